@@ -1,0 +1,49 @@
+// The keyboard, the documents panel on a phone, and what a screen reader needs that Gradio does not say.
+(() => {
+  "use strict";
+  const question = () => document.querySelector("#question textarea, #question input");
+  const shown = (element) => element && element.offsetParent !== null;
+
+  document.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
+    const writing = event.target.matches("input, textarea, select, [contenteditable]");
+    if (event.key === "/" && !writing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      question()?.focus();
+      question()?.select();
+    }
+    if (event.key === "Escape") {
+      const stop = document.querySelector("#stop");
+      if (shown(stop)) stop.click();
+    }
+  });
+
+  // Gradio sends on Shift+Enter too; here it starts a new line.
+  for (const kind of ["keydown", "keypress"]) {
+    window.addEventListener(
+      kind,
+      (event) => {
+        if (event.key === "Enter" && event.shiftKey && event.target === question()) event.stopImmediatePropagation();
+      },
+      true,
+    );
+  }
+
+  document.addEventListener("click", (event) => {
+    const toggle = event.target.closest("#documents-toggle");
+    if (!toggle) return;
+    const open = document.body.classList.toggle("kv-documents-open");
+    toggle.setAttribute("aria-expanded", String(open));
+  });
+
+  const label = () => {
+    const reply = document.querySelector("#reply");
+    if (!reply || !question()) return false;
+    reply.setAttribute("aria-live", "polite");
+    question().setAttribute("aria-label", "Question");
+    document.querySelector("#progress")?.setAttribute("aria-live", "polite");
+    return true;
+  };
+  const watcher = new MutationObserver(() => label() && watcher.disconnect());
+  watcher.observe(document.documentElement, { childList: true, subtree: true });
+})();

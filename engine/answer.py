@@ -1,0 +1,104 @@
+"""What an answer shows a person: plain data, no tensors, so that the page can read it without torch."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of neighbouring tokens with one fate; a passage's pieces joined are its text."""
+
+    text: str
+    recomputed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A passage behind an answer, in prompt order."""
+
+    rank: int  # from 1; the [1] of a citation
+    document: str
+    document_id: str
+    page: int | None
+    similarity: float | None  # cosine; None if only the words matched
+    matched_words: bool
+    tokens: int
+    tier: str  # where its KV came from: 'host', 'disk', 'computed' (just now), or 'none' (full prefill)
+    recomputed: int  # tokens given fresh KV
+    pieces: tuple[Piece, ...]
+    cited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question and how to answer it.
+
+    method        a name in engine.reuse.strategies.STRATEGIES
+    ratio         nominal recompute ratio; methods without a ratio ignore it
+    passages      how many passages to read
+    temperature   0 is greedy
+    """
+
+    question: str
+    method: str = "cacheclip"
+    ratio: float = 0.2
+    passages: int = 6
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+@dataclass
+class Answer:
+    """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'."""
+
+    request: Request
+    trace: Trace
+    state: str = "searching"
+    text: str = ""
+    sources: tuple[Source, ...] = ()
+    context_tokens: int = 0  # reusable tokens: all passages
+    recomputed_tokens: int = 0
+    question_tokens: int = 0
+    new_tokens: int = 0
+    tokens_per_second: float | None = None
+    notes: tuple[str, ...] = field(default=())  # what a person should know: passages left out, KV not stored
+
+    @property
+    def realised_ratio(self) -> float:
+        """Recomputed tokens / reusable tokens; 0 where there are none."""
+        return self.recomputed_tokens / self.context_tokens if self.context_tokens else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the downloadable trace: request, figures, sources without their text, stages."""
+        return {
+            "question": self.request.question,
+            "method": self.request.method,
+            "ratio": self.request.ratio,
+            "realised_ratio": self.realised_ratio,
+            "state": self.state,
+            "answer": self.text,
+            "context_tokens": self.context_tokens,
+            "recomputed_tokens": self.recomputed_tokens,
+            "question_tokens": self.question_tokens,
+            "new_tokens": self.new_tokens,
+            "tokens_per_second": self.tokens_per_second,
+            "notes": list(self.notes),
+            "sources": [
+                {
+                    "rank": source.rank,
+                    "document": source.document,
+                    "page": source.page,
+                    "similarity": source.similarity,
+                    "tokens": source.tokens,
+                    "recomputed": source.recomputed,
+                    "tier": source.tier,
+                    "cited": source.cited,
+                }
+                for source in self.sources
+            ],
+            **self.trace.as_dict(),
+        }

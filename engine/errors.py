@@ -1,0 +1,27 @@
+"""Errors of the engine that the page shows as they are; anything else is a bug and keeps its traceback."""
+
+from store.errors import KVScopeError
+
+
+class UnsupportedModel(KVScopeError):
+    hint = "Pick a Llama, Qwen or Mistral model with plain rotary positions."
+
+
+class ModelNotFound(KVScopeError):
+    hint = "Give a model with --model PATH-OR-NAME: a folder in Hugging Face format, or a name in the hub's cache."
+
+
+class ModelNotReady(KVScopeError):
+    hint = "Wait until the status says ready, then ask again."
+
+
+class QuestionTooLong(KVScopeError):
+    hint = "Shorten the question, or pick a model with a longer context."
+
+
+class BadRequest(KVScopeError):
+    """A setting or a question outside its range."""
+
+
+class Cancelled(Exception):
+    """The person pressed stop. Not an error: the caller ends quietly with what it has."""

@@ -1,0 +1,35 @@
+"""Load a decoder from a folder and prove that reuse is exact on it before anyone relies on it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from engine.errors import ModelNotFound, UnsupportedModel
+from engine.model.decoder import Decoder
+from engine.model.selftest import selftest
+from engine.model.spec import check
+
+
+def load(folder: Path, device: torch.device, dtype: torch.dtype, name: str = "") -> Decoder:
+    """Return the decoder in `folder`, on `device`, in `dtype`, after its self-test.
+
+    Raises UnsupportedModel before any weight is read where the configuration says so, or after the self-test, and
+    ModelNotFound if the files are missing or torn.
+    """
+    try:
+        check(SimpleNamespace(**json.loads((folder / "config.json").read_text())))
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelNotFound(f"The model in {folder} cannot be read ({str(error).splitlines()[0]}).") from error
+    if not tokenizer.is_fast:
+        raise UnsupportedModel(f"The tokenizer in {folder} gives no character offsets.")
+    decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
+    selftest(decoder)
+    return decoder

@@ -1,0 +1,212 @@
+"""The way of one question: search, lookup, load, assemble, select, recompute, first token, decode.
+
+Everything a person or a bench learns of it comes from the one trace that travels along.
+"""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Event, Lock
+
+import torch
+from torch import Tensor
+
+from engine.answer import Answer, Request, Source
+from engine.cite import cite
+from engine.errors import Cancelled
+from engine.model.buffer import KVBuffer
+from engine.model.generate import Chooser, Sampling, cut_at, decode
+from engine.prompt import Prompt
+from engine.request import Reading, check, fit, strategy_of
+from engine.reuse.assemble import assemble, layout
+from engine.reuse.auxiliary import Auxiliary
+from engine.reuse.chunks import ChunkCache
+from engine.reuse.plan import chosen_in, pieces
+from engine.reuse.strategies import Strategy
+from engine.trace import Trace
+from engine.types import Plan, View
+from store.types import Hit, Library
+
+STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model likes to go on with a question of its own
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """A prompt whose KV is complete, and the logits [V] of its next token."""
+
+    buffer: KVBuffer
+    logits: Tensor
+    plan: Plan
+    tiers: tuple[str, ...]
+
+
+class Engine:
+    """Answers questions over a library with one primary and one auxiliary model.
+
+    cache      the primary's chunk KV; holds the primary model
+    auxiliary  None where no method needs one
+    """
+
+    def __init__(self, library: Library, cache: ChunkCache, prompt: Prompt, auxiliary: Auxiliary | None) -> None:
+        self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
+        self._model_lock = Lock()  # one pass of the primary at a time: two would only slow each other
+        self._workers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="auxiliary")
+
+    @property
+    def max_tokens(self) -> int:
+        return self.cache.decoder.spec.max_positions
+
+    def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
+        """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
+
+        Raises BadRequest or QuestionTooLong before anything is computed.
+        """
+        cancel = cancel or Event()
+        check(request)
+        answer = Answer(request, Trace(settle=self._settle))
+        yield answer
+        try:
+            yield from self._answer(answer, cancel)
+            answer.state = "done"
+        except Cancelled:
+            answer.state = "stopped"
+        yield answer
+
+    def warm(self, text: str, cancel: Event | None = None) -> str:
+        """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
+        with self._model_lock:
+            tier = self.cache.get(self.prompt.passage(text).ids, cancel)[1]
+            if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
+                self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
+            return tier
+
+    def forget(self, text: str) -> None:
+        """Remove the KV of one passage from every tier, for both models."""
+        self.cache.delete(self.prompt.passage(text).ids)
+        if self.auxiliary is not None:
+            self.auxiliary.cache.delete(self.auxiliary.prompt.passage(text).ids)
+
+    def _answer(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
+        request, trace = answer.request, answer.trace
+        with trace.stage("search"):
+            hits = self.library.search(request.question, request.passages)
+        with trace.stage("lookup"):
+            reading = fit(self.prompt, request, hits, self.max_tokens)
+        answer.notes = reading.notes
+        answer.sources = tuple(_source(rank, hit, reading) for rank, hit in enumerate(reading.hits, 1))
+        answer.question_tokens = len(reading.question)
+        answer.context_tokens = reading.context_tokens
+        answer.state = "reading"
+        yield answer
+        with self._model_lock:
+            if cancel.is_set():
+                raise Cancelled
+            strategy = strategy_of(request)
+            ready = self.prefill(reading, strategy, trace, cancel)
+            sampling = Sampling(request.temperature, request.top_p, request.seed).chooser()
+            first = sampling.choose(ready.logits)
+            trace.first_token()
+            self._tell(answer, reading, ready, strategy)
+            yield answer
+            yield from self._write(answer, reading, ready, first, sampling, cancel)
+
+    def prefill(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> Prefilled:
+        """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
+
+        The bench calls this with readings of its own; the page's answers take the same way.
+        """
+        ids = torch.tensor([*self.cache.prefix_ids, *(token for chunk in reading.passages for token in chunk.ids)])
+        ids = torch.cat((ids, torch.tensor(reading.question)))
+        spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
+        scores = self._start_scoring(reading, strategy, trace, cancel)
+        buffer = self.cache.decoder.buffer(len(ids) + reading.room)
+        tiers: tuple[str, ...] = ("none",) * len(spans)
+        if strategy.reuses:
+            with trace.stage("load"):
+                found = [self.cache.get(chunk.ids, cancel) for chunk in reading.passages]
+                tiers = tuple(tier for _, tier in found)
+            with trace.stage("assemble"):
+                chunks = [kv for kv, _ in found]
+                assemble(buffer, self.cache.prefix, chunks, self.cache.decoder.spec.inv_freq)
+        with trace.stage("select"):
+            plan = strategy.plan(View(spans, scores.result if scores else _no_scores))
+        with trace.stage("recompute" if strategy.reuses else "prefill"):
+            asked = torch.arange(len(ids) - len(reading.question), len(ids))
+            rows = torch.cat((plan.rows, asked))
+            logits = self.cache.decoder.prefill(ids[rows], buffer, rows, cancel)
+        return Prefilled(buffer, logits, plan, tiers)
+
+    def _start_scoring(
+        self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event | None
+    ) -> Future[Tensor] | None:
+        auxiliary = self.auxiliary
+        if not strategy.needs_scores or auxiliary is None or not reading.texts:
+            return None
+
+        def score() -> Tensor:
+            with trace.stage("auxiliary"):
+                return auxiliary.score(reading.asked, reading.texts, self.prompt, cancel)
+
+        return self._workers.submit(score)
+
+    def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
+        """Put what was recomputed into the answer."""
+        spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
+        chosen = chosen_in(ready.plan.rows, spans)
+        answer.recomputed_tokens = sum(int(tokens.sum()) for tokens in chosen)
+        answer.sources = tuple(
+            replace(source, tier=tier, recomputed=int(tokens.sum()), pieces=pieces(text, encoded, tokens))
+            for source, tier, tokens, text, encoded in zip(
+                answer.sources, ready.tiers, chosen, reading.texts, reading.passages, strict=True
+            )
+        )
+        if strategy.reuses and self.cache.full:
+            answer.notes += ("The disk is full: passages' KV stays in memory and is lost at restart.",)
+        answer.state = "writing"
+
+    def _write(
+        self, answer: Answer, reading: Reading, ready: Prefilled, first: int, sampling: Chooser, cancel: Event
+    ) -> Iterator[Answer]:
+        stream, began = self.prompt.tokens.stream(), time.perf_counter()
+
+        def texts() -> Iterator[str]:
+            tokens = decode(
+                self.cache.decoder, ready.buffer, first, sampling, self.prompt.stop_ids, reading.room, cancel
+            )
+            for token in tokens:
+                answer.new_tokens += 1
+                if answer.new_tokens > 1:  # the first token belongs to the prefill
+                    answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - began)
+                yield stream(token)
+
+        with answer.trace.stage("decode"):
+            for text in cut_at(texts(), STOP_STRINGS):
+                answer.text += text
+                yield answer
+        answer.text, cited = cite(answer.text.strip(), reading.texts, answer.request.question)
+        answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)
+
+    def _settle(self) -> None:
+        if self.cache.decoder.device.type == "cuda":
+            torch.cuda.synchronize(self.cache.decoder.device)
+
+
+def _source(rank: int, hit: Hit, reading: Reading) -> Source:
+    text, encoded = reading.texts[rank - 1], reading.passages[rank - 1]
+    return Source(
+        rank=rank,
+        document=hit.chunk.document_name,
+        document_id=hit.chunk.document_id,
+        page=hit.chunk.page,
+        similarity=hit.similarity,
+        matched_words=hit.matched_words,
+        tokens=len(encoded.ids),
+        tier="none",
+        recomputed=0,
+        pieces=pieces(text, encoded, torch.zeros(len(encoded.ids), dtype=torch.bool)),
+    )
+
+
+def _no_scores() -> Tensor:
+    return torch.empty(0)

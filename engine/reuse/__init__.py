@@ -1,0 +1,1 @@
+"""From chunks to a patched cache: prefill, assemble, score, select, recompute."""

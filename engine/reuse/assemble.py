@@ -1,0 +1,44 @@
+"""Lay chunk KVs end to end behind the shared prefix, keys moved to their new positions.
+
+Positions are right afterwards; attention from one chunk to another is still missing. The first chunk is exact: nothing
+but the prefix comes before it, as when it was computed.
+"""
+
+import torch
+
+from engine.model.buffer import KVBuffer
+from engine.model.rotary import move_keys
+from engine.types import ChunkKV
+
+
+def layout(prefix: int, lengths: list[int]) -> tuple[range, ...]:
+    """Return the slots of chunks with these token `lengths`, laid end to end behind a prefix of `prefix` tokens."""
+    spans, start = [], prefix
+    for length in lengths:
+        spans.append(range(start, start + length))
+        start += length
+    return tuple(spans)
+
+
+@torch.inference_mode()
+def assemble(buffer: KVBuffer, prefix: ChunkKV, chunks: list[ChunkKV], inv_freq: torch.Tensor) -> tuple[range, ...]:
+    """Write prefix and chunks into the buffer; return the slots of each chunk.
+
+    prefix    positions 0..P; copied as it is
+    chunks    each computed after this prefix, positions from P; may repeat
+    inv_freq  [D/2]
+
+    Raises ValueError if they do not fit.
+    """
+    spans = layout(prefix.tokens, [chunk.tokens for chunk in chunks])
+    end = spans[-1].stop if spans else prefix.tokens
+    if end > buffer.capacity:
+        raise ValueError(f"{end} tokens do not fit into a buffer of {buffer.capacity}")
+    buffer.keys[:, :, : prefix.tokens] = prefix.keys
+    buffer.values[:, :, : prefix.tokens] = prefix.values
+    for chunk, span in zip(chunks, spans, strict=True):
+        place = slice(span.start, span.stop)
+        move_keys(chunk.keys, span.start - prefix.tokens, inv_freq, out=buffer.keys[:, :, place])
+        buffer.values[:, :, place] = chunk.values
+    buffer.length = end
+    return spans

@@ -1,0 +1,30 @@
+"""Under which name KV is filed: the model's weights, their format, the shared prefix and the chunk's token ids."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from engine.model.decoder import Decoder
+
+FORMAT = "kv1"  # changes when the meaning of stored KV changes
+SAMPLED = 64  # values read of each weight: enough to tell finetuned models apart, without reading gigabytes
+
+
+@torch.inference_mode()
+def of_model(decoder: Decoder) -> str:
+    """Return 16 hex digits that name a model's weights and dtype, wherever its files lie."""
+    digest = hashlib.sha256(f"{FORMAT} {decoder.dtype} {decoder.spec.inv_freq.tolist()}".encode())
+    for name, weight in decoder.model.state_dict().items():
+        flat = weight.flatten()
+        sample = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].float().cpu().numpy()
+        digest.update(f"{name} {tuple(weight.shape)}".encode() + sample.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def of_chunk(model: str, prefix: Sequence[int], ids: Sequence[int]) -> str:
+    """Return the hex digest under which one chunk's KV is filed."""
+    digest = hashlib.sha256(f"{model} {len(prefix)} ".encode())
+    digest.update(np.asarray([*prefix, *ids], dtype=np.int64).tobytes())
+    return digest.hexdigest()

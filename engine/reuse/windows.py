@@ -1,0 +1,98 @@
+"""From a score per token to whole windows, so that recomputed tokens keep their neighbours.
+
+Half a number recomputed can be answered wrong: CacheBlend gave 566362 where 5663623 stands. A window is 8 neighbouring
+tokens of one chunk, recomputed together or not at all.
+Source: CacheClip, arXiv:2510.10129, grouping; v1 (2025) tumbling windows, v2 (2026) sliding windows.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+WINDOW = 8
+NEEDED = 5  # candidates that make a window
+
+
+def tumbling(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
+    """Return the ascending indices of all windows with at least 5 candidates (v1).
+
+    scores   [sum of lengths]  higher is more worth recomputing
+    lengths  tokens of each chunk; windows start at a chunk's first token and never cross its end
+    ratio    nominal; candidates are the global top floor(ratio x tokens)
+
+    A chunk's last window may be shorter and needs the same share of candidates. Isolated candidates are dropped, so
+    the realised ratio differs from the nominal one.
+    """
+    window_of, sizes = _windows(lengths)
+    candidates = torch.zeros(len(sizes), dtype=torch.int64).index_add_(0, window_of, _candidates(scores, ratio).long())
+    return _tokens_in(candidates >= _needed(sizes), window_of)
+
+
+def sliding(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
+    """Return the ascending indices of all tokens in a run of 8 with at least 5 candidates, wherever it starts (v2).
+
+    Arguments as for `tumbling`. A chunk shorter than 8 tokens is one run.
+    """
+    chosen, keep = _candidates(scores, ratio).long(), torch.zeros(len(scores), dtype=torch.bool)
+    start = 0
+    for length in lengths:
+        size = min(WINDOW, length)
+        runs = chosen[start : start + length].unfold(0, size, 1)  # [length - size + 1, size]
+        firsts = start + (runs.sum(-1) >= _needed(torch.tensor(size))).nonzero()  # [runs, 1]
+        keep[(firsts + torch.arange(size)).flatten()] = True
+        start += length
+    return keep.nonzero()[:, 0]
+
+
+def budgeted(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
+    """Return the ascending indices of the windows with the best mean score within floor(ratio x tokens).
+
+    Arguments as for `tumbling`. A window that does not fit is skipped whole, never cut, so the realised ratio is at
+    most a window below the nominal one.
+    """
+    window_of, sizes = _windows(lengths)
+    means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
+    left, keep = _share(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
+    for best in means.argsort(descending=True, stable=True).tolist():
+        if (size := int(sizes[best])) <= left:
+            keep[best] = True
+            left -= size
+    return _tokens_in(keep, window_of)
+
+
+GROUPINGS: dict[str, Callable[[Tensor, list[int], float], Tensor]] = {
+    "budget": budgeted,
+    "tumbling": tumbling,
+    "sliding": sliding,
+}
+
+
+def _share(ratio: float, tokens: int) -> int:
+    if not 0 <= ratio <= 1:
+        raise ValueError(f"ratio must lie between 0 and 1, got {ratio}")
+    return math.floor(ratio * tokens + 1e-9)  # 0.29 * 100 is 28.999... in binary
+
+
+def _candidates(scores: Tensor, ratio: float) -> Tensor:
+    """Mark the global top tokens, [T] bool; of equals the earlier ones."""
+    chosen = torch.zeros(len(scores), dtype=torch.bool)
+    chosen[scores.argsort(descending=True, stable=True)[: _share(ratio, len(scores))]] = True
+    return chosen
+
+
+def _windows(lengths: list[int]) -> tuple[Tensor, Tensor]:
+    """Return the window of each token [T] and the tokens of each window [W]."""
+    sizes = [min(WINDOW, length - at) for length in lengths for at in range(0, length, WINDOW)]
+    held = torch.tensor(sizes, dtype=torch.int64)
+    return torch.arange(len(sizes)).repeat_interleave(held), held
+
+
+def _tokens_in(keep: Tensor, window_of: Tensor) -> Tensor:
+    return keep[window_of].nonzero()[:, 0]
+
+
+def _needed(sizes: Tensor) -> Tensor:
+    """Candidates that make a window of these sizes: 5 of 8, and the same share of a shorter one."""
+    return (sizes * NEEDED + WINDOW - 1) // WINDOW

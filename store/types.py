@@ -1,0 +1,105 @@
+"""The nouns of the store and the doors into it. Importing this imports no database."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file that a person added."""
+
+    id: str  # sha256 of the file's bytes, hex: the same bytes are the same document
+    name: str  # for display only: no folders, no control characters; may repeat
+    size_bytes: int
+    pages: int | None  # None where the format has no pages
+    chunks: int
+    added_at: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of one document's text: `text == document_text[start:end]`."""
+
+    id: str  # f"{document id}-{number}"
+    document_id: str
+    document_name: str
+    number: int  # from 0, in reading order
+    page: int | None  # the page of its first character, from 1
+    start: int  # characters into the document's text
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk found for a question."""
+
+    chunk: Chunk
+    score: float  # reciprocal-rank fusion of both searches; orders the hits, means nothing alone
+    similarity: float | None  # cosine of the vector search, 1 is identical; None if only the words matched
+    matched_words: bool  # found by the lexical search as well, or only by it
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one file has come. `stage` is 'parsed', 'chunked', 'embedded' or 'indexed', in this order."""
+
+    stage: str
+    done: int
+    total: int
+    document: Document | None = None  # set once the document is in the library
+    warning: str = ""  # e.g. 'already in the library'
+
+
+class Library(Protocol):
+    """Documents as a whole: their text, their chunks, and two ways to find them."""
+
+    def add(self, path: Path, name: str) -> Iterator[Progress]:
+        """Parse, chunk, embed and index one file, a step at a time; a document appears whole or not at all.
+
+        Raises UnreadableDocument, DocumentTooLarge or StoreFull. Closing the iterator early leaves no trace.
+        """
+        ...
+
+    def documents(self) -> list[Document]:
+        """Return all documents, newest first."""
+        ...
+
+    def chunks(self, document_id: str) -> list[Chunk]:
+        """Return a document's chunks in reading order; empty if it is not there."""
+        ...
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        """Return at most `top` hits, best first; empty for an empty library."""
+        ...
+
+    def delete(self, document_id: str) -> list[Chunk]:
+        """Remove a document from every index; return the chunks it had (empty if it was not there)."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Keeps tensors by key. Losing one is a miss, never an error to the user, and never a wrong answer."""
+
+    def put(self, key: str, tensors: dict[str, Tensor]) -> None:
+        """Write all tensors or none. Raises StoreFull; ValueError if the key is not a hex digest."""
+        ...
+
+    def get(self, key: str) -> dict[str, Tensor]:
+        """Return the tensors bit for bit. Raises KeyError if absent, torn or altered."""
+        ...
+
+    def __contains__(self, key: str) -> bool: ...
+
+    def delete(self, key: str) -> None:
+        """Forget a key; nothing happens if it is not there."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all blobs on disk."""
+        ...
