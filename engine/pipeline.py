@@ -6,6 +6,7 @@ Everything a person or a bench learns of it comes from the one trace that travel
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, Lock
 
@@ -25,7 +26,7 @@ from engine.reuse.chunks import ChunkCache
 from engine.reuse.plan import chosen_in, pieces
 from engine.reuse.strategies import Strategy
 from engine.trace import Trace
-from engine.types import Plan, View
+from engine.types import ChunkKV, Plan, View
 from store.types import Hit, Library
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model likes to go on with a question of its own
@@ -77,7 +78,7 @@ class Engine:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
         with self._model_lock:
             tier = self.cache.get(self.prompt.passage(text).ids, cancel)[1]
-            if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
+            if self.auxiliary is not None and not self._shared:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
             return tier
 
@@ -99,9 +100,7 @@ class Engine:
         answer.context_tokens = reading.context_tokens
         answer.state = "reading"
         yield answer
-        with self._model_lock:
-            if cancel.is_set():
-                raise Cancelled
+        with self._turn(trace, cancel):
             strategy = strategy_of(request)
             ready = self.prefill(reading, strategy, trace, cancel)
             sampling = Sampling(request.temperature, request.top_p, request.seed).chooser()
@@ -111,6 +110,20 @@ class Engine:
             yield answer
             yield from self._write(answer, reading, ready, first, sampling, cancel)
 
+    @contextmanager
+    def _turn(self, trace: Trace, cancel: Event) -> Iterator[None]:
+        """Wait until the model is free. Raises Cancelled if `cancel` is set while waiting."""
+        with trace.stage("queue"):
+            while not self._model_lock.acquire(timeout=0.05):
+                if cancel.is_set():
+                    raise Cancelled
+        try:
+            if cancel.is_set():
+                raise Cancelled
+            yield
+        finally:
+            self._model_lock.release()
+
     def prefill(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> Prefilled:
         """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
 
@@ -119,34 +132,42 @@ class Engine:
         ids = torch.tensor([*self.cache.prefix_ids, *(token for chunk in reading.passages for token in chunk.ids)])
         ids = torch.cat((ids, torch.tensor(reading.question)))
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        scores = self._start_scoring(reading, strategy, trace, cancel)
         buffer = self.cache.decoder.buffer(len(ids) + reading.room)
         tiers: tuple[str, ...] = ("none",) * len(spans)
+        scores = None
+        if strategy.needs_scores and not self._shared:
+            scores = self._start_scoring(reading, None, trace, cancel)
         if strategy.reuses:
             with trace.stage("load"):
                 found = [self.cache.get(chunk.ids, cancel) for chunk in reading.passages]
-                tiers = tuple(tier for _, tier in found)
+            chunks, tiers = [kv for kv, _ in found], tuple(tier for _, tier in found)
+            if strategy.needs_scores and self._shared:
+                scores = self._start_scoring(reading, chunks, trace, cancel)
             with trace.stage("assemble"):
-                chunks = [kv for kv, _ in found]
                 assemble(buffer, self.cache.prefix, chunks, self.cache.decoder.spec.inv_freq)
         with trace.stage("select"):
-            plan = strategy.plan(View(spans, scores.result if scores else _no_scores))
+            plan = strategy.plan(View(spans, scores.result if scores is not None else _no_scores))
         with trace.stage("recompute" if strategy.reuses else "prefill"):
             asked = torch.arange(len(ids) - len(reading.question), len(ids))
             rows = torch.cat((plan.rows, asked))
             logits = self.cache.decoder.prefill(ids[rows], buffer, rows, cancel)
         return Prefilled(buffer, logits, plan, tiers)
 
+    @property
+    def _shared(self) -> bool:
+        """Primary and auxiliary are one model: they share chunk KV, so it is loaded before it is scored."""
+        return self.auxiliary is not None and self.auxiliary.cache is self.cache
+
     def _start_scoring(
-        self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event | None
+        self, reading: Reading, chunks: list[ChunkKV] | None, trace: Trace, cancel: Event | None
     ) -> Future[Tensor] | None:
         auxiliary = self.auxiliary
-        if not strategy.needs_scores or auxiliary is None or not reading.texts:
+        if auxiliary is None or not reading.texts:
             return None
 
         def score() -> Tensor:
             with trace.stage("auxiliary"):
-                return auxiliary.score(reading.asked, reading.texts, self.prompt, cancel)
+                return auxiliary.score(reading.asked, reading.texts, self.prompt, chunks, cancel)
 
         return self._workers.submit(score)
 

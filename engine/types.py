@@ -25,6 +25,9 @@ class ChunkKV:
     def size_bytes(self) -> int:
         return self.keys.nbytes + self.values.nbytes
 
+    def to(self, device: torch.device) -> "ChunkKV":
+        return ChunkKV(self.keys.to(device), self.values.to(device))
+
 
 @dataclass(frozen=True, slots=True)
 class View:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import ModelNotFound, UnsupportedModel
@@ -26,7 +27,7 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype, name: str = "")
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelNotFound(f"The model in {folder} cannot be read ({str(error).splitlines()[0]}).") from error
     if not tokenizer.is_fast:
         raise UnsupportedModel(f"The tokenizer in {folder} gives no character offsets.")

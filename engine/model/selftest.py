@@ -17,7 +17,7 @@ BOUNDS = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
 @torch.inference_mode()
 def selftest(decoder: Decoder) -> float:
-    """Return the logits' root mean square difference in standard deviations. Raises UnsupportedModel if it is past the bound."""
+    """Return the root mean square difference of the logits. Raises UnsupportedModel if it is past the bound."""
     ids = torch.randint(0, decoder.spec.vocab, (TOKENS,), generator=torch.Generator().manual_seed(0))
     reference = decoder.reference_logits(ids)
     buffer = decoder.buffer(TOKENS)

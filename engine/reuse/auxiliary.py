@@ -29,15 +29,23 @@ class Auxiliary:
     cache: ChunkCache
     prompt: Prompt
 
-    def score(self, question: str, texts: Sequence[str], primary: Prompt, cancel: Event | None = None) -> Tensor:
+    def score(
+        self,
+        question: str,
+        texts: Sequence[str],
+        primary: Prompt,
+        chunks: list[ChunkKV] | None = None,
+        cancel: Event | None = None,
+    ) -> Tensor:
         """Return the score of each of the primary's context tokens, [sum of tokens of the texts], fp32.
 
         question  as the person wrote it
         texts     the passages, in prompt order
         primary   whose tokens the scores are carried to, by the characters they share
+        chunks    the texts' KV where the caller holds it already: both models are the same
         """
         passages = [self.prompt.passage(text) for text in texts]
-        chunks = [self.cache.get(passage.ids, cancel)[0] for passage in passages]
+        chunks = chunks or [self.cache.get(passage.ids, cancel)[0] for passage in passages]
         scores = self.attention(self.prompt.question(question), chunks, cancel)
         if primary.tokens.fingerprint == self.prompt.tokens.fingerprint:
             return torch.cat(scores)

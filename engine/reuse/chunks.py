@@ -15,6 +15,7 @@ from engine.types import ChunkKV
 from store.errors import StoreFull
 from store.types import BlobStore
 
+CPU = torch.device("cpu")
 log = logging.getLogger(__name__)
 
 
@@ -95,16 +96,17 @@ class ChunkCache:
         with self._lock:
             busy = self._busy.setdefault(key, RLock())
         with busy:
-            if kv := self.host.get(key):
-                return kv, "host"
-            kv, tier = self._from_disk(key), "disk"
+            kv, tier = self.host.get(key), "host"
             if kv is None:
-                kv, tier = self.compute(ids, cancel), "computed"
+                kv, tier = self._from_disk(key), "disk"
+            if kv is None:
+                kv, tier = self.compute(ids, cancel).to(CPU), "computed"
                 self._to_disk(key, kv)
-            self.host.put(key, kv)
+            if tier != "host":
+                self.host.put(key, kv)
         with self._lock:
             self._busy.pop(key, None)
-        return kv, tier
+        return kv.to(self.decoder.device), tier
 
     def compute(self, ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
         """Prefill one chunk behind the shared prefix."""
@@ -123,13 +125,12 @@ class ChunkCache:
     def _from_disk(self, key: str) -> ChunkKV | None:
         with suppress(KeyError):
             held = self.blobs.get(key)
-            place = self.decoder.device
-            return ChunkKV(held["keys"].to(place), held["values"].to(place))
+            return ChunkKV(held["keys"], held["values"])
         return None
 
     def _to_disk(self, key: str, kv: ChunkKV) -> None:
         try:
-            self.blobs.put(key, {"keys": kv.keys.cpu(), "values": kv.values.cpu()})
+            self.blobs.put(key, {"keys": kv.keys, "values": kv.values})
             self.full = False
         except StoreFull as error:
             self.full = True

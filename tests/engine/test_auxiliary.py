@@ -1,0 +1,54 @@
+"""The auxiliary's batched scores against transformers' own attention weights, chunk by chunk."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from engine.prompt import Prompt
+from engine.reuse.auxiliary import Auxiliary
+from engine.reuse.chunks import ChunkCache, HostTier
+from tests import tiny
+from tests.engine.doubles import TEXTS, MemoryBlobs
+from tests.tolerance import REORDERED
+
+QUESTION = "What does a ticket cost?"
+
+
+def auxiliary(build, words=400):
+    decoder = tiny.decoder(build, words=words)
+    prompt = Prompt(decoder.tokenizer)
+    return Auxiliary(ChunkCache(decoder, prompt.prefix, HostTier(2**30), MemoryBlobs()), prompt)
+
+
+@torch.no_grad()
+def attention_of(build, prefix, chunk, question):
+    """Last layer, mean over heads and question tokens, by a plain forward pass over one chunk."""
+    plain = tiny.model(build)
+    plain.set_attn_implementation("eager")
+    weights = plain(torch.tensor([[*prefix, *chunk, *question]]), output_attentions=True).attentions[-1][0]
+    return weights[:, -len(question) :].mean(dim=(0, 1))[len(prefix) : len(prefix) + len(chunk)]
+
+
+def test_scores_are_the_last_layers_mean_attention_with_the_prefix_left_out(family):
+    scorer = auxiliary(family)
+    passages = [scorer.prompt.passage(text).ids for text in TEXTS.values()]  # of different lengths: padding is at work
+    question = scorer.prompt.question(QUESTION)
+    found = scorer.attention(question, [scorer.cache.get(ids)[0] for ids in passages])
+    for scores, ids in zip(found, passages, strict=True):
+        assert_close(scores, attention_of(family, scorer.prompt.prefix, ids, question), **REORDERED)
+
+
+@pytest.mark.parametrize("words", [400, 300])
+def test_scores_come_one_for_each_token_of_the_primary(words):
+    scorer, primary = auxiliary(tiny.llama, words), Prompt(tiny.tokenizer(400))
+    scores = scorer.score(QUESTION, list(TEXTS.values()), primary)
+    assert len(scores) == sum(len(primary.passage(text).ids) for text in TEXTS.values())
+    assert (scores >= 0).all() and scores.sum() > 0
+
+
+def test_scoring_one_chunk_alone_or_among_others_is_the_same():
+    scorer = auxiliary(tiny.llama)
+    question = scorer.prompt.question(QUESTION)
+    chunks = [scorer.cache.get(scorer.prompt.passage(text).ids)[0] for text in TEXTS.values()]
+    alone, among = scorer.attention(question, chunks[:1])[0], scorer.attention(question, chunks)[0]
+    assert_close(alone, among, **REORDERED)

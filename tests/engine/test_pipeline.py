@@ -1,0 +1,208 @@
+"""The way of one question on a tiny model, and law 11: the hard cases that others shipped broken."""
+
+from dataclasses import replace
+from threading import Event, Thread
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from engine.answer import Request
+from engine.errors import BadRequest, QuestionTooLong
+from engine.request import fit, strategy_of
+from engine.reuse.strategies import STRATEGIES
+from engine.trace import Trace
+from tests import tiny
+from tests.engine.doubles import TEXTS, MemoryBlobs, engine, hit, last
+from tests.tolerance import EXACT, REORDERED
+
+ASK = Request("What is the maintenance code?", method="cacheclip", ratio=0.2, max_new_tokens=12)
+
+
+def logits_of(made, request, names):
+    reading = fit(made.prompt, request, [hit(name, TEXTS[name]) for name in names], made.max_tokens)
+    return made.prefill(reading, strategy_of(request), Trace()).logits
+
+
+@torch.no_grad()
+def reference_logits(made, names, request=ASK):
+    """Transformers' own forward pass over the joined ids."""
+    ids = [*made.prompt.prefix, *(token for name in names for token in made.prompt.passage(TEXTS[name]).ids)]
+    return tiny.model()(torch.tensor([[*ids, *made.prompt.question(request.question)]])).logits[0, -1]
+
+
+@pytest.mark.parametrize("method, ratio", [("full", 0.0), ("cacheclip", 1.0)])
+def test_full_prefill_and_a_ratio_of_one_equal_transformers(method, ratio):
+    made, names = engine(), ["ferry", "tern", "fares"]
+    found = logits_of(made, replace(ASK, method=method, ratio=ratio), names)
+    assert_close(found, reference_logits(made, names), **REORDERED)
+
+
+def test_a_ratio_of_zero_is_direct_reuse_bit_for_bit():
+    made, names = engine(), ["ferry", "tern", "fares"]
+    nothing = logits_of(made, replace(ASK, ratio=0.0), names)
+    assert_close(nothing, logits_of(made, replace(ASK, method="direct"), names), **EXACT)
+
+
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_one_chunk_is_exact_with_every_method(method):
+    made = engine()
+    assert_close(
+        logits_of(made, replace(ASK, method=method), ["ferry"]), reference_logits(made, ["ferry"]), **REORDERED
+    )
+
+
+def test_chunks_all_cached_and_reordered_equal_transformers_at_ratio_one():
+    made = engine()
+    logits_of(made, ASK, ["ferry", "tern", "fares"])
+    turned = ["fares", "ferry", "tern"]
+    assert_close(logits_of(made, replace(ASK, ratio=1.0), turned), reference_logits(made, turned), **REORDERED)
+
+
+def test_the_same_question_twice_gives_the_same_answer_and_finds_all_in_memory():
+    made = engine("ferry", "tern", "fares")
+    first, second = last(made.ask(ASK)), last(made.ask(ASK))
+    assert first.text == second.text
+    assert {source.tier for source in first.sources} == {"computed"}
+    assert {source.tier for source in second.sources} == {"host"}
+
+
+def test_a_patched_hit_never_changes_what_is_stored():
+    blobs = MemoryBlobs()
+    made = engine("ferry", "tern", "fares", blobs=blobs)
+    last(made.ask(replace(ASK, method="direct")))
+    before = {key: held["keys"].clone() for key, held in blobs.held.items()}
+    last(made.ask(replace(ASK, ratio=0.5)))
+    last(made.ask(replace(ASK, ratio=1.0)))
+    assert blobs.held.keys() == before.keys()
+    for key, keys in before.items():
+        assert torch.equal(blobs.held[key]["keys"], keys)
+        assert torch.equal(made.cache.host.get(key).keys, keys)
+
+
+def test_the_same_chunk_twice_in_one_prompt():
+    made, names = engine(), ["ferry", "ferry"]
+    assert_close(logits_of(made, replace(ASK, ratio=1.0), names), reference_logits(made, names), **REORDERED)
+
+
+def test_an_empty_library_is_answered_by_the_model_alone_and_says_so():
+    answer = last(engine().ask(ASK))
+    assert answer.state == "done"
+    assert any("Add documents" in note for note in answer.notes)
+
+
+def test_a_question_longer_than_the_context_is_refused_with_both_numbers():
+    with pytest.raises(QuestionTooLong, match=r"\d+ tokens; the model reads 2048"):
+        list(engine("ferry").ask(replace(ASK, question="why " * 5000)))
+
+
+def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
+    long = " ".join(f"line {number} of a long list" for number in range(160))
+    answer = last(engine("ferry", long, long + "!", long + "?", "tern").ask(ASK))
+    assert any("did not fit" in note for note in answer.notes)
+    assert [source.document for source in answer.sources][-1] == "tern.txt"
+
+
+@pytest.mark.parametrize(
+    "change", [{"question": "  \n"}, {"method": "none"}, {"ratio": 1.01}, {"ratio": float("nan")}, {"passages": 0}]
+)
+def test_settings_outside_their_range_are_refused_before_anything_runs(change):
+    with pytest.raises(BadRequest):
+        next(iter(engine("ferry").ask(replace(ASK, **change))))
+
+
+@pytest.mark.parametrize("method", STRATEGIES)
+def test_the_trace_names_each_stage_and_the_ratio_that_was_done(method):
+    made = engine("ferry", "tern", "fares")
+    answer = last(made.ask(replace(ASK, method=method, ratio=0.3)))
+    names = [stage.name for stage in answer.trace.stages]
+    assert {"search", "lookup", "select", "decode"} <= set(names)
+    assert ("load" in names) == STRATEGIES[method].reuses
+    assert ("auxiliary" in names) == STRATEGIES[method].needs_scores
+    assert answer.realised_ratio == sum(source.recomputed for source in answer.sources) / answer.context_tokens
+    assert answer.realised_ratio == {"full": 1.0, "direct": 0.0}.get(method, answer.realised_ratio)
+    assert 0 < answer.trace.ttft_ms < answer.trace.now_ms()
+
+
+def test_pieces_joined_are_the_passage_and_mark_what_was_recomputed():
+    answer = last(engine("ferry", "tern", "fares").ask(replace(ASK, ratio=0.4)))
+    for source, name in zip(answer.sources, ["ferry", "tern", "fares"], strict=True):
+        assert "".join(piece.text for piece in source.pieces) == TEXTS[name]
+        assert any(piece.recomputed for piece in source.pieces) == (source.recomputed > 0)
+
+
+def test_an_auxiliary_with_its_own_tokenizer_selects_as_well():
+    made = engine("ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    answer = last(made.ask(replace(ASK, ratio=0.4)))
+    assert answer.state == "done"
+    assert 0.3 < answer.realised_ratio <= 0.4
+
+
+@pytest.mark.parametrize("stop_after", range(4))
+def test_stopping_ends_the_answer_and_leaves_the_engine_usable(stop_after):
+    made, cancel = engine("ferry", "tern", "fares"), Event()
+    answers = made.ask(replace(ASK, max_new_tokens=200), cancel)
+    for _ in range(stop_after):
+        next(answers)
+    cancel.set()
+    final = last(answers)
+    assert final.state == "stopped"
+    assert final.new_tokens < 200
+    assert last(made.ask(ASK)).state == "done"
+
+
+def test_an_abandoned_answer_frees_the_engine():
+    made = engine("ferry", "tern")
+    answers = made.ask(ASK)
+    for _ in range(3):
+        next(answers)
+    answers.close()
+    assert last(made.ask(ASK)).state == "done"
+
+
+def test_two_people_at_a_time_get_their_own_answers():
+    made, found = engine("ferry", "tern", "fares"), {}
+    alone = {name: last(made.ask(replace(ASK, question=name))).text for name in ("Who sails?", "What costs?")}
+
+    def run(question):
+        found[question] = last(made.ask(replace(ASK, question=question))).text
+
+    threads = [Thread(target=run, args=(question,)) for question in alone]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == alone
+
+
+def test_a_full_disk_is_said_and_answering_goes_on():
+    blobs = MemoryBlobs()
+    blobs.full = True
+    answer = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
+    assert answer.state == "done"
+    assert any("disk is full" in note for note in answer.notes)
+
+
+def test_after_a_restart_chunks_come_from_disk_bit_for_bit():
+    blobs = MemoryBlobs()
+    first = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
+    again = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
+    assert {source.tier for source in again.sources} == {"disk"}
+    assert again.text == first.text
+
+
+def test_another_model_finds_nothing_of_this_ones_kv():
+    blobs = MemoryBlobs()
+    last(engine("ferry", blobs=blobs).ask(ASK))
+    other = engine("ferry", build=tiny.qwen3, blobs=blobs)
+    assert {source.tier for source in last(other.ask(ASK)).sources} == {"computed"}
+
+
+def test_a_forgotten_passage_is_gone_from_every_tier():
+    blobs = MemoryBlobs()
+    made = engine("ferry", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    last(made.ask(ASK))
+    assert len(blobs.held) == 2
+    made.forget(TEXTS["ferry"])
+    assert not blobs.held
+    assert made.cache.host.size_bytes == 0

@@ -1,0 +1,88 @@
+"""Tiny models with random weights and tiny tokenizers: offline, seeded, built in milliseconds."""
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from engine.model.decoder import Decoder
+
+SIZE = dict(
+    vocab_size=512,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=2048,
+)
+HEAD = dict(head_dim=8)
+YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 512}
+CHAT = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def llama():
+    return LlamaForCausalLM(LlamaConfig(**SIZE, **HEAD))
+
+
+def qwen2():
+    return Qwen2ForCausalLM(Qwen2Config(**SIZE))
+
+
+def qwen3():
+    return Qwen3ForCausalLM(Qwen3Config(**SIZE, **HEAD))
+
+
+def mistral():
+    return MistralForCausalLM(MistralConfig(**SIZE, **HEAD, sliding_window=None))
+
+
+def yarn():
+    return LlamaForCausalLM(LlamaConfig(**SIZE, **HEAD, rope_parameters=YARN))
+
+
+FAMILIES = [llama, qwen2, qwen3, mistral, yarn]
+
+
+def model(build=llama, seed=0, scale=8.0):
+    """A random model whose attention is sharp enough that a wrong mask or position shows in the logits."""
+    torch.manual_seed(seed)
+    made = build().eval()
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if "proj" in name and weight.ndim == 2:
+                weight.mul_(scale)
+    return made
+
+
+def tokenizer(words=400):
+    """A byte-level BPE tokenizer of about `words` tokens, trained on this file and its neighbours."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=words,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator([Path(__file__).read_text()], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|im_end|>", chat_template=CHAT)
+
+
+def decoder(build=llama, seed=0, words=400):
+    return Decoder(model(build, seed), tokenizer(words), f"tiny {build.__name__}")
