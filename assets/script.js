@@ -32,7 +32,7 @@
   document.addEventListener("click", (event) => {
     const toggle = event.target.closest("#documents-toggle");
     if (!toggle) return;
-    const open = document.body.classList.toggle("kv-documents-open");
+    const open = document.querySelector("#shell").classList.toggle("kv-documents-open");
     toggle.setAttribute("aria-expanded", String(open));
   });
 

@@ -47,16 +47,15 @@ class Engine:
 
     cache      the primary's chunk KV; holds the primary model
     auxiliary  None where no method needs one
+
+    `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
     """
 
     def __init__(self, library: Library, cache: ChunkCache, prompt: Prompt, auxiliary: Auxiliary | None) -> None:
         self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
+        self.max_tokens = cache.decoder.spec.max_positions
         self._model_lock = Lock()  # one pass of the primary at a time: two would only slow each other
         self._workers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="auxiliary")
-
-    @property
-    def max_tokens(self) -> int:
-        return self.cache.decoder.spec.max_positions
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
@@ -90,10 +89,7 @@ class Engine:
 
     def _answer(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
         request, trace = answer.request, answer.trace
-        with trace.stage("search"):
-            hits = self.library.search(request.question, request.passages)
-        with trace.stage("lookup"):
-            reading = fit(self.prompt, request, hits, self.max_tokens)
+        reading = self.find(request, trace)
         answer.notes = reading.notes
         answer.sources = tuple(_source(rank, hit, reading) for rank, hit in enumerate(reading.hits, 1))
         answer.question_tokens = len(reading.question)
@@ -124,10 +120,17 @@ class Engine:
         finally:
             self._model_lock.release()
 
+    def find(self, request: Request, trace: Trace) -> Reading:
+        """Search the library, and fit what was found into the model's context."""
+        with trace.stage("search"):
+            hits = self.library.search(request.question, request.passages)
+        with trace.stage("lookup"):
+            return fit(self.prompt, request, hits, self.max_tokens)
+
     def prefill(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> Prefilled:
         """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
 
-        The bench calls this with readings of its own; the page's answers take the same way.
+        The bench calls `find` and this; the page's answers take the same way.
         """
         ids = torch.tensor([*self.cache.prefix_ids, *(token for chunk in reading.passages for token in chunk.ids)])
         ids = torch.cat((ids, torch.tensor(reading.question)))

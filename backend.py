@@ -1,0 +1,167 @@
+"""The page's backend: models load behind a status line, then library and engine answer.
+
+One object per process. Everything a page asks for before the models are there is a clear sentence, not a wait.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from tokenizers import Tokenizer
+
+from engine.answer import Answer, Request
+from engine.errors import Cancelled, ModelNotReady
+from engine.pipeline import Engine
+from engine.reuse.strategies import STRATEGIES
+from engine.startup import ModelConfig, Models, build_engine, load_models
+from settings import Settings
+from store.blobs import BlobConfig, DiskBlobs
+from store.chunk import ChunkConfig
+from store.errors import KVScopeError
+from store.library import DocumentLibrary, LibraryConfig
+from store.minilm import MiniLM
+from store.types import Chunk, Document
+from ui.backend import IngestProgress, Status
+
+SAMPLES = Path(__file__).parent / "assets" / "samples"
+GIB = 2**30
+log = logging.getLogger("kvscope")
+
+
+class LocalBackend:
+    """Models, library and engine of one data folder (hold its FolderLock)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._status = Status(ready=False, line="Starting")
+        self._engine: Engine | None = None
+        self._models: Models | None = None
+        self._loading = Thread(target=self._load, name="loading", daemon=True)
+
+    def start(self) -> None:
+        """Load the models in the background."""
+        self._loading.start()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until loading has ended, well or badly."""
+        self._loading.join(timeout)
+
+    def status(self) -> Status:
+        return self._status
+
+    def methods(self) -> dict[str, str]:
+        return {name: strategy.label for name, strategy in STRATEGIES.items()}
+
+    def documents(self) -> list[Document]:
+        return self._library.documents() if self._engine else []
+
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        self._ready()
+        states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
+        for place, (path, name) in enumerate(files):
+            for states[place] in self._ingest_one(path, name, cancel):
+                yield list(states)
+
+    def delete(self, document_id: str) -> None:
+        engine = self._ready()
+        for chunk in self._library.delete(document_id):
+            engine.forget(chunk.text)
+
+    def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        yield from self._ready().ask(request, cancel)
+
+    def close(self) -> None:
+        """Close the files. The next start finds everything as it was."""
+        if self._engine:
+            self._library.close()
+            self._blobs.close()
+
+    def _ready(self) -> Engine:
+        if self._engine is None:
+            raise ModelNotReady(f"{self._status.line}.")
+        return self._engine
+
+    def _load(self) -> None:
+        try:
+            models = load_models(
+                ModelConfig(
+                    folder=self._settings.data / "models",
+                    model=self._settings.model,
+                    auxiliary=self._settings.auxiliary,
+                    device=self._settings.device,
+                    dtype=self._settings.dtype,
+                ),
+                self._report,
+            )
+            self._report("Opening the library", 0.95)
+            self._blobs = DiskBlobs(BlobConfig(self._settings.data / "kv", int(self._settings.disk_gib * GIB)))
+            host_bytes = int(self._settings.host_gib * GIB)
+            self._engine = build_engine(models, self._open_library, self._blobs, host_bytes)
+            line = f"{models.primary.name}, {models.precision}"
+            if self._settings.samples:
+                self._add_samples(line)
+            self._status = Status(ready=True, line=line)
+        except (KVScopeError, ValueError, OSError) as error:
+            log.exception("the models could not be loaded")
+            self._status = Status(ready=False, line=str(error), failed=True)
+
+    def _open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
+        chunking = ChunkConfig(self._settings.chunk_tokens, self._settings.chunk_overlap)
+        config = LibraryConfig(chunking=chunking)
+        self._library = DocumentLibrary(self._settings.data / "library", tokenizer, MiniLM(), config)
+        return self._library
+
+    def _report(self, said: str, share: float) -> None:
+        if self._status.line != (line := f"{said} ({share:.0%})"):
+            self._status = Status(ready=False, line=line)
+            log.info(line)
+
+    def _add_samples(self, line: str) -> None:
+        """Add the sample documents once; a person who deletes them does not get them back."""
+        marker = self._settings.data / "samples-added"
+        if marker.exists():
+            return
+        self._status = Status(ready=True, line=f"{line}. Reading the sample documents")
+        files = [(path, path.name) for path in sorted(SAMPLES.iterdir())]
+        for states in self.ingest(files, Event()):
+            log.debug("%s", states)
+        with suppress(OSError):
+            marker.touch()
+
+    def _ingest_one(self, path: Path, name: str, cancel: Event) -> Iterator[IngestProgress]:
+        """Yield the states of one file; every error ends in a sentence, none in the next file's way."""
+        stage, document, warning = "waiting", None, ""
+        try:
+            for step in self._library.add(path, name):
+                stage, document, warning = step.stage, step.document, step.warning
+                yield IngestProgress(name, stage, step.done, step.total, warning)
+                if cancel.is_set():
+                    raise Cancelled
+            chunks = self._library.chunks(document.id) if document else []
+            stage = "prefilled"
+            yield from self._prefill(name, chunks, warning, cancel)
+            yield IngestProgress(name, "done", len(chunks), len(chunks), self._full(warning))
+        except Cancelled:
+            kept = "It is in the library; its passages are prepared when a question needs them." if document else ""
+            yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {kept}".strip())
+        except KVScopeError as error:
+            yield IngestProgress(name, "failed", 0, 1, str(error))
+        except Exception as error:
+            log.exception("adding %r failed while it was being %s", name, stage)
+            yield IngestProgress(name, "failed", 0, 1, f"Something broke ({type(error).__name__}). The log says more.")
+
+    def _prefill(self, name: str, chunks: list[Chunk], warning: str, cancel: Event) -> Iterator[IngestProgress]:
+        """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
+        engine, limit = self._ready(), self._settings.disk_gib * GIB
+        for done, chunk in enumerate(chunks):
+            if self._blobs.size_bytes > 0.9 * limit or engine.cache.full:
+                break  # a full store would only push other passages out
+            yield IngestProgress(name, "prefilled", done, len(chunks), warning)
+            engine.warm(chunk.text, cancel)
+
+    def _full(self, warning: str) -> str:
+        if self._ready().cache.full:
+            return "The disk is full: passages are prepared again after a restart. Free some disk space."
+        return warning

@@ -1,0 +1,84 @@
+"""Tokens per second while decoding: our loop against transformers' own `generate`, on the same prompt and length."""
+
+import statistics
+import time
+from argparse import Namespace
+from itertools import islice
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from bench.report import progress
+from engine.model.decoder import Decoder
+from engine.model.generate import Sampling, decode
+from engine.model.resolve import resolve
+from engine.startup import ModelConfig, load_models
+
+TITLE = "decoding, tokens per second"
+COLUMNS = {
+    "length": "prompt",
+    "tokens_per_second": "KVScope",
+    "transformers_tokens_per_second": "transformers",
+    "speedup": "speedup",
+    "n": "n",
+}
+NEW = 48  # tokens decoded a run
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per prompt length; medians over the runs, arms in turn."""
+    folder = arguments.data / "models"
+    wanted = {"model": arguments.model, "auxiliary": arguments.model}
+    models = load_models(ModelConfig(folder, device=arguments.device, dtype=arguments.dtype, **wanted))
+    plain: Any = AutoModelForCausalLM.from_pretrained(
+        resolve(arguments.model, folder), dtype=models.primary.dtype, local_files_only=True
+    )
+    plain.to(models.primary.device)
+    rows = []
+    for length in arguments.lengths:
+        ids = torch.randint(100, models.primary.spec.vocab, (length,), generator=_seeded(arguments.seed))
+        ours, theirs = [], []
+        for number in progress(range(arguments.samples + 1), f"{length} tokens"):
+            pair = kvscope(models.primary, ids), transformers(plain, ids)
+            if number:
+                ours.append(pair[0])
+                theirs.append(pair[1])
+        rows.append(
+            {
+                "length": length,
+                "tokens_per_second": statistics.median(ours),
+                "transformers_tokens_per_second": statistics.median(theirs),
+                "speedup": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
+                "n": len(ours),
+            }
+        )
+    return rows
+
+
+def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
+    """Return the tokens per second after the first token."""
+    buffer, chooser = decoder.buffer(len(ids) + NEW), Sampling().chooser()
+    first = chooser.choose(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+    tokens = decode(decoder, buffer, first, chooser, frozenset(), NEW)
+    next(tokens)
+    began = time.perf_counter()
+    count = len(list(islice(tokens, NEW)))
+    return count / (time.perf_counter() - began)
+
+
+@torch.inference_mode()
+def transformers(model: Any, ids: torch.Tensor) -> float:
+    """Return the tokens per second after the first token: a long generation minus its prefill and first token."""
+    ids, times = ids[None].to(model.device), []
+    for new in (1, NEW):
+        began = time.perf_counter()
+        model.generate(
+            ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, attention_mask=torch.ones_like(ids)
+        )
+        times.append(time.perf_counter() - began)
+    return (NEW - 1) / (times[1] - times[0])
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

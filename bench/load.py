@@ -1,0 +1,61 @@
+"""Where chunk KV comes from: memory, disk (as after a restart), or computing it again. Paired question by question."""
+
+import statistics
+from argparse import Namespace
+from typing import Any
+
+from bench.report import progress
+from bench.workload import Workload, workload
+from engine.answer import Request
+from engine.request import strategy_of
+from engine.trace import Trace
+
+TITLE = "loading chunk KV against computing it again"
+COLUMNS = {"tier": "tier", "length": "length", "load_ms": "load ms", "ttft_ms": "TTFT ms", "n": "n"}
+TIERS = ("host", "disk", "computed")
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per length and tier; medians over the questions."""
+    rows = []
+    for length in arguments.lengths:
+        with workload(arguments, length) as work:
+            samples = {tier: [] for tier in TIERS}  # type: ignore[var-annotated]
+            for number in progress(range(arguments.samples + 1), f"{length} tokens"):
+                for tier in ("computed", "disk", "host"):
+                    sample = first_token(work, tier, number)
+                    if number:
+                        samples[tier].append(sample)
+        rows += [
+            {
+                "tier": tier,
+                "length": length,
+                "load_ms": statistics.median(load for load, _ in samples[tier]),
+                "ttft_ms": statistics.median(ttft for _, ttft in samples[tier]),
+                "n": len(samples[tier]),
+            }
+            for tier in TIERS
+        ]
+    return rows
+
+
+def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
+    """Return load and first-token milliseconds of direct reuse with every chunk in `tier` and nowhere nearer."""
+    request = Request(work.questions[number % 64], "direct", 0.0, work.passages, max_new_tokens=64)
+    cache = work.engine.cache
+    reading = work.engine.find(request, Trace())
+    if tier != "host":
+        cache.host.clear()
+    if tier == "computed":
+        for passage in reading.passages:
+            cache.delete(passage.ids)
+    trace = Trace()
+    reading = work.engine.find(request, trace)
+    ready = work.engine.prefill(reading, strategy_of(request), trace)
+    int(ready.logits.argmax())
+    trace.first_token()
+    if set(ready.tiers) != {tier}:
+        raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")
+    (load,) = [stage.length_ms for stage in trace.stages if stage.name == "load"]
+    assert trace.ttft_ms is not None
+    return load, trace.ttft_ms

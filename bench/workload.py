@@ -1,0 +1,137 @@
+"""A library of known size to measure on: invented text, real index, real store, everything in one temporary folder."""
+
+import random
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from engine.pipeline import Engine
+from engine.startup import ModelConfig, build_engine, load_models
+from store.blobs import BlobConfig, DiskBlobs
+from store.library import DocumentLibrary, LibraryConfig
+from store.minilm import MiniLM
+
+CHUNK = 512  # tokens
+GIB = 2**30
+_PLACES = [
+    "harbour",
+    "mill",
+    "quarry",
+    "chapel",
+    "orchard",
+    "bridge",
+    "depot",
+    "lighthouse",
+    "market",
+    "station",
+    "archive",
+    "granary",
+]
+_PEOPLE = [
+    "Adams",
+    "Brandt",
+    "Castro",
+    "Dahl",
+    "Eriksen",
+    "Farah",
+    "Grieg",
+    "Hansen",
+    "Ito",
+    "Jansen",
+    "Kowalski",
+    "Lund",
+    "Meyer",
+    "Novak",
+    "Okafor",
+]
+_THINGS = [
+    "engine",
+    "ledger",
+    "lantern",
+    "cable",
+    "barrel",
+    "timber",
+    "compass",
+    "boiler",
+    "rudder",
+    "ticket",
+    "crate",
+    "signal",
+    "pump",
+]
+_DEEDS = [
+    "repaired",
+    "counted",
+    "moved",
+    "painted",
+    "sold",
+    "inspected",
+    "lost",
+    "borrowed",
+    "measured",
+    "replaced",
+    "registered",
+]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An engine over one long document, and questions about it.
+
+    passages  how many passages make up `length` context tokens
+    """
+
+    engine: Engine
+    questions: list[str]
+    passages: int
+    length: int
+
+
+@contextmanager
+def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
+    """Open a workload of about `length` context tokens a question; its folder goes when the block ends."""
+    if length < CHUNK // 4:
+        raise ValueError(f"a length is at least {CHUNK // 4} tokens, got {length}")
+    draw = random.Random(arguments.seed)
+    config = ModelConfig(
+        folder=arguments.data / "models",
+        model=arguments.model,
+        auxiliary=arguments.auxiliary,
+        device=arguments.device,
+        dtype=arguments.dtype,
+    )
+    models, passages = load_models(config), max(1, round(length / CHUNK))
+    with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
+        root = Path(folder)
+
+        def library(tokenizer: Tokenizer) -> DocumentLibrary:
+            made = DocumentLibrary(root / "library", tokenizer, MiniLM(), LibraryConfig())
+            text = root / "text.txt"
+            text.write_text("\n\n\n".join(paragraph(draw, tokenizer) for _ in range(passages + 4)))
+            for _ in made.add(text, text.name):
+                pass
+            return made
+
+        engine = build_engine(models, library, DiskBlobs(BlobConfig(root / "kv", 64 * GIB)), 4 * GIB)
+        engine.max_tokens = length + 1024  # timing only; past the training length quality would suffer, time does not
+        questions = [f"Who {draw.choice(_DEEDS)} the {draw.choice(_THINGS)}, and where?" for _ in range(64)]
+        yield Workload(engine, questions, passages, length)
+
+
+def paragraph(draw: random.Random, tokenizer: Tokenizer) -> str:
+    """Return invented sentences that fill one chunk to within a few tokens."""
+    text, room = "", CHUNK - 4
+    while True:
+        person, place, number = draw.choice(_PEOPLE), draw.choice(_PLACES), draw.randrange(10**4, 10**7)
+        sentence = f"{person} {draw.choice(_DEEDS)} the {draw.choice(_THINGS)} at the {place} under number {number}. "
+        if len(tokenizer.encode(text + sentence, add_special_tokens=False).ids) > room:
+            break
+        text += sentence
+    while len(tokenizer.encode(text + "So it was. ", add_special_tokens=False).ids) <= room:
+        text += "So it was. "
+    return text.strip()

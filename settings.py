@@ -1,0 +1,47 @@
+"""Settings from the command line, from KVSCOPE_* environment variables, or the defaults, in this order."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from engine.model.embedded import NAME
+
+
+def default_data() -> Path:
+    """Return the folder where the system keeps a user's application data."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "kvscope"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "kvscope"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "kvscope"
+
+
+class Settings(BaseSettings):
+    """KVScope: ask your own documents, on your own machine."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="KVSCOPE_",
+        cli_prog_name="app.py",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+    )
+
+    data: Path = Field(default_factory=default_data, description="folder for documents, index, chunk KV and models")
+    host: str = Field("127.0.0.1", description="address to listen on; anything but loopback shows it to others")
+    port: int = Field(7860, ge=1, le=65535, description="port to listen on")
+    model: str = Field(NAME, description="the model that answers: a folder, or a name on the Hugging Face hub")
+    auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
+    dtype: Literal["auto", "bf16", "fp32"] = Field("auto", description="bf16 where the hardware has it, else fp32")
+    host_gib: float = Field(2.0, ge=0, description="memory for chunk KV")
+    disk_gib: float = Field(8.0, gt=0, description="disk for chunk KV")
+    chunk_tokens: int = Field(512, ge=16, le=4096, description="tokens of a passage (the paper: 1000)")
+    chunk_overlap: int = Field(50, ge=0, description="tokens that neighbouring passages share")
+    samples: bool = Field(True, description="add three sample documents at the first start")
+    open_browser: bool = Field(False, description="open the page in the default browser")

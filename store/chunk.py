@@ -1,0 +1,79 @@
+"""Cut a text into chunks of at most so many tokens, at the ends of paragraphs, lines and sentences.
+
+The splitter (semantic-text-splitter) takes the coarsest cut that fits, so a chunk seldom breaks a sentence. It holds
+Python's global lock while it works, so a long text goes to it in sections of whole paragraphs: a book of 20 million
+characters then neither freezes the page nor needs more memory than a section.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from semantic_text_splitter import TextSplitter
+from tokenizers import Tokenizer
+
+SECTION = 100_000  # characters; about a tenth of a second
+CUTS = tuple(  # the best first: after a paragraph, a line, a sentence, a word
+    map(re.compile, (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+"))
+)
+
+
+@dataclass(frozen=True)
+class ChunkConfig:
+    """tokens   most tokens of a chunk, without special ones
+    overlap  most tokens that a chunk repeats from the one before; whole sentences or none"""
+
+    tokens: int = 512
+    overlap: int = 50
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ValueError(f"tokens must be at least 1, got {self.tokens}")
+        if not 0 <= self.overlap < self.tokens:
+            raise ValueError(f"overlap must lie in [0, {self.tokens}), got {self.overlap}")
+
+
+def split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> list[tuple[int, int]]:
+    """Return the chunks of a text as (start, end) characters: `text[start:end]` is the chunk.
+
+    Both ends ascend strictly, no chunk is empty or blank at its ends, and only white space lies outside all of them.
+    A single character that takes more tokens than a chunk may have is a chunk nevertheless.
+    """
+    return [span for spans in iter_split(text, tokenizer, config) for span in spans]
+
+
+def iter_split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:
+    """Yield what `split` returns a section at a time, so that others get a turn and a person can cancel."""
+    splitter = TextSplitter.from_huggingface_tokenizer(_counting(tokenizer), config.tokens, overlap=config.overlap)
+    for start, end in sections(text):
+        chunks = splitter.chunk_indices(text[start:end])
+        yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
+
+
+def sections(text: str, most: int = SECTION) -> Iterator[tuple[int, int]]:
+    """Yield spans that cover the text, each of at most `most` characters, ending at the end of a paragraph.
+
+    Without one in the second half of a section it ends with a line, a sentence or a word; without that, anywhere.
+    """
+    start = 0
+    while len(text) - start > most:
+        end = next(filter(None, (_last(cut, text, start, most) for cut in CUTS)), start + most)
+        yield start, end
+        start = end
+    if start < len(text):
+        yield start, len(text)
+
+
+def _last(pattern: re.Pattern[str], text: str, start: int, most: int) -> int | None:
+    ends = [match.end() for match in pattern.finditer(text, start + most // 2, start + most)]
+    return ends[-1] if ends else None
+
+
+def _counting(tokenizer: Tokenizer) -> Tokenizer:
+    """Return the tokenizer without truncation: a truncated count would let a chunk grow without end."""
+    if tokenizer.truncation is None and tokenizer.padding is None:
+        return tokenizer
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy

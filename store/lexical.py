@@ -1,0 +1,58 @@
+"""Find chunks by their words: SQLite's FTS5 with bm25, in the catalogue's own database and transactions.
+
+English endings are stripped (porter), so 'caches' finds 'cached'; names, numbers and codes match as they are, which
+vectors do badly. Chinese, Japanese and Korean are written without spaces: there every character is a word, and a
+question asks for its pairs of neighbours.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from itertools import pairwise
+
+SCHEMA = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5"
+    "(chunk UNINDEXED, body, tokenize = 'porter unicode61 remove_diacritics 2')"
+)
+MOST_TERMS = 128  # of a question; more only makes it slow
+UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+CHARACTER = re.compile(f"([{UNSPACED}])")
+TERM = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+")
+
+
+class LexicalIndex:
+    """The words of all chunks. Writes belong to the caller's transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute(SCHEMA)
+
+    def add(self, chunks: Iterable[tuple[int, str, str]]) -> None:
+        """Index (row number, chunk id, text)."""
+        rows = ((row, chunk, CHARACTER.sub(r" \1 ", text)) for row, chunk, text in chunks)
+        self._connection.executemany("INSERT INTO words (rowid, chunk, body) VALUES (?, ?, ?)", rows)
+
+    def delete(self, rows: Iterable[int]) -> None:
+        """Forget chunks by their row number."""
+        self._connection.executemany("DELETE FROM words WHERE rowid = ?", ((row,) for row in rows))
+
+    def search(self, question: str, top: int) -> list[str]:
+        """Return at most `top` chunk ids with a word of the question, best first. Any characters are allowed."""
+        query = query_of(question)
+        if not query:
+            return []
+        found = self._connection.execute(
+            "SELECT chunk FROM words WHERE words MATCH ? ORDER BY bm25(words), rowid LIMIT ?", (query, top)
+        )
+        return [chunk for (chunk,) in found]
+
+
+def query_of(question: str) -> str:
+    """Return a question as an FTS5 query: its terms, quoted so that none is an operator, joined by OR."""
+    terms: dict[str, None] = {}
+    for term in TERM.findall(question):
+        if not CHARACTER.match(term) or len(term) == 1:
+            terms[term.lower()] = None
+        else:
+            terms.update((f"{left} {right}", None) for left, right in pairwise(term))
+    return " OR ".join(f'"{term}"' for term in list(terms)[:MOST_TERMS])

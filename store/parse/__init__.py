@@ -1,0 +1,44 @@
+"""From the bytes of a file to one plain text: PDF, Word, HTML, Markdown and text.
+
+What a file is, its content decides; its name only breaks ties. Every reader gives text with `\n` as the only
+line end and no control character but `\n` and `\t`, so offsets into it mean the same everywhere.
+"""
+
+from collections.abc import Callable
+
+from store.errors import UnreadableDocument
+from store.names import clean_name
+from store.parse.document import ParsedDocument, ParseLimits
+from store.parse.pdf import parse_pdf
+from store.parse.sniff import kind_of
+from store.parse.text import parse_text
+from store.parse.web import parse_html
+from store.parse.word import parse_docx
+
+READERS: dict[str, Callable[[bytes, str, ParseLimits], ParsedDocument]] = {
+    "pdf": parse_pdf,
+    "docx": parse_docx,
+    "html": parse_html,
+    "text": parse_text,
+}
+
+
+def parse(data: bytes, name: str, limits: ParseLimits | None = None) -> ParsedDocument:
+    """Return the text of a file's bytes.
+
+    name  as the person knows the file; for its extension and for messages, never opened
+
+    Raises UnreadableDocument for what holds no readable text, and DocumentTooLarge past one of `limits`; no
+    other error, whatever the bytes.
+    """
+    limits = limits or ParseLimits()
+    name = clean_name(name)
+    limits.check_file(len(data), name)
+    document = READERS[kind_of(data, name)](data, name, limits)
+    limits.check_text(len(document.text), name)
+    if not document.text.strip():
+        raise UnreadableDocument(f"{name} holds no text.")
+    return document
+
+
+__all__ = ["ParseLimits", "ParsedDocument", "parse"]

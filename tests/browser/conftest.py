@@ -1,0 +1,108 @@
+"""A page in Debian's Chromium: started once, one clean context a test, and nothing but 127.0.0.1 in reach."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gradio as gr
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.ui.fake_backend import FakeBackend
+from ui.page import build, launch_options
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+SAMPLES = ["What is the maintenance code of the Morning Gannet?", "Which form do staff use to swap a shift?"]
+
+
+@dataclass
+class Visit:
+    """One open tab, with what it did that it should not have done."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+    def ask(self, question: str) -> None:
+        """Ask and come back once the page has taken the question."""
+        self.page.fill("#question textarea", question)
+        self.page.click("#ask")
+        expect(self.page.locator("#stop")).to_be_visible()
+
+    def finish(self, timeout_s: float = 15) -> None:
+        """Wait until the answer is complete."""
+        expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=timeout_s * 1e3)
+        expect(self.page.locator("#stop")).to_be_hidden()
+
+    def move_ratio(self, percent: int) -> None:
+        """Set the recompute slider, as a person typing into its number box would."""
+        box = self.page.locator("#ratio input[type=number]")
+        box.fill(str(percent))
+        box.press("Tab")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"no Chromium at {CHROMIUM}; install Debian's chromium or set CHROMIUM")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def serve(page: gr.Blocks) -> str:
+    """Launch a page on a free port and return its address; `page.close()` ends it."""
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    return url
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[tuple[FakeBackend, str]]:
+    """The fake backend and its address. One server for all: the tests share its library, not their sessions."""
+    backend = FakeBackend()
+    page = build(backend, SAMPLES)
+    yield backend, serve(page)
+    page.close()
+
+
+@pytest.fixture
+def backend(served: tuple[FakeBackend, str]) -> FakeBackend:
+    """The fake backend as if it were new."""
+    served[0].__init__()  # type: ignore[misc]
+    return served[0]
+
+
+@pytest.fixture
+def visit(chromium: Browser, served: tuple[FakeBackend, str], backend: FakeBackend) -> Iterator[Callable[..., Visit]]:
+    """Open a tab: `visit()`, or with what a browser context takes, e.g. `visit(color_scheme='dark')`."""
+    contexts: list[BrowserContext] = []
+
+    def open_tab(url: str = served[1], **options) -> Visit:
+        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options})
+        contexts.append(context)
+        tab = Visit(context.new_page())
+        tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
+        tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+        tab.page.on("request", lambda request: _is_outside(request.url) and tab.outside.append(request.url))
+        tab.page.goto(url)
+        expect(tab.page.locator("#status .kv-status")).to_be_visible(timeout=20_000)
+        return tab
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+
+
+def _is_outside(url: str) -> bool:
+    return not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:"))

@@ -1,0 +1,204 @@
+"""The page in a real browser: what a person sees, presses and is spared."""
+
+import json
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from store.types import Document
+from tests.browser.conftest import SAMPLES
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = [
+    "<script>window.harmed = 1</script>",
+    "<img src=x onerror='window.harmed = 2'>",
+    "${window.harmed = 3} {{constructor}} $$\\frac{1}{2}$$ <b>bold</b> \u202egnp.exe\x07",
+]
+
+
+def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, backend):
+    tab = visit()
+    tab.page.fill("#question textarea", "What is the maintenance code?")
+    tab.page.press("#question textarea", "Enter")
+    expect(tab.page.locator("#passages mark").first).to_be_visible()
+    expect(tab.page.locator("#reply .kv-state")).to_have_text("Writing…")
+    early = tab.page.inner_text("#reply .kv-text")
+    tab.finish()
+    assert len(tab.page.inner_text("#reply .kv-text")) > len(early)
+    assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
+    expect(tab.page.locator("#waterfall .bars path")).to_have_count(7)
+    expect(tab.page.locator("#numbers")).to_contain_text("386 ms")
+    expect(tab.page.locator("#reply .kv-notes")).to_contain_text("2 passages did not fit")
+    tab.page.click("#reply .kv-cite >> text=2")
+    expect(tab.page.locator("#source-2")).to_be_in_viewport()
+    with tab.page.expect_download() as download:
+        tab.page.click("#download")
+    assert download.value.suggested_filename == "kvscope-trace.json"
+    assert json.loads(download.value.path().read_text())["question"] == "What is the maintenance code?"
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    tab.move_ratio(50)
+    tab.page.click("#ask")
+    rows = tab.page.locator("#history tbody tr")
+    expect(rows).to_have_count(2, timeout=15_000)
+    assert [request.ratio for request in backend.asked] == [0.2, 0.5]
+    asked, before = rows.nth(0).inner_text(), rows.nth(1).inner_text()
+    assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
+    assert "20" in before and "386 ms" in before.replace("\u00a0", " ")
+    expect(tab.page.locator("#earlier summary")).to_have_count(1)
+
+
+def test_stop_ends_the_computation_within_a_second_and_the_question_stays(visit, backend):
+    backend.answer = "word " * 2000
+    tab = visit()
+    tab.ask("How long is a piece of string?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    pressed = time.monotonic()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    assert time.monotonic() - pressed < 1
+    assert backend.cancelled == [True]
+    assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
+
+
+def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
+    backend.answer = "word " * 60
+    one, other = visit(), visit()
+    one.ask("First?")
+    other.ask("Second?")
+    expect(one.page.locator("#reply .kv-text")).to_be_visible()
+    one.page.click("#stop")
+    expect(one.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    other.finish()
+    assert other.page.inner_text("#reply .kv-text").count("word") == 60
+
+
+def test_closing_the_tab_stops_the_computation(visit, backend):
+    backend.answer = "word " * 2000
+    tab = visit()
+    tab.ask("Is anybody there?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    tab.page.close()
+    deadline = time.monotonic() + 5
+    while not backend.cancelled and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert backend.cancelled == [True]
+
+
+def test_files_show_their_steps_and_then_stand_in_the_list(visit, backend):
+    tab = visit()
+    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    files = [("notes & more.md", b"# Notes"), ("empty.txt", b"")]
+    payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
+    tab.page.set_input_files("#upload input[type=file]", payload)
+    expect(tab.page.locator("#progress .kv-now").first).to_contain_text(re.compile("embedded|prefilled"))
+    expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Pick one that holds text.")
+    expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
+    expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")
+    tab.page.click("#shelf .kv-remove")
+    tab.page.click("#shelf >> text=Keep it")
+    assert len(backend.documents()) == 1
+    tab.page.click("#shelf .kv-remove")
+    tab.page.click("#shelf .kv-danger")
+    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    assert backend.documents() == [] and tab.errors == []
+
+
+def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
+    names = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
+    backend._documents, backend.texts = names, [f"{text} {'x' * 300}" for text in HOSTILE]
+    backend.answer = " ".join(HOSTILE)
+    tab = visit()
+    tab.ask(HOSTILE[0] + HOSTILE[1])
+    tab.finish()
+    tab.ask(HOSTILE[2])
+    tab.finish()
+    tab.page.locator("#shelf .kv-remove").first.click()
+    expect(tab.page.locator("#shelf .kv-danger")).to_be_visible()
+    for place in ("#shelf", "#reply", "#passages", "#history", "#earlier"):
+        assert tab.page.locator(f"{place} script, {place} img, {place} b, {place} .katex").count() == 0, place
+    assert HOSTILE[1] in tab.page.inner_text("#shelf") and HOSTILE[1] in tab.page.inner_text("#reply .kv-text")
+    assert "${window.harmed = 3} {{constructor}} $$\\frac{1}{2}$$" in tab.page.inner_text("#reply .kv-text")
+    assert tab.page.evaluate("window.harmed") is None
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
+    backend.error = RuntimeError("the <b>disk</b> is gone")
+    tab = visit()
+    tab.page.fill("#question textarea", "What now?")
+    tab.page.click("#ask")
+    expect(tab.page.locator("#reply .kv-trouble")).to_have_text(
+        "Something broke: the <b>disk</b> is gone. The log has the details."
+    )
+    assert tab.page.input_value("#question textarea") == "What now?"
+    expect(tab.page.locator("#ask")).to_be_visible()
+    tab.page.fill("#question textarea", "  ")
+    tab.page.click("#ask")
+    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Type a question first")
+
+
+def test_the_keyboard_and_the_samples(visit, backend):
+    tab = visit()
+    tab.page.locator("body").click(position={"x": 5, "y": 5})
+    tab.page.keyboard.press("/")
+    expect(tab.page.locator("#question textarea")).to_be_focused()
+    tab.page.keyboard.type("one")
+    tab.page.keyboard.press("Shift+Enter")
+    tab.page.keyboard.type("two")
+    assert tab.page.input_value("#question textarea") == "one\ntwo" and backend.asked == []
+    tab.page.click(f"text={SAMPLES[1]}")
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
+    assert [request.question for request in backend.asked] == [SAMPLES[1]]
+
+
+def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
+    tab = visit(viewport={"width": 390, "height": 844}, has_touch=True)
+    expect(tab.page.locator("#documents")).to_be_hidden()
+    tab.page.click("#documents-toggle")
+    expect(tab.page.locator("#documents")).to_be_visible()
+    tab.ask("What is the maintenance code of the Morning Gannet, and where is it printed?")
+    tab.finish()
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
+    over = "[...document.querySelectorAll('#shell *')].filter(e => e.getBoundingClientRect().right > 391).length"
+    assert tab.page.evaluate(over) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_themes(visit, scheme):
+    tab = visit(color_scheme=scheme)
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    assert tab.page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
+    for place in ("#reply .kv-text", "#passages mark", "#numbers small", "#shelf p", ".kv-badge", ".kv-notes li"):
+        assert contrast(tab.page, place) >= 4.5, place
+
+
+def contrast(page, selector):
+    """WCAG contrast of an element's text against the nearest opaque background behind it."""
+    colours = page.evaluate(
+        """selector => {
+            let element = document.querySelector(selector), ink = getComputedStyle(element).color, paper;
+            for (; element; element = element.parentElement) {
+                paper = getComputedStyle(element).backgroundColor;
+                if (!/, 0\\)|transparent/.test(paper)) break;
+            }
+            return [ink, paper];
+        }""",
+        selector,
+    )
+    lights = sorted((luminance([int(n) for n in re.findall(r"\d+", colour)[:3]]) for colour in colours), reverse=True)
+    return (lights[0] + 0.05) / (lights[1] + 0.05)
+
+
+def luminance(rgb):
+    linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,0 +1,49 @@
+"""What the store's tests share: a tokenizer of words, an embedder without a model, and a library of both."""
+
+import pytest
+from hypothesis import settings
+
+from store.chunk import ChunkConfig
+from store.library import DocumentLibrary, LibraryConfig
+from tests.store.fakes import WordEmbedder, word_tokenizer
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
+settings.load_profile("unhurried")
+
+SMALL = LibraryConfig(chunking=ChunkConfig(tokens=20, overlap=5), batch_chunks=2)
+
+
+@pytest.fixture
+def open_library(tmp_path):
+    """Open the library of this test, again and again if wanted; each opening closes the one before."""
+    opened = []
+
+    def open_(embedder=None, config=SMALL):
+        while opened:
+            opened.pop().close()
+        ticks = iter(range(1_000_000))
+        library = DocumentLibrary(
+            tmp_path / "library",
+            word_tokenizer(),
+            embedder or WordEmbedder(),
+            config,
+            lambda: float(next(ticks)),
+        )
+        opened.append(library)
+        return library
+
+    yield open_
+    while opened:
+        opened.pop().close()
+
+
+@pytest.fixture
+def file_of(tmp_path):
+    """Write a file and return its path."""
+
+    def write(content, name="file.txt"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write

@@ -1,0 +1,83 @@
+"""Files for the tests, made byte by byte from the formats' definitions and not by the libraries that read them."""
+
+import io
+import zipfile
+
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+CONTENT_TYPES = (
+    '<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    '<Default Extension="xml" ContentType="application/xml"/></Types>'
+)
+PACKAGE = (
+    '<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+    f'<Relationship Id="r1" Type="{RELATIONS}" Target="word/document.xml"/></Relationships>'
+)
+HEADING = '<w:style w:type="paragraph" w:styleId="Heading1"><w:name w:val="heading 1"/></w:style>'
+STYLES = f"<w:styles {W}>{HEADING}</w:styles>"
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+def pdf(*pages, encrypt=False):
+    """Return a PDF whose pages show these texts, a line per line; an empty one shows nothing.
+
+    `encrypt` declares a password that nobody knows: the check value is noise, so the empty password fails.
+    """
+    bodies = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        None,
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    kids = []
+    for text in pages:
+        lines = " ".join(f"({line}) Tj T*" for line in text.split("\n") if line)
+        content = f"BT /F1 12 Tf 14 TL 72 720 Td {lines} ET"
+        bodies.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+        bodies.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(bodies)} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        kids.append(f"{len(bodies)} 0 R")
+    bodies[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
+    trailer = f"/Size {len(bodies) + 1} /Root 1 0 R"
+    if encrypt:
+        noise = "5a" * 32
+        trailer += f" /Encrypt << /Filter /Standard /V 1 /R 2 /O <{noise}> /U <{noise}> /P -4 >> /ID [<01> <01>]"
+    out, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(bodies, start=1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
+    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    table = f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}"
+    return out + f"{table}trailer\n<< {trailer} >>\nstartxref\n{len(out)}\n%%EOF".encode()
+
+
+def docx(body, prolog="", extra=None):
+    """Return a Word file with this XML body; `extra` maps names of further parts to their bytes."""
+    parts = {
+        "[Content_Types].xml": CONTENT_TYPES,
+        "_rels/.rels": PACKAGE,
+        "word/document.xml": f'<?xml version="1.0"?>{prolog}<w:document {W}><w:body>{body}</w:body></w:document>',
+        "word/styles.xml": STYLES,
+        **(extra or {}),
+    }
+    return zipped(parts)
+
+
+def paragraph(text, style=""):
+    look = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+    return f"<w:p>{look}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def table(*rows):
+    cells = ("".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in row) for row in rows)
+    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
+
+
+def zipped(parts):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return file.getvalue()

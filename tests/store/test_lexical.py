@@ -1,0 +1,69 @@
+"""The words of a question find the chunks that hold them, and no question breaks the search."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.lexical import LexicalIndex
+
+TEXTS = {
+    "a-0": "The cache keeps keys of five passages",
+    "a-1": "Room 566362 is closed; cache it",
+    "a-2": "缓存保存注意力的键和值",
+    "a-3": "Der Schlüssel heißt NULL OR NOT",
+}
+
+
+@pytest.fixture(scope="module")
+def index():
+    index = LexicalIndex(sqlite3.connect(":memory:"))
+    index.add((row, chunk, text) for row, (chunk, text) in enumerate(TEXTS.items()))
+    return index
+
+
+@pytest.mark.parametrize(
+    "question, first",
+    [
+        ("What is in room 566362?", "a-1"),
+        ("Which passage?", "a-0"),
+        ("caching keys", "a-0"),
+        ("注意力是什么", "a-2"),
+        ("schlussel", "a-3"),
+        ("NOT NULL", "a-3"),
+        ('"passages" NEAR(', "a-0"),
+    ],
+)
+def test_words_find_their_chunk(index, question, first):
+    assert index.search(question, 4)[0] == first
+
+
+@pytest.mark.parametrize("question", ["", "   ", "?!*", '"', "zebra", "意思"])
+def test_nothing_is_found_where_no_word_is_shared(index, question):
+    assert index.search(question, 4) == []
+
+
+@given(st.text())
+def test_any_question_is_answered(index, question):
+    assert set(index.search(question, 4)) <= set(TEXTS)
+
+
+@given(st.sampled_from(['"', "'", ";", "DROP TABLE words", "NEAR", "AND", "^", "*", ":", "body", "-", "(", ")", "\0"]))
+def test_no_question_is_a_command(index, part):
+    assert "a-0" in index.search(f"{part} keys {part}{part}", 4)
+
+
+def test_a_very_long_question_is_answered(index):
+    assert index.search("keys " + " ".join(f"word{number}" for number in range(50_000)), 4) == ["a-0"]
+
+
+def test_no_more_than_top_are_found(index):
+    assert len(index.search("cache keys room", 1)) == 1
+
+
+def test_deleted_chunks_are_not_found():
+    index = LexicalIndex(sqlite3.connect(":memory:"))
+    index.add([(1, "a-0", "keys"), (2, "a-1", "keys")])
+    index.delete([1])
+    assert index.search("keys", 4) == ["a-1"]

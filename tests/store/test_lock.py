@@ -1,0 +1,61 @@
+"""One process per folder, and a dead one holds nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from store.errors import FolderInUse
+from store.lock import FolderLock
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from store.lock import FolderLock
+
+lock = FolderLock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_second_holder_is_told_who_holds_it(tmp_path):
+    with FolderLock(tmp_path), pytest.raises(FolderInUse, match=rf"process {os.getpid()}, started \d{{4}}-"):
+        FolderLock(tmp_path)
+    FolderLock(tmp_path).close()
+
+
+def test_folders_are_locked_apart(tmp_path):
+    with FolderLock(tmp_path / "a"), FolderLock(tmp_path / "b"):
+        pass
+
+
+def test_closing_twice_does_not_free_the_next_holder(tmp_path):
+    first = FolderLock(tmp_path)
+    first.close()
+    with FolderLock(tmp_path):
+        first.close()
+        with pytest.raises(FolderInUse):
+            FolderLock(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1, "started_at": 1e99}'])
+def test_a_damaged_note_of_the_holder_still_gives_the_error(tmp_path, content):
+    with FolderLock(tmp_path):
+        (tmp_path / ".holder.json").write_text(content)
+        with pytest.raises(FolderInUse, match="another process"):
+            FolderLock(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_a_killed_holder_holds_nothing(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        with pytest.raises(FolderInUse, match=f"process {holder.pid}"):
+            FolderLock(tmp_path)
+        os.kill(holder.pid, signal.SIGKILL)
+    FolderLock(tmp_path).close()

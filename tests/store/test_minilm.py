@@ -1,0 +1,53 @@
+"""The real embedding model: no network, nothing of a chunk unread, meaning above words."""
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from store.minilm import WIDTH, MiniLM, packaged_folder
+
+pytestmark = pytest.mark.embedded
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MiniLM()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.from_file(str(packaged_folder() / "tokenizer.json"))
+
+
+def test_vectors_have_length_one(model):
+    vectors = model.embed(["a heron", "汉字", ""])
+    assert vectors.shape == (3, WIDTH) and vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert model.embed([]).shape == (0, WIDTH)
+
+
+def test_meaning_counts_and_not_the_words(model):
+    question, same, other = model.embed(
+        ["How do birds stay warm?", "Feathers keep them from freezing.", "How do loans stay cheap?"]
+    )
+    assert question @ same > question @ other
+
+
+def test_every_passage_of_a_long_chunk_is_read_to_its_end(model, tokenizer):
+    chunk = " ".join(f"Sentence {number} says something about keys and values." for number in range(60))
+    tokenizer.no_truncation()
+    passages = model.passages(chunk)
+    assert len(passages) > 1
+    assert " ".join(passages) == chunk
+    assert all(len(tokenizer.encode(passage).ids) <= 256 for passage in passages)
+
+
+def test_the_end_of_a_long_chunk_is_found(model):
+    chunk = "The committee met and talked about the budget of the town. " * 40 + "Penguins lay eggs on the ice."
+    (asked,) = model.embed(["Where do penguins lay their eggs?"])
+    whole, best = model.embed([chunk])[0] @ asked, max(model.embed(model.passages(chunk)) @ asked)
+    assert best > whole + 0.2
+
+
+def test_fingerprint_is_of_the_weights(model):
+    assert model.fingerprint == MiniLM().fingerprint and model.fingerprint.startswith("minilm-254-")

@@ -1,0 +1,138 @@
+"""A small engine for the page's tests: slow enough to be stopped, quick enough to wait for."""
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from engine.answer import Answer, Piece, Request, Source
+from engine.errors import BadRequest, ModelNotReady
+from engine.trace import Stage, Trace
+from store.types import Document
+from ui.backend import IngestProgress, Status
+
+READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
+STAGES = [
+    Stage("search", 0.4, 17.2),
+    Stage("lookup", 17.9, 1.3),
+    Stage("load", 19.4, 61.0),
+    Stage("score", 20.1, 148.0),
+    Stage("assemble", 80.9, 22.5),
+    Stage("select", 168.6, 2.4),
+    Stage("recompute", 171.2, 214.6),
+    Stage("decode", 391.0, 1800.0),
+]
+TEXT = (
+    "The maintenance code of the Morning Gannet is 5730264. It is printed on the brass plate beside the engine room "
+    "door and repeated on page one of the log. Staff who swap a shift hand form HL-118 to the duty officer before "
+    "noon of the day before. The Gannet sails from the north pier in winter, and from the stone quay once the "
+    "spring tides are over; her crew is four in summer and three in winter, the engineer included."
+)
+
+
+class FakeBackend:
+    """Keeps documents in a list and answers everything with `answer`, a word each `pace_s`."""
+
+    def __init__(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
+        self.pace_s = pace_s
+        self.answer = "The code is 5730264 [1]. Shifts are swapped with form HL-118 [2], handed in before noon."
+        self.texts = [TEXT, TEXT[150:] + " " + TEXT[:150], TEXT[60:]]
+        self.error: Exception | None = None
+        self.state = READY
+        self.asked: list[Request] = []
+        self.cancelled: list[bool] = []
+        self._documents = documents or []
+
+    def status(self) -> Status:
+        return self.state
+
+    def methods(self) -> dict[str, str]:
+        return {"cacheclip": "CacheClip", "direct": "Direct reuse", "full": "Full prefill"}
+
+    def documents(self) -> list[Document]:
+        return list(self._documents)
+
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        states = [IngestProgress(name, "", 0, 0) for _, name in files]
+        for place, (path, name) in enumerate(files):
+            content = path.read_bytes()
+            if not content:
+                states[place] = IngestProgress(name, "failed", 0, 0, "The file is empty. Pick one that holds text.")
+                yield list(states)
+                continue
+            for stage, total in (("parsed", 1), ("chunked", 1), ("embedded", 5), ("prefilled", 8)):
+                for done in range(total + 1):
+                    if cancel.wait(self.pace_s):
+                        states[place] = IngestProgress(name, "failed", 0, 0, "Cancelled; nothing of it was kept.")
+                        yield list(states)
+                        return
+                    states[place] = IngestProgress(name, stage, done, total)
+                    yield list(states)
+            digest = hashlib.sha256(content).hexdigest()
+            self._documents.insert(0, Document(digest, name, len(content), None, 8, time.time()))
+            states[place] = IngestProgress(name, "done", 1, 1)
+            yield list(states)
+
+    def delete(self, document_id: str) -> None:
+        self._documents = [document for document in self._documents if document.id != document_id]
+
+    def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        self.asked.append(request)
+        if not self.state.ready:
+            raise ModelNotReady("The model is still loading.")
+        if not 0 <= request.ratio <= 1:
+            raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
+        if self.error:
+            raise self.error
+        trace = Trace()
+        answer = Answer(request, trace, question_tokens=len(request.question.split()))
+        try:
+            yield replace(answer)
+            cancel.wait(5 * self.pace_s)
+            sources = tuple(self._source(rank, text, request) for rank, text in enumerate(self.texts, start=1))
+            answer.sources, answer.state = sources, "reading"
+            answer.context_tokens = sum(source.tokens for source in sources)
+            answer.recomputed_tokens = sum(source.recomputed for source in sources)
+            yield replace(answer)
+            cancel.wait(5 * self.pace_s)
+            slower = 0.4 + 3 * request.ratio
+            trace.ttft_ms = 386.4 * slower
+            trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
+            for word in self.answer.split(" "):
+                if cancel.wait(self.pace_s):
+                    break
+                answer.state, answer.text = "writing", f"{answer.text} {word}".lstrip()
+                answer.new_tokens, answer.tokens_per_second = answer.new_tokens + 2, 27.4
+                yield replace(answer)
+            answer.state = "stopped" if cancel.is_set() else "done"
+            answer.sources = tuple(replace(s, cited=f"[{s.rank}]" in answer.text) for s in sources)
+            answer.notes = ("2 passages did not fit into the model's context and were left out.",)
+            yield replace(answer)
+        finally:
+            self.cancelled.append(cancel.is_set())
+
+    def _source(self, rank: int, text: str, request: Request) -> Source:
+        """Recompute a stretch of every 100 characters, as long as the ratio says."""
+        fresh = round(100 * request.ratio)
+        pieces = [
+            Piece(part, recomputed)
+            for start in range(0, len(text), 100)
+            for part, recomputed in ((text[start : start + fresh], True), (text[start + fresh : start + 100], False))
+            if part
+        ]
+        names = [document.name for document in self._documents] or ["harbour-handbook.md"]
+        tokens = max(1, len(text) // 4)
+        return Source(
+            rank=rank,
+            document=names[rank % len(names)],
+            document_id="d" * 64,
+            page=None if rank == 2 else 10 * rank + 1,
+            similarity=None if rank == 3 else 0.74 - 0.1 * rank,
+            matched_words=rank != 1,
+            tokens=tokens,
+            tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
+            recomputed=round(0.91 * request.ratio * tokens),
+            pieces=tuple(pieces),
+        )

@@ -1,0 +1,60 @@
+"""A program calls the page through gradio_client: stable names, plain JSON, and no way to other files."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from gradio_client import Client, handle_file
+
+from tests.ui.fake_backend import FakeBackend
+from ui.page import build, launch_options
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return FakeBackend(pace_s=0.002)
+
+
+@pytest.fixture(scope="module")
+def url(backend):
+    page = build(backend)
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    yield url
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    return Client(url, verbose=False)
+
+
+def test_a_document_is_added_listed_and_deleted(client, backend, tmp_path):
+    (tmp_path / "notes.md").write_text("# Notes")
+    (ended,) = client.predict(file=handle_file(tmp_path / "notes.md"), api_name="/add_document")
+    assert (ended["name"], ended["stage"]) == ("notes.md", "done")
+    (listed,) = client.predict(api_name="/list_documents")
+    assert listed["name"] == "notes.md"
+    client.predict(document_id=listed["id"], api_name="/delete_document")
+    assert backend.documents() == []
+
+
+def test_an_answer_streams_and_ends_as_one_dictionary(client):
+    job = client.submit(question="why?", method="full", ratio=0.5, api_name="/ask")
+    assert job.result()["state"] == "done"
+    assert job.result()["method"] == "full" and job.result()["ratio"] == 0.5
+    assert len(job.outputs()) > 2
+
+
+def test_a_bad_ratio_is_a_sentence(client):
+    with pytest.raises(Exception, match=r"The ratio is 7\.0; it lies between 0 and 1"):
+        client.predict(question="why?", ratio=7, api_name="/ask")
+
+
+@pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
+def test_a_path_of_this_machine_is_no_upload(url, backend, meta, tmp_path):
+    secret = Path(tmp_path / "secret.txt")
+    secret.write_text("secret")
+    sent = httpx.post(f"{url}gradio_api/call/add_document", json={"data": [{"path": str(secret), **meta}]})
+    answer = httpx.get(f"{url}gradio_api/call/add_document/{sent.json()['event_id']}").text
+    assert "event: error" in answer
+    assert secret.exists() and backend.documents() == []

@@ -1,0 +1,148 @@
+"""What happens between the click and the screen: pacing, stopping, errors, events; no browser, no model."""
+
+import logging
+from threading import Event
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from engine.errors import QuestionTooLong
+from store.types import Document
+from tests.ui.fake_backend import FakeBackend
+from ui import words
+from ui.backend import Status
+from ui.coalesce import coalesce
+from ui.composer import request_of
+from ui.page import build, launch_options
+from ui.stops import Stops
+from ui.trouble import sentence
+
+
+class Clock:
+    """Ten milliseconds pass at each look."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 0.01
+        return self.now
+
+
+def events_of(page: gr.Blocks) -> dict:
+    return {block.name: block for block in page.fns.values()}
+
+
+def test_updates_are_paced_but_milestones_and_the_last_one_always_come():
+    states = ["a"] * 50 + ["b"] + ["c"] * 49
+    snapshots = list(enumerate(states))
+    shown = list(coalesce(snapshots, lambda s: s[1], pause_s=0.1, clock=Clock()))
+    assert {state for _, state in shown} == {"a", "b", "c"}
+    assert shown[0] == snapshots[0] and shown[-1] == snapshots[-1]
+    assert len(shown) < 20
+
+
+def test_nothing_comes_out_of_nothing_and_nothing_twice():
+    assert list(coalesce([], lambda s: s)) == []
+    assert list(coalesce([1, 1, 1], lambda s: s, pause_s=0)) == [1, 1, 1]
+    assert list(coalesce([1, 1, 1], lambda s: s, pause_s=9)) == [1, 1]
+
+
+def test_stop_reaches_its_own_session_only():
+    stops = Stops()
+    mine, yours = stops.start("me"), stops.start("you")
+    stops.stop("me")
+    stops.stop("nobody")
+    assert mine.is_set() and not yours.is_set()
+
+
+def test_asking_again_stops_the_earlier_question_and_finishing_it_leaves_the_new_one():
+    stops = Stops()
+    first = stops.start("me")
+    second = stops.start("me")
+    stops.finish("me", first)
+    assert first.is_set() and not second.is_set() and stops.current("me") is second
+    stops.finish("me", second)
+    assert len(stops) == 0
+
+
+def test_an_error_for_a_person_is_shown_and_not_logged_and_a_bug_is_both(caplog):
+    assert sentence(QuestionTooLong("It has 5,000 words.")).startswith("It has 5,000 words. Shorten the question")
+    assert not caplog.records
+    with caplog.at_level(logging.ERROR):
+        assert sentence(ValueError("x")) == "Something broke: x. The log has the details."
+    assert caplog.records[0].exc_info
+
+
+def test_the_page_offers_four_names_to_programs_and_hides_the_rest():
+    page = build(FakeBackend(), ["one?"])
+    public = {fn.api_name for fn in page.fns.values() if fn.api_visibility == "public"}
+    assert public == {"ask", "add_document", "list_documents", "delete_document"}
+    questions = [fn for fn in page.fns.values() if fn.name in ("respond", "ask")]
+    assert {fn.concurrency_id for fn in questions} == {"model"}
+
+
+def test_launch_options_name_no_address():
+    options = launch_options()
+    assert "http" not in options["head"] and "http" not in options["css_paths"][0].read_text()
+    assert options["theme"]._stylesheets == []
+    assert options["run_history"] is False
+
+
+def test_sliders_become_a_request():
+    request = request_of("  why?\n", "direct", 35, 4, 0, 64)
+    assert (request.question, request.ratio, request.passages, request.max_new_tokens) == ("why?", 0.35, 4, 64)
+
+
+def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    stream = respond("why?", "cacheclip", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))
+    for _ in range(3):
+        next(stream)
+    stream.close()
+    assert len(backend.asked) == 1
+    assert len(respond.__self__.stops) == 0
+
+
+@pytest.mark.parametrize("asked", ["", " \n "])
+def test_an_empty_question_never_reaches_the_engine(asked):
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    assert list(respond(asked, "full", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))) == []
+    assert backend.asked == []
+
+
+def test_asking_before_the_model_is_ready_says_so():
+    backend = FakeBackend(pace_s=0)
+    backend.state = Status(ready=False, line="Loading the model: 40 %")
+    respond = events_of(build(backend))["respond"].fn
+    *_, last = respond("why?", "full", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))
+    assert any("Wait until the status says ready" in str(value) for value in last.values())
+
+
+def test_the_clock_sends_only_what_changed_and_leaves_a_list_that_waits_for_a_yes():
+    backend = FakeBackend()
+    tick = events_of(build(backend))["tick"].fn
+    components = tick(("", ()), "")
+    first = next(value for value in components.values() if isinstance(value, tuple))
+    assert len(components) == 4 and len(tick(first, "")) == 1
+    backend._documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]
+    assert len(tick(first, "a" * 64)) == 1
+    assert any("a.txt" in str(value) for value in tick(first, "").values())
+
+
+def test_an_upload_that_is_cancelled_keeps_nothing(tmp_path):
+    backend, stop = FakeBackend(pace_s=0), Event()
+    (tmp_path / "a.txt").write_text("text")
+    stop.set()
+    *_, ended = backend.ingest([(tmp_path / "a.txt", "a.txt")], stop)
+    assert ended[0].stage == "failed" and backend.documents() == []
+
+
+def test_numbers_have_units_and_few_digits():
+    plain = [words.duration(386.4), words.duration(1240), words.percent(0.1818, 1), words.size(1_204_113)]
+    assert [text.replace("\u00a0", " ") for text in plain] == ["386 ms", "1.24 s", "18.2 %", "1.2 MB"]
+    assert words.duration(None) == words.UNKNOWN
+    assert words.short("one\ntwo three", 9) == "one two…"

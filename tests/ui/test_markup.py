@@ -1,0 +1,133 @@
+"""Data never becomes markup, in any view."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from engine.answer import Answer, Piece, Request, Source
+from engine.trace import Trace
+from store.types import Document
+from ui import numbers, passages, reply, shelf
+from ui.backend import IngestProgress, Status
+from ui.markup import join, tag, text
+from ui.status import line
+from ui.turn import Turn
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "</div></article><h1>mine now",
+    "&lt;b&gt; is what the document says",
+    "$$\\frac{1}{2}$$ ${1+1} {{this}} `code` **bold** [1](javascript:alert(1))",
+    "tab\there, bell\x07, escape\x1b[31m, null\x00",
+    "photo\u202egnp.exe",
+    "lone \ud800 surrogate",
+]
+OURS = {"article", "h2", "h3", "p", "div", "span", "a", "ul", "ol", "li", "section", "mark", "bdi", "small", "button"}
+OURS |= {"details", "summary", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td"}
+
+
+class Reader(HTMLParser):
+    """An independent reader: which elements, which attributes, which text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.elements, self.attributes, self.text, self.depth = [], [], "", 0
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.attributes.extend(name for name, _ in attrs)
+        self.depth += 1
+
+    def handle_endtag(self, tag):
+        self.depth -= 1
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def source(text: str) -> Source:
+    return Source(1, text, text, 3, 0.5, True, 10, text, 5, (Piece(text, True), Piece(text, False)), cited=True)
+
+
+def answer(text: str) -> Answer:
+    return Answer(Request(text), Trace(), "done", text, (source(text),), 10, 5, notes=(text,))
+
+
+def views(bad: str) -> dict[str, str]:
+    document = Document(bad, bad, 10, 2, 3, 0.0)
+    turn = Turn.of(answer(bad), bad)
+    return {
+        "reply": reply.reply(answer(bad)),
+        "waiting": reply.waiting(bad),
+        "trouble": reply.trouble(bad, bad, bad),
+        "earlier": reply.earlier([turn]),
+        "passages": passages.passages([source(bad)]),
+        "numbers": numbers.numbers(answer(bad)),
+        "history": numbers.history([turn]),
+        "shelf": shelf.shelf([document]),
+        "doomed": shelf.shelf([document], doomed=bad),
+        "progress": shelf.progress(
+            [IngestProgress(bad, "failed", 0, 0, bad), IngestProgress(bad, "parsed", 0, 1, bad)]
+        ),
+        "status": line(Status(ready=False, line=bad, failed=True)),
+    }
+
+
+@pytest.mark.parametrize("bad", HOSTILE)
+@pytest.mark.parametrize("view", views(""))
+def test_hostile_data_adds_no_element_and_no_handler(view, bad):
+    shown, plain = Reader(views(bad)[view]), Reader(views("plain")[view])
+    assert shown.depth == 0 and set(shown.elements) <= OURS
+    extra = {"a"} if "[1]" in bad else set()  # a citation is ours
+    assert set(shown.elements) - set(plain.elements) <= extra
+    assert not [name for name in shown.attributes if name.startswith("on")]
+    assert not set("\x00\x07\x1b\u202e") & set(views(bad)[view])
+
+
+@pytest.mark.parametrize("bad", HOSTILE[:5])
+def test_hostile_data_is_read_back_unchanged(bad):
+    assert bad in Reader(passages.passages([source(bad)])).text
+    assert bad in Reader(shelf.shelf([Document("0", bad, 1, None, 1, 0.0)])).text
+
+
+def test_what_cannot_be_shown_is_marked_and_right_to_left_text_is_kept():
+    assert text("a\x07\u202eb\r\nc\td") == "a\ufffd\ufffdb\nc\td"
+    assert text("\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c") == "\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c"
+
+
+def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
+    made = tag("p", "<", tag("b", "&"), None, title='"', hidden=None, open=True)
+    assert made == '<p title="&quot;" open="">&lt;<b>&amp;</b></p>'
+    assert join("a", None, tag("br")) == "a<br>"
+
+
+def test_only_shown_passages_are_linked():
+    linked = reply.cited("yes [1], no [7], 2024 [a]", {1})
+    assert linked.count("<a ") == 1 and 'href="#source-1"' in linked and "[7]" in linked
+
+
+def test_elements_do_not_grow_with_tokens():
+    tokens = [Piece(f"word{n} ", n < 500) for n in range(1000)]
+    assert passages.marked(tokens).count("<") == 2
+    joined = "".join(piece.text for piece in tokens)
+    assert Reader(passages.marked(tokens)).text == joined
+
+
+def test_full_prefill_says_that_nothing_was_reused():
+    assert "no cache" in passages.passages([replace(source("x"), tier="none")])
+
+
+def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():
+    shown = shelf.progress([IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)])
+    assert "It is empty." in shown and shown.count("kv-complete") == 4
+
+
+def test_the_history_keeps_the_last_ten_newest_first():
+    turns = [replace(Turn.of(answer("x"), "m"), question=f"question {n}") for n in range(12)]
+    shown = numbers.history(turns)
+    assert shown.count("<tbody>") == 1 and shown.count('scope="row"') == 10
+    assert shown.index("question 11") < shown.index("question 2<") and "question 1<" not in shown

@@ -1,0 +1,78 @@
+"""What a program may call through gradio_client: plain arguments in, plain JSON out, under names that stay."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import gradio as gr
+
+from engine.answer import Request
+from ui.backend import Backend
+from ui.events import LIBRARY, MODEL
+from ui.trouble import sentence
+
+
+def build(backend: Backend) -> None:
+    """Offer ask, add_document, list_documents and delete_document; call inside the open Blocks."""
+
+    def ask(
+        question: str,
+        method: str = "cacheclip",
+        ratio: float = 0.2,
+        passages: int = 6,
+        temperature: float = 0.0,
+        max_new_tokens: int = 256,
+    ) -> Iterator[dict]:
+        """Stream growing answers, each with its figures, sources and stages. `ratio` lies in [0, 1]."""
+        stop = Event()
+        wanted = Request(question, method, float(ratio), int(passages), int(max_new_tokens), float(temperature))
+        try:
+            for answer in backend.ask(wanted, stop):
+                yield answer.as_dict()
+        except Exception as error:
+            raise gr.Error(sentence(error)) from error
+        finally:
+            stop.set()
+
+    def add_document(file: dict[str, Any] | None) -> list[dict]:
+        """Add one uploaded file (`gradio_client.handle_file(path)`); returns how each file ended."""
+        if not file:
+            raise gr.Error("Give a file: handle_file(path).")
+        stop, path = Event(), Path(file["path"])
+        try:
+            *_, ended = backend.ingest([(path, file.get("orig_name") or path.name)], stop)
+        except Exception as error:
+            raise gr.Error(sentence(error)) from error
+        finally:
+            stop.set()
+            path.unlink(missing_ok=True)
+        return [asdict(file) for file in ended]
+
+    def list_documents() -> list[dict]:
+        """Return the documents, newest first."""
+        return [asdict(document) for document in backend.documents()]
+
+    def delete_document(document_id: str) -> dict:
+        """Delete one document and everything computed from it."""
+        try:
+            backend.delete(document_id)
+        except Exception as error:
+            raise gr.Error(sentence(error)) from error
+        return {"deleted": document_id}
+
+    gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=1)
+    gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
+    gr.api(delete_document, api_name="delete_document")
+    # A File component, because only its input is checked to be an upload and not any path of this machine.
+    file, added = gr.File(visible=False), gr.JSON(visible=False)
+    gr.Button(visible=False).click(
+        add_document,
+        file,
+        added,
+        preprocess=False,
+        api_name="add_document",
+        concurrency_id=LIBRARY,
+        concurrency_limit=1,
+    )

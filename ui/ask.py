@@ -1,0 +1,108 @@
+"""The Ask page: one question in; an answer, its passages and its numbers out."""
+
+import tempfile
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from engine.answer import Answer
+from ui import composer, reply
+from ui.backend import Backend
+from ui.coalesce import coalesce
+from ui.composer import Composer
+from ui.events import MODEL, QUIET, Update, session_of
+from ui.results import Results
+from ui.stops import Stops
+from ui.trouble import sentence
+from ui.turn import Turn
+
+_REMEMBERED = 50
+
+
+class Ask:
+    """Answers one session's question at a time; nothing of a session stays here but its stop event.
+
+    turns    the session's earlier questions, a State
+    samples  what an empty page shows, hidden by the first question
+    """
+
+    def __init__(self, backend: Backend, box: Composer, results: Results, turns: gr.State, samples: gr.Column) -> None:
+        self._backend = backend
+        self._methods = backend.methods()
+        self._box, self._results, self._turns, self._samples = box, results, turns, samples
+        self.stops = Stops()
+
+    def wire(self, sample_buttons: dict[str, gr.Button]) -> None:
+        """Connect the components; call inside the open Blocks."""
+        box = self._box
+        asked = gr.on([box.ask.click, box.question.submit], **self._first_sign())
+        self._then_respond(asked)
+        for text, button in sample_buttons.items():
+            filled = button.click(lambda text=text: text, None, box.question, queue=False, **QUIET)
+            self._then_respond(filled.then(**self._first_sign()))
+        box.stop.click(self.stop, None, None, queue=False, **QUIET)
+
+    def begin(self, question: str, request: gr.Request) -> Update:
+        """Answer the click at once, before the model is free."""
+        self.stops.start(session_of(request))
+        if not question.strip():
+            return {self._results.reply: reply.trouble("", "Type a question first, then press Enter.")}
+        return {self._results.reply: reply.waiting(question), **self._running(True)}
+
+    def respond(
+        self,
+        question: str,
+        method: str,
+        percent: float,
+        passages: float,
+        temperature: float,
+        length: float,
+        turns: list[Turn],
+        request: gr.Request,
+    ) -> Iterator[Update]:
+        """Stream one answer. However this ends, the computation is told to stop."""
+        session, shown, answer = session_of(request), self._results, None
+        stop = self.stops.current(session)
+        reached: Hashable = None
+        try:
+            if not question.strip():
+                return
+            wanted = composer.request_of(question, method, percent, passages, temperature, length)
+            yield {**shown.start(turns), **self._running(True), self._samples: gr.Column(visible=False)}
+            for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
+                news, reached = _milestone(answer) != reached, _milestone(answer)
+                yield shown.grow(answer, milestone=news)
+            if answer is None:
+                yield self._running(False)
+                return
+            turns = [*turns, Turn.of(answer, self._methods.get(method, method))][-_REMEMBERED:]
+            with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
+                yield {**shown.finish(answer, turns, Path(folder)), self._turns: turns, **self._running(False)}
+        except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            block = reply.trouble(question, sentence(error), answer.text if answer else "")
+            yield {shown.reply: block, **self._running(False)}
+        finally:
+            self.stops.finish(session, stop)
+
+    def stop(self, request: gr.Request) -> None:
+        """Stop what this session has asked, now."""
+        self.stops.stop(session_of(request))
+
+    def _first_sign(self) -> dict[str, Any]:
+        outputs = [self._results.reply, self._box.ask, self._box.stop]
+        return {"fn": self.begin, "inputs": self._box.question, "outputs": outputs, "queue": False, **QUIET}
+
+    def _then_respond(self, asked: Any) -> None:
+        outputs = [*self._results.components(), self._turns, self._samples, self._box.ask, self._box.stop]
+        inputs = [self._box.question, *self._box.settings, self._turns]
+        asked.then(self.respond, inputs, outputs, concurrency_id=MODEL, concurrency_limit=1, **QUIET)
+
+    def _running(self, running: bool) -> Update:
+        return {self._box.ask: gr.Button(visible=not running), self._box.stop: gr.Button(visible=running)}
+
+
+def _milestone(answer: Answer) -> Hashable:
+    """What is worth redrawing more than the text for."""
+    return answer.state, len(answer.sources), answer.trace.ttft_ms is None

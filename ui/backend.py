@@ -1,0 +1,52 @@
+"""What the page needs from the rest of the house. `app.py` gives the real one, tests a small one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from engine.answer import Answer, Request
+from store.types import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One line about the engine, and whether it can answer."""
+
+    ready: bool
+    line: str  # 'Loading the model: 40 %', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """How far one file has come. `stage`: parsed, chunked, embedded, prefilled, done, or failed."""
+
+    name: str
+    stage: str
+    done: int
+    total: int
+    message: str = ""  # an error or a warning, for a person
+
+
+class Backend(Protocol):
+    """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
+
+    def status(self) -> Status: ...
+
+    def methods(self) -> dict[str, str]:
+        """Return the methods' names, each with the label to show."""
+        ...
+
+    def documents(self) -> list[Document]: ...
+
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        """Add (path, shown name) files one after the other; each step yields the state of all of them."""
+        ...
+
+    def delete(self, document_id: str) -> None: ...
+
+    def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        """Yield growing answers. After `cancel` is set the computation ends within a layer or a token."""
+        ...

@@ -1,0 +1,97 @@
+"""Where the time to first token went: a row per stage, so that overlap looks like overlap."""
+
+from collections.abc import Iterable
+
+import plotly.graph_objects as go
+
+from engine.trace import Stage
+
+# One hue per kind of work, readable on white and on near-black; everything else is grey.
+_HUES = {
+    "search": "#7c8694",
+    "rerank": "#7c8694",
+    "lookup": "#2f9e8f",
+    "load": "#2f9e8f",
+    "assemble": "#2f9e8f",
+    "score": "#8b7bd8",
+    "auxiliary": "#8b7bd8",
+    "select": "#8b7bd8",
+    "recompute": "#d08a1d",
+    "prefill": "#d08a1d",
+}
+_OTHER = "#7c8694"
+_TEXT = "#80858d"  # the page's style sheet puts the theme's own colour over it
+_ROW_PX, _AROUND_PX = 30, 74
+
+
+def waterfall(stages: Iterable[Stage], ttft_ms: float | None) -> go.Figure:
+    """Return the stages that led to the first token, in the order they began, and a dotted line at it.
+
+    A stage led to it if its middle lies before it, so decoding is left out. Stages of one name share a row. Without a
+    first token yet, all stages are drawn and no line.
+    """
+    shown = sorted(
+        (stage for stage in stages if ttft_ms is None or stage.start_ms + stage.length_ms / 2 < ttft_ms),
+        key=lambda stage: stage.start_ms,
+    )
+    end = max([ttft_ms or 1.0, *(stage.start_ms + stage.length_ms for stage in shown)])
+    figure = go.Figure(
+        go.Bar(
+            orientation="h",
+            y=[_label(stage.name) for stage in shown],
+            base=[stage.start_ms for stage in shown],
+            x=[stage.length_ms for stage in shown],
+            text=[_milliseconds(stage.length_ms) for stage in shown],
+            textposition="outside",
+            cliponaxis=False,
+            marker={"color": [_hue(stage.name) for stage in shown], "cornerradius": 3},
+            hovertemplate="%{y}: %{x:.1f} ms from %{base:.1f} ms<extra></extra>",
+        )
+    )
+    if ttft_ms is not None:
+        figure.add_vline(x=ttft_ms, line={"dash": "dot", "width": 1.5, "color": _TEXT})
+        figure.add_annotation(
+            x=ttft_ms,
+            yref="paper",
+            y=1,
+            yanchor="bottom",
+            xanchor="right",
+            showarrow=False,
+            text=f"first token {_milliseconds(ttft_ms)}",
+        )
+    rows = len({stage.name for stage in shown})
+    figure.update_layout(
+        height=_AROUND_PX + _ROW_PX * max(rows, 1),
+        margin={"l": 4, "r": 4, "t": 26, "b": 40},
+        bargap=0.42,
+        barmode="overlay",
+        showlegend=False,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 12, "color": _TEXT},
+        dragmode=False,
+    )
+    figure.update_yaxes(
+        autorange="reversed", automargin=True, showgrid=False, ticks="", ticksuffix="  ", fixedrange=True
+    )
+    figure.update_xaxes(
+        title={"text": "ms since the question arrived", "standoff": 8, "font": {"size": 12}},
+        range=[0, end * 1.22],
+        gridcolor="rgba(128,133,141,0.22)",
+        zeroline=False,
+        fixedrange=True,
+        nticks=6,
+    )
+    return figure
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _hue(name: str) -> str:
+    return next((hue for key, hue in _HUES.items() if key in name.lower()), _OTHER)
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.1f} ms" if value < 10 else f"{value:,.0f} ms"

@@ -1,0 +1,92 @@
+"""The figures of an answer, and the table that sets this session's answers side by side."""
+
+from collections.abc import Sequence
+
+from engine.answer import Answer
+from ui.markup import Markup, tag
+from ui.turn import Turn
+from ui.words import UNKNOWN, count, duration, percent, short
+
+_ROWS = 10
+_COLUMNS = {
+    "Question": "",
+    "Asked": "Nominal recompute ratio",
+    "Done": "Realised recompute ratio",
+    "First token": "Time to first token",
+    "Tokens/s": "Writing speed",
+}
+
+
+def numbers(answer: Answer | None) -> Markup:
+    """Return the figures of one answer; dashes for what is not known yet."""
+    if answer is None:
+        return tag(
+            "p",
+            "Ask a question to see where the time went, how much was reused and what was computed again.",
+            class_="kv-muted kv-empty",
+        )
+    known = answer.context_tokens > 0
+    speed = UNKNOWN if answer.tokens_per_second is None else f"{answer.tokens_per_second:.1f}"
+    return tag(
+        "dl",
+        _figure(
+            "Time to first token",
+            duration(answer.trace.ttft_ms),
+            "from your question to the first word",
+            "Measured from the question's arrival to the first token, everything included.",
+            "kv-lead",
+        ),
+        _figure(
+            "Recomputed",
+            percent(answer.realised_ratio, 1) if known else UNKNOWN,
+            f"asked for {percent(answer.request.ratio)}",
+            "Recomputed tokens / reusable tokens. It differs from what was asked because only whole windows count.",
+        ),
+        _figure(
+            "Tokens recomputed",
+            f"{answer.recomputed_tokens:,}" if known else UNKNOWN,
+            f"of {answer.context_tokens:,} reusable",
+            "Reusable tokens are those of all passages; the rest of their keys and values came from the cache.",
+        ),
+        _figure(
+            "Writing speed",
+            speed,
+            f"tokens per second, {answer.new_tokens:,} written",
+            "Speed of the answer after its first token.",
+        ),
+        _figure(
+            "Question",
+            f"{answer.question_tokens:,}" if answer.question_tokens else UNKNOWN,
+            "tokens, always computed",
+            "The question is new each time, so its tokens are never reused.",
+        ),
+        class_="kv-figures",
+    )
+
+
+def history(turns: Sequence[Turn]) -> Markup:
+    """Return the last ten answers of the session, newest first."""
+    if not turns:
+        return Markup("")
+    head = tag("tr", *(tag("th", name, scope="col", title=hint or None) for name, hint in _COLUMNS.items()))
+    caption = tag("caption", f"This session · {count(len(turns), 'answer')}")
+    body = tag("tbody", *(_row(turn) for turn in list(turns)[: -_ROWS - 1 : -1]))
+    return tag("table", caption, tag("thead", head), body, class_="kv-history")
+
+
+def _row(turn: Turn) -> Markup:
+    question = tag("bdi", short(turn.question), class_="kv-clip", title=turn.question)
+    method = tag("span", turn.method, " · stopped" if turn.stopped else None, class_="kv-method")
+    speed = UNKNOWN if turn.tokens_per_second is None else f"{turn.tokens_per_second:.1f}"
+    cells = (percent(turn.nominal), percent(turn.realised, 1), duration(turn.ttft_ms), speed)
+    return tag("tr", tag("th", question, method, scope="row"), *(tag("td", cell) for cell in cells))
+
+
+def _figure(name: str, value: str, note: str, meaning: str, extra: str = "") -> Markup:
+    return tag(
+        "div",
+        tag("dt", name),
+        tag("dd", value, tag("small", note)),
+        class_=f"kv-figure {extra}".strip(),
+        title=meaning,
+    )

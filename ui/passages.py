@@ -1,0 +1,89 @@
+"""The passages behind an answer, with the tokens that were computed again for this question marked inside them."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from engine.answer import Piece, Source
+from ui.markup import Markup, join, tag
+from ui.words import count, percent
+
+_TIERS = {
+    "device": ("GPU memory", "Its keys and values were already in the GPU's memory."),
+    "host": ("memory", "Its keys and values were already in memory."),
+    "disk": ("disk", "Its keys and values were read back from disk."),
+    "computed": ("computed now", "Seen for the first time: its keys and values were computed and stored."),
+    "none": ("no cache", "This method computes every token again and reuses nothing."),
+}
+
+
+def passages(sources: Iterable[Source]) -> Markup:
+    """Return the list of passages in prompt order, under a legend; nothing where there are none."""
+    cards = [_card(source) for source in sources]
+    if not cards:
+        return Markup("")
+    head = tag("div", tag("h3", f"Passages read · {len(cards)}"), _legend(), class_="kv-passages-head")
+    return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Passages read")
+
+
+def marked(pieces: Iterable[Piece]) -> Markup:
+    """Return a passage's text. Neighbours of one fate share an element, so elements do not grow with tokens."""
+    runs = ((fresh, "".join(piece.text for piece in run)) for fresh, run in groupby(pieces, _is_fresh))
+    return join(*(tag("mark", text) if fresh else text for fresh, text in runs if text))
+
+
+def _is_fresh(piece: Piece) -> bool:
+    return piece.recomputed
+
+
+def _legend() -> Markup:
+    return tag(
+        "p",
+        tag("span", tag("mark", "Abc"), " recomputed for this question"),
+        tag("span", tag("span", "Abc", class_="kv-plain"), " reused from cache"),
+        class_="kv-legend",
+    )
+
+
+def _card(source: Source) -> Markup:
+    place = None if source.page is None else tag("span", f"page {source.page}", class_="kv-page")
+    share = source.recomputed / source.tokens if source.tokens else 0.0
+    fresh = f"{source.recomputed:,} of {count(source.tokens, 'token')} recomputed ({percent(share)})"
+    return tag(
+        "li",
+        tag(
+            "div",
+            tag("span", source.rank, class_="kv-rank", aria_label=f"Passage {source.rank}"),
+            tag("bdi", source.document, class_="kv-document", title=source.document),
+            place,
+            tag("span", _similarity(source), _tier(source.tier), class_="kv-badges"),
+            class_="kv-card-head",
+        ),
+        tag(
+            "div",
+            marked(source.pieces),
+            class_="kv-passage",
+            dir="auto",
+            tabindex=0,
+            role="region",
+            aria_label=f"Text of passage {source.rank}",
+        ),
+        tag("p", fresh, tag("span", "cited in the answer", class_="kv-cited") if source.cited else None),
+        id=f"source-{source.rank}",
+        class_="kv-card",
+    )
+
+
+def _similarity(source: Source) -> Markup:
+    meaning = "Similarity of meaning between question and passage (cosine): 1.00 is identical."
+    words = "The question's own words were found in it."
+    return join(
+        None
+        if source.similarity is None
+        else tag("span", f"{source.similarity:.2f}", class_="kv-badge kv-number", title=meaning, tabindex=0),
+        tag("span", "words", class_="kv-badge", title=words, tabindex=0) if source.matched_words else None,
+    )
+
+
+def _tier(tier: str) -> Markup:
+    label, meaning = _TIERS.get(tier, (tier, "Where its keys and values came from."))
+    return tag("span", label, class_=f"kv-badge kv-tier kv-tier-{tier}", title=meaning, tabindex=0)

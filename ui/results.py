@@ -1,0 +1,67 @@
+"""Where an answer is shown: the components, and how a snapshot fills them."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import gradio as gr
+from gradio.components import Component
+
+from engine.answer import Answer
+from ui.events import Update
+from ui.figures.waterfall import waterfall
+from ui.numbers import history, numbers
+from ui.passages import passages
+from ui.reply import earlier, reply
+from ui.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The parts of the page that an answer fills."""
+
+    earlier: gr.HTML
+    reply: gr.HTML
+    passages: gr.HTML
+    numbers: gr.HTML
+    figure: gr.Plot
+    download: gr.DownloadButton
+    history: gr.HTML
+
+    def components(self) -> list[Component]:
+        """Return all of them, as an event's outputs."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def start(self, turns: list[Turn]) -> Update:
+        """Make room for a new answer."""
+        return {
+            self.earlier: earlier(turns),
+            self.passages: "",
+            self.numbers: numbers(None),
+            self.figure: gr.Plot(visible=False),
+            self.download: gr.DownloadButton(visible="hidden"),
+        }
+
+    def grow(self, answer: Answer, milestone: bool) -> Update:
+        """Show more text; at a milestone also what else is known by then."""
+        update: Update = {self.reply: reply(answer)}
+        if milestone:
+            update |= {self.passages: passages(answer.sources), self.numbers: numbers(answer)}
+            if answer.trace.ttft_ms is not None:
+                update |= self._drawn(answer)
+        return update
+
+    def finish(self, answer: Answer, turns: list[Turn], folder: Path) -> Update:
+        """Show the whole answer; its trace, ready for download, is written into `folder`."""
+        trace = folder / "kvscope-trace.json"
+        trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
+        return {
+            **self.grow(answer, milestone=True),
+            **self._drawn(answer),
+            self.download: gr.DownloadButton(value=str(trace), visible=True),
+            self.history: history(turns),
+        }
+
+    def _drawn(self, answer: Answer) -> Update:
+        drawn = waterfall(list(answer.trace.stages), answer.trace.ttft_ms)
+        return {self.figure: gr.Plot(drawn, visible=bool(answer.trace.stages))}

@@ -1,0 +1,68 @@
+"""The library as HTML: files on their way in, and documents that are there."""
+
+from collections.abc import Iterable
+
+from store.types import Document
+from ui.backend import IngestProgress
+from ui.markup import Markup, tag
+from ui.words import count, day, size
+
+_STEPS = ("parsed", "chunked", "embedded", "prefilled")
+
+
+def progress(files: Iterable[IngestProgress]) -> Markup:
+    """Return a line for each file with its four steps; what went wrong stands where it happened."""
+    rows = [_file(file) for file in files]
+    return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
+
+
+def shelf(documents: Iterable[Document], doomed: str = "") -> Markup:
+    """Return the documents, newest first. `doomed` is the one whose deletion waits for a yes."""
+    rows = [_document(document, document.id == doomed) for document in documents]
+    if not rows:
+        return tag(
+            "p",
+            "No documents yet. Drop files on the box above, or click it to choose some. Then ask about them.",
+            class_="kv-muted kv-empty",
+        )
+    return tag("ul", *rows, class_="kv-shelf", aria_label="Documents")
+
+
+def _file(file: IngestProgress) -> Markup:
+    failed, done = file.stage == "failed", file.stage == "done"
+    reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
+    message = tag("p", file.message, class_="kv-trouble" if failed else "kv-warning", dir="auto")
+    return tag(
+        "li",
+        tag("bdi", file.name, class_="kv-clip", title=file.name),
+        None if failed else tag("ol", *(_step(name, place, reached, file) for place, name in enumerate(_STEPS))),
+        message if file.message else None,
+        class_=f"kv-file kv-file-{'failed' if failed else 'done' if done else 'busy'}",
+    )
+
+
+def _step(name: str, place: int, reached: int, file: IngestProgress) -> Markup:
+    now = place == reached
+    complete = place < reached or (now and file.total > 0 and file.done >= file.total)
+    counted = f" {file.done}/{file.total}" if now and file.total > 1 else ""
+    look = "kv-complete" if complete else "kv-now" if now else "kv-ahead"
+    return tag("li", name, counted, class_=look, aria_current="step" if now else None)
+
+
+def _document(document: Document, doomed: bool) -> Markup:
+    pages = None if document.pages is None else count(document.pages, "page")
+    facts = (size(document.size_bytes), pages, count(document.chunks, "passage"), day(document.added_at))
+    name = tag("bdi", document.name, class_="kv-clip", title=document.name)
+    if doomed:
+        question = tag("p", "Delete ", name, " and everything computed from it?")
+        yes = _button("confirm", document, "Delete", class_="kv-danger")
+        return tag("li", question, tag("div", yes, _button("keep", document, "Keep it")), class_="kv-doomed")
+    return tag(
+        "li",
+        tag("div", name, tag("small", *(tag("span", fact) for fact in facts if fact)), class_="kv-facts"),
+        _button("delete", document, "\u00d7", class_="kv-remove", aria_label=f"Delete {document.name}", title="Delete"),
+    )
+
+
+def _button(act: str, document: Document, label: str, **attributes: object) -> Markup:
+    return tag("button", label, type="button", data_act=act, data_id=document.id, **attributes)

@@ -1,0 +1,42 @@
+"""Numbers as a person reads them: always with a unit, which never starts a new line (U+00A0)."""
+
+import time
+
+UNKNOWN = "\u2013"  # a dash
+
+
+def duration(ms: float | None) -> str:
+    """Return '412 ms', '1.24 s' or, for what was not measured, a dash."""
+    if ms is None:
+        return UNKNOWN
+    return f"{ms:.0f}\u00a0ms" if ms < 999.5 else f"{ms / 1000:.2f}\u00a0s"
+
+
+def percent(ratio: float, digits: int = 0) -> str:
+    """Return a ratio in [0, 1] as '18.2 %'."""
+    return f"{ratio * 100:.{digits}f}\u00a0%"
+
+
+def size(count: int) -> str:
+    """Return bytes as '812 B', '34 kB' or '1.2 MB'."""
+    if count < 1000:
+        return f"{count}\u00a0B"
+    return f"{count / 1000:.0f}\u00a0kB" if count < 999_500 else f"{count / 1e6:.1f}\u00a0MB"
+
+
+def count(number: int, noun: str) -> str:
+    """Return '1 page' or '1,204 pages'."""
+    return f"{number:,}\u00a0{noun}" + ("" if number == 1 else "s")
+
+
+def day(seconds: float) -> str:
+    """Return a moment as '3 Oct 2026', in local time."""
+    moment = time.localtime(seconds)
+    month = time.strftime("%b\u00a0%Y", moment)
+    return f"{moment.tm_mday}\u00a0{month}"
+
+
+def short(line: str, most: int = 90) -> str:
+    """Return the first `most` characters of a text, on one line."""
+    line = " ".join(line.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
