@@ -18,9 +18,9 @@ from store.lock import FolderLock
 from ui.page import build, launch_options
 
 SAMPLE_QUESTIONS = (
-    "What is the maintenance code of the Morning Gannet?",
-    "What is the name of the second electric boat that Harbour Line has ordered?",
     "How much does the island card cost a year?",
+    "What is the name of the second electric boat that Harbour Line has ordered?",
+    "What is the maintenance code of the Morning Gannet?",
 )
 log = logging.getLogger("kvscope")
 

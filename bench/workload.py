@@ -18,65 +18,10 @@ from store.minilm import MiniLM
 
 CHUNK = 512  # tokens
 GIB = 2**30
-_PLACES = [
-    "harbour",
-    "mill",
-    "quarry",
-    "chapel",
-    "orchard",
-    "bridge",
-    "depot",
-    "lighthouse",
-    "market",
-    "station",
-    "archive",
-    "granary",
-]
-_PEOPLE = [
-    "Adams",
-    "Brandt",
-    "Castro",
-    "Dahl",
-    "Eriksen",
-    "Farah",
-    "Grieg",
-    "Hansen",
-    "Ito",
-    "Jansen",
-    "Kowalski",
-    "Lund",
-    "Meyer",
-    "Novak",
-    "Okafor",
-]
-_THINGS = [
-    "engine",
-    "ledger",
-    "lantern",
-    "cable",
-    "barrel",
-    "timber",
-    "compass",
-    "boiler",
-    "rudder",
-    "ticket",
-    "crate",
-    "signal",
-    "pump",
-]
-_DEEDS = [
-    "repaired",
-    "counted",
-    "moved",
-    "painted",
-    "sold",
-    "inspected",
-    "lost",
-    "borrowed",
-    "measured",
-    "replaced",
-    "registered",
-]
+_PLACES = "harbour mill quarry chapel orchard bridge depot lighthouse market station archive granary".split()
+_PEOPLE = "Adams Brandt Castro Dahl Eriksen Farah Grieg Hansen Ito Jansen Kowalski Lund Meyer Novak Okafor".split()
+_THINGS = "engine ledger lantern cable barrel timber compass boiler rudder ticket crate signal pump".split()
+_DEEDS = "repaired counted moved painted sold inspected lost borrowed measured replaced registered".split()
 
 
 @dataclass(frozen=True)

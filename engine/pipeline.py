@@ -153,6 +153,8 @@ class Engine:
         with trace.stage("recompute" if strategy.reuses else "prefill"):
             asked = torch.arange(len(ids) - len(reading.question), len(ids))
             rows = torch.cat((plan.rows, asked))
+            if len(plan.rows) >= reading.context_tokens:  # everything: the full prefill itself, bit for bit
+                rows = torch.arange(len(ids))
             logits = self.cache.decoder.prefill(ids[rows], buffer, rows, cancel)
         return Prefilled(buffer, logits, plan, tiers)
 

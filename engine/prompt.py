@@ -50,6 +50,10 @@ class Prompt:
         opening = self.tokens.encode_template(self._frame.before_question)
         return opening + self.tokens.encode(text).ids + self.tokens.encode_template(self._frame.after_question)
 
+    def asked(self, text: str) -> tuple[int, ...]:
+        """Return the ids of the question as the auxiliary model reads it, without the template around it."""
+        return self.tokens.encode(f"Question: {text}").ids
+
 
 def _frame(tokenizer: Any, system: str) -> Frame:
     user = f"Passages:\n\n{_PASSAGES}Question: {_QUESTION}"

@@ -1,11 +1,14 @@
-"""The nouns of the store and the doors into it. Importing this imports no database."""
+"""The nouns of the store and the doors into it. Importing this imports no database and no torch."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)

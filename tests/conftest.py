@@ -1,8 +1,13 @@
 """Fixtures that several folders share."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from engine.model.embedded import NAME
+from engine.model.resolve import resolve
+from settings import default_data
 from tests import tiny
 
 
@@ -15,3 +20,9 @@ def family(request):
 @pytest.fixture(autouse=True)
 def _two_threads():
     torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    """The folder of the embedded model, unpacked once into the user's own data folder, as the app does."""
+    return resolve(NAME, default_data() / "models").parent

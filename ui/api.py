@@ -21,7 +21,7 @@ def build(backend: Backend) -> None:
         question: str,
         method: str = "cacheclip",
         ratio: float = 0.2,
-        passages: int = 6,
+        passages: int = 4,
         temperature: float = 0.0,
         max_new_tokens: int = 256,
     ) -> Iterator[dict]:

@@ -54,7 +54,7 @@ def build(methods: dict[str, str]) -> Composer:
                 step=1,
                 label="Recompute %",
                 info="Share of the passages computed again for this question. "
-                "Less is faster; more is closer to reading it all anew.",
+                "Less is faster; more is closer to a full reading.",
                 buttons=[],
                 min_width=240,
                 scale=2,

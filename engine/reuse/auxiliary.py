@@ -46,7 +46,7 @@ class Auxiliary:
         """
         passages = [self.prompt.passage(text) for text in texts]
         chunks = chunks or [self.cache.get(passage.ids, cancel)[0] for passage in passages]
-        scores = self.attention(self.prompt.question(question), chunks, cancel)
+        scores = self.attention(self.prompt.asked(question), chunks, cancel)
         if primary.tokens.fingerprint == self.prompt.tokens.fingerprint:
             return torch.cat(scores)
         pairs = zip(scores, passages, (primary.passage(text) for text in texts), strict=True)

@@ -32,7 +32,7 @@ def attention_of(build, prefix, chunk, question):
 def test_scores_are_the_last_layers_mean_attention_with_the_prefix_left_out(family):
     scorer = auxiliary(family)
     passages = [scorer.prompt.passage(text).ids for text in TEXTS.values()]  # of different lengths: padding is at work
-    question = scorer.prompt.question(QUESTION)
+    question = scorer.prompt.asked(QUESTION)
     found = scorer.attention(question, [scorer.cache.get(ids)[0] for ids in passages])
     for scores, ids in zip(found, passages, strict=True):
         assert_close(scores, attention_of(family, scorer.prompt.prefix, ids, question), **REORDERED)
@@ -48,7 +48,7 @@ def test_scores_come_one_for_each_token_of_the_primary(words):
 
 def test_scoring_one_chunk_alone_or_among_others_is_the_same():
     scorer = auxiliary(tiny.llama)
-    question = scorer.prompt.question(QUESTION)
+    question = scorer.prompt.asked(QUESTION)
     chunks = [scorer.cache.get(scorer.prompt.passage(text).ids)[0] for text in TEXTS.values()]
     alone, among = scorer.attention(question, chunks[:1])[0], scorer.attention(question, chunks)[0]
     assert_close(alone, among, **REORDERED)

@@ -16,7 +16,7 @@ from tests import tiny
 from tests.engine.doubles import TEXTS, MemoryBlobs, engine, hit, last
 from tests.tolerance import EXACT, REORDERED
 
-ASK = Request("What is the maintenance code?", method="cacheclip", ratio=0.2, max_new_tokens=12)
+ASK = Request("What is the maintenance code?", method="cacheclip", ratio=0.2, passages=6, max_new_tokens=12)
 
 
 def logits_of(made, request, names):
@@ -36,6 +36,12 @@ def test_full_prefill_and_a_ratio_of_one_equal_transformers(method, ratio):
     made, names = engine(), ["ferry", "tern", "fares"]
     found = logits_of(made, replace(ASK, method=method, ratio=ratio), names)
     assert_close(found, reference_logits(made, names), **REORDERED)
+
+
+def test_a_ratio_of_one_is_the_full_prefill_bit_for_bit():
+    made, names = engine(), ["ferry", "tern", "fares"]
+    everything = logits_of(made, replace(ASK, ratio=1.0), names)
+    assert_close(everything, logits_of(made, replace(ASK, method="full"), names), **EXACT)
 
 
 def test_a_ratio_of_zero_is_direct_reuse_bit_for_bit():

@@ -17,10 +17,9 @@ PROMPT = Prompt(tiny.tokenizer())
 def test_chat_marks_in_a_document_or_a_question_are_plain_characters(evil):
     special = set(range(3))
     assert not special & set(PROMPT.passage(evil).ids)
-    before, after = (
-        len(PROMPT.tokens.encode_template(part)) for part in ("Question: ", "<|im_end|>\n<|im_start|>assistant\n")
-    )
-    assert not special & set(PROMPT.question(evil)[before:-after])
+    assert not special & set(PROMPT.asked(evil))
+    marks = [token for token in PROMPT.question("") if token in special]
+    assert [token for token in PROMPT.question(evil) if token in special] == marks
 
 
 def test_the_parts_joined_are_the_chat_templates_own_text():

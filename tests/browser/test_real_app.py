@@ -1,0 +1,130 @@
+"""The journey of a new user: the real app in a process of its own, the embedded model, a real browser."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+ROOT = Path(__file__).parent.parent.parent
+pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+QUESTION = "Which key opens the boathouse in Nether Wallop?"
+DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
+
+
+class App:
+    """`python app.py` on one data folder."""
+
+    def __init__(self, data: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url, self.log = f"http://127.0.0.1:{self.port}/", data.parent / f"app-{self.port}.log"
+        command = [sys.executable, "app.py", "--port", str(self.port), "--data", str(data)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+
+    def wait(self) -> None:
+        """Wait until the page answers."""
+        for _ in range(180):
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            try:
+                urllib.request.urlopen(self.url, timeout=2).close()
+            except OSError:
+                time.sleep(0.5)
+            else:
+                return
+        raise AssertionError(self.log.read_text()[-2000:])
+
+    def end(self, how: int = signal.SIGTERM) -> None:
+        self.process.send_signal(how)
+        self.process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def data(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app") / "data"
+    folder.mkdir()
+    (folder / "models").symlink_to(models)
+    return folder
+
+
+@pytest.fixture
+def app(data):
+    started = App(data)
+    started.wait()
+    yield started
+    if started.process.poll() is None:
+        started.end()
+
+
+def ready(tab):
+    expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=90_000)
+    expect(tab.page.locator("#status")).not_to_contain_text("Reading", timeout=90_000)
+
+
+def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
+    tab = visit(app.url)
+    ready(tab)
+    expect(tab.page.locator("#shelf")).to_contain_text("harbour-handbook.md", timeout=20_000)
+
+    document = tmp_path / "keys.md"
+    document.write_text(DOCUMENT)
+    tab.page.set_input_files("#upload input[type=file]", document)
+    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=30_000)
+
+    tab.ask(QUESTION)
+    tab.finish(120)
+    expect(tab.page.locator("#passages")).to_contain_text("4417")
+    expect(tab.page.locator(".kv-passage mark").first).to_be_visible()
+    expect(tab.page.locator("#waterfall")).to_contain_text("Recompute")
+    expect(tab.page.locator("#history")).to_contain_text("20 %")
+
+    tab.move_ratio(0)
+    tab.ask(QUESTION)
+    tab.finish(120)
+    expect(tab.page.locator("#history tbody tr")).to_have_count(2)
+    expect(tab.page.locator(".kv-passage mark")).to_have_count(0)
+
+    tab.move_ratio(100)
+    tab.ask(QUESTION)
+    tab.page.click("#stop")
+    expect(tab.page.locator("#stop")).to_be_hidden(timeout=5_000)
+    expect(tab.page.locator("#reply")).to_contain_text("topped")
+    assert tab.errors == [] and tab.outside == []
+
+    second = subprocess.run(
+        [sys.executable, "app.py", "--port", "1", "--data", str(data)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert f"process {app.process.pid}" in second.stderr or str(app.process.pid) in second.stderr
+
+
+def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
+    tab = visit(app.url)
+    ready(tab)
+    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=20_000)
+    app.end(signal.SIGKILL)
+
+    again = App(data)
+    try:
+        again.wait()
+        tab = visit(again.url)
+        ready(tab)
+        expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=20_000)
+        tab.ask(QUESTION)
+        tab.finish(120)
+        expect(tab.page.locator("#passages")).to_contain_text("4417")
+        expect(tab.page.locator("#passages")).to_contain_text("disk")
+        assert tab.errors == [] and tab.outside == []
+    finally:
+        again.end()
