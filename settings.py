@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
     dtype: Literal["auto", "bf16", "fp32"] = Field("auto", description="bf16 where the hardware has it, else fp32")
-    host_gib: float = Field(2.0, ge=0, description="memory for chunk KV")
+    host_gib: float = Field(1.5, ge=0, description="memory for chunk KV")
     disk_gib: float = Field(8.0, gt=0, description="disk for chunk KV")
     chunk_tokens: int = Field(512, ge=16, le=4096, description="tokens of a passage (the paper: 1000)")
     chunk_overlap: int = Field(50, ge=0, description="tokens that neighbouring passages share")

@@ -1,5 +1,6 @@
 """Rows as a table in the terminal, and a progress bar beside the work."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> Non
         table.add_column(label, justify="right")
     for row in rows:
         table.add_row(*(_written(row.get(key)) for key in columns))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def _written(value: Any) -> str:

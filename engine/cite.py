@@ -1,8 +1,8 @@
-"""Which passage backs which sentence of an answer.
+"""Which passage backs which sentence of an answer, and where an answer begins to repeat itself.
 
 A small model does not cite by itself. Each sentence is compared, word by word, with each passage; the passage that
-holds the largest share of the sentence's telling words is cited, if that share is large enough. The rule is plain and
-the same for every method, so it favours none.
+holds the largest share of the sentence's telling words is cited, if that share is large enough and the passage holds
+every number of the sentence. The rule is plain and the same for every method, so it favours none.
 """
 
 import itertools
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited passage holds
+TELLING = 3  # words that make a sentence worth calling a repetition
 
 
 def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str, set[int]]:
@@ -24,17 +25,36 @@ def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str,
     asked, cited, marked = set(_words(question)), set(), ""
     for sentence in _sentences(answer):
         words = set(_words(sentence))
+        numbers = {word for word in words if word.isdecimal()}
         weights = {word: math.log(1 + (1 + len(held)) / (1 + spread[word])) for word in (words - asked) or words}
-        total = sum(weights.values())
-        shares = [sum(weights[word] for word in weights if word in words) / total if total else 0.0 for words in held]
+        total = sum(weights.values()) or 1.0
+        shares = [
+            sum(weights[word] for word in weights if word in words) / total if numbers <= words else 0.0
+            for words in held
+        ]
         best = max(range(len(shares)), key=lambda rank: (shares[rank], -rank), default=None)
-        body = sentence.rstrip()
         if best is None or shares[best] < ENOUGH:
             marked += sentence
             continue
+        body = sentence.rstrip()
         cited.add(best + 1)
         marked += f"{body} [{best + 1}]{sentence[len(body) :]}"
     return marked, cited
+
+
+def repetition(text: str) -> int | None:
+    """Return where the first sentence begins that was said before, word for word; None if there is none.
+
+    The last sentence is still growing and does not count; short ones (list marks, 'Yes.') may come again.
+    """
+    said, at = set(), 0
+    for sentence in _sentences(text)[:-1]:
+        words = tuple(_words(sentence))
+        if len(words) >= TELLING and words in said:
+            return at
+        said.add(words)
+        at += len(sentence)
+    return None
 
 
 def _sentences(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Lock, RLock
+from threading import Event, Lock
 
 import torch
 
@@ -69,7 +69,6 @@ class ChunkCache:
     host: HostTier
     blobs: BlobStore
     full: bool = False
-    _busy: dict[str, RLock] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -94,8 +93,6 @@ class ChunkCache:
         """
         key = self.key(ids)
         with self._lock:
-            busy = self._busy.setdefault(key, RLock())
-        with busy:
             kv, tier = self.host.get(key), "host"
             if kv is None:
                 kv, tier = self._from_disk(key), "disk"
@@ -104,8 +101,6 @@ class ChunkCache:
                 self._to_disk(key, kv)
             if tier != "host":
                 self.host.put(key, kv)
-        with self._lock:
-            self._busy.pop(key, None)
         return kv.to(self.decoder.device), tier
 
     def compute(self, ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cite import cite
+from engine.cite import cite, repetition
 from engine.model.generate import Sampling, cut_at
 from engine.prompt import Prompt
 from tests import tiny
@@ -81,6 +81,16 @@ def test_each_sentence_cites_the_passage_that_holds_its_words():
     text, cited = cite("Captain Dahl leads it. It costs 12 pounds.", PASSAGES)
     assert text == "Captain Dahl leads it. [2] It costs 12 pounds. [1]"
     assert cited == {1, 2}
+
+
+def test_a_sentence_with_a_number_that_the_passage_lacks_stays_uncited():
+    assert cite("The ferry costs 13 pounds for adults.", PASSAGES)[1] == set()
+
+
+def test_an_answer_repeats_itself_where_a_whole_sentence_comes_again():
+    once = "The card costs 20 pounds. Yes. It lasts a year. Yes. "
+    assert repetition(once + "The card costs") is None
+    assert repetition(once + "The card costs 20 pounds. It") == len(once) - 1
 
 
 def test_a_sentence_that_no_passage_holds_stays_uncited():

@@ -1,0 +1,74 @@
+"""Makes the README's picture from the real app: `python docs/picture.py` (needs requirements-dev.txt and chromium)."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "assets" / "ask.png"
+URL = "http://127.0.0.1:7899/"
+QUESTION = "How much does the island card cost a year?"
+
+
+def main() -> None:
+    """Start the app on an empty data folder, ask with three settings, take the picture, end the app."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
+        app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait()
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+                page = browser.new_page(viewport={"width": 1440, "height": 900})
+                page.goto(URL)
+                _ready(page)
+                _ask(page, "full", 100)
+                _ask(page, "direct", 0)
+                _ask(page, "cacheclip", 20)
+                page.wait_for_timeout(1500)
+                page.screenshot(path=TARGET)
+                browser.close()
+        finally:
+            app.send_signal(signal.SIGTERM)
+            app.wait(20)
+
+
+def _wait() -> None:
+    for _ in range(240):
+        try:
+            urllib.request.urlopen(URL, timeout=2).close()
+        except OSError:
+            time.sleep(0.5)
+        else:
+            return
+
+
+def _ready(page: Page) -> None:
+    expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
+    expect(page.locator("#shelf")).to_contain_text("season-report.html", timeout=120_000)
+    expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)
+
+
+def _ask(page: Page, method: str, percent: int) -> None:
+    labels = {"full": "Full prefill", "direct": "Direct reuse", "cacheclip": "CacheClip"}
+    page.locator("#method input").click()
+    page.get_by_role("option", name=labels[method]).click()
+    box = page.locator("#ratio input[type=number]")
+    box.fill(str(percent))
+    box.press("Tab")
+    page.fill("#question textarea", QUESTION)
+    page.click("#ask")
+    expect(page.locator("#stop")).to_be_visible()
+    expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=120_000)
+    expect(page.locator("#stop")).to_be_hidden()
+
+
+if __name__ == "__main__":
+    main()

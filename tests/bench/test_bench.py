@@ -1,0 +1,63 @@
+"""The bench's arithmetic, and the shape of the rows that other programs read."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.intervals import median_interval
+from bench.workload import CHUNK, paragraph
+from settings import default_data
+from tests import tiny
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_interval_holds_the_median_and_is_a_point_for_equal_values():
+    low, high = median_interval([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert low <= 3.0 <= high
+    assert median_interval([2.5, 2.5, 2.5]) == (2.5, 2.5)
+
+
+def test_operations_count_every_weight_and_every_seen_key_twice_and_four_times():
+    decoder = tiny.decoder()
+    rows, keys = 10, 55  # ten rows of a causal prompt see 1 + 2 + ... + 10 keys
+    weights = sum(w.numel() for n, w in decoder.model.named_parameters() if "layers" in n and w.ndim == 2)
+    attention = 4 * keys * decoder.spec.heads * decoder.spec.width * decoder.spec.layers
+    counted = decoder.spec.operations(rows, keys)
+    assert counted == pytest.approx(2 * rows * weights + attention, rel=0.02)  # norms are counted, and tiny
+
+
+def test_a_paragraph_fills_a_chunk_almost():
+
+    tokenizer = tiny.tokenizer().backend_tokenizer
+    tokens = len(tokenizer.encode(paragraph(random.Random(0), tokenizer), add_special_tokens=False).ids)
+    assert CHUNK - 20 <= tokens <= CHUNK - 4
+
+
+@pytest.mark.embedded
+def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path):
+    target = tmp_path / "rows.json"
+    command = [sys.executable, "-m", "bench", "ttft", "--lengths", "512", "--ratios", "0.2", "1.0", "--samples", "1"]
+    command += ["--methods", "cacheclip", "direct", "--json", str(target), "--data", str(default_data())]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    rows = json.loads(target.read_text())
+    assert [(row["method"], row["ratio"]) for row in rows] == [("cacheclip", 0.2), ("cacheclip", 1.0), ("direct", 0.0)]
+    for row in rows:
+        assert {"realised_ratio", "length", "ttft_ms", "full_ttft_ms", "speedup", "floor_speedup"} <= row.keys()
+        assert row["speedup"] == pytest.approx(row["full_ttft_ms"] / row["ttft_ms"])
+    assert rows[1]["realised_ratio"] == 1.0 and rows[1]["floor_speedup"] == pytest.approx(1.0, rel=0.2)
+    assert rows[2]["realised_ratio"] == 0.0 and rows[2]["floor_speedup"] > 5
+
+
+@pytest.mark.parametrize(
+    "wrong, said", [(["--lengths", "8"], "at least 128"), (["--methods", "none"], "invalid choice")]
+)
+def test_wrong_arguments_end_with_a_sentence(wrong, said, tmp_path):
+    command = [sys.executable, "-m", "bench", "ttft", *wrong, "--data", str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert said in ended.stderr and "Traceback" not in ended.stderr
