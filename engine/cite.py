@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited passage holds
-TELLING = 3  # words that make a sentence worth calling a repetition
+TELLING = 3  # words of a sentence that nobody says twice
 
 
 def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str, set[int]]:
@@ -25,7 +25,7 @@ def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str,
     asked, cited, marked = set(_words(question)), set(), ""
     for sentence in _sentences(answer):
         words = set(_words(sentence))
-        numbers = {word for word in words if word.isdecimal()}
+        numbers = {word for word in words if word[0].isdecimal()}
         weights = {word: math.log(1 + (1 + len(held)) / (1 + spread[word])) for word in (words - asked) or words}
         total = sum(weights.values()) or 1.0
         shares = [
@@ -45,14 +45,14 @@ def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str,
 def repetition(text: str) -> int | None:
     """Return where the first sentence begins that was said before, word for word; None if there is none.
 
-    The last sentence is still growing and does not count; short ones (list marks, 'Yes.') may come again.
+    The last sentence is still growing and does not count. A short one (a list mark, 'Yes.') may be said twice.
     """
-    said, at = set(), 0
+    said, at = Counter[tuple[str, ...]](), 0
     for sentence in _sentences(text)[:-1]:
         words = tuple(_words(sentence))
-        if len(words) >= TELLING and words in said:
+        said[words] += bool(words)
+        if said[words] > (1 if len(words) >= TELLING else 2):
             return at
-        said.add(words)
         at += len(sentence)
     return None
 
@@ -65,5 +65,5 @@ def _sentences(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Words in lower case; Chinese and Japanese characters count one by one."""
-    return re.findall(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\u3040-\u30ff\u4e00-\u9fff]+", text.lower())
+    """Words in lower case; 1,684,000 is one word, Chinese and Japanese characters count one by one."""
+    return re.findall(r"\d+(?:[.,]\d+)*|[\u3040-\u30ff\u4e00-\u9fff]|[^\W\u3040-\u30ff\u4e00-\u9fff]+", text.lower())

@@ -57,9 +57,9 @@ def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(start,
 def test_the_passages_found_hold_the_answer(start):
     backend, found = start(), 0
     for each in QUESTIONS:
-        reading = answer_of(backend, Request(each["question"], method="direct", max_new_tokens=1, passages=6))
+        reading = answer_of(backend, Request(each["question"], method="direct", max_new_tokens=1, passages=4))
         found += any(each["answer"] in "".join(p.text for p in source.pieces) for source in reading.sources)
-    assert found >= 10, f"{found} of {len(QUESTIONS)}"
+    assert found >= 11, f"{found} of {len(QUESTIONS)}"
 
 
 def test_a_deleted_document_is_gone_and_its_kv_freed(start, tmp_path):
