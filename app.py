@@ -3,24 +3,26 @@
 import logging
 import os
 import signal
+import socket
 import sys
+from threading import Event
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from pydantic_settings import CliApp
+import gradio as gr
 
 from backend import LocalBackend
-from settings import Settings
+from settings import read_settings
 from store.errors import KVScopeError
 from store.lock import FolderLock
 from ui.page import build, launch_options
 
 SAMPLE_QUESTIONS = (
     "How much does the island card cost a year?",
+    "Who is the chief engineer of Harbour Line?",
     "What is the name of the second electric boat that Harbour Line has ordered?",
-    "What is the maintenance code of the Morning Gannet?",
 )
 log = logging.getLogger("kvscope")
 
@@ -30,33 +32,52 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    settings = CliApp.run(Settings)
     try:
+        settings = read_settings()
         lock = FolderLock(settings.data)
     except KVScopeError as error:
         log.error("%s", error)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
     backend = LocalBackend(settings)
-    backend.start()
+    page = build(backend, SAMPLE_QUESTIONS)
     try:
-        build(backend, SAMPLE_QUESTIONS).launch(
+        _check_port(settings.host, settings.port)
+        backend.start()
+        page.launch(
             server_name=settings.host,
             server_port=settings.port,
             inbrowser=settings.open_browser,
             show_error=True,
             quiet=False,
+            prevent_thread_lock=True,
             **launch_options(),
         )
+        Event().wait()
     except OSError as error:
-        log.error("Port %d cannot be used (%s). Pick another with --port.", settings.port, error)
+        log.error("Port %d of %s cannot be used (%s). Pick another with --port.", settings.port, settings.host, error)
         return 1
-    except (KeyboardInterrupt, SystemExit):
-        pass
+    except KeyboardInterrupt:
+        log.info("Closing")
     finally:
         backend.close()
+        _stop_serving(page)
         lock.close()
     return 0
+
+
+def _check_port(host: str, port: int) -> None:
+    """Raise OSError if nobody can listen there: better before the models are loaded than after."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    socket.create_server((str(address[0]), port), family=family).close()
+
+
+def _stop_serving(page: gr.Blocks) -> None:
+    """End the server without waiting for open tabs: each keeps a connection as long as it lives."""
+    if page.is_running:
+        page.server.force_exit = True
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it calls every connection cut here an error
+        page.close(verbose=False)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ One object per process. Everything a page asks for before the models are there i
 
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -27,6 +27,7 @@ from ui.backend import IngestProgress, Status
 
 SAMPLES = Path(__file__).parent / "assets" / "samples"
 GIB = 2**30
+LAST_STEP_S = 10.0  # the longest step that cannot be stopped half way, such as reading the weights
 log = logging.getLogger("kvscope")
 
 
@@ -39,6 +40,8 @@ class LocalBackend:
         self._engine: Engine | None = None
         self._models: Models | None = None
         self._loading = Thread(target=self._load, name="loading", daemon=True)
+        self._closing = Event()
+        self._running: set[Event] = set()  # stops of all questions and additions under way
 
     def start(self) -> None:
         """Load the models in the background."""
@@ -60,9 +63,10 @@ class LocalBackend:
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         self._ready()
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
-        for place, (path, name) in enumerate(files):
-            for states[place] in self._ingest_one(path, name, cancel):
-                yield list(states)
+        with self._stoppable(cancel):
+            for place, (path, name) in enumerate(files):
+                for states[place] in self._ingest_one(path, name, cancel):
+                    yield list(states)
 
     def delete(self, document_id: str) -> None:
         engine = self._ready()
@@ -70,13 +74,31 @@ class LocalBackend:
             engine.forget(chunk.text)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        yield from self._ready().ask(request, cancel)
+        with self._stoppable(cancel):
+            yield from self._ready().ask(request, cancel)
 
     def close(self) -> None:
-        """Close the files. The next start finds everything as it was."""
+        """Stop all work, then close the files. The next start finds everything as it was."""
+        self._closing.set()
+        for cancel in list(self._running):
+            cancel.set()
+        if self._loading.is_alive():
+            self._loading.join(LAST_STEP_S)
         if self._engine:
+            self._engine.close(LAST_STEP_S)
             self._library.close()
             self._blobs.close()
+
+    @contextmanager
+    def _stoppable(self, cancel: Event) -> Iterator[None]:
+        """Let `close` stop the enclosed work as well."""
+        self._running.add(cancel)
+        if self._closing.is_set():
+            cancel.set()
+        try:
+            yield
+        finally:
+            self._running.discard(cancel)
 
     def _ready(self) -> Engine:
         if self._engine is None:
@@ -103,7 +125,12 @@ class LocalBackend:
             if self._settings.samples:
                 self._add_samples(line)
             self._status = Status(ready=True, line=line)
-        except (KVScopeError, ValueError, OSError) as error:
+        except Cancelled:
+            self._status = Status(ready=False, line="Closed")
+        except KVScopeError as error:
+            log.error("%s", error)
+            self._status = Status(ready=False, line=str(error), failed=True)
+        except (ValueError, OSError) as error:
             log.exception("the models could not be loaded")
             self._status = Status(ready=False, line=str(error), failed=True)
 
@@ -114,9 +141,11 @@ class LocalBackend:
         return self._library
 
     def _report(self, said: str, share: float) -> None:
-        if self._status.line != (line := f"{said} ({share:.0%})"):
-            self._status = Status(ready=False, line=line)
-            log.info(line)
+        if self._closing.is_set():
+            raise Cancelled
+        if self._status.line != said:
+            log.info(said)
+        self._status = Status(ready=False, line=said, share=share)
 
     def _add_samples(self, line: str) -> None:
         """Add the sample documents once; a person who deletes them does not get them back."""

@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
 from engine.model.embedded import NAME
+from store.errors import KVScopeError
 
 
 def default_data() -> Path:
@@ -19,6 +20,10 @@ def default_data() -> Path:
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "kvscope"
     return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "kvscope"
+
+
+class BadSettings(KVScopeError):
+    hint = "Run python app.py --help for what each setting may be."
 
 
 class Settings(BaseSettings):
@@ -45,3 +50,22 @@ class Settings(BaseSettings):
     chunk_overlap: int = Field(50, ge=0, description="tokens that neighbouring passages share")
     samples: bool = Field(True, description="add three sample documents at the first start")
     open_browser: bool = Field(False, description="open the page in the default browser")
+
+    @model_validator(mode="after")
+    def _overlap_is_a_part(self) -> "Settings":
+        if self.chunk_overlap >= self.chunk_tokens:
+            raise ValueError(f"--chunk-overlap {self.chunk_overlap} must be below --chunk-tokens {self.chunk_tokens}")
+        return self
+
+
+def read_settings(arguments: list[str] | None = None) -> Settings:
+    """Return the settings of this process (or of these arguments). Raises BadSettings, naming each that is wrong."""
+    try:
+        return CliApp.run(Settings, cli_args=arguments)
+    except ValidationError as error:
+        raise BadSettings(" ".join(_said(each["loc"], each["msg"]) for each in error.errors())) from error
+
+
+def _said(place: tuple[int | str, ...], message: str) -> str:
+    flag = f"--{str(place[0]).replace('_', '-')}: " if place else ""
+    return f"{flag}{message.removeprefix('Value error, ')}."

@@ -44,7 +44,7 @@ class Request:
     question: str
     method: str = "cacheclip"
     ratio: float = 0.2
-    passages: int = 4
+    passages: int = 3
     max_new_tokens: int = 256
     temperature: float = 0.0
     top_p: float = 1.0

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.answer import Answer, Request, Source
-from engine.cite import cite
+from engine.cite import cite, repetition
 from engine.errors import Cancelled
 from engine.model.buffer import KVBuffer
 from engine.model.generate import Chooser, Sampling, cut_at, decode
@@ -80,6 +80,12 @@ class Engine:
             if self.auxiliary is not None and not self._shared:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
             return tier
+
+    def close(self, patience_s: float) -> None:
+        """Wait until the pass under way has ended; tell it to stop first."""
+        if self._model_lock.acquire(timeout=patience_s):
+            self._model_lock.release()
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def forget(self, text: str) -> None:
         """Remove the KV of one passage from every tier, for both models."""
@@ -209,6 +215,10 @@ class Engine:
         with answer.trace.stage("decode"):
             for text in cut_at(texts(), STOP_STRINGS):
                 answer.text += text
+                if (said_before := repetition(answer.text)) is not None:
+                    answer.text = answer.text[:said_before]
+                    answer.notes += ("The answer began to repeat itself and was ended there.",)
+                    break
                 yield answer
         answer.text, cited = cite(answer.text.strip(), reading.texts, answer.request.question)
         answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)

@@ -15,6 +15,7 @@ SYSTEM = (
     "Answer the question from the passages. Be short and exact: one or two sentences. "
     "If the passages do not hold the answer, say that they do not."
 )
+ASKED_TOKENS = 256  # of a question that the auxiliary model reads; its work and memory grow with them for each passage
 _PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # never reach the model
 
 
@@ -51,8 +52,11 @@ class Prompt:
         return opening + self.tokens.encode(text).ids + self.tokens.encode_template(self._frame.after_question)
 
     def asked(self, text: str) -> tuple[int, ...]:
-        """Return the ids of the question as the auxiliary model reads it, without the template around it."""
-        return self.tokens.encode(f"Question: {text}").ids
+        """Return the ids of the question as the auxiliary model reads it, without the template around it.
+
+        Of a long question these are the last ones: below a pasted text stands what is asked of it.
+        """
+        return self.tokens.encode(f"Question: {text}").ids[-ASKED_TOKENS:]
 
 
 def _frame(tokenizer: Any, system: str) -> Frame:

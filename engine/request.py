@@ -1,6 +1,5 @@
 """A question made ready: checked, its passages tokenised and fitted into the model's context."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -8,7 +7,7 @@ from inspect import signature
 from engine.answer import Request
 from engine.errors import BadRequest, QuestionTooLong
 from engine.model.tokens import Encoded
-from engine.prompt import Prompt
+from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.strategies import STRATEGIES, Strategy
 from store.types import Hit
 
@@ -40,20 +39,29 @@ class Reading:
 
 
 def check(request: Request) -> None:
-    """Raise BadRequest for a setting outside its range, with the value and the range."""
+    """Raise BadRequest for a setting of another kind or outside its range, with the value and the range.
+
+    A program's request comes as JSON, so nothing of it has been what it should be until here.
+    """
+    if not isinstance(request.question, str):
+        raise BadRequest(f"The question must be a text, got {request.question!r}.")
     if not request.question.strip():
         raise BadRequest("The question is empty. Type a question, then press Enter.")
-    if request.method not in STRATEGIES:
+    if request.method not in list(STRATEGIES):
         raise BadRequest(f"The method {request.method!r} is not one of {', '.join(STRATEGIES)}.")
     for name, value, low, high in (
-        ("recompute ratio", request.ratio, 0, 1),
         ("number of passages", request.passages, 1, MAX_PASSAGES),
         ("answer length", request.max_new_tokens, 1, MAX_NEW_TOKENS),
-        ("temperature", request.temperature, 0, 5),
-        ("top-p", request.top_p, 0.01, 1),
     ):
-        if not isinstance(value, int | float) or not math.isfinite(value) or not low <= value <= high:
-            raise BadRequest(f"The {name} must lie between {low} and {high}, got {value}.")
+        if not isinstance(value, int) or not low <= value <= high:
+            raise BadRequest(f"The {name} must be a whole number between {low} and {high}, got {value!r}.")
+    for name, share, least, most in (
+        ("recompute ratio", request.ratio, 0.0, 1.0),
+        ("temperature", request.temperature, 0.0, 5.0),
+        ("top-p", request.top_p, 0.01, 1.0),
+    ):
+        if not isinstance(share, int | float) or not least <= share <= most:  # not a number is in no range
+            raise BadRequest(f"The {name} must lie between {least:g} and {most:g}, got {share!r}.")
 
 
 def strategy_of(request: Request) -> Strategy:
@@ -83,6 +91,8 @@ def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) 
         notes.append(
             f"{len(hits) - len(taken)} of {len(hits)} passages did not fit into the model's {max_tokens} tokens."
         )
+    if STRATEGIES[request.method].needs_scores and len(question) > ASKED_TOKENS:
+        notes.append(f"The question is long: only its last {ASKED_TOKENS} tokens choose what is recomputed.")
     if not hits:
         notes.append("No passage was found: the answer comes from the model alone. Add documents first.")
     return Reading(

@@ -24,6 +24,10 @@ class FolderInUse(KVScopeError):
     hint = "Close the other KVScope, or start this one with another --data folder."
 
 
+class FolderUnusable(KVScopeError):
+    hint = "Make the folder writable, with some room in it, or give another one with --data."
+
+
 class StoreFull(KVScopeError):
     """No room left on the disk, or the folder turned read-only. What was stored before is untouched."""
 

@@ -13,30 +13,27 @@ from types import TracebackType
 
 from filelock import FileLock, Timeout
 
-from store.errors import FolderInUse
-from store.room import full_becomes_store_full
+from store.errors import FolderInUse, FolderUnusable
 
 
 class FolderLock:
     """Holds a folder from construction to `close`, for this object alone, even within one process.
 
-    Raises FolderInUse, naming the process that holds it.
+    Raises FolderInUse, naming the process that holds it, and FolderUnusable where nothing can be written.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
         self._holder = root / ".holder.json"
-        with full_becomes_store_full(f"use {root}"):
+        self._lock = FileLock(root / ".lock", thread_local=False, fallback_to_soft=False)
+        try:
             root.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(root / ".lock", thread_local=False, fallback_to_soft=False)
-            try:
-                self._lock.acquire(timeout=0)
-            except Timeout:
-                raise FolderInUse(f"{root} is in use by {self._who()}.") from None
-            try:
-                self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": clock()}))
-            except OSError:
-                self._lock.release()
-                raise
+            self._lock.acquire(timeout=0)
+            self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": clock()}))
+        except Timeout:
+            raise FolderInUse(f"{root} is in use by {self._who()}.") from None
+        except OSError as error:
+            self._lock.release()
+            raise FolderUnusable(f"{root} cannot be used ({error.strerror}).") from error
 
     def close(self) -> None:
         """Let others have the folder; doing it twice is doing it once."""

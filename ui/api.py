@@ -21,30 +21,30 @@ def build(backend: Backend) -> None:
         question: str,
         method: str = "cacheclip",
         ratio: float = 0.2,
-        passages: int = 4,
+        passages: int = 3,
         temperature: float = 0.0,
         max_new_tokens: int = 256,
     ) -> Iterator[dict]:
         """Stream growing answers, each with its figures, sources and stages. `ratio` lies in [0, 1]."""
         stop = Event()
-        wanted = Request(question, method, float(ratio), int(passages), int(max_new_tokens), float(temperature))
+        wanted = Request(question, method, ratio, passages, max_new_tokens, temperature)
         try:
             for answer in backend.ask(wanted, stop):
                 yield answer.as_dict()
         except Exception as error:
-            raise gr.Error(sentence(error)) from error
+            raise _refusal(error) from error
         finally:
             stop.set()
 
     def add_document(file: dict[str, Any] | None) -> list[dict]:
         """Add one uploaded file (`gradio_client.handle_file(path)`); returns how each file ended."""
         if not file:
-            raise gr.Error("Give a file: handle_file(path).")
+            raise gr.Error("Give a file: handle_file(path).", print_exception=False)
         stop, path = Event(), Path(file["path"])
         try:
             *_, ended = backend.ingest([(path, file.get("orig_name") or path.name)], stop)
         except Exception as error:
-            raise gr.Error(sentence(error)) from error
+            raise _refusal(error) from error
         finally:
             stop.set()
             path.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def build(backend: Backend) -> None:
         try:
             backend.delete(document_id)
         except Exception as error:
-            raise gr.Error(sentence(error)) from error
+            raise _refusal(error) from error
         return {"deleted": document_id}
 
     gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=1)
@@ -76,3 +76,8 @@ def build(backend: Backend) -> None:
         concurrency_id=LIBRARY,
         concurrency_limit=1,
     )
+
+
+def _refusal(error: Exception) -> gr.Error:
+    """Return what the caller is told. The log keeps the traceback of a bug, and nothing of a caller's mistake."""
+    return gr.Error(sentence(error), print_exception=False)

@@ -19,6 +19,7 @@ from ui.trouble import sentence
 from ui.turn import Turn
 
 _REMEMBERED = 50
+_BLANK = reply.trouble("", "Type a question first, then press Enter.")
 
 
 class Ask:
@@ -48,7 +49,7 @@ class Ask:
         """Answer the click at once, before the model is free."""
         self.stops.start(session_of(request))
         if not question.strip():
-            return {self._results.reply: reply.trouble("", "Type a question first, then press Enter.")}
+            return {self._results.reply: _BLANK}
         return {self._results.reply: reply.waiting(question), **self._running(True)}
 
     def respond(
@@ -68,6 +69,7 @@ class Ask:
         reached: Hashable = None
         try:
             if not question.strip():
+                yield {shown.reply: _BLANK}  # a generator without any update would empty every output
                 return
             wanted = composer.request_of(question, method, percent, passages, temperature, length)
             yield {**shown.start(turns), **self._running(True), self._samples: gr.Column(visible=False)}

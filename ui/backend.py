@@ -15,8 +15,9 @@ class Status:
     """One line about the engine, and whether it can answer."""
 
     ready: bool
-    line: str  # 'Loading the model: 40 %', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
+    line: str  # 'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
     failed: bool = False
+    share: float | None = None  # of the loading that is done, 0 to 1; shown as a bar
 
 
 @dataclass(frozen=True, slots=True)

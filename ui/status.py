@@ -5,7 +5,7 @@ import gradio as gr
 from ui.backend import Backend, Status
 from ui.documents import Documents
 from ui.events import QUIET, Update
-from ui.markup import Markup, tag
+from ui.markup import Markup, join, tag
 from ui.trouble import sentence
 
 _EAGER_S, _CALM_S = 1.5, 10.0
@@ -49,7 +49,10 @@ class StatusLine:
 
 
 def line(status: Status) -> Markup:
-    """Return the status as one line with a dot: still, breathing while loading, red if it failed."""
+    """Return the status as one line with a dot (still, breathing while loading, red if it failed) and a bar."""
     look = "failed" if status.failed else "ready" if status.ready else "loading"
     dot = tag("span", class_="kv-dot", aria_hidden="true")
-    return tag("p", dot, tag("span", status.line, dir="auto"), class_=f"kv-status kv-{look}", role="status")
+    said = tag("p", dot, tag("span", status.line, dir="auto"), class_=f"kv-status kv-{look}", role="status")
+    if status.share is None:
+        return said
+    return join(said, tag("progress", value=f"{status.share:.2f}", class_="kv-loading-bar", aria_label="Loading"))

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from engine.answer import Request
 from engine.errors import BadRequest, QuestionTooLong
+from engine.prompt import ASKED_TOKENS
 from engine.request import fit, strategy_of
 from engine.reuse.strategies import STRATEGIES
 from engine.trace import Trace
@@ -102,6 +103,16 @@ def test_a_question_longer_than_the_context_is_refused_with_both_numbers():
         list(engine("ferry").ask(replace(ASK, question="why " * 5000)))
 
 
+def test_of_a_long_question_the_auxiliary_reads_the_end_and_the_answer_says_so():
+    made, question = engine("ferry", "tern"), "gull " * 200 + "What is the maintenance code?"
+    asked = made.prompt.asked(question)
+    assert len(asked) == ASKED_TOKENS and asked[-5:] == made.prompt.asked(ASK.question)[-5:]
+    for method, said in (("cacheclip", True), ("direct", False)):
+        answer = last(made.ask(replace(ASK, question=question, method=method)))
+        assert answer.state == "done"
+        assert any("last 256 tokens" in note for note in answer.notes) is said
+
+
 def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
     long = " ".join(f"line {number} of a long list" for number in range(160))
     answer = last(engine("ferry", long, long + "!", long + "?", "tern").ask(ASK))
@@ -110,7 +121,14 @@ def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
 
 
 @pytest.mark.parametrize(
-    "change", [{"question": "  \n"}, {"method": "none"}, {"ratio": 1.01}, {"ratio": float("nan")}, {"passages": 0}]
+    "change",
+    [
+        *({"question": question} for question in ("  \n", None, 5)),
+        *({"method": method} for method in ("none", None, ["full"])),
+        *({"ratio": ratio} for ratio in (-0.1, 1.01, float("nan"), float("inf"), "0.2", None)),
+        *({"passages": passages} for passages in (0, 1000, 2.5, float("nan"), "4", None)),
+    ],
+    ids=str,
 )
 def test_settings_outside_their_range_are_refused_before_anything_runs(change):
     with pytest.raises(BadRequest):

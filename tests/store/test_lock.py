@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import FolderInUse
+from store.errors import FolderInUse, FolderUnusable
 from store.lock import FolderLock
 
 HOLDER = """
@@ -48,6 +48,13 @@ def test_a_damaged_note_of_the_holder_still_gives_the_error(tmp_path, content):
         (tmp_path / ".holder.json").write_text(content)
         with pytest.raises(FolderInUse, match="another process"):
             FolderLock(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_folder_that_cannot_be_is_said_with_what_to_do(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderUnusable, match="cannot be used .* --data"):
+        FolderLock(tmp_path / place)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")

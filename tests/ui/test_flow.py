@@ -107,10 +107,12 @@ def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session(
 
 
 @pytest.mark.parametrize("asked", ["", " \n "])
-def test_an_empty_question_never_reaches_the_engine(asked):
+def test_an_empty_question_never_reaches_the_engine_and_the_page_keeps_saying_so(asked):
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
-    assert list(respond(asked, "full", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))) == []
+    (update,) = respond(asked, "full", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))
+    (said,) = update.values()
+    assert "Type a question first" in said
     assert backend.asked == []
 
 

@@ -131,3 +131,8 @@ def test_the_history_keeps_the_last_ten_newest_first():
     shown = numbers.history(turns)
     assert shown.count("<tbody>") == 1 and shown.count('scope="row"') == 10
     assert shown.index("question 11") < shown.index("question 2<") and "question 1<" not in shown
+
+
+def test_a_bar_shows_how_much_is_loaded_and_goes_when_it_is_done():
+    assert 'value="0.40"' in line(Status(ready=False, line="Downloading the model", share=0.4))
+    assert "<progress" not in line(Status(ready=True, line="SmolLM2"))
