@@ -15,6 +15,12 @@ class ModelNotReady(KVScopeError):
     hint = "Wait until the status says ready, then ask again."
 
 
+class LoadingFailed(KVScopeError):
+    """Nothing can be answered until the next start; the message says why, and what to do first."""
+
+    hint = "Then start KVScope again."
+
+
 class QuestionTooLong(KVScopeError):
     hint = "Shorten the question, or pick a model with a longer context."
 

@@ -13,7 +13,7 @@ from threading import Event, Lock
 import torch
 from torch import Tensor
 
-from engine.answer import Answer, Request, Source
+from engine.answer import Answer, Request
 from engine.cite import cite, repetition
 from engine.errors import Cancelled
 from engine.model.buffer import KVBuffer
@@ -23,11 +23,11 @@ from engine.request import Reading, check, fit, strategy_of
 from engine.reuse.assemble import assemble, layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
-from engine.reuse.plan import chosen_in, pieces
 from engine.reuse.strategies import Strategy
+from engine.sources import found, patched
 from engine.trace import Trace
 from engine.types import ChunkKV, Plan, View
-from store.types import Hit, Library
+from store.types import Library
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model likes to go on with a question of its own
 
@@ -82,7 +82,7 @@ class Engine:
             return tier
 
     def close(self, patience_s: float) -> None:
-        """Wait until the pass under way has ended; tell it to stop first."""
+        """Wait at most `patience_s` for the pass under way; the caller has told it to stop."""
         if self._model_lock.acquire(timeout=patience_s):
             self._model_lock.release()
         self._workers.shutdown(wait=False, cancel_futures=True)
@@ -97,7 +97,7 @@ class Engine:
         request, trace = answer.request, answer.trace
         reading = self.find(request, trace)
         answer.notes = reading.notes
-        answer.sources = tuple(_source(rank, hit, reading) for rank, hit in enumerate(reading.hits, 1))
+        answer.sources = found(reading)
         answer.question_tokens = len(reading.question)
         answer.context_tokens = reading.context_tokens
         answer.state = "reading"
@@ -148,8 +148,8 @@ class Engine:
             scores = self._start_scoring(reading, None, trace, cancel)
         if strategy.reuses:
             with trace.stage("load"):
-                found = [self.cache.get(chunk.ids, cancel) for chunk in reading.passages]
-            chunks, tiers = [kv for kv, _ in found], tuple(tier for _, tier in found)
+                held = [self.cache.get(chunk.ids, cancel) for chunk in reading.passages]
+            chunks, tiers = [kv for kv, _ in held], tuple(tier for _, tier in held)
             if strategy.needs_scores and self._shared:
                 scores = self._start_scoring(reading, chunks, trace, cancel)
             with trace.stage("assemble"):
@@ -185,14 +185,8 @@ class Engine:
     def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
         """Put what was recomputed into the answer."""
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        chosen = chosen_in(ready.plan.rows, spans)
-        answer.recomputed_tokens = sum(int(tokens.sum()) for tokens in chosen)
-        answer.sources = tuple(
-            replace(source, tier=tier, recomputed=int(tokens.sum()), pieces=pieces(text, encoded, tokens))
-            for source, tier, tokens, text, encoded in zip(
-                answer.sources, ready.tiers, chosen, reading.texts, reading.passages, strict=True
-            )
-        )
+        answer.sources = patched(answer.sources, reading, ready.plan.rows, spans, ready.tiers)
+        answer.recomputed_tokens = sum(source.recomputed for source in answer.sources)
         if strategy.reuses and self.cache.full:
             answer.notes += ("The disk is full: passages' KV stays in memory and is lost at restart.",)
         answer.state = "writing"
@@ -226,22 +220,6 @@ class Engine:
     def _settle(self) -> None:
         if self.cache.decoder.device.type == "cuda":
             torch.cuda.synchronize(self.cache.decoder.device)
-
-
-def _source(rank: int, hit: Hit, reading: Reading) -> Source:
-    text, encoded = reading.texts[rank - 1], reading.passages[rank - 1]
-    return Source(
-        rank=rank,
-        document=hit.chunk.document_name,
-        document_id=hit.chunk.document_id,
-        page=hit.chunk.page,
-        similarity=hit.similarity,
-        matched_words=hit.matched_words,
-        tokens=len(encoded.ids),
-        tier="none",
-        recomputed=0,
-        pieces=pieces(text, encoded, torch.zeros(len(encoded.ids), dtype=torch.bool)),
-    )
 
 
 def _no_scores() -> Tensor:

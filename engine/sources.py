@@ -1,0 +1,64 @@
+"""The passages behind an answer as the page shows them: where each came from, and which of its text was recomputed."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from engine.answer import Piece, Source
+from engine.model.tokens import Encoded
+from engine.request import Reading
+
+
+def found(reading: Reading) -> tuple[Source, ...]:
+    """Return the passages as search found them, best first, before anything is computed."""
+    return tuple(
+        Source(
+            rank=rank,
+            document=hit.chunk.document_name,
+            document_id=hit.chunk.document_id,
+            page=hit.chunk.page,
+            similarity=hit.similarity,
+            matched_words=hit.matched_words,
+            tokens=len(encoded.ids),
+            tier="none",
+            recomputed=0,
+            pieces=(Piece(text, recomputed=False),),
+        )
+        for rank, (hit, text, encoded) in enumerate(zip(reading.hits, reading.texts, reading.passages, strict=True), 1)
+    )
+
+
+def patched(
+    sources: Sequence[Source], reading: Reading, rows: Tensor, spans: Sequence[range], tiers: Sequence[str]
+) -> tuple[Source, ...]:
+    """Return the sources with what a plan did to them.
+
+    rows   [R] slots that were recomputed, ascending
+    spans  slots of each passage
+    tiers  where each passage's KV came from
+    """
+    marked = torch.zeros(spans[-1].stop if spans else 0, dtype=torch.bool)
+    marked[rows] = True
+    chosen = [marked[span.start : span.stop] for span in spans]
+    parts = zip(sources, tiers, chosen, reading.texts, reading.passages, strict=True)
+    return tuple(
+        replace(source, tier=tier, recomputed=int(tokens.sum()), pieces=pieces(text, encoded, tokens))
+        for source, tier, tokens, text, encoded in parts
+    )
+
+
+def pieces(text: str, encoded: Encoded, chosen: Tensor) -> tuple[Piece, ...]:
+    """Cut a passage's text where the tokens' fate changes; joined, the pieces are the text again.
+
+    encoded  the tokens of the passage; their spans may reach past the text (the blank line behind it)
+    chosen   [tokens] bool
+    """
+    fates = [False] * len(text)
+    for (start, end), fresh in zip(encoded.spans, chosen.tolist(), strict=True):
+        if fresh:
+            fates[start:end] = [True] * (min(end, len(text)) - min(start, len(text)))
+    cuts = [0, *(at for at in range(1, len(text)) if fates[at] != fates[at - 1]), len(text)]
+    return tuple(Piece(text[a:b], fates[a]) for a, b in itertools.pairwise(cuts) if b > a)
