@@ -12,7 +12,7 @@ from threading import Event, Thread
 from tokenizers import Tokenizer
 
 from engine.answer import Answer, Request
-from engine.errors import Cancelled, ModelNotReady
+from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from engine.pipeline import Engine
 from engine.reuse.strategies import STRATEGIES
 from engine.startup import ModelConfig, Models, build_engine, load_models
@@ -101,6 +101,8 @@ class LocalBackend:
             self._running.discard(cancel)
 
     def _ready(self) -> Engine:
+        if self._status.failed:
+            raise LoadingFailed(self._status.line)
         if self._engine is None:
             raise ModelNotReady(f"{self._status.line}.")
         return self._engine
@@ -130,9 +132,10 @@ class LocalBackend:
         except KVScopeError as error:
             log.error("%s", error)
             self._status = Status(ready=False, line=str(error), failed=True)
-        except (ValueError, OSError) as error:
+        except Exception as error:
             log.exception("the models could not be loaded")
-            self._status = Status(ready=False, line=str(error), failed=True)
+            said = f"Loading broke ({type(error).__name__}: {error}). The log says more."
+            self._status = Status(ready=False, line=said, failed=True)
 
     def _open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
         chunking = ChunkConfig(self._settings.chunk_tokens, self._settings.chunk_overlap)

@@ -53,7 +53,7 @@ def test_a_damaged_note_of_the_holder_still_gives_the_error(tmp_path, content):
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_folder_that_cannot_be_is_said_with_what_to_do(tmp_path, place):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderUnusable, match="cannot be used .* --data"):
+    with pytest.raises(FolderUnusable, match=r"cannot be used .* --data"):
         FolderLock(tmp_path / place)
 
 
