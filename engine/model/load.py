@@ -22,7 +22,10 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype, name: str = "")
     ModelNotFound if the files are missing or torn.
     """
     try:
-        check(SimpleNamespace(**json.loads((folder / "config.json").read_text())))
+        config = json.loads((folder / "config.json").read_text())
+        if not isinstance(config, dict) or "model_type" not in config:
+            raise ModelNotFound(f"The config.json in {folder} does not describe a model.")
+        check(SimpleNamespace(**config))
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True

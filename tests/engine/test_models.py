@@ -64,6 +64,13 @@ def test_a_torn_model_is_an_error_that_names_the_folder(tmp_path):
         load(tmp_path, torch.device("cpu"), torch.float32)
 
 
+@pytest.mark.parametrize("config", ["[]", "{}", "{"])
+def test_a_config_that_describes_no_model_is_an_error_that_names_the_folder(config, tmp_path):
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(ModelNotFound, match=tmp_path.name):
+        load(tmp_path, torch.device("cpu"), torch.float32)
+
+
 def test_a_folder_is_taken_as_it_is_and_an_empty_one_refused(tmp_path):
     with pytest.raises(ModelNotFound, match=r"no config\.json"):
         resolve(str(tmp_path), tmp_path)

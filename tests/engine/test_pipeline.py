@@ -175,6 +175,20 @@ def test_stopping_ends_the_answer_and_leaves_the_engine_usable(stop_after):
     assert last(made.ask(ASK)).state == "done"
 
 
+def test_a_question_that_waits_its_turn_can_be_stopped():
+    made, cancel = engine("ferry", "tern"), Event()
+    running = made.ask(replace(ASK, max_new_tokens=200))
+    for _ in range(4):
+        next(running)
+    waiting = Thread(target=lambda: ended.append(last(made.ask(ASK, cancel)).state))
+    ended = []
+    waiting.start()
+    cancel.set()
+    waiting.join(5)
+    assert ended == ["stopped"]
+    assert last(running).state == "done"
+
+
 def test_an_abandoned_answer_frees_the_engine():
     made = engine("ferry", "tern")
     answers = made.ask(ASK)
