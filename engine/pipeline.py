@@ -29,7 +29,7 @@ from engine.trace import Trace
 from engine.types import ChunkKV, Plan, View
 from store.types import Library
 
-STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model likes to go on with a question of its own
+STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
 
 
 @dataclass(frozen=True)
