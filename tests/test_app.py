@@ -1,0 +1,32 @@
+"""The front door: a port that is taken, and a start that fails, end in sentences."""
+
+import socket
+from threading import Event
+
+import pytest
+
+from app import _check_port
+from backend import LocalBackend
+from engine.answer import Request
+from engine.errors import LoadingFailed
+from settings import Settings
+
+
+def test_a_port_in_use_is_noticed_before_the_models_are_loaded():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError):
+            _check_port("127.0.0.1", port)
+    _check_port("127.0.0.1", port)
+
+
+def test_a_start_without_a_model_says_how_to_give_one_and_closes_cleanly(tmp_path):
+    (tmp_path / "empty").mkdir()
+    backend = LocalBackend(Settings(data=tmp_path / "data", model=str(tmp_path / "empty")))
+    backend.start()
+    backend.wait(60)
+    assert backend.status().failed and "--model PATH-OR-NAME" in backend.status().line
+    with pytest.raises(LoadingFailed, match="Then start KVScope again"):
+        list(backend.ask(Request("Who?"), Event()))
+    assert backend.documents() == []
+    backend.close()
