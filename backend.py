@@ -6,6 +6,7 @@ One object per process. Everything a page asks for before the models are there i
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from threading import Event, Thread
 
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer
 
 from engine.answer import Answer, Request
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from engine.own_thread import in_own_thread
 from engine.pipeline import Engine
 from engine.reuse.strategies import STRATEGIES
 from engine.startup import ModelConfig, Models, build_engine, load_models
@@ -74,8 +76,9 @@ class LocalBackend:
             engine.forget(chunk.text)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        with self._stoppable(cancel):
-            yield from self._ready().ask(request, cancel)
+        engine = self._ready()
+        with self._stoppable(cancel):  # copies: the engine goes on with its answer while the page shows this one
+            yield from in_own_thread(lambda: map(copy, engine.ask(request, cancel)), cancel)
 
     def close(self) -> None:
         """Stop all work, then close the files. The next start finds everything as it was."""

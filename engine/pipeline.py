@@ -55,7 +55,6 @@ class Engine:
         self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
         self.max_tokens = cache.decoder.spec.max_positions
         self._model_lock = Lock()  # one pass of the primary at a time: two would only slow each other
-        self._workers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="auxiliary")
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
@@ -85,7 +84,6 @@ class Engine:
         """Wait at most `patience_s` for the pass under way; the caller has told it to stop."""
         if self._model_lock.acquire(timeout=patience_s):
             self._model_lock.release()
-        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def forget(self, text: str) -> None:
         """Remove the KV of one passage from every tier, for both models."""
@@ -180,7 +178,11 @@ class Engine:
             with trace.stage("auxiliary"):
                 return auxiliary.score(reading.asked, reading.texts, self.prompt, chunks, cancel)
 
-        return self._workers.submit(score)
+        with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
+        try:
+            return with_its_own_thread.submit(score)
+        finally:
+            with_its_own_thread.shutdown(wait=False)  # the thread ends with the work, and its OpenMP team with it
 
     def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
         """Put what was recomputed into the answer."""
