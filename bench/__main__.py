@@ -1,4 +1,7 @@
-"""The bench's command line: `python -m bench ttft --lengths 4096 8192 --ratios 0.2 --json rows.json`."""
+"""The bench's command line: `python -m bench quality squad.jsonl --ratios 0.1 0.2 --samples 50 --json rows.json`.
+
+Every measure takes the same arguments and sends the same questions through every method, paired with full prefill.
+"""
 
 import argparse
 import json
@@ -6,14 +9,15 @@ import logging
 import sys
 from pathlib import Path
 
-from bench import decode, load, ttft
+from bench import decode, load, look, quality, tasks, ttft
 from bench.report import show
 from engine.model.embedded import NAME
-from engine.reuse.strategies import STRATEGIES
+from engine.reuse.strategies import methods
 from settings import default_data
 from store.errors import KVScopeError
 
-MEASURES = {"ttft": ttft, "load": load, "decode": decode}
+MEASURES = {"quality": quality, "ruler": tasks, "ttft": ttft, "decode": decode, "inspect": look, "load": load}
+METHODS = ["cacheclip", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv", "epic", "ape", "random", "oracle"]
 
 
 def main() -> int:
@@ -23,21 +27,38 @@ def main() -> int:
     measure = MEASURES[arguments.measure]
     try:
         rows = measure.run(arguments)
+    except KeyboardInterrupt:
+        print("\nInterrupted. Finished samples are kept; the same command goes on from here.", file=sys.stderr)
+        return 130
     except (KVScopeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     show(measure.TITLE, measure.COLUMNS, rows)
     if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    measures = parser.add_subparsers(dest="measure", required=True)
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=shape)
+    measures = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
     for name, measure in MEASURES.items():
-        one = measures.add_parser(name, help=measure.TITLE, description=measure.__doc__)
-        one.add_argument("--lengths", type=int, nargs="+", default=[1024, 4096], help="context tokens")
+        one = measures.add_parser(
+            name, help=measure.TITLE, description=measure.__doc__, epilog=_methods(), formatter_class=shape
+        )
+        one.add_argument(
+            "--methods",
+            nargs="+",
+            default=[*METHODS, "direct", "naive"],
+            metavar="METHOD",
+            help="see below; settings follow the name: epic:tokens=16",
+        )
+        one.add_argument(
+            "--ratios", type=float, nargs="+", default=[0.2], metavar="R", help="nominal recompute ratios, 0 to 1"
+        )
+        one.add_argument("--lengths", type=int, nargs="+", default=[1024, 4096], metavar="T", help="context tokens")
         one.add_argument("--samples", type=int, default=5, help="questions; each goes through every arm")
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--model", default=NAME, help="folder or name on the hub")
@@ -45,11 +66,21 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
         one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")
-        one.add_argument("--json", type=Path, help="write the rows here")
-        if name == "ttft":
-            one.add_argument("--methods", nargs="+", choices=list(STRATEGIES), default=["cacheclip", "direct"])
-            one.add_argument("--ratios", type=float, nargs="+", default=[0.2], help="nominal recompute ratios, 0 to 1")
+        one.add_argument("--json", type=Path, help="write the rows here, and finished samples beside them")
+        measure.add_arguments(one)
     return parser
+
+
+def _methods() -> str:
+    lines = ["methods:"]
+    for method in methods():
+        lines.append(f"  {method.name:13} {method.about}")
+        lines += [
+            f"  {'':13}   {s.name}={s.default} ({', '.join(s.choices) if s.choices else s.label.lower()})"
+            for s in method.settings
+            if s.name != "ratio"
+        ]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,10 @@ COLUMNS = {
     "n": "n",
 }
 NEW = 48  # tokens decoded a run
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take no arguments but those of every measure."""
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:

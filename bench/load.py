@@ -1,7 +1,7 @@
 """Where chunk KV comes from: memory, disk (as after a restart), or computing it again. Paired question by question."""
 
 import statistics
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from bench.report import progress
@@ -13,6 +13,10 @@ from engine.trace import Trace
 TITLE = "loading chunk KV against computing it again"
 COLUMNS = {"tier": "tier", "length": "length", "load_ms": "load ms", "ttft_ms": "TTFT ms", "n": "n"}
 TIERS = ("host", "disk", "computed")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take no arguments but those of every measure."""
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What an answer shows a person: plain data, no tensors, so that the page can read it without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,7 @@ class Request:
 
     method        a name in engine.reuse.strategies.STRATEGIES
     ratio         nominal recompute ratio; methods without a ratio ignore it
+    options       the method's other settings by name; what is left out takes its default
     passages      how many passages to read
     temperature   0 is greedy
     """
@@ -49,6 +51,7 @@ class Request:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+    options: Mapping[str, float | str | bool] = field(default_factory=dict)
 
 
 @dataclass
@@ -62,15 +65,11 @@ class Answer:
     sources: tuple[Source, ...] = ()
     context_tokens: int = 0  # reusable tokens: all passages
     recomputed_tokens: int = 0
+    realised_ratio: float = 0.0  # recomputed / reusable tokens; 0 where there are none
     question_tokens: int = 0
     new_tokens: int = 0
     tokens_per_second: float | None = None
     notes: tuple[str, ...] = field(default=())  # what a person should know: passages left out, KV not stored
-
-    @property
-    def realised_ratio(self) -> float:
-        """Recomputed tokens / reusable tokens; 0 where there are none."""
-        return self.recomputed_tokens / self.context_tokens if self.context_tokens else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the downloadable trace: request, figures, sources without their text, stages."""
@@ -78,6 +77,7 @@ class Answer:
             "question": self.request.question,
             "method": self.request.method,
             "ratio": self.request.ratio,
+            "options": dict(self.request.options),
             "realised_ratio": self.realised_ratio,
             "state": self.state,
             "answer": self.text,

@@ -5,7 +5,6 @@ Everything a person or a bench learns of it comes from the one trace that travel
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, Lock
@@ -20,25 +19,33 @@ from engine.model.buffer import KVBuffer
 from engine.model.generate import Chooser, Sampling, cut_at, decode
 from engine.prompt import Prompt
 from engine.request import Reading, check, fit, strategy_of
-from engine.reuse.assemble import assemble, layout
+from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
+from engine.reuse.evidence import Evidence
+from engine.reuse.recompute import recompute
 from engine.reuse.strategies import Strategy
 from engine.sources import found, patched
 from engine.trace import Trace
-from engine.types import ChunkKV, Plan, View
-from store.types import Library
+from store.types import Finder
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
 
 
 @dataclass(frozen=True)
 class Prefilled:
-    """A prompt whose KV is complete, and the logits [V] of its next token."""
+    """A prompt whose KV is complete.
+
+    logits          [V] of its next token
+    rows            [R] slots before the question that got fresh KV in any layer counted
+    realised_ratio  recomputed / reusable tokens
+    tiers           where each chunk's KV came from
+    """
 
     buffer: KVBuffer
     logits: Tensor
-    plan: Plan
+    rows: Tensor
+    realised_ratio: float
     tiers: tuple[str, ...]
 
 
@@ -51,7 +58,7 @@ class Engine:
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
     """
 
-    def __init__(self, library: Library, cache: ChunkCache, prompt: Prompt, auxiliary: Auxiliary | None) -> None:
+    def __init__(self, library: Finder, cache: ChunkCache, prompt: Prompt, auxiliary: Auxiliary | None) -> None:
         self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
         self.max_tokens = cache.decoder.spec.max_positions
         self._model_lock = Lock()  # one pass of the primary at a time: two would only slow each other
@@ -76,7 +83,7 @@ class Engine:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
         with self._model_lock:
             tier = self.cache.get(self.prompt.passage(text).ids, cancel)[1]
-            if self.auxiliary is not None and not self._shared:
+            if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
             return tier
 
@@ -131,64 +138,45 @@ class Engine:
         with trace.stage("lookup"):
             return fit(self.prompt, request, hits, self.max_tokens)
 
-    def prefill(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> Prefilled:
+    def evidence(self, reading: Reading, trace: Trace, cancel: Event | None = None) -> Evidence:
+        """Return what strategies may look at for one reading; nothing is computed yet."""
+        return Evidence(self.cache, self.prompt, self.auxiliary, reading, trace, cancel)
+
+    def prefill(
+        self,
+        reading: Reading,
+        strategy: Strategy,
+        trace: Trace,
+        cancel: Event | None = None,
+        evidence: Evidence | None = None,
+    ) -> Prefilled:
         """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
 
-        The bench calls `find` and this; the page's answers take the same way.
+        The page's answers and the bench take this same way.
+
+        evidence  of this reading, where it is shared by several strategies
         """
-        ids = torch.tensor([*self.cache.prefix_ids, *(token for chunk in reading.passages for token in chunk.ids)])
-        ids = torch.cat((ids, torch.tensor(reading.question)))
-        spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        buffer = self.cache.decoder.buffer(len(ids) + reading.room)
-        tiers: tuple[str, ...] = ("none",) * len(spans)
-        scores = None
-        if strategy.needs_scores and not self._shared:
-            scores = self._start_scoring(reading, None, trace, cancel)
+        evidence = evidence or self.evidence(reading, trace, cancel)
+        tiers: tuple[str, ...] = ("none",) * len(evidence.spans)
         if strategy.reuses:
             with trace.stage("load"):
-                held = [self.cache.get(chunk.ids, cancel) for chunk in reading.passages]
-            chunks, tiers = [kv for kv, _ in held], tuple(tier for _, tier in held)
-            if strategy.needs_scores and self._shared:
-                scores = self._start_scoring(reading, chunks, trace, cancel)
+                tiers = evidence.load(strategy.placement, strategy.needs_scores)
             with trace.stage("assemble"):
-                assemble(buffer, self.cache.prefix, chunks, self.cache.decoder.spec.inv_freq)
+                buffer = evidence.assembled(strategy.placement)
+        else:
+            buffer = evidence.buffer()
         with trace.stage("select"):
-            plan = strategy.plan(View(spans, scores.result if scores is not None else _no_scores))
+            plan = strategy.plan(evidence.view())
         with trace.stage("recompute" if strategy.reuses else "prefill"):
-            asked = torch.arange(len(ids) - len(reading.question), len(ids))
-            rows = torch.cat((plan.rows, asked))
-            if len(plan.rows) >= reading.context_tokens:  # everything: the full prefill itself, bit for bit
-                rows = torch.arange(len(ids))
-            logits = self.cache.decoder.prefill(ids[rows], buffer, rows, cancel)
-        return Prefilled(buffer, logits, plan, tiers)
-
-    @property
-    def _shared(self) -> bool:
-        """Primary and auxiliary are one model: they share chunk KV, so it is loaded before it is scored."""
-        return self.auxiliary is not None and self.auxiliary.cache is self.cache
-
-    def _start_scoring(
-        self, reading: Reading, chunks: list[ChunkKV] | None, trace: Trace, cancel: Event | None
-    ) -> Future[Tensor] | None:
-        auxiliary = self.auxiliary
-        if auxiliary is None or not reading.texts:
-            return None
-
-        def score() -> Tensor:
-            with trace.stage("auxiliary"):
-                return auxiliary.score(reading.asked, reading.texts, self.prompt, chunks, cancel)
-
-        with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
-        try:
-            return with_its_own_thread.submit(score)
-        finally:
-            with_its_own_thread.shutdown(wait=False)  # the thread ends with the work, and its OpenMP team with it
+            logits, rows, share = recompute(self.cache.decoder, evidence, buffer, plan, cancel)
+        return Prefilled(buffer, logits, rows, share, tiers)
 
     def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
         """Put what was recomputed into the answer."""
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        answer.sources = patched(answer.sources, reading, ready.plan.rows, spans, ready.tiers)
+        answer.sources = patched(answer.sources, reading, ready.rows, spans, ready.tiers)
         answer.recomputed_tokens = sum(source.recomputed for source in answer.sources)
+        answer.realised_ratio = ready.realised_ratio
         if strategy.reuses and self.cache.full:
             answer.notes += ("The disk is full: passages' KV stays in memory and is lost at restart.",)
         answer.state = "writing"
@@ -222,7 +210,3 @@ class Engine:
     def _settle(self) -> None:
         if self.cache.decoder.device.type == "cuda":
             torch.cuda.synchronize(self.cache.decoder.device)
-
-
-def _no_scores() -> Tensor:
-    return torch.empty(0)

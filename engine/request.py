@@ -1,14 +1,14 @@
 """A question made ready: checked, its passages tokenised and fitted into the model's context."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 
 from engine.answer import Request
 from engine.errors import BadRequest, QuestionTooLong
 from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.strategies import STRATEGIES, Strategy
+from engine.setting import settings_of
 from store.types import Hit
 
 MAX_PASSAGES = 64
@@ -62,12 +62,26 @@ def check(request: Request) -> None:
     ):
         if not isinstance(share, int | float) or not least <= share <= most:  # not a number is in no range
             raise BadRequest(f"The {name} must lie between {least:g} and {most:g}, got {share!r}.")
+    if not isinstance(request.options, Mapping):
+        raise BadRequest(f"The method's options must be names with values, got {request.options!r}.")
+    strategy_of(request)
 
 
 def strategy_of(request: Request) -> Strategy:
-    """Return the request's strategy, with the ratio where the method has one."""
+    """Return the request's strategy, with the ratio where the method has one.
+
+    Raises BadRequest for an option that the method does not have, or a value that it may not have.
+    """
     build: Callable[..., Strategy] = STRATEGIES[request.method]
-    return build(ratio=request.ratio) if "ratio" in signature(build).parameters else build()
+    known = [setting.name for setting in settings_of(build)]
+    for name in request.options:
+        if name not in known or name == "ratio":
+            has = ", ".join(other for other in known if other != "ratio") or "none"
+            raise BadRequest(f"{name!r} is no option of the method {request.method!r}; it has: {has}.")
+    try:
+        return build(**({"ratio": request.ratio} if "ratio" in known else {}), **request.options)
+    except ValueError as error:
+        raise BadRequest(f"The option {error}.") from error
 
 
 def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> Reading:

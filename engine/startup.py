@@ -16,7 +16,7 @@ from engine.pipeline import Engine
 from engine.prompt import Prompt
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache, HostTier
-from store.types import BlobStore, Library
+from store.types import BlobStore, Finder
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def load_models(config: ModelConfig, report: Report = lambda said, share: None) 
 
 
 def build_engine(
-    models: Models, open_library: Callable[[Tokenizer], Library], blobs: BlobStore, host_bytes: int
+    models: Models, open_library: Callable[[Tokenizer], Finder], blobs: BlobStore, host_bytes: int
 ) -> Engine:
     """Return the engine over a library and a store of chunk KV.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import torch
 from torch import Tensor
@@ -29,21 +30,50 @@ class ChunkKV:
         return ChunkKV(self.keys.to(device), self.values.to(device))
 
 
+class Placement(Enum):
+    """How cached chunks are laid into a prompt. Their slots always follow each other; their positions may not."""
+
+    JOINED = "computed behind the shared prefix, keys moved to the positions of their slots"
+    PARALLEL = "computed behind the shared prefix, keys left where they were computed: all start at len(prefix)"
+    ALONE = "computed without any prefix, keys left where they were computed: all start at 0"
+
+
+def _unavailable() -> Tensor:
+    raise RuntimeError("this view has no such evidence")
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything a strategy may look at.
+    """Everything a strategy may look at. What costs something is computed when it is first called.
 
-    spans   slots of each chunk in the prompt, in prompt order; the shared prefix lies before the first
-    scores  the auxiliary model's score of each context token, [sum of span lengths], higher is more worth
-            recomputing; the first call waits for it
+    spans      slots of each chunk in the prompt, in prompt order; the shared prefix lies before the first
+    scores     the auxiliary model's score of each context token, [context tokens], higher is more worth recomputing
+    attention  what the question's rows attend to when they run over the assembled chunks, [L, context tokens]; mean
+               over heads and question tokens
+    oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill
+    exact      leading chunks whose KV equals the full prefill's; the first always does
+    layers     of the primary model
     """
 
     spans: tuple[range, ...]
-    scores: Callable[[], Tensor]
+    scores: Callable[[], Tensor] = _unavailable
+    attention: Callable[[], Tensor] = _unavailable
+    oracle: Callable[[], Tensor] = _unavailable
+    exact: int = 1
+    layers: int = 1
 
     @property
     def context_tokens(self) -> int:
-        return sum(len(span) for span in self.spans)
+        return sum(self.lengths)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each chunk."""
+        return [len(span) for span in self.spans]
+
+    @property
+    def exact_tokens(self) -> int:
+        return sum(self.lengths[: self.exact])
 
     @property
     def slots(self) -> Tensor:
@@ -52,10 +82,37 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Deviation:
+    """How far fresh KV of one layer lies from the cached: the sum of squares over heads and width, [R] each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+# Called before each layer with its number and the deviation of the context rows that are still on their way; returns
+# the ascending indices [R'] of the rows to go on with, or None for all of them.
+Thin = Callable[[int, Callable[[], Deviation]], Tensor | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Attention over chunks of equal positions, merged with attention over everything else by log-sum-exp."""
+
+    temperature: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """The context tokens that get fresh KV before the first token."""
+    """The context tokens that get fresh KV before the first token.
+
+    thin   drops some of the rows on their way through the layers; None keeps them all
+    merge  how question and answer attend to chunks placed in parallel
+    """
 
     rows: Tensor  # [R] slots, int64, ascending, unique
+    thin: Thin | None = None
+    merge: Merge | None = None
 
 
 NOTHING = torch.empty(0, dtype=torch.int64)

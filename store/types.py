@@ -58,7 +58,15 @@ class Progress:
     warning: str = ""  # e.g. 'already in the library'
 
 
-class Library(Protocol):
+class Finder(Protocol):
+    """Where an engine finds passages."""
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        """Return at most `top` hits, best first; empty for an empty library."""
+        ...
+
+
+class Library(Finder, Protocol):
     """Documents as a whole: their text, their chunks, and two ways to find them."""
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
@@ -74,10 +82,6 @@ class Library(Protocol):
 
     def chunks(self, document_id: str) -> list[Chunk]:
         """Return a document's chunks in reading order; empty if it is not there."""
-        ...
-
-    def search(self, question: str, top: int) -> list[Hit]:
-        """Return at most `top` hits, best first; empty for an empty library."""
         ...
 
     def delete(self, document_id: str) -> list[Chunk]:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
+from engine.types import Merge
+
 NAME = "kvscope"
 
 
@@ -71,6 +73,43 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Te
     return F.scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1
     )
+
+
+def attend_merged(
+    query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor, context: slice, merge: Merge
+) -> Tensor:
+    """Return attention to the slots in `context` merged with attention to all others, [B, query heads, R, D] (APE).
+
+    mask  additive, [1, 1, R, T]; must hide none of the context
+
+    The context's logits are divided by the temperature, and its log-sum-exp is multiplied by scale and temperature
+    before both meet in a softmax. With both at 1 this is plain attention. In fp32; source: arXiv:2502.05431.
+    """
+    batch, heads, rows, width = query.shape
+    groups = heads // keys.shape[1]
+    folded = query.reshape(batch, keys.shape[1], groups * rows, width).float()
+    logits = folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
+    behind = logits[..., context] / merge.temperature
+    other = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)
+    other_values = torch.cat((values[:, :, : context.start], values[:, :, context.stop :]), dim=2).float()
+    ours = behind.logsumexp(-1) * merge.scale * merge.temperature
+    share = torch.sigmoid(ours - other.logsumexp(-1))[..., None]
+    mixed = share * (behind.softmax(-1) @ values[:, :, context].float())
+    mixed += (1 - share) * (other.softmax(-1) @ other_values)
+    return mixed.reshape(batch, heads, rows, width).to(query.dtype)
+
+
+def paid(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
+    """Return the attention that rows pay to each key, mean over heads and rows, [T] in fp32.
+
+    query  [1, query heads, R, D]
+    keys   [1, H, T, D]
+    mask   additive, [1, 1, R, T]
+    """
+    heads, groups = keys.shape[1], query.shape[1] // keys.shape[1]
+    folded = query.reshape(1, heads, groups * query.shape[2], -1).float()
+    logits = folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
+    return logits.softmax(-1).mean(dim=(0, 1, 2))
 
 
 def visible(row_slots: Tensor, keys: int, dtype: torch.dtype) -> Tensor:

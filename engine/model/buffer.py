@@ -6,20 +6,36 @@ selective recompute and a decoding step are the same pass over different rows.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.model.attention import attend, visible
+from engine.model.attention import attend, attend_merged, paid, visible
+from engine.types import Merge
 
 SEGMENT_ROWS = 96  # rows that share one mask; each segment attends only up to its own last slot
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Chunks that share positions: the slots they take, and how what comes behind them attends to them.
+
+    context  slots of all chunks
+    longest  tokens of the longest chunk: whatever follows the chunks stands behind that one
+    """
+
+    context: slice
+    longest: int
+    merge: Merge
 
 
 class KVBuffer:
     """Preallocated keys and values of one prompt.
 
-    keys, values  [L, H, C, D], rotated; slot i holds the token at position i
+    keys, values  [L, H, C, D], rotated; slot i holds the token at position i, unless chunks stand in parallel
     length        slots in use, counted from 0
+    parallel      None unless chunks share positions
     """
 
     def __init__(self, layers: int, heads: int, width: int, capacity: int, dtype: torch.dtype, device: torch.device):
@@ -27,6 +43,14 @@ class KVBuffer:
         self.keys = torch.empty(shape, dtype=dtype, device=device)
         self.values = torch.empty(shape, dtype=dtype, device=device)
         self.length = 0
+        self.parallel: Parallel | None = None
+
+    def positions(self, slots: Tensor) -> Tensor:
+        """Return the positions at which the tokens of `slots`, none of them a parallel chunk's, are rotated."""
+        if self.parallel is None:
+            return slots
+        skipped = self.parallel.context.stop - self.parallel.context.start - self.parallel.longest
+        return torch.where(slots >= self.parallel.context.stop, slots - skipped, slots)
 
     @property
     def capacity(self) -> int:
@@ -69,17 +93,51 @@ class Rows:
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         mixed = [
-            attend(
-                query[:, :, part.rows],
-                keys[:, :, : part.keys],
-                values[:, :, : part.keys],
-                scaling,
-                part.mask,
-                part.causal,
-            )
+            self._attend(part, query[:, :, part.rows], keys[:, :, : part.keys], values[:, :, : part.keys], scaling)
             for part in self._segments
         ]
         return mixed[0] if len(mixed) == 1 else torch.cat(mixed, dim=2)
+
+    def _attend(self, part: _Segment, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        parallel = self._buffer.parallel
+        if parallel is None:
+            return attend(query, keys, values, scaling, part.mask, part.causal)
+        mask = torch.zeros(1, 1, 1, part.keys, device=keys.device) if part.mask is None else part.mask
+        return attend_merged(query, keys, values, scaling, mask, parallel.context, parallel.merge)
+
+
+class Watched(Rows):
+    """A pass that notes what its last `asked` rows attend to.
+
+    attention  [L, last slot + 1] in fp32, mean over heads and asked rows; filled layer by layer
+    """
+
+    def __init__(self, buffer: KVBuffer, slots: Tensor, asked: int) -> None:
+        super().__init__(buffer, slots)
+        self._asked = asked
+        self._mask = visible(slots[-asked:].to(buffer.keys.device), self._end, torch.float32)
+        self.attention = torch.zeros(len(buffer.keys), self._end)
+
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        self.attention[layer] = paid(query[:, :, -self._asked :], keys, scaling, self._mask).cpu()
+        return super().attend(layer, query, keys, values, scaling)
+
+
+class Together:
+    """One row for each of several buffers, in one batch: prompts of different lengths decode side by side."""
+
+    def __init__(self, buffers: list[KVBuffer]) -> None:
+        slots = [torch.tensor([buffer.length]) for buffer in buffers]
+        self.positions = torch.stack([b.positions(slot) for b, slot in zip(buffers, slots, strict=True)])  # [B, 1]
+        self._rows = [Rows(buffer, slot) for buffer, slot in zip(buffers, slots, strict=True)]
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object) -> tuple[Any, Any]:
+        held = [row.update(keys[i : i + 1], values[i : i + 1], layer) for i, row in enumerate(self._rows)]
+        return [k for k, _ in held], [v for _, v in held]
+
+    def attend(self, layer: int, query: Tensor, keys: Any, values: Any, scaling: float) -> Tensor:
+        parts = zip(self._rows, query.split(1), keys, values, strict=True)
+        return torch.cat([row.attend(layer, one, k, v, scaling) for row, one, k, v in parts])
 
 
 def _segments(slots: Tensor, dtype: torch.dtype) -> list[_Segment]:

@@ -15,6 +15,8 @@ from engine.model.attention import NAME, Reader, register
 from engine.model.buffer import KVBuffer, Rows
 from engine.model.spec import Spec, read_spec
 
+Rotation = tuple[Tensor, Tensor]  # cosines and sines of positions, [B, R, D] each
+
 
 class Decoder:
     """A causal language model and its tokenizer.
@@ -51,13 +53,25 @@ class Decoder:
 
         Raises Cancelled between two layers once `cancel` is set.
         """
-        hidden = self._body.embed_tokens(ids.to(self.device))
-        where = self._body.rotary_emb(hidden, positions.to(self.device))
-        for layer in self._body.layers:
-            if cancel is not None and cancel.is_set():
-                raise Cancelled
-            hidden = layer(hidden, position_embeddings=where, past_key_values=reader, reader=reader)
+        hidden, where = self.embed(ids, positions)
+        for layer in range(self.spec.layers):
+            hidden = self.layer(layer, hidden, where, reader, cancel)
         return hidden
+
+    @torch.inference_mode()
+    def embed(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Rotation]:
+        """Return the embeddings [B, R, hidden] of [B, R] ids and the rotation of their positions."""
+        hidden = self._body.embed_tokens(ids.to(self.device))
+        return hidden, self._body.rotary_emb(hidden, positions.to(self.device))
+
+    @torch.inference_mode()
+    def layer(
+        self, number: int, hidden: Tensor, where: Rotation, reader: Reader, cancel: Event | None = None
+    ) -> Tensor:
+        """Run one layer. Raises Cancelled before it once `cancel` is set."""
+        if cancel is not None and cancel.is_set():
+            raise Cancelled
+        return self._body.layers[number](hidden, position_embeddings=where, past_key_values=reader, reader=reader)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
@@ -75,5 +89,5 @@ class Decoder:
 
     def prefill(self, ids: Tensor, buffer: KVBuffer, slots: Tensor, cancel: Event | None = None) -> Tensor:
         """Give `slots` [R] of a buffer fresh KV from token `ids` [R]; return the last row's logits [V]."""
-        hidden = self.forward(ids[None], slots[None], Rows(buffer, slots), cancel)
+        hidden = self.forward(ids[None], buffer.positions(slots)[None], Rows(buffer, slots), cancel)
         return self.logits(hidden[0, -1])

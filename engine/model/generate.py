@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import Cancelled
-from engine.model.buffer import KVBuffer
+from engine.model.buffer import KVBuffer, Together
 from engine.model.decoder import Decoder
 
 
@@ -75,6 +75,30 @@ def decode(
             return
         logits = decoder.prefill(torch.tensor([token]), buffer, torch.tensor([buffer.length]))
         token = chooser.choose(logits)
+
+
+def decode_together(
+    decoder: Decoder, buffers: list[KVBuffer], firsts: list[int], stop_ids: frozenset[int], max_new_tokens: int
+) -> list[list[int]]:
+    """Return the greedy continuation of each buffer's prompt, decoded side by side in one batch.
+
+    Reading the weights is most of a step's time, so ten prompts take little longer than one. Each answer is the one
+    that `decode` gives, up to rounding.
+    """
+    answers: list[list[int]] = [[] for _ in buffers]
+    tokens, going = list(firsts), list(range(len(buffers)))
+    for step in range(max_new_tokens):
+        going = [i for i in going if tokens[i] not in stop_ids]
+        for i in going:
+            answers[i].append(tokens[i])
+        going = [i for i in going if buffers[i].length < buffers[i].capacity]
+        if not going or step + 1 == max_new_tokens:
+            break
+        batch = Together([buffers[i] for i in going])
+        hidden = decoder.forward(torch.tensor([[tokens[i]] for i in going]), batch.positions, batch)
+        for i, token in zip(going, decoder.logits(hidden[:, -1]).argmax(-1).tolist(), strict=True):
+            tokens[i] = token
+    return answers
 
 
 def cut_at(pieces: Iterable[str], stops: tuple[str, ...]) -> Iterator[str]:

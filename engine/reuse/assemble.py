@@ -8,7 +8,7 @@ import torch
 
 from engine.model.buffer import KVBuffer
 from engine.model.rotary import move_keys
-from engine.types import ChunkKV
+from engine.types import ChunkKV, Placement
 
 
 def layout(prefix: int, lengths: list[int]) -> tuple[range, ...]:
@@ -21,12 +21,19 @@ def layout(prefix: int, lengths: list[int]) -> tuple[range, ...]:
 
 
 @torch.inference_mode()
-def assemble(buffer: KVBuffer, prefix: ChunkKV, chunks: list[ChunkKV], inv_freq: torch.Tensor) -> tuple[range, ...]:
+def assemble(
+    buffer: KVBuffer,
+    prefix: ChunkKV,
+    chunks: list[ChunkKV],
+    inv_freq: torch.Tensor,
+    placement: Placement = Placement.JOINED,
+) -> tuple[range, ...]:
     """Write prefix and chunks into the buffer; return the slots of each chunk.
 
-    prefix    positions 0..P; copied as it is
-    chunks    each computed after this prefix, positions from P; may repeat
-    inv_freq  [D/2]
+    prefix     positions 0..P; copied as it is
+    chunks     each computed as the placement says; may repeat
+    inv_freq   [D/2]
+    placement  keys are moved only where chunks are joined
 
     Raises ValueError if they do not fit.
     """
@@ -38,7 +45,8 @@ def assemble(buffer: KVBuffer, prefix: ChunkKV, chunks: list[ChunkKV], inv_freq:
     buffer.values[:, :, : prefix.tokens] = prefix.values
     for chunk, span in zip(chunks, spans, strict=True):
         place = slice(span.start, span.stop)
-        move_keys(chunk.keys, span.start - prefix.tokens, inv_freq, out=buffer.keys[:, :, place])
+        shift = span.start - prefix.tokens if placement is Placement.JOINED else 0
+        move_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, place])
         buffer.values[:, :, place] = chunk.values
     buffer.length = end
     return spans

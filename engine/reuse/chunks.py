@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Event, Lock
 
 import torch
@@ -74,9 +75,14 @@ class ChunkCache:
     def __post_init__(self) -> None:
         self._model = fingerprint.of_model(self.decoder)
         buffer = self.decoder.buffer(len(self.prefix_ids))
-        slots = torch.arange(len(self.prefix_ids))
-        self.decoder.prefill(torch.tensor(self.prefix_ids), buffer, slots)
+        if self.prefix_ids:
+            self.decoder.prefill(torch.tensor(self.prefix_ids), buffer, torch.arange(len(self.prefix_ids)))
         self.prefix = ChunkKV(buffer.keys, buffer.values)
+
+    @cached_property
+    def alone(self) -> "ChunkCache":
+        """The same chunks computed without any prefix: what naive reuse finds."""
+        return ChunkCache(self.decoder, (), self.host, self.blobs)
 
     @property
     def fingerprint(self) -> str:
@@ -113,9 +119,10 @@ class ChunkCache:
         return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous())
 
     def delete(self, ids: Sequence[int]) -> None:
-        """Remove a chunk's KV from every tier."""
-        self.host.delete(self.key(ids))
-        self.blobs.delete(self.key(ids))
+        """Remove a chunk's KV from every tier, however it was computed."""
+        for key in (self.key(ids), fingerprint.of_chunk(self._model, (), ids)):
+            self.host.delete(key)
+            self.blobs.delete(key)
 
     def _from_disk(self, key: str) -> ChunkKV | None:
         with suppress(KeyError):

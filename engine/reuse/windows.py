@@ -6,7 +6,6 @@ Source: CacheClip, arXiv:2510.10129, grouping; v1 (2025) tumbling windows, v2 (2
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -46,15 +45,19 @@ def sliding(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
     return keep.nonzero()[:, 0]
 
 
-def budgeted(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
+def budgeted(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -> Tensor:
     """Return the ascending indices of the windows with the best mean score within floor(ratio x tokens).
 
     Arguments as for `tumbling`. A window that does not fit is skipped whole, never cut, so the realised ratio is at
     most a window below the nominal one.
+
+    exact  leading chunks that need no recomputing; their windows come last, whatever their scores
     """
     window_of, sizes = _windows(lengths)
     means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
-    left, keep = _share(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
+    if exact and len(means):
+        means[: len(_windows(lengths[:exact])[1])] -= float(means.max() - means.min()) + 1
+    left, keep = share(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
     for best in means.argsort(descending=True, stable=True).tolist():
         if (size := int(sizes[best])) <= left:
             keep[best] = True
@@ -62,23 +65,22 @@ def budgeted(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
     return _tokens_in(keep, window_of)
 
 
-GROUPINGS: dict[str, Callable[[Tensor, list[int], float], Tensor]] = {
-    "budget": budgeted,
-    "tumbling": tumbling,
-    "sliding": sliding,
-}
+def top(scores: Tensor, ratio: float) -> Tensor:
+    """Return the ascending indices of the best floor(ratio x tokens) tokens; of equals the earlier ones."""
+    return scores.argsort(descending=True, stable=True)[: share(ratio, len(scores))].sort().values
 
 
-def _share(ratio: float, tokens: int) -> int:
+def share(ratio: float, tokens: int) -> int:
+    """Return floor(ratio x tokens). Raises ValueError for a ratio outside 0 to 1."""
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio must lie between 0 and 1, got {ratio}")
     return math.floor(ratio * tokens + 1e-9)  # 0.29 * 100 is 28.999... in binary
 
 
 def _candidates(scores: Tensor, ratio: float) -> Tensor:
-    """Mark the global top tokens, [T] bool; of equals the earlier ones."""
+    """Mark the global top tokens, [T] bool."""
     chosen = torch.zeros(len(scores), dtype=torch.bool)
-    chosen[scores.argsort(descending=True, stable=True)[: _share(ratio, len(scores))]] = True
+    chosen[top(scores, ratio)] = True
     return chosen
 
 

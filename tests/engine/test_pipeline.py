@@ -51,8 +51,8 @@ def test_a_ratio_of_zero_is_direct_reuse_bit_for_bit():
     assert_close(nothing, logits_of(made, replace(ASK, method="direct"), names), **EXACT)
 
 
-@pytest.mark.parametrize("method", STRATEGIES)
-def test_one_chunk_is_exact_with_every_method(method):
+@pytest.mark.parametrize("method", [name for name in STRATEGIES if name not in ("ape", "naive")])
+def test_one_chunk_is_exact_with_every_method_that_keeps_prefix_positions_and_attention(method):
     made = engine()
     assert_close(
         logits_of(made, replace(ASK, method=method), ["ferry"]), reference_logits(made, ["ferry"]), **REORDERED

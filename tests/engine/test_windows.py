@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.reuse.windows import GROUPINGS, budgeted, sliding, tumbling
+from engine.reuse.windows import budgeted, sliding, tumbling
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=0, max_size=6)
+GROUPINGS = {"budget": budgeted, "tumbling": tumbling, "sliding": sliding}
 RATIOS = st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.29, 0.5, 0.99, 1.0])
 
 

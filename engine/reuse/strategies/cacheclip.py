@@ -1,35 +1,54 @@
 """CacheClip: recompute the windows that a small auxiliary model attends to for this question.
 
-Source: arXiv:2510.10129. The paper's own groupings drop isolated candidates and so spend less than was asked for; the
-default here is budget-matched, so that the slider means what it says.
+Source: arXiv:2510.10129. The paper's own groupings drop isolated candidates and so spend less than was asked for. Ours
+is matched to the budget, so that the slider means what it says, and takes chunks that are exact already last.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.reuse.windows import GROUPINGS
-from engine.types import Plan, View
+from torch import Tensor
+
+from engine.reuse.strategies.strategy import Strategy
+from engine.reuse.windows import budgeted, sliding, tumbling
+from engine.setting import ratio
+from engine.types import NOTHING, Plan, View
 
 
 @dataclass(frozen=True)
-class CacheClip:
-    """ratio     nominal recompute ratio, 0 to 1
-    grouping  'budget', 'tumbling' (the paper's v1) or 'sliding' (v2)
-    """
+class CacheClip(Strategy):
+    """ratio  nominal recompute ratio, 0 to 1"""
 
     label: ClassVar[str] = "CacheClip"
-    reuses: ClassVar[bool] = True
+    about: ClassVar[str] = "Recomputes the windows a small model attends to for this question, up to the budget."
     needs_scores: ClassVar[bool] = True
 
-    ratio: float = 0.2
-    grouping: str = "budget"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.ratio <= 1:
-            raise ValueError(f"ratio must lie between 0 and 1, got {self.ratio}")
-        if self.grouping not in GROUPINGS:
-            raise ValueError(f"grouping is one of {', '.join(GROUPINGS)}, got {self.grouping!r}")
+    ratio: float = ratio()
 
     def plan(self, view: View) -> Plan:
-        lengths = [len(span) for span in view.spans]
-        return Plan(view.slots[GROUPINGS[self.grouping](view.scores(), lengths, self.ratio)])
+        return Plan(view.slots[self._grouped(view.scores(), view)] if view.spans else NOTHING)
+
+    def _grouped(self, scores: Tensor, view: View) -> Tensor:
+        return budgeted(scores, view.lengths, self.ratio, view.exact)
+
+
+@dataclass(frozen=True)
+class CacheClipV1(CacheClip):
+    """The paper's first version: fixed windows of 8, recomputed when they hold 5 candidates."""
+
+    label: ClassVar[str] = "CacheClip v1"
+    about: ClassVar[str] = "As published in 2025: fixed windows with five candidates; spends less than asked for."
+
+    def _grouped(self, scores: Tensor, view: View) -> Tensor:
+        return tumbling(scores, view.lengths, self.ratio)
+
+
+@dataclass(frozen=True)
+class CacheClipV2(CacheClip):
+    """The paper's second version: windows of 8 that start anywhere."""
+
+    label: ClassVar[str] = "CacheClip v2"
+    about: ClassVar[str] = "As published in 2026: windows that start anywhere; spends less than asked for."
+
+    def _grouped(self, scores: Tensor, view: View) -> Tensor:
+        return sliding(scores, view.lengths, self.ratio)

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from engine.reuse.strategies.strategy import Strategy
 from engine.types import NOTHING, Plan, View
 
 
 @dataclass(frozen=True)
-class Direct:
+class Direct(Strategy):
     label: ClassVar[str] = "Direct reuse"
-    reuses: ClassVar[bool] = True
-    needs_scores: ClassVar[bool] = False
+    about: ClassVar[str] = "Recomputes nothing: cached passages, moved to their places, side by side."
 
     def plan(self, view: View) -> Plan:
         return Plan(NOTHING)

@@ -5,16 +5,17 @@ from typing import ClassVar
 
 import torch
 
+from engine.reuse.strategies.strategy import Strategy
 from engine.types import Plan, View
 
 
 @dataclass(frozen=True)
-class Full:
+class Full(Strategy):
     """Computes every token, the shared prefix as well."""
 
     label: ClassVar[str] = "Full prefill"
+    about: ClassVar[str] = "Reuses nothing: every token is computed. Best answer, longest wait."
     reuses: ClassVar[bool] = False
-    needs_scores: ClassVar[bool] = False
 
     def plan(self, view: View) -> Plan:
         return Plan(torch.arange(view.spans[-1].stop if view.spans else 0))

@@ -1,0 +1,119 @@
+"""Many questions through all arms, resumable; then one row for each group, method and ratio."""
+
+import statistics
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.arms import Arm, arms
+from bench.intervals import mean_interval, ratio_interval
+from bench.items import Item
+from bench.paired import FULL, reading_of, through_all
+from bench.report import progress
+from bench.samples import SampleFile
+from engine.pipeline import Engine
+
+COLUMNS = {
+    "task": "task",
+    "method": "method",
+    "ratio": "ratio",
+    "realised_ratio": "realised",
+    "length": "length",
+    "quality": "quality",
+    "rq": "RQ",
+    "kl": "KL",
+    "answer_kl": "KL along",
+    "top1": "top-1",
+    "oracle_overlap": "oracle",
+    "floor_speedup": "floor",
+    "n": "n",
+}
+
+
+def wanted_arms(arguments: Namespace) -> list[Arm]:
+    """Return the arms of the command line, full prefill first."""
+    return arms(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
+
+
+def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
+    """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
+    target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
+    settings = {name: getattr(arguments, name) for name in ("model", "auxiliary", "dtype", "device", "seed", "chunk")}
+    return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
+
+
+def compare(
+    engine: Engine, items: Sequence[tuple[Item, int]], chosen: Sequence[Arm], finished: SampleFile, said: str
+) -> list[str]:
+    """Send each (item, most context tokens) through the arms it has not been through; return the samples' names."""
+    names = []
+    for item, most in progress(items, said):
+        name = f"{item.group}/{most}/{item.id}"
+        names.append(name)
+        missing = finished.missing(name, [arm.key for arm in chosen])
+        if not missing:
+            continue
+        reading, left_out = reading_of(engine, item, most)
+        about = {
+            "group": item.group,
+            "metric": item.metric,
+            "context_tokens": reading.context_tokens,
+            "passages": len(reading.passages),
+            "left_out": left_out,
+            "answers": list(item.answers),
+        }
+        finished.add(name, about, through_all(engine, item, reading, [arm for arm in chosen if arm.key in missing]))
+    return names
+
+
+def rows_of(samples: Sequence[dict[str, Any]], chosen: Sequence[Arm], task: str, length: int) -> list[dict[str, Any]]:
+    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions."""
+    metric = samples[0]["about"]["metric"]
+    full = [sample["arms"][FULL]["scores"][metric] for sample in samples]
+    rows = []
+    for arm in chosen:
+        outcomes = [sample["arms"][arm.key] for sample in samples]
+        quality = [outcome["scores"][metric] for outcome in outcomes]
+        row: dict[str, Any] = {
+            "task": task,
+            "method": arm.method,
+            "ratio": arm.ratio,
+            "realised_ratio": _mean(outcomes, "realised_ratio"),
+            "length": length,
+            "metric": metric,
+            "quality": statistics.fmean(quality),
+            "full_quality": statistics.fmean(full),
+            "full_wrong": statistics.fmean(score < 0.5 for score in full),
+            "kl": _mean(outcomes, "kl"),
+            "top1": _mean(outcomes, "top1"),
+            "answer_kl": _mean(outcomes, "answer_kl"),
+            "answer_top1": _mean(outcomes, "answer_top1"),
+            "oracle_overlap": _mean(outcomes, "oracle_overlap"),
+            "floor_speedup": _mean(outcomes, "floor_speedup"),
+            "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
+            "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
+            "n": len(samples),
+            **{name: statistics.fmean(o["scores"][name] for o in outcomes) for name in outcomes[0]["scores"]},
+        }
+        row["quality_low"], row["quality_high"] = mean_interval(quality)
+        for name in ("kl", "answer_kl"):
+            row[f"{name}_low"], row[f"{name}_high"] = mean_interval([outcome[name] for outcome in outcomes])
+        if sum(full):
+            row["rq"] = sum(quality) / sum(full)
+            row["rq_low"], row["rq_high"] = ratio_interval(quality, full)
+        rows.append({name: value for name, value in row.items() if value is not None})
+    return rows
+
+
+def grouped(names: Sequence[str], finished: SampleFile, key: Callable[[str], Any]) -> dict[Any, list[dict[str, Any]]]:
+    """Return the samples by what `key` makes of their names, in the order of the names."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(finished.get(name))
+    return groups
+
+
+def _mean(outcomes: Sequence[dict[str, Any]], name: str) -> float | None:
+    known = [outcome[name] for outcome in outcomes if outcome.get(name) is not None]
+    return statistics.fmean(known) if known else None

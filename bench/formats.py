@@ -1,0 +1,140 @@
+"""The rows of question-answering data sets as they are published, told apart by their fields.
+
+passages + question + answers   passages with titles, as they are (HotpotQA, 2WikiMultihopQA, MuSiQue put so)
+context + qas                   a paragraph and its questions: SQuAD, also nested in data[].paragraphs[]
+input + context + answers       LongBench: a long text
+context + question + answer     HotpotQA, 2WikiMultihopQA: [[title, [sentences]]], or the hub's title and sentences
+context + question + answers    a long text; with the hub's answers.text a paragraph of SQuAD
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.errors import BadData
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a file; `where` names the file and the line to a person."""
+
+    where: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One question of a row, before passages are made for it. Exactly one of the last three is not empty.
+
+    id         the row's own, or '' without one
+    passages   as they are
+    long       a text that is to be cut
+    paragraph  a paragraph that holds the answer, to be put among others
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[str, ...] = ()
+    long: str = ""
+    paragraph: str = ""
+
+
+def questions(row: Row) -> list[Found]:
+    """Return the row's questions; those without a question or an answer are left out, as SQuAD 2's impossible ones.
+
+    Raises BadData for a row of no known format, or with a field that holds something else than its format says.
+    """
+    for fields, read in FORMATS.items():
+        if row.fields.keys() >= set(fields.split(" + ")):
+            try:
+                return [found for found in read(row.fields) if found.question and found.answers]
+            except (TypeError, KeyError, ValueError, AttributeError) as error:
+                raise BadData(f"{row.where} looks like {fields}, but a field of it holds something else.") from error
+    has = ", ".join(map(str, row.fields)) or "none"
+    raise BadData(f"{row.where} is of no known format: its fields are {has}; known are {'; '.join(FORMATS)}.")
+
+
+def squad(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
+    """Yield the paragraphs of SQuAD as published, as rows. Raises BadData when it is torn."""
+    try:
+        for article in fields["data"]:
+            for number, paragraph in enumerate(article["paragraphs"], 1):
+                title = article.get("title", "")
+                yield Row(f"{where}, paragraph {number} of {title!r}", {"title": title, **paragraph})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise BadData(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
+
+
+def _ready(fields: Mapping[str, Any]) -> list[Found]:
+    passages = tuple(_titled(one.get("title"), _text(one["text"])) for one in fields["passages"])
+    if not passages:
+        raise ValueError("no passages")
+    return [Found(_id(fields), _text(fields["question"]), _answers(fields["answers"]), passages=passages)]
+
+
+def _paragraph(fields: Mapping[str, Any]) -> list[Found]:
+    text = _titled(str(fields.get("title") or "").replace("_", " "), _filled(fields["context"]))
+    return [
+        Found(_id(asked), _text(asked["question"]), _answers(asked["answers"]), paragraph=text)
+        for asked in fields["qas"]
+        if not asked.get("is_impossible")
+    ]
+
+
+def _longbench(fields: Mapping[str, Any]) -> list[Found]:
+    answers = _answers(fields["answers"])
+    return [Found(_id(fields), _text(fields["input"]), answers, long=_filled(fields["context"]))]
+
+
+def _hotpot(fields: Mapping[str, Any]) -> list[Found]:
+    context = fields["context"]
+    pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, Mapping) else context
+    passages = tuple(_titled(title, "".join(sentences)) for title, sentences in pairs)
+    if not passages:
+        raise ValueError("no passages")
+    return [Found(_id(fields), _text(fields["question"]), _answers(fields["answer"]), passages=passages)]
+
+
+def _long_or_hub_squad(fields: Mapping[str, Any]) -> list[Found]:
+    if isinstance(fields["answers"], Mapping):
+        return _paragraph({**fields, "qas": [fields]})
+    return [Found(_id(fields), _text(fields["question"]), _answers(fields["answers"]), long=_filled(fields["context"]))]
+
+
+FORMATS: dict[str, Callable[[Mapping[str, Any]], list[Found]]] = {
+    "passages + question + answers": _ready,
+    "context + qas": _paragraph,
+    "input + context + answers": _longbench,
+    "context + question + answers": _long_or_hub_squad,
+    "context + question + answer": _hotpot,
+}
+
+
+def _id(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("id") or fields.get("_id") or "")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {type(value).__name__}")
+    return value.strip()
+
+
+def _filled(value: Any) -> str:
+    if text := _text(value):
+        return text
+    raise ValueError("an empty context")
+
+
+def _titled(title: Any, text: str) -> str:
+    return f"{title}\n{text.strip()}" if title else text.strip()
+
+
+def _answers(value: Any) -> tuple[str, ...]:
+    """Return the different answers of a text, a list of texts, SQuAD's list of {text}, or the hub's {text: [...]}."""
+    if isinstance(value, Mapping):
+        value = value["text"]
+    several = [value] if isinstance(value, str) else value
+    texts = (_text(one["text"] if isinstance(one, Mapping) else one) for one in several)
+    return tuple(dict.fromkeys(filter(None, texts)))

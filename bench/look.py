@@ -1,0 +1,97 @@
+"""What the models look at, over a data set: KL and Jaccard of the auxiliary and of each primary layer with the last.
+
+Tests the paper's key observation, that the auxiliary's last layer is nearer to the primary's last layer than the
+primary's first layers are (arXiv:2510.10129). The shared prefix, which holds the attention sink, is left out.
+"""
+
+import statistics
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from bench.arms import Arm
+from bench.bare import cutter, open_engine
+from bench.compare import sample_file, wanted_arms
+from bench.intervals import mean_interval
+from bench.items import Item
+from bench.paired import reading_of
+from bench.read import read
+from bench.report import progress
+from engine.inspect.looks import looks
+from engine.pipeline import Engine
+from engine.trace import Trace
+
+TITLE = "what the auxiliary and each primary layer look at, against the primary's last layer"
+COLUMNS = {
+    "task": "task",
+    "what": "what",
+    "ratio": "ratio",
+    "kl": "KL",
+    "kl_low": "low",
+    "kl_high": "high",
+    "jaccard": "Jaccard",
+    "jaccard_low": "low",
+    "jaccard_high": "high",
+    "n": "n",
+}
+__all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take what this measure needs beside the arguments of all."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
+    parser.add_argument("--passages", type=int, default=8, help="SQuAD: the gold paragraph among this many")
+    parser.add_argument("--chunk", type=int, default=512, help="most tokens of a passage; longer ones are cut")
+    parser.set_defaults(lengths=[8192], samples=50)
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per file, ratio, and model layer or method."""
+    chosen = [arm for arm in wanted_arms(arguments) if arm.method != "full"]
+    engine = open_engine(arguments)
+    cut = cutter(engine, arguments.chunk)
+    finished = sample_file(arguments, "inspect", passages=arguments.passages, lengths=arguments.lengths)
+    rows = []
+    for file in arguments.files:
+        items = read(file, arguments.passages, cut, arguments.seed, arguments.samples)
+        names = []
+        for item in progress(items, items[0].group):
+            names.append(f"{item.group}/{item.id}")
+            if missing := finished.missing(names[-1], [f"{ratio:g}" for ratio in arguments.ratios]):
+                finished.add(names[-1], {}, _look(engine, item, chosen, missing, arguments.lengths[0]))
+        samples = [finished.get(name)["arms"] for name in names]
+        for ratio in arguments.ratios:
+            rows += _rows(items[0].group, ratio, [sample[f"{ratio:g}"] for sample in samples])
+    return rows
+
+
+def _look(engine: Engine, item: Item, chosen: list[Arm], ratios: list[str], most: int) -> dict[str, dict[str, Any]]:
+    evidence = engine.evidence(reading_of(engine, item, most)[0], Trace())
+    found = {}
+    for ratio in ratios:
+        methods = {arm.method: arm.strategy for arm in chosen if arm.ratio in (None, float(ratio))}
+        seen = looks(evidence, float(ratio), methods)
+        distances = {"auxiliary": (seen.kl_auxiliary, seen.jaccard_auxiliary)}
+        layers = zip(seen.kl_layers.tolist(), seen.jaccard_layers.tolist(), strict=True)
+        distances |= {f"layer {number}": pair for number, pair in enumerate(layers)}
+        found[ratio] = {"distances": distances, "overlap": seen.overlap}
+    return found
+
+
+def _rows(task: str, ratio: float, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for what in samples[0]["distances"]:
+        kls, jaccards = zip(*(sample["distances"][what] for sample in samples), strict=True)
+        rows.append({"task": task, "what": what, "ratio": ratio, "kl": statistics.fmean(kls), "n": len(samples)})
+        rows[-1]["kl_low"], rows[-1]["kl_high"] = mean_interval(kls)
+        rows[-1] |= _jaccard(jaccards)
+    for method in samples[0]["overlap"]:
+        overlaps = [sample["overlap"][method] for sample in samples if method in sample["overlap"]]
+        rows.append(
+            {"task": task, "what": f"plan of {method}", "ratio": ratio, "n": len(overlaps)} | _jaccard(overlaps)
+        )
+    return rows
+
+
+def _jaccard(values: Any) -> dict[str, float]:
+    low, high = mean_interval(values)
+    return {"jaccard": statistics.fmean(values), "jaccard_low": low, "jaccard_high": high}

@@ -1,0 +1,116 @@
+"""One question through every arm: same ids, the question always prefilled, each arm decoding from its own cache.
+
+Full prefill, chunk KV, auxiliary scores and the oracle's attention are computed once and shared by all arms.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.arms import Arm
+from bench.items import Item
+from bench.score import METRICS
+from engine.inspect.distance import jaccard
+from engine.model.buffer import Rows
+from engine.model.generate import decode_together
+from engine.pipeline import Engine, Prefilled
+from engine.request import Reading
+from engine.reuse.evidence import Evidence
+from engine.reuse.strategies import OracleWindows
+from engine.trace import Trace
+
+FULL = "full@1"
+FOLLOWED = 16  # tokens of full prefill's answer along which the arms are compared
+SCORED = ("exact", "f1", "rouge_l", "contains")
+
+
+def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm]) -> dict[str, dict[str, Any]]:
+    """Return the outcome of each arm by its key, full prefill's among them."""
+    evidence = engine.evidence(reading, Trace())
+    reference = evidence.reference
+    everything = torch.arange(int(evidence.question[0]))
+    ready = {FULL: Prefilled(reference.buffer, reference.logits, everything, 1.0, ())}
+    for arm in arms:
+        if arm.key != FULL:
+            ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), evidence=evidence)
+    answers = decode_together(
+        engine.cache.decoder,
+        [each.buffer for each in ready.values()],
+        [int(each.logits.argmax()) for each in ready.values()],
+        engine.prompt.stop_ids,
+        item.max_new_tokens,
+    )
+    said = answers[0][:FOLLOWED]
+    expected, outcomes = _along(engine, ready[FULL], evidence, said), {}
+    for (key, each), answer in zip(ready.items(), answers, strict=True):
+        outcomes[key] = {
+            **_distances(expected, _along(engine, each, evidence, said)),
+            "realised_ratio": each.realised_ratio,
+            "floor_speedup": _operations(engine, evidence, everything) / _operations(engine, evidence, each.rows),
+            "oracle_overlap": _overlap(evidence, each),
+            **_scores(engine, item, answer),
+        }
+    return outcomes
+
+
+def reading_of(engine: Engine, item: Item, most: int) -> tuple[Reading, int]:
+    """Return an item as the model reads it, and how many of its passages were left out to fit.
+
+    most  context tokens; passages in the middle go first, as LongBench cuts its contexts
+    """
+    prompt = engine.prompt
+    question = prompt.question(item.question) + prompt.tokens.encode(item.opening).ids
+    room = min(most, engine.max_tokens - len(prompt.prefix) - len(question) - item.max_new_tokens)
+    kept = [(text, prompt.passage(text)) for text in item.passages]
+    tokens, out = sum(len(passage.ids) for _, passage in kept), 0
+    while tokens > room and kept:
+        _, passage = kept.pop(len(kept) // 2)
+        tokens, out = tokens - len(passage.ids), out + 1
+    texts, passages = tuple(text.strip() for text, _ in kept), tuple(passage for _, passage in kept)
+    return Reading(texts, passages, item.question, question, item.max_new_tokens), out
+
+
+def _along(engine: Engine, ready: Prefilled, evidence: Evidence, said: list[int]) -> Tensor:
+    """Return the logits [tokens of `said`, V] with which an arm would go on after each token that full prefill said."""
+    if len(said) < 2:
+        return ready.logits[None]
+    slots = torch.arange(len(said) - 1) + len(evidence.ids)
+    decoder, ids = engine.cache.decoder, torch.tensor([said[:-1]])
+    hidden = decoder.forward(ids, ready.buffer.positions(slots)[None], Rows(ready.buffer, slots))
+    return torch.cat((ready.logits[None], decoder.logits(hidden[0])))
+
+
+def _distances(full: Tensor, arm: Tensor) -> dict[str, float]:
+    """How far an arm's next tokens lie from full prefill's: KL(full || arm) in nats, and whether the likeliest agree.
+
+    `kl` and `top1` are of the first token; `answer_kl` and `answer_top1` the mean along full prefill's answer.
+    """
+    reference, found = full.log_softmax(-1), arm.log_softmax(-1)
+    kl = torch.nn.functional.kl_div(found, reference, log_target=True, reduction="none").sum(-1).clamp(min=0)
+    agree = (full.argmax(-1) == arm.argmax(-1)).float()
+    return {
+        "kl": float(kl[0]),
+        "top1": float(agree[0]),
+        "answer_kl": float(kl.mean()),
+        "answer_top1": float(agree.mean()),
+    }
+
+
+def _operations(engine: Engine, evidence: Evidence, rows: Tensor) -> float:
+    computed = torch.cat((rows, evidence.question))
+    return engine.cache.decoder.spec.operations(len(computed), int((computed + 1).sum()))
+
+
+def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:
+    """How much of what was recomputed the oracle would have chosen with the same budget (Jaccard)."""
+    if not 0 < ready.realised_ratio < 1:
+        return None
+    return jaccard(ready.rows, OracleWindows(ready.realised_ratio).plan(evidence.view()).rows)
+
+
+def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
+    said = engine.prompt.tokens.template.decode([t for t in answer if t not in engine.prompt.stop_ids])
+    names = (item.metric,) if item.metric == "recall" else dict.fromkeys((item.metric, *SCORED))
+    return {"answer": said, "scores": {name: METRICS[name](said, item.answers) for name in names}}

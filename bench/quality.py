@@ -1,0 +1,40 @@
+"""Answers over data sets: every question through every method, against full prefill on the same tokens.
+
+FILES are JSON or JSON lines in the formats of SQuAD, HotpotQA and LongBench as published, or rows with `question`,
+`answers` and `passages` or `context`; or names of Hugging Face data sets. Finished samples are kept beside --json; the
+same command goes on where it stopped.
+"""
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from bench.bare import cutter, open_engine
+from bench.compare import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
+from bench.read import read
+
+TITLE = "quality on data sets, paired with full prefill"
+__all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take what this measure needs beside the arguments of all."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
+    parser.add_argument("--passages", type=int, default=8, help="SQuAD: the gold paragraph among this many")
+    parser.add_argument("--chunk", type=int, default=512, help="most tokens of a passage; longer ones are cut")
+    parser.set_defaults(lengths=[8192], samples=50)
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per file, length, method and ratio."""
+    chosen = wanted_arms(arguments)
+    engine = open_engine(arguments)
+    cut = cutter(engine, arguments.chunk)
+    finished = sample_file(arguments, "quality", passages=arguments.passages)
+    rows = []
+    for file in arguments.files:
+        items = read(file, arguments.passages, cut, arguments.seed, arguments.samples)
+        for length in arguments.lengths:
+            names = compare(engine, [(item, length) for item in items], chosen, finished, items[0].group)
+            for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():
+                rows += rows_of(samples, chosen, group, length)
+    return rows

@@ -1,0 +1,6 @@
+"""RULER's tasks, generated here: needles in a haystack, variable tracking, common words (arXiv:2404.06654).
+
+Templates, needles, haystacks and scoring follow the paper and its published code. What differs: the passages stand
+before the instruction, so that says "the provided text" and not "the following text"; no worked example goes before
+variable tracking and common words; the haystack of essays is a text of one's own; the word lists are ours.
+"""

@@ -1,0 +1,50 @@
+"""RULER's common words (cwe): a numbered list of words, ten of which stand in it far more often than the others.
+
+RULER repeats the ten 30 times and the others 3 times, and below 4,096 tokens 6 times and once, so that short lengths
+work; so do we. A list that does not fit even so is refused: 60 words take about 350 tokens. Ours has a line end after
+every tenth word, so that a cut into passages never parts a word from its number.
+"""
+
+from random import Random
+
+from bench.ruler.puzzle import Ground, Puzzle
+from bench.ruler.words import ADJECTIVES, NOUNS
+
+COMMON = 10
+LINE = 10  # words
+SHORT = 4096  # tokens; below it the lower frequencies hold
+
+
+def frequencies(tokens: int) -> tuple[int, int]:
+    """Return how often a common word and any other word stand in a list of so many tokens."""
+    return (30, 3) if tokens >= SHORT else (6, 1)
+
+
+def common_words(ground: Ground) -> Puzzle:
+    """Return a list whose length is chosen by its number of other words."""
+    draw, (often, seldom) = ground.draw, frequencies(ground.tokens)
+    single = [*ADJECTIVES, *NOUNS]
+    draw.shuffle(single)
+    pairs = [adjective + noun for adjective in ADJECTIVES for noun in NOUNS]  # for lists longer than our words
+    draw.shuffle(pairs)
+    pool, seed = [*single, *pairs], draw.getrandbits(64)
+    common = pool[:COMMON]
+
+    def context(pieces: int) -> str:
+        listed = common * often + pool[COMMON : COMMON + pieces] * seldom
+        Random(seed).shuffle(listed)
+        entries = [f"{number}. {word}" for number, word in enumerate(listed, 1)]
+        return "\n".join(" ".join(entries[start : start + LINE]) for start in range(0, len(entries), LINE))
+
+    return Puzzle(
+        context=context,
+        needles=tuple(common),
+        question=(
+            "Above is a numbered list of words. In these words, some appear more often than others. "
+            "Find the ones that appear most often.\n"
+            "Question: What are the 10 most common words in the above list?"
+        ),
+        opening="Answer: The top 10 words that appear most often in the list are:",
+        answers=tuple(common),
+        max_new_tokens=80,
+    )

@@ -1,0 +1,85 @@
+"""Samples of RULER's tasks at a length, as items: the context is cut into passages as a document would be.
+
+The length is that of all passages together, as `measure` counts it; the question and the template come on top.
+"""
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+from bench.errors import BadData
+from bench.items import Cut, Item
+from bench.ruler.fit import longest
+from bench.ruler.frequent import common_words
+from bench.ruler.haystack import sentences, words_from
+from bench.ruler.needles import NIAH
+from bench.ruler.puzzle import Ground, Puzzle
+from bench.ruler.variables import variable_tracking
+
+TASKS: dict[str, Callable[[Ground], Puzzle]] = {
+    **NIAH,
+    "variable_tracking": variable_tracking,
+    "common_words": common_words,
+}
+DRAWS = 5  # of a sample whose needle the cut broke: in a sentence longer than a passage
+GOLDEN = 0.6180339887  # steps of this share of the haystack come back to no place for long
+
+
+def generate(
+    task: str, tokens: int, count: int, seed: int, measure: Callable[[str], int], cut: Cut, haystack: str
+) -> Iterator[Item]:
+    """Yield `count` samples whose passages together have at most `tokens` tokens.
+
+    measure   tokens of a passage as it stands in the prompt, at least one a word
+    haystack  English prose; only the tasks with a text haystack read it
+
+    The passages are as long as fits to within half a percent, or to a piece of the haystack that is not text: a line
+    of noise, a needle, a word that is listed three times. Every needle stands whole in a passage. Sample i depends on
+    the task, the tokens, the seed and i, and on no other sample. Raises ValueError for an unknown task, a length that
+    not even the needles fit, or passages too short for a needle, and BadData for a haystack without words.
+    """
+    if task not in TASKS:
+        raise ValueError(f"{task!r} is no task of RULER's that is built in; there are {', '.join(TASKS)}")
+    found = sentences(haystack)
+    if not found:
+        raise BadData("The haystack holds no words.")
+    for number in range(count):
+        yield _item(task, tokens, seed, number, measure, cut, found)
+
+
+def _item(
+    task: str, tokens: int, seed: int, number: int, measure: Callable[[str], int], cut: Cut, found: list[str]
+) -> Item:
+    place = (Random(f"{task} {tokens} {seed}").random() + number * GOLDEN) % 1
+    words = words_from(found, int(place * len(found)), tokens + 1)
+    for redraw in range(DRAWS):
+        draw = Random(f"{task} {tokens} {seed} {number} {redraw}")
+        puzzle = TASKS[task](Ground(draw, words, tokens))
+        passages = _passages(puzzle, tokens, measure, cut)
+        if passages is None:
+            raise ValueError(f"{tokens} tokens are too few for {task}: what it hides does not fit into them")
+        if all(any(needle in passage for passage in passages) for needle in puzzle.needles):
+            break
+    else:
+        raise ValueError(f"the passages are too short for {task}: they cut {puzzle.needles[0]!r} or its like")
+    return Item(
+        id=f"{task}-{tokens}-{seed}-{number}",
+        question=puzzle.question,
+        passages=passages,
+        answers=puzzle.answers,
+        group=task,
+        metric="recall",
+        opening=puzzle.opening,
+        max_new_tokens=puzzle.max_new_tokens,
+    )
+
+
+def _passages(puzzle: Puzzle, tokens: int, measure: Callable[[str], int], cut: Cut) -> tuple[str, ...] | None:
+    made: dict[int, list[str]] = {}
+
+    def length(pieces: int) -> int:
+        made[pieces] = cut(puzzle.context(pieces))
+        return sum(map(measure, made[pieces]))
+
+    uncut = longest(lambda pieces: measure(puzzle.context(pieces)), tokens)  # cutting costs ten times more
+    pieces = longest(length, tokens, uncut or 1)
+    return None if pieces is None else tuple(made[pieces])

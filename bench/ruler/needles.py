@@ -1,0 +1,123 @@
+"""RULER's needles in a haystack: sentences that give a key a value, hidden in noise, in text, or among their like.
+
+The variants and their numbers of keys and values are those of RULER's synthetic.yaml. Depths in text are RULER's
+forty, 0 to 100 %, at the end of a sentence; elsewhere they are uniform.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from bench.ruler import words
+from bench.ruler.haystack import sentences
+from bench.ruler.puzzle import Ground, Puzzle
+
+NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+DEPTHS = tuple(round(100 * step / 39) / 100 for step in range(40))
+NEW_TOKENS = {"number": 32, "numbers": 48, "uuid": 64}  # a token a digit in some tokenizers
+
+
+@dataclass(frozen=True)
+class Niah:
+    """One variant.
+
+    haystack  'noise', 'text' or 'needles'
+    key       'word' or 'uuid'
+    value     'number' (seven digits) or 'uuid'
+    keys      needles' keys in all, the asked ones among them
+    values    of each key
+    asked     keys that the question asks for
+    """
+
+    haystack: str
+    key: str = "word"
+    value: str = "number"
+    keys: int = 1
+    values: int = 1
+    asked: int = 1
+
+    def __call__(self, ground: Ground) -> Puzzle:
+        draw = ground.draw
+        names = [_uuid(draw) for _ in range(self.keys)] if self.key == "uuid" else words.keys(draw, self.keys)
+        given = _values(draw, self.value, self.keys * self.values)
+        owners = [name for name in names for _ in range(self.values)]
+        needles = [self._needle(name, value) for name, value in zip(owners, given, strict=True)]
+        asked = draw.sample(names, self.asked)
+        wanted = [value for name in asked for owner, value in zip(owners, given, strict=True) if owner == name]
+        draw.shuffle(needles)
+        question, opening = self._said(asked)
+        context = self._context(ground, needles, frozenset(names))
+        kind = f"{self.value}s" if len(wanted) > 1 and self.value == "number" else self.value
+        return Puzzle(context, tuple(needles), question, opening, tuple(wanted), NEW_TOKENS[kind])
+
+    def _needle(self, name: str, value: str) -> str:
+        return f"One of the special magic {self.value}s for {name} is: {value}."
+
+    def _said(self, asked: list[str]) -> tuple[str, str]:
+        query = f"{', '.join(asked[:-1])}, and {asked[-1]}" if len(asked) > 1 else asked[0]
+        if self.asked * self.values == 1:
+            hidden = f"A special magic {self.value} is hidden within the provided text."
+            subject, verb, what = f"the special magic {self.value} for {query}", "is", "What is"
+        else:
+            hidden = f"Some special magic {self.value}s are hidden within the provided text."
+            subject, verb, what = f"the special magic {self.value}s for {query}", "are", "What are all"
+        question = f"{hidden}\n{what} {subject} mentioned in the provided text?"
+        return question, f"{subject[0].upper()}{subject[1:]} mentioned in the provided text {verb}"
+
+    def _context(self, ground: Ground, needles: list[str], names: frozenset[str]) -> Callable[[int], str]:
+        if self.haystack == "text":
+            depths = sorted(ground.draw.sample(DEPTHS, len(needles)))
+            return lambda pieces: hide_in_text(ground.words[:pieces], needles, depths)
+        depths = sorted(ground.draw.random() for _ in needles)
+        if self.haystack == "noise":
+            return lambda pieces: "\n".join(insert([NOISE] * pieces, needles, depths))
+        seed = ground.draw.getrandbits(64)
+        return lambda pieces: "\n".join(insert(self._others(pieces, seed, names), needles, depths))
+
+    def _others(self, count: int, seed: int, names: frozenset[str]) -> list[str]:
+        """Return needles of other keys; the first of them do not depend on how many are wanted."""
+        draw, found = Random(seed), list[str]()
+        while len(found) < count:
+            name = _uuid(draw) if self.key == "uuid" else words.key(draw)
+            (value,) = _values(draw, self.value, 1)
+            if name not in names:
+                found.append(self._needle(name, value))
+        return found
+
+
+NIAH = {
+    "niah_single_1": Niah("noise"),
+    "niah_single_2": Niah("text"),
+    "niah_single_3": Niah("text", value="uuid"),
+    "niah_multikey_1": Niah("text", keys=4),
+    "niah_multikey_2": Niah("needles"),
+    "niah_multikey_3": Niah("needles", key="uuid", value="uuid"),
+    "niah_multivalue": Niah("text", values=4),
+    "niah_multiquery": Niah("text", keys=4, asked=4),
+}
+
+
+def hide_in_text(haystack: list[str], needles: list[str], depths: list[float]) -> str:
+    """Return the words as a text with the needles at ends of sentences; a torn last sentence stays last."""
+    found = sentences(" ".join(haystack))
+    torn = found[-1:] if found and not found[-1].endswith((".", "!", "?")) else []
+    return " ".join(insert(found[: len(found) - len(torn)], needles, depths) + torn)
+
+
+def insert(pieces: list[str], needles: list[str], depths: list[float]) -> list[str]:
+    """Return the pieces with the needles between them, in their order; a depth is a share of the pieces, ascending."""
+    made = list(pieces)
+    for needle, depth in zip(reversed(needles), reversed(depths), strict=True):
+        made.insert(int(depth * len(pieces)), needle)
+    return made
+
+
+def _values(draw: Random, kind: str, count: int) -> list[str]:
+    if kind == "uuid":
+        return [_uuid(draw) for _ in range(count)]
+    return [str(number) for number in draw.sample(range(10**6, 10**7), count)]
+
+
+def _uuid(draw: Random) -> str:
+    return str(UUID(int=draw.getrandbits(128), version=4))

@@ -1,0 +1,60 @@
+"""Finished samples on disk, one JSON line each, so that an interrupted run goes on where it stopped.
+
+The first line names what the samples were made with. A line holds the outcome of one sample through some arms; lines of
+one sample add up, so that a method can be added to a finished run.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bench.errors import BadArgument
+
+
+class SampleFile:
+    """Samples by name.
+
+    path  created with its folder; a torn last line, as a killed run leaves it, is dropped
+    made  settings that change what a sample is: data, model, seed, lengths
+
+    Raises BadArgument if the file was made with other settings.
+    """
+
+    def __init__(self, path: Path, made: dict[str, Any]) -> None:
+        self._path, self._held = path, dict[str, dict[str, Any]]()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+        whole = lines[:-1]  # every finished line ends with a newline
+        if not whole:
+            path.write_text(json.dumps({"made_with": made}, sort_keys=True) + "\n", encoding="utf-8")
+            return
+        if (found := json.loads(whole[0]).get("made_with")) != json.loads(json.dumps(made)):
+            other = [name for name in made if (found or {}).get(name) != json.loads(json.dumps(made[name]))]
+            raise BadArgument(
+                f"{path} holds samples made with another {', '.join(other) or 'program'}. Choose another --json, or "
+                "delete that file."
+            )
+        if lines[-1]:
+            path.write_text("\n".join(whole) + "\n", encoding="utf-8")
+        for line in whole[1:]:
+            read = json.loads(line)
+            self._merge(read["sample"], read["about"], read["arms"])
+
+    def missing(self, sample: str, keys: list[str]) -> list[str]:
+        """Return those of the arms' keys that the sample has no outcome for."""
+        held = self._held.get(sample, {"arms": {}})["arms"]
+        return [key for key in keys if key not in held]
+
+    def add(self, sample: str, about: dict[str, Any], outcomes: dict[str, dict[str, Any]]) -> None:
+        """Write what came out of a sample: `about` it, and for each arm's key."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"sample": sample, "about": about, "arms": outcomes}, ensure_ascii=False) + "\n")
+        self._merge(sample, about, outcomes)
+
+    def get(self, sample: str) -> dict[str, Any]:
+        """Return {'about': ..., 'arms': {key: outcome}}."""
+        return self._held[sample]
+
+    def _merge(self, sample: str, about: dict[str, Any], outcomes: dict[str, dict[str, Any]]) -> None:
+        held = self._held.setdefault(sample, {"about": about, "arms": {}})
+        held["arms"].update(outcomes)

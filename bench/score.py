@@ -1,0 +1,108 @@
+"""How right an answer is, from 0 to 1, by the definitions of the benchmarks whose figures we compare with.
+
+    exact, f1       SQuAD (arXiv:1606.05250): no case, punctuation, articles, extra space; the best answer counts
+    rouge_l, f1_zh  LongBench (arXiv:2308.14508), with the libraries that it uses
+    recall          RULER's string_match_all (arXiv:2404.06654): the share of the references that the prediction holds
+    contains        lenient: some answer stands in the prediction as whole words, whatever else is said
+
+The whole prediction is judged; who wants only its first line cuts it before.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import jieba
+from rouge import Rouge
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+CHINESE_PUNCTUATION = (  # as LongBench lists it: without the opening double angle bracket
+    "\uff01\uff1f\uff61\u3002\uff02\uff03\uff04\uff05\uff06\uff07\uff08\uff09\uff0a\uff0b\uff0c\uff0d\uff0f\uff1a\uff1b"
+    "\uff1c\uff1d\uff1e\uff20\uff3b\uff3c\uff3d\uff3e\uff3f\uff40\uff5b\uff5c\uff5d\uff5e\uff5f\uff60\uff62\uff63\uff64"
+    "\u3001\u3003\u300b\u300c\u300d\u300e\u300f\u3010\u3011\u3014\u3015\u3016\u3017\u3018\u3019\u301a\u301b\u301c"
+    "\u301d\u301e\u301f\u3030\u303e\u303f\u2013\u2014\u2018\u2019\u201b\u201c\u201d\u201e\u201f\u2026\u2027\ufe4f"
+)
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NO_PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + CHINESE_PUNCTUATION)
+
+
+def exact(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 when the prediction is one of the answers after SQuAD's normalisation, else 0."""
+    return float(any(normalise(prediction) == normalise(answer) for answer in answers))
+
+
+def f1(prediction: str, answers: Sequence[str]) -> float:
+    """Return the harmonic mean of word precision and recall against the nearest answer."""
+    words = normalise(prediction).split()
+    return max((_overlap(words, normalise(answer).split()) for answer in answers), default=0.0)
+
+
+def f1_zh(prediction: str, answers: Sequence[str]) -> float:
+    """Return `f1` over Chinese words as jieba cuts them, without Chinese and ASCII punctuation."""
+    words = words_zh(prediction)
+    return max((_overlap(words, words_zh(answer)) for answer in answers), default=0.0)
+
+
+def rouge_l(prediction: str, answers: Sequence[str]) -> float:
+    """Return ROUGE-L's F against the nearest answer; 0 when either holds no word.
+
+    Raises RecursionError when prediction and answer together have about 900 words: the library recurses over them.
+    """
+    return max((_rouge_l(prediction, answer) for answer in answers), default=0.0)
+
+
+def contains(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 when an answer stands in the prediction, both normalised, and not inside a longer Latin word."""
+    said = normalise(prediction)
+    wanted = filter(None, map(normalise, answers))
+    return float(any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", said) for answer in wanted))
+
+
+def recall(prediction: str, answers: Sequence[str]) -> float:
+    """Return the share of the answers that stand literally in the prediction, case aside."""
+    said = prediction.lower()
+    return sum(answer.lower() in said for answer in answers) / len(answers) if answers else 0.0
+
+
+METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
+    "exact": exact,
+    "f1": f1,
+    "f1_zh": f1_zh,
+    "rouge_l": rouge_l,
+    "contains": contains,
+    "recall": recall,
+}
+
+
+def normalise(text: str) -> str:
+    """Return SQuAD's normal form: lower case, without ASCII punctuation and articles, one space between words."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def words_zh(text: str) -> list[str]:
+    """Return the words of a Chinese text, lower case, without punctuation and space, as LongBench counts them."""
+    words = ("".join(word.lower().translate(_NO_PUNCTUATION_ZH).split()) for word in _jieba().cut(text))
+    return [word for word in words if word]
+
+
+def _overlap(said: list[str], wanted: list[str]) -> float:
+    same = sum((Counter(said) & Counter(wanted)).values())
+    return 2 * same / (len(said) + len(wanted)) if same else 0.0
+
+
+def _rouge_l(prediction: str, answer: str) -> float:
+    # The library cuts sentences at full stops and refuses a text of nothing else.
+    if not prediction.replace(".", " ").strip() or not answer.replace(".", " ").strip():
+        return 0.0
+    return float(Rouge(metrics=["rouge-l"]).get_scores(prediction, answer)[0]["rouge-l"]["f"])
+
+
+@lru_cache(maxsize=1)
+def _jieba() -> jieba.Tokenizer:
+    """Return jieba with its dictionary read here: its own way prints, and trusts a cache file in /tmp."""
+    made = jieba.Tokenizer()
+    made.FREQ, made.total = made.gen_pfdict(made.get_dict_file())
+    made.initialized = True
+    return made

@@ -1,0 +1,141 @@
+"""One prompt on the table: its tokens, its chunks' KV, and whatever a strategy may want to look at.
+
+Each part is computed when it is first asked for, and kept. The page makes one for every question; the bench shares one
+among all methods that it compares on a question, so that they see the same and nothing is computed twice.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Event
+
+import torch
+from torch import Tensor
+
+from engine.model.buffer import KVBuffer, Watched
+from engine.prompt import Prompt
+from engine.request import Reading
+from engine.reuse.assemble import assemble, layout
+from engine.reuse.auxiliary import Auxiliary
+from engine.reuse.chunks import ChunkCache
+from engine.trace import Trace
+from engine.types import ChunkKV, Placement, View
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A full prefill that was watched.
+
+    logits     [V] of the first token
+    attention  [L, context tokens] of the question's rows, mean over heads and question tokens, fp32
+    """
+
+    buffer: KVBuffer
+    logits: Tensor
+    attention: Tensor
+
+
+class Evidence:
+    """What is known of one reading.
+
+    cache      the primary's chunk KV
+    prompt     of the primary
+    auxiliary  None where nothing asks for its scores
+    """
+
+    def __init__(
+        self,
+        cache: ChunkCache,
+        prompt: Prompt,
+        auxiliary: Auxiliary | None,
+        reading: Reading,
+        trace: Trace,
+        cancel: Event | None = None,
+    ) -> None:
+        self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
+        self._trace, self._cancel = trace, cancel
+        self._chunks: dict[Placement, tuple[list[ChunkKV], tuple[str, ...]]] = {}
+        self._scoring: Future[Tensor] | None = None
+        passages = (token for chunk in reading.passages for token in chunk.ids)
+        self.ids = torch.tensor([*cache.prefix_ids, *passages, *reading.question])
+        self.spans = layout(len(cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
+        self.question = torch.arange(len(self.ids) - len(reading.question), len(self.ids))
+
+    def buffer(self) -> KVBuffer:
+        """Return an empty buffer with room for prompt and answer."""
+        return self._cache.decoder.buffer(len(self.ids) + self._reading.room)
+
+    def chunks(self, placement: Placement) -> tuple[list[ChunkKV], tuple[str, ...]]:
+        """Return each chunk's KV and the tier it came from."""
+        kind = Placement.ALONE if placement is Placement.ALONE else Placement.JOINED
+        if kind not in self._chunks:
+            cache = self._cache.alone if kind is Placement.ALONE else self._cache
+            held = [cache.get(chunk.ids, self._cancel) for chunk in self._reading.passages]
+            self._chunks[kind] = [kv for kv, _ in held], tuple(tier for _, tier in held)
+        return self._chunks[kind]
+
+    def assembled(self, placement: Placement) -> KVBuffer:
+        """Return a buffer with prefix and chunks in their places."""
+        buffer = self.buffer()
+        assemble(buffer, self._cache.prefix, self.chunks(placement)[0], self._cache.decoder.spec.inv_freq, placement)
+        return buffer
+
+    def view(self) -> View:
+        attention, oracle = lambda: self.attention, lambda: self.reference.attention[-1]
+        return View(self.spans, self.scores, attention, oracle, layers=self._cache.decoder.spec.layers)
+
+    def load(self, placement: Placement, scoring: bool) -> tuple[str, ...]:
+        """Bring the chunks' KV to the model, and start scoring beside it if asked; return each chunk's tier.
+
+        Where both models are one they share chunk KV, so that it is loaded once, before it is scored.
+        """
+        auxiliary = self._auxiliary if scoring and self._reading.texts else None
+        if auxiliary is not None and auxiliary.cache is not self._cache:
+            self._start(auxiliary, None)
+        chunks, tiers = self.chunks(placement)
+        if auxiliary is not None and auxiliary.cache is self._cache:
+            self._start(auxiliary, chunks)
+        return tiers
+
+    def scores(self) -> Tensor:
+        """Return the auxiliary model's scores, [context tokens]; waits for them."""
+        if self._scoring is None:
+            self.load(Placement.JOINED, scoring=True)
+        return self._scoring.result() if self._scoring is not None else torch.empty(0)
+
+    def _start(self, auxiliary: Auxiliary, chunks: list[ChunkKV] | None) -> None:
+        if self._scoring is not None:
+            return
+        reading = self._reading
+
+        def score() -> Tensor:
+            with self._trace.stage("auxiliary"):
+                return auxiliary.score(reading.asked, reading.texts, self._prompt, chunks, self._cancel)
+
+        with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
+        try:
+            self._scoring = with_its_own_thread.submit(score)
+        finally:
+            with_its_own_thread.shutdown(wait=False)  # the thread ends with the work, and its OpenMP team with it
+
+    @cached_property
+    def attention(self) -> Tensor:
+        """What the question attends to over the assembled chunks, [L, context tokens]."""
+        buffer = self.assembled(Placement.JOINED)
+        with self._trace.stage("question"):
+            return self._watch(buffer, self.question)[0]
+
+    @cached_property
+    def reference(self) -> Reference:
+        """The full prefill of the same tokens, and what its question rows attend to."""
+        buffer = self.buffer()
+        with self._trace.stage("full prefill"):
+            attention, logits = self._watch(buffer, torch.arange(len(self.ids)))
+        return Reference(buffer, logits, attention)
+
+    def _watch(self, buffer: KVBuffer, rows: Tensor) -> tuple[Tensor, Tensor]:
+        decoder = self._cache.decoder
+        watched = Watched(buffer, rows, len(self.question))
+        hidden = decoder.forward(self.ids[rows][None], rows[None], watched, self._cancel)
+        context = slice(len(self._cache.prefix_ids), int(self.question[0]))
+        return watched.attention[:, context], decoder.logits(hidden[0, -1])

@@ -1,0 +1,20 @@
+"""Prefix reuse: only KV that is exact as it stands, as vLLM's prefix caching and RAGCache reuse it.
+
+Behind the first difference everything is recomputed, so the answer is the full prefill's.
+Source: RAGCache, arXiv:2404.12457.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.reuse.strategies.strategy import Strategy
+from engine.types import Plan, View
+
+
+@dataclass(frozen=True)
+class Prefix(Strategy):
+    label: ClassVar[str] = "Exact prefix"
+    about: ClassVar[str] = "Reuses only what is exact as it stands (here the first passage); recomputes all others."
+
+    def plan(self, view: View) -> Plan:
+        return Plan(view.slots[view.exact_tokens :])
