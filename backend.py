@@ -16,7 +16,8 @@ from engine.answer import Answer, Request
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from engine.own_thread import in_own_thread
 from engine.pipeline import Engine
-from engine.reuse.strategies import STRATEGIES
+from engine.reuse.strategies import methods
+from engine.setting import Method
 from engine.startup import ModelConfig, Models, build_engine, load_models
 from settings import Settings
 from store.blobs import BlobConfig, DiskBlobs
@@ -56,8 +57,8 @@ class LocalBackend:
     def status(self) -> Status:
         return self._status
 
-    def methods(self) -> dict[str, str]:
-        return {name: strategy.label for name, strategy in STRATEGIES.items()}
+    def methods(self) -> list[Method]:
+        return methods()
 
     def documents(self) -> list[Document]:
         return self._library.documents() if self._engine else []

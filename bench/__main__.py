@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-from bench import decode, load, look, quality, tasks, ttft
+from bench import decode, load, look, quality, summary, tasks, ttft
 from bench.report import show
 from engine.model.embedded import NAME
 from engine.reuse.strategies import methods
@@ -24,7 +24,7 @@ def main() -> int:
     """Run one measure; print its table and write its rows. Returns the exit status."""
     arguments = _parser().parse_args()
     logging.basicConfig(level=logging.WARNING)
-    measure = MEASURES[arguments.measure]
+    measure = {**MEASURES, "report": summary}[arguments.measure]
     try:
         rows = measure.run(arguments)
     except KeyboardInterrupt:
@@ -34,7 +34,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     show(measure.TITLE, measure.COLUMNS, rows)
-    if arguments.json:
+    if getattr(arguments, "json", None):
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
@@ -44,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=shape)
     measures = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
+    report = measures.add_parser("report", help=summary.TITLE, description=summary.__doc__, formatter_class=shape)
+    summary.add_arguments(report)
     for name, measure in MEASURES.items():
         one = measures.add_parser(
             name, help=measure.TITLE, description=measure.__doc__, epilog=_methods(), formatter_class=shape

@@ -1,34 +1,58 @@
-"""Rows as a table in the terminal, and a progress bar beside the work."""
+"""Rows as a table: in the terminal, or in Markdown; and a progress bar beside the work."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 T = TypeVar("T")
 
 
-def progress(work: Iterable[T], said: str) -> Iterable[T]:
-    """Return `work` with a progress bar on standard error."""
-    return track(work, description=said, console=Console(stderr=True), transient=True)
+def progress(work: Sequence[T], said: str) -> Iterable[T]:
+    """Yield `work` with a progress bar on standard error that says what is left."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        yield from bar.track(work, description=said)
 
 
 def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
     """Print one line a row; a figure that does not apply stays empty."""
     table = Table(title=title)
     for label in columns.values():
-        table.add_column(label, justify="right")
+        table.add_column(label, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(_written(row.get(key)) for key in columns))
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+        table.add_row(*(written(row.get(key)) for key in columns))
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
 
 
-def _written(value: Any) -> str:
+def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table; a column that no row fills is left out."""
+    kept = {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
+    words = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
+    lines = [
+        "| " + " | ".join(kept.values()) + " |",
+        "|" + "|".join("---" if key in words else "---:" for key in kept) + "|",
+        *("| " + " | ".join(written(row.get(key)) for key in kept) + " |" for row in rows),
+    ]
+    return "\n".join(lines)
+
+
+def written(value: Any) -> str:
+    """Return a figure as a table shows it: three digits that count, or nothing."""
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
     return str(value)

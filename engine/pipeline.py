@@ -160,7 +160,7 @@ class Engine:
         tiers: tuple[str, ...] = ("none",) * len(evidence.spans)
         if strategy.reuses:
             with trace.stage("load"):
-                tiers = evidence.load(strategy.placement, strategy.needs_scores)
+                tiers = evidence.load(strategy.placement, strategy.scoring)
             with trace.stage("assemble"):
                 buffer = evidence.assembled(strategy.placement)
         else:

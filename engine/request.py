@@ -105,7 +105,7 @@ def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) 
         notes.append(
             f"{len(hits) - len(taken)} of {len(hits)} passages did not fit into the model's {max_tokens} tokens."
         )
-    if STRATEGIES[request.method].needs_scores and len(question) > ASKED_TOKENS:
+    if STRATEGIES[request.method].scoring and len(question) > ASKED_TOKENS:
         notes.append(f"The question is long: only its last {ASKED_TOKENS} tokens choose what is recomputed.")
     if not hits:
         notes.append("No passage was found: the answer comes from the model alone. Add documents first.")

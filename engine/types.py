@@ -38,6 +38,13 @@ class Placement(Enum):
     ALONE = "computed without any prefix, keys left where they were computed: all start at 0"
 
 
+class Scoring(Enum):
+    """How the auxiliary model reads the chunks it scores."""
+
+    APART = "each chunk on its own behind the prefix, as the paper has it; scores of two chunks never compete"
+    JOINED = "all chunks assembled, so that they compete for the question's attention as in the primary"
+
+
 def _unavailable() -> Tensor:
     raise RuntimeError("this view has no such evidence")
 
@@ -47,7 +54,9 @@ class View:
     """Everything a strategy may look at. What costs something is computed when it is first called.
 
     spans      slots of each chunk in the prompt, in prompt order; the shared prefix lies before the first
-    scores     the auxiliary model's score of each context token, [context tokens], higher is more worth recomputing
+    scores     the auxiliary model's score of each context token, [context tokens], higher is more worth recomputing;
+               each chunk read apart
+    joined     the same, all chunks read together
     attention  what the question's rows attend to when they run over the assembled chunks, [L, context tokens]; mean
                over heads and question tokens
     oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill
@@ -57,6 +66,7 @@ class View:
 
     spans: tuple[range, ...]
     scores: Callable[[], Tensor] = _unavailable
+    joined: Callable[[], Tensor] = _unavailable
     attention: Callable[[], Tensor] = _unavailable
     oracle: Callable[[], Tensor] = _unavailable
     exact: int = 1

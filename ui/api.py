@@ -15,7 +15,7 @@ from ui.trouble import sentence
 
 
 def build(backend: Backend) -> None:
-    """Offer ask, add_document, list_documents and delete_document; call inside the open Blocks."""
+    """Offer ask, list_methods, add_document, list_documents and delete_document; call inside the open Blocks."""
 
     def ask(
         question: str,
@@ -24,10 +24,15 @@ def build(backend: Backend) -> None:
         passages: int = 3,
         temperature: float = 0.0,
         max_new_tokens: int = 256,
+        options: dict | None = None,
     ) -> Iterator[dict]:
-        """Stream growing answers, each with its figures, sources and stages. `ratio` lies in [0, 1]."""
+        """Stream growing answers, each with its figures, sources and stages.
+
+        `ratio` lies in [0, 1]; `options` are the method's other settings by name, as list_methods gives them.
+        """
         stop = Event()
-        wanted = Request(question, method, ratio, passages, max_new_tokens, temperature)
+        chosen = {} if options is None else options
+        wanted = Request(question, method, ratio, passages, max_new_tokens, temperature, options=chosen)
         try:
             for answer in backend.ask(wanted, stop):
                 yield answer.as_dict()
@@ -35,6 +40,10 @@ def build(backend: Backend) -> None:
             raise _refusal(error) from error
         finally:
             stop.set()
+
+    def list_methods() -> list[dict]:
+        """Return the methods, each with its settings: their defaults, ranges and choices."""
+        return [asdict(method) for method in backend.methods()]
 
     def add_document(file: dict[str, Any] | None) -> list[dict]:
         """Add one uploaded file (`gradio_client.handle_file(path)`); returns how each file ended."""
@@ -63,6 +72,7 @@ def build(backend: Backend) -> None:
         return {"deleted": document_id}
 
     gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=WAITING)
+    gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")
     # A File component, because only its input is checked to be an upload and not any path of this machine.

@@ -31,7 +31,7 @@ class Ask:
 
     def __init__(self, backend: Backend, box: Composer, results: Results, turns: gr.State, samples: gr.Column) -> None:
         self._backend = backend
-        self._methods = backend.methods()
+        self._methods = {method.name: method for method in backend.methods()}
         self._box, self._results, self._turns, self._samples = box, results, turns, samples
         self.stops = Stops()
 
@@ -62,8 +62,12 @@ class Ask:
         length: float,
         turns: list[Turn],
         request: gr.Request,
+        *options: Any,
     ) -> Iterator[Update]:
-        """Stream one answer. However this ends, the computation is told to stop."""
+        """Stream one answer. However this ends, the computation is told to stop.
+
+        options  the values of all methods' own settings
+        """
         session, shown, answer = session_of(request), self._results, None
         stop = self.stops.current(session)
         reached: Hashable = None
@@ -71,17 +75,18 @@ class Ask:
             if not question.strip():
                 yield {shown.reply: _BLANK}  # a generator without any update would empty every output
                 return
-            wanted = composer.request_of(question, method, percent, passages, temperature, length)
+            how, chosen = self._methods[method], self._box.options.read(method, options)
+            wanted = composer.request_of(question, method, percent, passages, temperature, length, chosen)
             yield {**shown.start(turns), **self._running(True), self._samples: gr.Column(visible=False)}
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 news, reached = _milestone(answer) != reached, _milestone(answer)
-                yield shown.grow(answer, milestone=news)
+                yield shown.grow(answer, how, milestone=news)
             if answer is None:
                 yield self._running(False)
                 return
-            turns = [*turns, Turn.of(answer, self._methods.get(method, method))][-_REMEMBERED:]
+            turns = [*turns, Turn.of(answer, how)][-_REMEMBERED:]
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
-                yield {**shown.finish(answer, turns, Path(folder)), self._turns: turns, **self._running(False)}
+                yield {**shown.finish(answer, how, turns, Path(folder)), self._turns: turns, **self._running(False)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             block = reply.trouble(question, sentence(error), answer.text if answer else "")
             yield {shown.reply: block, **self._running(False)}
@@ -98,7 +103,7 @@ class Ask:
 
     def _then_respond(self, asked: Any) -> None:
         outputs = [*self._results.components(), self._turns, self._samples, self._box.ask, self._box.stop]
-        inputs = [self._box.question, *self._box.settings, self._turns]
+        inputs = [self._box.question, *self._box.settings, self._turns, *self._box.options.components()]
         asked.then(self.respond, inputs, outputs, concurrency_id=MODEL, concurrency_limit=WAITING, **QUIET)
 
     def _running(self, running: bool) -> Update:

@@ -7,6 +7,7 @@ from threading import Event
 from typing import Protocol
 
 from engine.answer import Answer, Request
+from engine.setting import Method
 from store.types import Document
 
 
@@ -36,8 +37,8 @@ class Backend(Protocol):
 
     def status(self) -> Status: ...
 
-    def methods(self) -> dict[str, str]:
-        """Return the methods' names, each with the label to show."""
+    def methods(self) -> list[Method]:
+        """Return the methods that a question may name, in the order to show them."""
         ...
 
     def documents(self) -> list[Document]: ...

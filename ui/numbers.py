@@ -3,28 +3,34 @@
 from collections.abc import Sequence
 
 from engine.answer import Answer
+from engine.setting import Method
 from ui.markup import Markup, tag
 from ui.turn import Turn
 from ui.words import UNKNOWN, count, duration, percent, short
 
 _ROWS = 10
+_SHARE = "Recomputed tokens / reusable tokens."
+_DIFFERS = " It can differ from what was asked: a method may take whole windows only, or find too few."
 _COLUMNS = {
     "Question": "",
-    "Asked": "Nominal recompute ratio",
+    "Asked": "Nominal recompute ratio; a dash where the method has none",
     "Done": "Realised recompute ratio",
     "First token": "Time to first token",
     "Tokens/s": "Writing speed",
 }
 
 
-def numbers(answer: Answer | None) -> Markup:
-    """Return the figures of one answer; dashes for what is not known yet."""
-    if answer is None:
-        return tag(
-            "p",
-            "Ask a question to see where the time went, how much was reused and what was computed again.",
-            class_="kv-muted kv-empty",
-        )
+def blank() -> Markup:
+    """Return what stands in the place of the figures before there is an answer."""
+    said = "Ask a question to see where the time went, how much was reused and what was computed again."
+    return tag("p", said, class_="kv-muted kv-empty")
+
+
+def numbers(answer: Answer, method: Method) -> Markup:
+    """Return the figures of one answer; dashes for what is not known yet.
+
+    method  the one that was asked for; what was asked of its ratio is said only where it has one
+    """
     known = answer.context_tokens > 0
     speed = UNKNOWN if answer.tokens_per_second is None else f"{answer.tokens_per_second:.1f}"
     return tag(
@@ -39,8 +45,8 @@ def numbers(answer: Answer | None) -> Markup:
         _figure(
             "Recomputed",
             percent(answer.realised_ratio, 1) if known else UNKNOWN,
-            f"asked for {percent(answer.request.ratio)}",
-            "Recomputed tokens / reusable tokens. It differs from what was asked because only whole windows count.",
+            f"asked for {percent(answer.request.ratio)}" if method.has_ratio else f"{method.label} has no ratio",
+            _SHARE + (_DIFFERS if method.has_ratio else ""),
         ),
         _figure(
             "Tokens recomputed",
@@ -76,9 +82,11 @@ def history(turns: Sequence[Turn]) -> Markup:
 
 def _row(turn: Turn) -> Markup:
     question = tag("bdi", short(turn.question), class_="kv-clip", title=turn.question)
-    method = tag("span", turn.method, " · stopped" if turn.stopped else None, class_="kv-method")
+    said = " · ".join((turn.method, *turn.options, *(["stopped"] if turn.stopped else [])))
+    method = tag("span", said, class_="kv-method")
     speed = UNKNOWN if turn.tokens_per_second is None else f"{turn.tokens_per_second:.1f}"
-    cells = (percent(turn.nominal), percent(turn.realised, 1), duration(turn.ttft_ms), speed)
+    asked = UNKNOWN if turn.nominal is None else percent(turn.nominal)
+    cells = (asked, percent(turn.realised, 1), duration(turn.ttft_ms), speed)
     return tag("tr", tag("th", question, method, scope="row"), *(tag("td", cell) for cell in cells))
 
 

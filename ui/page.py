@@ -11,7 +11,7 @@ from ui.ask import Ask
 from ui.backend import Backend
 from ui.documents import Documents
 from ui.markup import Markup, tag
-from ui.numbers import numbers
+from ui.numbers import blank
 from ui.results import Results
 from ui.status import StatusLine
 from ui.theme import theme
@@ -45,7 +45,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
                 passages = gr.HTML(elem_id="passages", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
                 gr.HTML(tag("h2", "What it took"), js_on_load=None)
-                figures = gr.HTML(numbers(None), elem_id="numbers", js_on_load=None)
+                figures = gr.HTML(blank(), elem_id="numbers", js_on_load=None)
                 figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)

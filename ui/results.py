@@ -8,9 +8,10 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.answer import Answer
+from engine.setting import Method
 from ui.events import Update
 from ui.figures.waterfall import waterfall
-from ui.numbers import history, numbers
+from ui.numbers import blank, history, numbers
 from ui.passages import passages
 from ui.reply import earlier, reply
 from ui.turn import Turn
@@ -37,26 +38,26 @@ class Results:
         return {
             self.earlier: earlier(turns),
             self.passages: "",
-            self.numbers: numbers(None),
+            self.numbers: blank(),
             self.figure: gr.Plot(visible=False),
             self.download: gr.DownloadButton(visible="hidden"),
         }
 
-    def grow(self, answer: Answer, milestone: bool) -> Update:
+    def grow(self, answer: Answer, method: Method, milestone: bool) -> Update:
         """Show more text; at a milestone also what else is known by then."""
         update: Update = {self.reply: reply(answer)}
         if milestone:
-            update |= {self.passages: passages(answer.sources), self.numbers: numbers(answer)}
+            update |= {self.passages: passages(answer.sources), self.numbers: numbers(answer, method)}
             if answer.trace.ttft_ms is not None:
                 update |= self._drawn(answer)
         return update
 
-    def finish(self, answer: Answer, turns: list[Turn], folder: Path) -> Update:
+    def finish(self, answer: Answer, method: Method, turns: list[Turn], folder: Path) -> Update:
         """Show the whole answer; its trace, ready for download, is written into `folder`."""
         trace = folder / "kvscope-trace.json"
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
         return {
-            **self.grow(answer, milestone=True),
+            **self.grow(answer, method, milestone=True),
             **self._drawn(answer),
             self.download: gr.DownloadButton(value=str(trace), visible=True),
             self.history: history(turns),

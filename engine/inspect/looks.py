@@ -14,6 +14,7 @@ from engine.inspect.distance import jaccard, kl, renormalised
 from engine.reuse.evidence import Evidence
 from engine.reuse.strategies import OracleWindows, Strategy
 from engine.reuse.windows import top
+from engine.types import Scoring
 
 BINS = 256  # columns of an array that a page draws
 
@@ -61,7 +62,7 @@ def looks(evidence: Evidence, ratio: float, methods: dict[str, Strategy] | None 
     methods  by name, whose plans are compared with the oracle's of the same size; those that plan layer by layer have
              no plan beforehand and are left out
     """
-    primary, scores = evidence.reference.attention, evidence.scores()
+    primary, scores = evidence.reference.attention, evidence.scores(Scoring.APART)
     last, chosen = primary[-1], top(primary[-1], ratio)
     view, overlap = evidence.view(), {}
     for name, strategy in (methods or {}).items():

@@ -1,9 +1,9 @@
 """The auxiliary model's view of each chunk: which tokens does this question look at?
 
-The auxiliary has KV of its own for every (prefix + chunk). Only the question's tokens are run, for all chunks as one
-batch. The score of a context token is the mean over heads and question tokens of the last layer's attention on it,
-the shared prefix left out. Runs on the CPU, while the primary's KV is loaded.
-Source: CacheClip, arXiv:2510.10129.
+The auxiliary has KV of its own for every (prefix + chunk). Only the question's tokens are run. As the paper has it,
+each chunk is read apart, all as one batch, and the score of a context token is the mean over heads and question tokens
+of the last layer's attention on it, the shared prefix left out. Our other way reads all chunks together. Runs on the
+CPU, while the primary's KV is loaded. Source: CacheClip, arXiv:2510.10129.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.model.buffer import Watched
 from engine.model.tokens import Encoded
-from engine.prompt import Prompt
+from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.align import align
+from engine.reuse.assemble import assemble
 from engine.reuse.chunks import ChunkCache
-from engine.types import ChunkKV
+from engine.types import ChunkKV, Scoring
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Auxiliary:
         question: str,
         texts: Sequence[str],
         primary: Prompt,
+        scoring: Scoring = Scoring.APART,
         chunks: list[ChunkKV] | None = None,
         cancel: Event | None = None,
     ) -> Tensor:
@@ -42,11 +45,15 @@ class Auxiliary:
         question  as the person wrote it
         texts     the passages, in prompt order
         primary   whose tokens the scores are carried to, by the characters they share
+        scoring   whether each chunk is read apart, or all are read together
         chunks    the texts' KV where the caller holds it already: both models are the same
         """
         passages = [self.prompt.passage(text) for text in texts]
         chunks = chunks or [self.cache.get(passage.ids, cancel)[0] for passage in passages]
-        scores = self.attention(self.prompt.asked(question), chunks, cancel)
+        if scoring is Scoring.APART:
+            scores = self.attention(self.prompt.asked(question), chunks, cancel)
+        else:
+            scores = self.joined(self.prompt.question(question)[-ASKED_TOKENS:], chunks, cancel)
         if primary.tokens.fingerprint == self.prompt.tokens.fingerprint:
             return torch.cat(scores)
         pairs = zip(scores, passages, (primary.passage(text) for text in texts), strict=True)
@@ -59,6 +66,23 @@ class Auxiliary:
         ids = torch.tensor([question] * len(chunks))
         self.cache.decoder.forward(ids, batch.positions, batch, cancel)
         return [row[: chunk.tokens] for row, chunk in zip(batch.scores, chunks, strict=True)]
+
+    @torch.inference_mode()
+    def joined(self, question: Sequence[int], chunks: list[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
+        """Return the attention that the question pays to each chunk's tokens when all are read together, [tokens] each.
+
+        Mean over heads and question tokens; in each layer the context's share is made 1, so that every layer has one
+        vote however much of it goes to the prefix; then the sum over layers, fp32.
+        """
+        decoder, start = self.cache.decoder, self.cache.prefix.tokens
+        lengths = [chunk.tokens for chunk in chunks]
+        buffer = decoder.buffer(start + sum(lengths) + len(question))
+        assemble(buffer, self.cache.prefix, chunks, decoder.spec.inv_freq)
+        rows = torch.arange(start + sum(lengths), buffer.capacity)
+        watched = Watched(buffer, rows, len(rows))
+        decoder.forward(torch.tensor([question]), rows[None], watched, cancel)
+        context = watched.attention[:, start : start + sum(lengths)]
+        return list((context / context.sum(-1, keepdim=True)).sum(0).split(lengths))
 
 
 def _carried(scores: Tensor, source: Encoded, target: Encoded) -> Tensor:

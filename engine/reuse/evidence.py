@@ -19,7 +19,7 @@ from engine.reuse.assemble import assemble, layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.trace import Trace
-from engine.types import ChunkKV, Placement, View
+from engine.types import ChunkKV, Placement, Scoring, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Evidence:
         self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
         self._trace, self._cancel = trace, cancel
         self._chunks: dict[Placement, tuple[list[ChunkKV], tuple[str, ...]]] = {}
-        self._scoring: Future[Tensor] | None = None
+        self._scores: dict[Scoring, Future[Tensor]] = {}
         passages = (token for chunk in reading.passages for token in chunk.ids)
         self.ids = torch.tensor([*cache.prefix_ids, *passages, *reading.question])
         self.spans = layout(len(cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
@@ -81,40 +81,47 @@ class Evidence:
         return buffer
 
     def view(self) -> View:
-        attention, oracle = lambda: self.attention, lambda: self.reference.attention[-1]
-        return View(self.spans, self.scores, attention, oracle, layers=self._cache.decoder.spec.layers)
+        return View(
+            self.spans,
+            scores=lambda: self.scores(Scoring.APART),
+            joined=lambda: self.scores(Scoring.JOINED),
+            attention=lambda: self.attention,
+            oracle=lambda: self.reference.attention[-1],
+            layers=self._cache.decoder.spec.layers,
+        )
 
-    def load(self, placement: Placement, scoring: bool) -> tuple[str, ...]:
+    def load(self, placement: Placement, scoring: Scoring | None) -> tuple[str, ...]:
         """Bring the chunks' KV to the model, and start scoring beside it if asked; return each chunk's tier.
 
         Where both models are one they share chunk KV, so that it is loaded once, before it is scored.
         """
-        auxiliary = self._auxiliary if scoring and self._reading.texts else None
-        if auxiliary is not None and auxiliary.cache is not self._cache:
-            self._start(auxiliary, None)
+        auxiliary = self._auxiliary if self._reading.texts else None
+        shared = auxiliary is not None and auxiliary.cache is self._cache
+        if auxiliary is not None and scoring is not None and not shared:
+            self._start(auxiliary, scoring, None)
         chunks, tiers = self.chunks(placement)
-        if auxiliary is not None and auxiliary.cache is self._cache:
-            self._start(auxiliary, chunks)
+        if auxiliary is not None and scoring is not None and shared:
+            self._start(auxiliary, scoring, chunks)
         return tiers
 
-    def scores(self) -> Tensor:
+    def scores(self, scoring: Scoring) -> Tensor:
         """Return the auxiliary model's scores, [context tokens]; waits for them."""
-        if self._scoring is None:
-            self.load(Placement.JOINED, scoring=True)
-        return self._scoring.result() if self._scoring is not None else torch.empty(0)
+        if scoring not in self._scores:
+            self.load(Placement.JOINED, scoring)
+        return self._scores[scoring].result() if scoring in self._scores else torch.empty(0)
 
-    def _start(self, auxiliary: Auxiliary, chunks: list[ChunkKV] | None) -> None:
-        if self._scoring is not None:
+    def _start(self, auxiliary: Auxiliary, scoring: Scoring, chunks: list[ChunkKV] | None) -> None:
+        if scoring in self._scores:
             return
         reading = self._reading
 
         def score() -> Tensor:
             with self._trace.stage("auxiliary"):
-                return auxiliary.score(reading.asked, reading.texts, self._prompt, chunks, self._cancel)
+                return auxiliary.score(reading.asked, reading.texts, self._prompt, scoring, chunks, self._cancel)
 
         with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
         try:
-            self._scoring = with_its_own_thread.submit(score)
+            self._scores[scoring] = with_its_own_thread.submit(score)
         finally:
             with_its_own_thread.shutdown(wait=False)  # the thread ends with the work, and its OpenMP team with it
 

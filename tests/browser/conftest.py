@@ -44,10 +44,19 @@ class Visit:
         expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=timeout_s * 1e3)
         expect(self.page.locator("#stop")).to_be_hidden()
 
+    def choose(self, label: str) -> None:
+        """Choose a method from the list."""
+        self.page.click("#method input")
+        self.page.get_by_role("option", name=label, exact=True).click()
+
     def move_ratio(self, percent: int) -> None:
         """Set the recompute slider, as a person typing into its number box would."""
-        box = self.page.locator("#ratio input[type=number]")
-        box.fill(str(percent))
+        self.move("#ratio", percent)
+
+    def move(self, slider: str, value: float) -> None:
+        """Set any slider in the same way."""
+        box = self.page.locator(f"{slider} input[type=number]")
+        box.fill(str(value))
         box.press("Tab")
 
 

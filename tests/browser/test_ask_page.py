@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from store.types import Document
 from tests.browser.conftest import SAMPLES
+from tests.ui.fake_backend import METHODS
 
 pytestmark = pytest.mark.browser
 
@@ -54,6 +55,43 @@ def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
     assert "20" in before and "386 ms" in before.replace("\u00a0", " ")
     expect(tab.page.locator("#earlier summary")).to_have_count(1)
+
+
+def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(visit):
+    tab = visit()
+    place = tab.page.locator("#question").bounding_box()
+    for method in [*METHODS, METHODS[0]]:
+        tab.choose(method.label)
+        expect(tab.page.locator("#method .info-text")).to_have_text(method.about)
+        names = [f"option-{method.name}-{each.name}" for each in method.settings if each.name != "ratio"]
+        expect(tab.page.locator("#settings [id^=option-]:visible")).to_have_count(len(names))
+        for name in names:
+            expect(tab.page.locator(f"#{name}")).to_be_visible()
+        expect(tab.page.locator("#ratio")).to_be_visible(visible=method.has_ratio)
+        assert tab.page.locator("#question").bounding_box() == place
+    assert tab.errors == []
+
+
+def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backend):
+    tab = visit()
+    tab.move_ratio(35)
+    tab.choose("EPIC")
+    tab.move("#option-epic-tokens", 16)
+    tab.ask("Why?")
+    tab.finish()
+    expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · Tokens at each start: 16")
+    expect(tab.page.locator("#numbers")).to_contain_text("EPIC has no ratio")
+    tab.choose("CacheBlend")
+    tab.page.check("#option-cacheblend-gradual input")
+    tab.ask("Why?")
+    tab.finish()
+    tab.choose("EPIC")
+    expect(tab.page.locator("#option-epic-tokens input[type=number]")).to_have_value("16")
+    tab.ask("Why?")
+    tab.finish()
+    blended = {"deviation": "values", "check_layer": 1, "gradual": True}
+    assert [request.options for request in backend.asked] == [{"tokens": 16}, blended, {"tokens": 16}]
+    assert backend.asked[1].ratio == 0.35
 
 
 def test_stop_ends_the_computation_within_a_second_and_the_question_stays(visit, backend):
@@ -165,6 +203,9 @@ def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
     expect(tab.page.locator("#documents")).to_be_hidden()
     tab.page.click("#documents-toggle")
     expect(tab.page.locator("#documents")).to_be_visible()
+    tab.choose("CacheBlend")
+    tab.page.check("#option-cacheblend-gradual input")
+    tab.move("#option-cacheblend-check_layer", 3)
     tab.ask("What is the maintenance code of the Morning Gannet, and where is it printed?")
     tab.finish()
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390

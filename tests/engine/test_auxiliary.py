@@ -3,12 +3,16 @@
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import DynamicCache
 
 from engine.prompt import Prompt
+from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache, HostTier
+from engine.types import Scoring
 from tests import tiny
 from tests.engine.doubles import TEXTS, MemoryBlobs
+from tests.engine.plain import assembled
 from tests.tolerance import REORDERED
 
 QUESTION = "What does a ticket cost?"
@@ -38,10 +42,32 @@ def test_scores_are_the_last_layers_mean_attention_with_the_prefix_left_out(fami
         assert_close(scores, attention_of(family, scorer.prompt.prefix, ids, question), **REORDERED)
 
 
+def test_joined_scores_are_every_layers_attention_over_the_assembled_chunks(family):
+    scorer, plain = auxiliary(family), tiny.model(family)
+    passages = [scorer.prompt.passage(text).ids for text in TEXTS.values()]
+    prefix, question = scorer.prompt.prefix, scorer.prompt.question(QUESTION)
+    found = scorer.joined(question, [scorer.cache.get(ids)[0] for ids in passages])
+    ids = torch.tensor([*prefix, *(token for passage in passages for token in passage)])
+    cache = DynamicCache()
+    spans = layout(len(prefix), [len(passage) for passage in passages])
+    for number, (keys, values) in enumerate(assembled(plain, ids, len(prefix), spans)):
+        cache.update(keys, values, number)
+    plain.set_attn_implementation("eager")
+    with torch.no_grad():
+        layers = plain(torch.tensor([question]), past_key_values=cache, output_attentions=True).attentions
+    expected = torch.zeros(len(ids) - len(prefix))
+    for layer in layers:
+        paid = layer[0].mean(dim=(0, 1))[len(prefix) : len(ids)]
+        expected += paid / paid.sum()
+    assert_close(torch.cat(found), expected, **REORDERED)
+    assert [len(scores) for scores in found] == [len(passage) for passage in passages]
+
+
+@pytest.mark.parametrize("scoring", Scoring)
 @pytest.mark.parametrize("words", [400, 300])
-def test_scores_come_one_for_each_token_of_the_primary(words):
+def test_scores_come_one_for_each_token_of_the_primary(words, scoring):
     scorer, primary = auxiliary(tiny.llama, words), Prompt(tiny.tokenizer(400))
-    scores = scorer.score(QUESTION, list(TEXTS.values()), primary)
+    scores = scorer.score(QUESTION, list(TEXTS.values()), primary, scoring)
     assert len(scores) == sum(len(primary.passage(text).ids) for text in TEXTS.values())
     assert (scores >= 0).all() and scores.sum() > 0
 

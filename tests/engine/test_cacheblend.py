@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from engine.request import fit
 from engine.reuse.strategies import CacheBlend
@@ -14,6 +13,7 @@ from engine.trace import Trace
 from engine.types import Placement
 from tests import tiny
 from tests.engine.doubles import TEXTS, engine, hit
+from tests.engine.plain import assembled, layers_of, moved
 from tests.engine.test_pipeline import ASK
 from tests.tolerance import REORDERED
 
@@ -30,19 +30,6 @@ def evidence(made):
     hits = [hit(name, TEXTS[name]) for name in NAMES]
     reading = fit(made.prompt, replace(ASK, method="cacheblend"), hits, made.max_tokens)
     return made.evidence(reading, Trace())
-
-
-@torch.no_grad()
-def layers_of(plain, ids):
-    return plain(torch.tensor([ids]), use_cache=True).past_key_values.layers
-
-
-@torch.no_grad()
-def moved(plain, keys, shift):
-    """Keys [H, T, D] turned by transformers' own rotation, without its YaRN factor: that is in the keys already."""
-    cos, sin = plain.model.rotary_emb(keys, torch.tensor([[shift]]))
-    size = (cos.square() + sin.square()).sqrt()
-    return apply_rotary_pos_emb(keys[None], keys[None], cos / size, sin / size)[1][0]
 
 
 def expected_deviation(family, made, evidence, layer):
@@ -84,14 +71,8 @@ def dense(family, made, evidence, rows_at):
     Every token runs in every layer, with transformers' own modules; a stale row's keys and values are overwritten by
     those of its chunk alone.
     """
-    plain, prefix = tiny.model(family), made.prompt.prefix
-    old = [(layer.keys.clone(), layer.values.clone()) for layer in layers_of(plain, evidence.ids.tolist())]
-    for span in evidence.spans:
-        alone = layers_of(plain, [*prefix, *evidence.ids[span.start : span.stop].tolist()])
-        for (keys, values), cached in zip(old, alone, strict=True):
-            shift = span.start - len(prefix)
-            keys[0, :, span.start : span.stop] = moved(plain, cached.keys[0, :, len(prefix) :], shift)
-            values[0, :, span.start : span.stop] = cached.values[0, :, len(prefix) :]
+    plain = tiny.model(family)
+    old = assembled(plain, evidence.ids, len(made.prompt.prefix), evidence.spans)
 
     class Mixed:
         def update(self, keys, values, layer, *args, **kwargs):

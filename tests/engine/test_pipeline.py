@@ -142,7 +142,7 @@ def test_the_trace_names_each_stage_and_the_ratio_that_was_done(method):
     names = [stage.name for stage in answer.trace.stages]
     assert {"search", "lookup", "select", "decode"} <= set(names)
     assert ("load" in names) == STRATEGIES[method].reuses
-    assert ("auxiliary" in names) == STRATEGIES[method].needs_scores
+    assert ("auxiliary" in names) == bool(STRATEGIES[method].scoring)
     assert answer.realised_ratio == sum(source.recomputed for source in answer.sources) / answer.context_tokens
     assert answer.realised_ratio == {"full": 1.0, "direct": 0.0}.get(method, answer.realised_ratio)
     assert 0 < answer.trace.ttft_ms < answer.trace.now_ms()

@@ -9,6 +9,7 @@ from threading import Event
 
 from engine.answer import Answer, Piece, Request, Source
 from engine.errors import BadRequest, ModelNotReady
+from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
 from ui.backend import IngestProgress, Status
@@ -23,6 +24,31 @@ STAGES = [
     Stage("select", 168.6, 2.4),
     Stage("recompute", 171.2, 214.6),
     Stage("decode", 391.0, 1800.0),
+]
+RATIO = Setting("ratio", "Recompute ratio", 0.2, "Share of the passages' tokens that get fresh keys and values.")
+TOKENS = Setting("tokens", "Tokens at each start", 32, "First tokens of a passage.", 0, 512, 1)
+METHODS = [
+    Method("cacheclip", "CacheClip", "Recomputes the windows a small model attends to, up to the budget.", (RATIO,)),
+    Method(
+        "cacheblend",
+        "CacheBlend",
+        "Recomputes the tokens whose keys or values changed most in an early layer.",
+        (
+            RATIO,
+            Setting("deviation", "Deviation of", "values", "What is compared.", choices=("values", "keys")),
+            Setting("check_layer", "Check layer", 1, "Where cached and fresh are compared.", 1, 8, 1),
+            Setting("gradual", "Gradual filtering", False, "Start with more tokens and drop some at every layer."),
+        ),
+    ),
+    Method("epic", "EPIC", "Recomputes the first tokens of every passage but the first.", (TOKENS,)),
+    Method(
+        "ape",
+        "APE",
+        "Recomputes nothing: attention to the passages is sharpened.",
+        (Setting("temperature", "APE temperature", 0.9, "Below 1 sharpens.", 0.1, 1.5, 0.05),),
+    ),
+    Method("direct", "Direct reuse", "Recomputes nothing: cached passages, moved to their places.", ()),
+    Method("full", "Full prefill", "Reuses nothing: every token is computed. Best answer, longest wait.", ()),
 ]
 TEXT = (
     "The maintenance code of the Morning Gannet is 5730264. It is printed on the brass plate beside the engine room "
@@ -48,8 +74,8 @@ class FakeBackend:
     def status(self) -> Status:
         return self.state
 
-    def methods(self) -> dict[str, str]:
-        return {"cacheclip": "CacheClip", "direct": "Direct reuse", "full": "Full prefill"}
+    def methods(self) -> list[Method]:
+        return METHODS
 
     def documents(self) -> list[Document]:
         return list(self._documents)
@@ -84,6 +110,7 @@ class FakeBackend:
             raise ModelNotReady("The model is still loading.")
         if not 0 <= request.ratio <= 1:
             raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
+        self._check(request)
         if self.error:
             raise self.error
         trace = Trace()
@@ -95,6 +122,7 @@ class FakeBackend:
             answer.sources, answer.state = sources, "reading"
             answer.context_tokens = sum(source.tokens for source in sources)
             answer.recomputed_tokens = sum(source.recomputed for source in sources)
+            answer.realised_ratio = answer.recomputed_tokens / answer.context_tokens
             yield replace(answer)
             cancel.wait(5 * self.pace_s)
             slower = 0.4 + 3 * request.ratio
@@ -112,6 +140,18 @@ class FakeBackend:
             yield replace(answer)
         finally:
             self.cancelled.append(cancel.is_set())
+
+    def _check(self, request: Request) -> None:
+        """Refuse what the engine would refuse."""
+        method = next(each for each in METHODS if each.name == request.method)
+        settings = {setting.name: setting for setting in method.settings if setting.name != "ratio"}
+        for name, value in request.options.items():
+            if name not in settings:
+                raise BadRequest(f"{name!r} is no option of the method {request.method!r}.")
+            try:
+                settings[name].check(value)
+            except ValueError as error:
+                raise BadRequest(f"The option {error}.") from error
 
     def _source(self, rank: int, text: str, request: Request) -> Source:
         """Recompute a stretch of every 100 characters, as long as the ratio says."""

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from gradio_client import Client, handle_file
 
-from tests.ui.fake_backend import FakeBackend
+from tests.ui.fake_backend import METHODS, FakeBackend
 from ui.page import build, launch_options
 
 
@@ -43,6 +43,23 @@ def test_an_answer_streams_and_ends_as_one_dictionary(client):
     assert job.result()["state"] == "done"
     assert job.result()["method"] == "full" and job.result()["ratio"] == 0.5
     assert len(job.outputs()) > 2
+
+
+def test_the_methods_say_what_may_be_set(client):
+    listed = client.predict(api_name="/list_methods")
+    assert [method["name"] for method in listed] == [method.name for method in METHODS]
+    (tokens,) = next(method for method in listed if method["name"] == "epic")["settings"]
+    assert (tokens["name"], tokens["default"], tokens["low"], tokens["high"]) == ("tokens", 32, 0, 512)
+
+
+def test_options_reach_the_engine_and_wrong_ones_are_a_sentence(client, backend):
+    ended = client.submit(question="why?", method="epic", options={"tokens": 16}, api_name="/ask").result()
+    assert ended["options"] == {"tokens": 16} == backend.asked[-1].options
+    assert client.submit(question="why?", api_name="/ask").result()["options"] == {}
+    with pytest.raises(Exception, match="'tokens' is no option of the method 'full'"):
+        client.predict(question="why?", method="full", options={"tokens": 16}, api_name="/ask")
+    with pytest.raises(Exception, match="tokens must be a whole number between 0 and 512"):
+        client.predict(question="why?", method="epic", options={"tokens": 0.5}, api_name="/ask")
 
 
 def test_a_bad_ratio_is_a_sentence_and_no_traceback(client, capfd):

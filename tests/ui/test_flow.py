@@ -9,11 +9,12 @@ import pytest
 
 from engine.errors import QuestionTooLong
 from store.types import Document
-from tests.ui.fake_backend import FakeBackend
+from tests.ui.fake_backend import METHODS, FakeBackend
 from ui import words
 from ui.backend import Status
 from ui.coalesce import coalesce
 from ui.composer import request_of
+from ui.options import own
 from ui.page import build, launch_options
 from ui.stops import Stops
 from ui.trouble import sentence
@@ -28,6 +29,10 @@ class Clock:
     def __call__(self):
         self.now += 0.01
         return self.now
+
+
+UNTOUCHED = [setting.default for method in METHODS for setting in own(method)]
+ME = SimpleNamespace(session_hash="me")
 
 
 def events_of(page: gr.Blocks) -> dict:
@@ -75,10 +80,10 @@ def test_an_error_for_a_person_is_shown_and_not_logged_and_a_bug_is_both(caplog)
     assert caplog.records[0].exc_info
 
 
-def test_the_page_offers_four_names_to_programs_and_hides_the_rest():
+def test_the_page_offers_five_names_to_programs_and_hides_the_rest():
     page = build(FakeBackend(), ["one?"])
     public = {fn.api_name for fn in page.fns.values() if fn.api_visibility == "public"}
-    assert public == {"ask", "add_document", "list_documents", "delete_document"}
+    assert public == {"ask", "list_methods", "add_document", "list_documents", "delete_document"}
     questions = [fn for fn in page.fns.values() if fn.name in ("respond", "ask")]
     assert {fn.concurrency_id for fn in questions} == {"model"}
 
@@ -91,14 +96,15 @@ def test_launch_options_name_no_address():
 
 
 def test_sliders_become_a_request():
-    request = request_of("  why?\n", "direct", 35, 4, 0, 64)
+    request = request_of("  why?\n", "epic", 35, 4, 0, 64, {"tokens": 16})
     assert (request.question, request.ratio, request.passages, request.max_new_tokens) == ("why?", 0.35, 4, 64)
+    assert request.options == {"tokens": 16}
 
 
 def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
-    stream = respond("why?", "cacheclip", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))
+    stream = respond("why?", "cacheclip", 20, 6, 0, 64, [], ME, *UNTOUCHED)
     for _ in range(3):
         next(stream)
     stream.close()
@@ -110,17 +116,26 @@ def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session(
 def test_an_empty_question_never_reaches_the_engine_and_the_page_keeps_saying_so(asked):
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
-    (update,) = respond(asked, "full", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))
+    (update,) = respond(asked, "full", 20, 6, 0, 64, [], ME, *UNTOUCHED)
     (said,) = update.values()
     assert "Type a question first" in said
     assert backend.asked == []
+
+
+def test_only_the_chosen_method_is_asked_for_its_options():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    for method in METHODS:
+        list(respond("why?", method.name, 20, 6, 0, 64, [], ME, *UNTOUCHED))
+    sent = [request.options for request in backend.asked]
+    assert sent == [{setting.name: setting.default for setting in own(method)} for method in METHODS]
 
 
 def test_asking_before_the_model_is_ready_says_so():
     backend = FakeBackend(pace_s=0)
     backend.state = Status(ready=False, line="Loading the model: 40 %")
     respond = events_of(build(backend))["respond"].fn
-    *_, last = respond("why?", "full", 20, 6, 0, 64, [], SimpleNamespace(session_hash="me"))
+    *_, last = respond("why?", "full", 20, 6, 0, 64, [], ME, *UNTOUCHED)
     assert any("Wait until the status says ready" in str(value) for value in last.values())
 
 

@@ -6,8 +6,10 @@ from html.parser import HTMLParser
 import pytest
 
 from engine.answer import Answer, Piece, Request, Source
+from engine.setting import Method, Setting
 from engine.trace import Trace
 from store.types import Document
+from tests.ui.fake_backend import METHODS, RATIO
 from ui import numbers, passages, reply, shelf
 from ui.backend import IngestProgress, Status
 from ui.markup import join, tag, text
@@ -59,14 +61,15 @@ def answer(text: str) -> Answer:
 
 def views(bad: str) -> dict[str, str]:
     document = Document(bad, bad, 10, 2, 3, 0.0)
-    turn = Turn.of(answer(bad), bad)
+    method = Method(bad, bad, bad, (Setting("word", bad, "", bad, choices=("", bad)),))
+    turn = Turn.of(Answer(Request(bad, options={"word": bad}), Trace(), "done", bad), method)
     return {
         "reply": reply.reply(answer(bad)),
         "waiting": reply.waiting(bad),
         "trouble": reply.trouble(bad, bad, bad),
         "earlier": reply.earlier([turn]),
         "passages": passages.passages([source(bad)]),
-        "numbers": numbers.numbers(answer(bad)),
+        "numbers": numbers.numbers(answer(bad), method),
         "history": numbers.history([turn]),
         "shelf": shelf.shelf([document]),
         "doomed": shelf.shelf([document], doomed=bad),
@@ -127,10 +130,26 @@ def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():
 
 
 def test_the_history_keeps_the_last_ten_newest_first():
-    turns = [replace(Turn.of(answer("x"), "m"), question=f"question {n}") for n in range(12)]
+    turns = [replace(Turn.of(answer("x"), METHODS[0]), question=f"question {n}") for n in range(12)]
     shown = numbers.history(turns)
     assert shown.count("<tbody>") == 1 and shown.count('scope="row"') == 10
     assert shown.index("question 11") < shown.index("question 2<") and "question 1<" not in shown
+
+
+def test_what_was_asked_of_the_ratio_is_said_only_where_there_is_one():
+    without, with_ratio = Method("epic", "EPIC", "", ()), Method("cacheclip", "CacheClip", "", (RATIO,))
+    assert "asked for 20" in numbers.numbers(answer("x"), with_ratio)
+    said = numbers.numbers(answer("x"), without)
+    assert "EPIC has no ratio" in said and "asked" not in said and "windows" not in said
+    assert Turn.of(answer("x"), without).nominal is None and Turn.of(answer("x"), with_ratio).nominal == 0.2
+    assert "20\u00a0%" not in numbers.history([Turn.of(answer("x"), without)])
+
+
+def test_the_history_says_which_options_were_unusual():
+    epic = next(method for method in METHODS if method.name == "epic")
+    asked = [Answer(Request("x", "epic", options={"tokens": tokens}), Trace(), "stopped") for tokens in (16, 32)]
+    shown = [Reader(numbers.history([Turn.of(each, epic)])).text for each in asked]
+    assert "EPIC · Tokens at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
 
 
 def test_a_bar_shows_how_much_is_loaded_and_goes_when_it_is_done():

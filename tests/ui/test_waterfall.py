@@ -27,6 +27,12 @@ def test_stages_of_one_name_share_a_row():
     assert waterfall(twice, 20).layout.height == waterfall(twice[:1], 20).layout.height
 
 
+def test_what_chooses_and_what_computes_keep_their_colours():
+    names = ["select", "question", "recompute", "full prefill", "search"]
+    select, question, fresh, full, other = waterfall([Stage(n, 0, 5) for n in names], 20).data[0].marker.color
+    assert select == question and fresh == full and len({select, fresh, other}) == 3
+
+
 def test_no_stages_make_an_empty_figure():
     assert len(waterfall([], None).data[0].x or ()) == 0
 

@@ -16,6 +16,7 @@ _HUES = {
     "score": "#8b7bd8",
     "auxiliary": "#8b7bd8",
     "select": "#8b7bd8",
+    "question": "#8b7bd8",  # looks at the cached passages, to select
     "recompute": "#d08a1d",
     "prefill": "#d08a1d",
 }

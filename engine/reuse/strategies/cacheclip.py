@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.reuse.strategies.strategy import Strategy
 from engine.reuse.windows import budgeted, sliding, tumbling
 from engine.setting import ratio
-from engine.types import NOTHING, Plan, View
+from engine.types import NOTHING, Plan, Scoring, View
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class CacheClip(Strategy):
 
     label: ClassVar[str] = "CacheClip"
     about: ClassVar[str] = "Recomputes the windows a small model attends to for this question, up to the budget."
-    needs_scores: ClassVar[bool] = True
+    scoring: ClassVar[Scoring | None] = Scoring.APART
 
     ratio: float = ratio()
 
@@ -52,3 +52,19 @@ class CacheClipV2(CacheClip):
 
     def _grouped(self, scores: Tensor, view: View) -> Tensor:
         return sliding(scores, view.lengths, self.ratio)
+
+
+@dataclass(frozen=True)
+class CacheClipJoint(CacheClip):
+    """Ours: the auxiliary reads all chunks together, and every layer votes.
+
+    Read apart, each chunk gets a share of attention of its own, however little it has to do with the question. Read
+    together, chunks compete as they do in the primary.
+    """
+
+    label: ClassVar[str] = "CacheClip joint"
+    about: ClassVar[str] = "Ours: the small model reads all passages together, so that they compete for its attention."
+    scoring: ClassVar[Scoring | None] = Scoring.JOINED
+
+    def plan(self, view: View) -> Plan:
+        return Plan(view.slots[self._grouped(view.joined(), view)] if view.spans else NOTHING)

@@ -1,0 +1,46 @@
+"""A report of rows that were measured before: Markdown tables, and a page of plots that needs nothing from the net.
+
+ROWS are files that `--json` wrote. The folder gets `report.md` and `report.html`.
+"""
+
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from bench import compare, look, ttft
+from bench.errors import BadData
+from bench.figures import frontier
+from bench.report import markdown
+
+TITLE = "tables and plots of rows that were measured before"
+COLUMNS = {**compare.COLUMNS, **look.COLUMNS, **ttft.COLUMNS}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take the files of rows, and where the report goes."""
+    parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS", help="files that --json wrote")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Write the report; return all rows."""
+    tables, everything = [], []
+    for path in arguments.rows:
+        rows = _read(path)
+        everything += rows
+        tables.append(f"## {path.stem}\n\n{markdown(COLUMNS, rows)}\n")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "report.md").write_text("\n".join(["# Measured", "", *tables]), encoding="utf-8")
+    frontier(everything).write_html(arguments.out / "report.html", include_plotlyjs=True)
+    return everything
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadData(f"{path} cannot be read: {error}.") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadData(f"{path} is not a list of rows as --json writes it.")
+    return rows

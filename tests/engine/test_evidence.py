@@ -1,0 +1,103 @@
+"""What strategies look at, against transformers' own attention weights; computed once for all of them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import DynamicCache
+
+from engine.request import fit
+from engine.reuse.strategies import CacheClip, Direct, Full, OracleWindows, ProphetKV
+from engine.trace import Trace
+from engine.types import Placement
+from tests import tiny
+from tests.engine.doubles import TEXTS, engine, hit
+from tests.engine.plain import assembled
+from tests.engine.test_pipeline import ASK
+from tests.tolerance import EXACT, REORDERED
+
+NAMES = ["ferry", "tern", "crew"]
+
+
+def prepared(made, method="oracle"):
+    hits = [hit(name, TEXTS[name]) for name in NAMES]
+    return fit(made.prompt, replace(ASK, method=method), hits, made.max_tokens)
+
+
+@torch.no_grad()
+def weights(plain, evidence, ids, prefix, **arguments):
+    """Each layer's attention of the question's rows on the context, mean over heads and rows, by transformers."""
+    plain.set_attn_implementation("eager")
+    found = plain(ids[None], output_attentions=True, **arguments).attentions
+    asked = len(evidence.question)
+    return torch.stack([layer[0, :, -asked:].mean(dim=(0, 1))[prefix : int(evidence.question[0])] for layer in found])
+
+
+def test_the_oracle_sees_the_full_prefills_own_attention(family):
+    made = engine(build=family)
+    evidence = made.evidence(prepared(made), Trace())
+    expected = weights(tiny.model(family), evidence, evidence.ids, len(made.prompt.prefix))
+    assert_close(evidence.reference.attention, expected, **REORDERED)
+    assert_close(evidence.view().oracle(), expected[-1], **REORDERED)
+
+
+def test_being_watched_changes_no_logit():
+    made = engine()
+    reading = prepared(made)
+    plain = made.prefill(reading, Full(), Trace()).logits
+    assert_close(made.evidence(reading, Trace()).reference.logits, plain, **EXACT)
+
+
+def test_the_questions_attention_is_that_over_the_assembled_chunks(family):
+    made, plain = engine(build=family), tiny.model(family)
+    evidence, prefix = made.evidence(prepared(made), Trace()), len(made.prompt.prefix)
+    start, cache = int(evidence.question[0]), DynamicCache()
+    for number, (keys, values) in enumerate(assembled(plain, evidence.ids, prefix, evidence.spans)):
+        cache.update(keys[:, :, :start], values[:, :, :start], number)
+    expected = weights(plain, evidence, evidence.ids[start:], prefix, past_key_values=cache)
+    assert_close(evidence.attention, expected, **REORDERED)
+
+
+def test_what_is_shared_is_computed_once():
+    made = engine()
+    reading = prepared(made)
+    trace = Trace()
+    evidence = made.evidence(reading, trace)
+    for strategy in (CacheClip(0.2), CacheClip(0.5), OracleWindows(0.2), OracleWindows(0.5), ProphetKV(0.2), Direct()):
+        made.prefill(reading, strategy, Trace(), evidence=evidence)
+    assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "full prefill", "question"]
+
+
+@pytest.mark.parametrize("strategy", [CacheClip(0.3), OracleWindows(0.3), ProphetKV(0.3), Direct()])
+def test_shared_evidence_gives_what_evidence_of_its_own_gives(strategy):
+    made = engine()
+    reading = prepared(made)
+    evidence = made.evidence(reading, Trace())
+    for other in (ProphetKV(0.7), OracleWindows(0.7), CacheClip(0.7)):
+        made.prefill(reading, other, Trace(), evidence=evidence)
+    shared = made.prefill(reading, strategy, Trace(), evidence=evidence)
+    own = made.prefill(reading, strategy, Trace())
+    assert_close(shared.logits, own.logits, **EXACT)
+    assert torch.equal(shared.rows, own.rows)
+
+
+def test_naive_chunks_are_computed_without_any_prefix_and_stay_where_they_were(family):
+    made, plain = engine(build=family), tiny.model(family)
+    evidence = made.evidence(prepared(made), Trace())
+    buffer = evidence.assembled(Placement.ALONE)
+    for span in evidence.spans:
+        with torch.no_grad():
+            cached = plain(evidence.ids[None, span.start : span.stop], use_cache=True).past_key_values.layers
+        for layer, alone in enumerate(cached):
+            place = slice(span.start, span.stop)
+            assert_close(buffer.keys[layer][:, place], alone.keys[0], **REORDERED)
+            assert_close(buffer.values[layer][:, place], alone.values[0], **REORDERED)
+
+
+def test_a_deleted_passage_takes_its_prefixless_kv_along():
+    made = engine("ferry")
+    ids = made.prompt.passage(TEXTS["ferry"]).ids
+    made.cache.alone.get(ids)
+    made.forget(TEXTS["ferry"])
+    assert made.cache.alone.get(ids)[1] == "computed"

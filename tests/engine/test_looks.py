@@ -1,0 +1,58 @@
+"""KL and Jaccard against values worked out by hand and scipy-free sums; and what an inspection holds."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from engine.inspect.distance import jaccard, kl, renormalised
+from engine.inspect.looks import binned, looks
+from engine.reuse.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
+from engine.trace import Trace
+from tests.engine.doubles import engine
+from tests.engine.test_evidence import prepared
+
+
+def test_kl_is_the_sum_that_its_definition_states():
+    found = float(kl(torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.2, 0.2, 0.6])))
+    assert found == pytest.approx(0.5 * math.log(2.5) + 0.25 * math.log(1.25) + 0.25 * math.log(0.25 / 0.6), abs=1e-6)
+
+
+def test_kl_ignores_what_went_to_the_prefix():
+    one, other = torch.rand(2, 50, generator=torch.Generator().manual_seed(0))
+    assert float(kl(one * 0.01, other * 0.7)) == pytest.approx(float(kl(one, other)), rel=1e-4)
+    assert float(renormalised(one).sum()) == pytest.approx(1.0)
+    assert float(kl(one, one)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_jaccard_counts_both_over_either():
+    assert jaccard(torch.tensor([1, 2, 3]), torch.tensor([2, 3, 4, 5])) == 2 / 5
+    assert jaccard(torch.tensor([]), torch.tensor([])) == 1.0
+    assert jaccard(torch.tensor([]), torch.tensor([1])) == 0.0
+
+
+@pytest.mark.parametrize("tokens, bins", [(1000, 256), (256, 256), (7, 256), (1000, 3)])
+def test_bins_keep_the_sum_and_are_at_most_as_many_as_asked(tokens, bins):
+    values = np.random.default_rng(0).random((2, tokens))
+    found = binned(values, bins)
+    assert found.shape == (2, min(tokens, bins))
+    assert found.sum(axis=1) == pytest.approx(values.sum(axis=1))
+
+
+def test_an_inspection_holds_each_layer_and_compares_every_plan_with_the_oracles():
+    made = engine()
+    evidence = made.evidence(prepared(made), Trace())
+    methods = {
+        "cacheclip": CacheClip(0.3),
+        "oracle": OracleWindows(0.3),
+        "epic": EPIC(4),
+        "cacheblend": CacheBlend(0.3),
+    }
+    found = looks(evidence, 0.3, methods)
+    assert found.kl_layers[-1] == pytest.approx(0.0, abs=1e-6) and found.jaccard_layers[-1] == 1.0
+    assert found.kl_layers.shape == found.jaccard_layers.shape == (3,)
+    assert found.primary.sum(axis=1) == pytest.approx(np.ones(3))
+    assert found.overlap["oracle"] == 1.0 and 0 <= found.overlap["cacheclip"] <= 1
+    assert set(found.overlap) == {"cacheclip", "oracle", "epic"}  # CacheBlend decides on its way
+    assert len(found.as_dict(bins=16)["primary"][0]) == 16
