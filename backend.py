@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -80,6 +81,11 @@ class LocalBackend:
         engine = self._ready()
         with self._stoppable(cancel):  # copies: the engine goes on with its answer while the page shows this one
             yield from in_own_thread(lambda: map(copy, engine.ask(request, cancel)), cancel)
+
+    def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
+        engine = self._ready()
+        with self._stoppable(cancel):
+            return engine.inspect(request, cancel).as_dict()
 
     def close(self) -> None:
         """Stop all work, then close the files. The next start finds everything as it was."""

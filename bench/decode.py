@@ -1,4 +1,7 @@
-"""Tokens per second while decoding: our loop against transformers' own `generate`, on the same prompt and length."""
+"""Tokens per second while decoding the same prompt: our loop, the same without a KV cache, transformers' `generate`.
+
+Without a cache every new token costs a pass over all tokens before it, which is what nanoVLM's article starts from.
+"""
 
 import statistics
 import time
@@ -19,11 +22,14 @@ TITLE = "decoding, tokens per second"
 COLUMNS = {
     "length": "prompt",
     "tokens_per_second": "KVScope",
+    "uncached_tokens_per_second": "no KV cache",
     "transformers_tokens_per_second": "transformers",
-    "speedup": "speedup",
+    "cache_speedup": "over no cache",
+    "speedup": "over transformers",
     "n": "n",
 }
 NEW = 48  # tokens decoded a run
+UNCACHED = 3  # without a cache: each is a whole pass
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,17 +48,19 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     rows = []
     for length in arguments.lengths:
         ids = torch.randint(100, models.primary.spec.vocab, (length,), generator=_seeded(arguments.seed))
-        ours, theirs = [], []
+        ours, bare, theirs = list[float](), list[float](), list[float]()
         for number in progress(range(arguments.samples + 1), f"{length} tokens"):
-            pair = kvscope(models.primary, ids), transformers(plain, ids)
+            three = kvscope(models.primary, ids), uncached(models.primary, ids), transformers(plain, ids)
             if number:
-                ours.append(pair[0])
-                theirs.append(pair[1])
+                for arm, speed in zip((ours, bare, theirs), three, strict=True):
+                    arm.append(speed)
         rows.append(
             {
                 "length": length,
                 "tokens_per_second": statistics.median(ours),
+                "uncached_tokens_per_second": statistics.median(bare),
                 "transformers_tokens_per_second": statistics.median(theirs),
+                "cache_speedup": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
                 "speedup": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
                 "n": len(ours),
             }
@@ -69,6 +77,16 @@ def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
     began = time.perf_counter()
     count = len(list(islice(tokens, NEW)))
     return count / (time.perf_counter() - began)
+
+
+def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
+    """Return the tokens per second when every token is a prefill of all before it."""
+    chooser, buffer = Sampling().chooser(), decoder.buffer(len(ids) + UNCACHED)
+    began = time.perf_counter()
+    for _ in range(UNCACHED):
+        token = chooser.choose(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+        ids = torch.cat((ids, torch.tensor([token])))
+    return UNCACHED / (time.perf_counter() - began)
 
 
 @torch.inference_mode()

@@ -14,7 +14,7 @@ from bench.compare import sample_file, wanted_arms
 from bench.intervals import mean_interval
 from bench.items import Item
 from bench.paired import reading_of
-from bench.read import read
+from bench.quality import read_cut
 from bench.report import progress
 from engine.inspect.looks import looks
 from engine.pipeline import Engine
@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     finished = sample_file(arguments, "inspect", passages=arguments.passages, lengths=arguments.lengths)
     rows = []
     for file in arguments.files:
-        items = read(file, arguments.passages, cut, arguments.seed, arguments.samples)
+        items = read_cut(file, arguments, cut)
         names = []
         for item in progress(items, items[0].group):
             names.append(f"{item.group}/{item.id}")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bench.arms import Arm
+from bench.errors import BadArgument
 from bench.items import Item
 from bench.score import METRICS
 from engine.inspect.distance import jaccard
@@ -59,6 +60,8 @@ def reading_of(engine: Engine, item: Item, most: int) -> tuple[Reading, int]:
     """Return an item as the model reads it, and how many of its passages were left out to fit.
 
     most  context tokens; passages in the middle go first, as LongBench cuts its contexts
+
+    Raises BadArgument if not one passage fits.
     """
     prompt = engine.prompt
     question = prompt.question(item.question) + prompt.tokens.encode(item.opening).ids
@@ -68,6 +71,8 @@ def reading_of(engine: Engine, item: Item, most: int) -> tuple[Reading, int]:
     while tokens > room and kept:
         _, passage = kept.pop(len(kept) // 2)
         tokens, out = tokens - len(passage.ids), out + 1
+    if not kept:
+        raise BadArgument(f"Not one passage of {item.id} fits into {room} tokens. Give a larger --lengths.")
     texts, passages = tuple(text.strip() for text, _ in kept), tuple(passage for _, passage in kept)
     return Reading(texts, passages, item.question, question, item.max_new_tokens), out
 

@@ -6,10 +6,12 @@ same command goes on where it stopped.
 """
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from typing import Any
 
 from bench.bare import cutter, open_engine
 from bench.compare import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
+from bench.items import Cut, Item
 from bench.read import read
 
 TITLE = "quality on data sets, paired with full prefill"
@@ -24,6 +26,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.set_defaults(lengths=[8192], samples=50)
 
 
+def read_cut(file: str, arguments: Namespace, cut: Cut) -> list[Item]:
+    """Return a file's items; passages longer than a chunk are cut, as the library would cut them."""
+    items = read(file, arguments.passages, cut, arguments.seed, arguments.samples)
+    return [replace(item, passages=tuple(part for text in item.passages for part in cut(text))) for item in items]
+
+
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, length, method and ratio."""
     chosen = wanted_arms(arguments)
@@ -32,7 +40,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     finished = sample_file(arguments, "quality", passages=arguments.passages)
     rows = []
     for file in arguments.files:
-        items = read(file, arguments.passages, cut, arguments.seed, arguments.samples)
+        items = read_cut(file, arguments, cut)
         for length in arguments.lengths:
             names = compare(engine, [(item, length) for item in items], chosen, finished, items[0].group)
             for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():

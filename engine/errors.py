@@ -29,5 +29,9 @@ class BadRequest(KVScopeError):
     """A setting or a question outside its range."""
 
 
+class NothingFound(KVScopeError):
+    hint = "Add documents, or ask something that stands in them."
+
+
 class Cancelled(Exception):
     """The person pressed stop. Not an error: the caller ends quietly with what it has."""

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from engine.answer import Answer, Request
 from engine.cite import cite, repetition
-from engine.errors import Cancelled
+from engine.errors import Cancelled, NothingFound
+from engine.inspect.looks import Looks, looks
 from engine.model.buffer import KVBuffer
 from engine.model.generate import Chooser, Sampling, cut_at, decode
 from engine.prompt import Prompt
@@ -24,7 +25,7 @@ from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.evidence import Evidence
 from engine.reuse.recompute import recompute
-from engine.reuse.strategies import Strategy
+from engine.reuse.strategies import STRATEGIES, Strategy
 from engine.sources import found, patched
 from engine.trace import Trace
 from store.types import Finder
@@ -78,6 +79,21 @@ class Engine:
         except Cancelled:
             answer.state = "stopped"
         yield answer
+
+    def inspect(self, request: Request, cancel: Event | None = None) -> Looks:
+        """Compare what the models look at for one question, and what each method would recompute; nothing is answered.
+
+        Costs a full prefill. Raises BadRequest or QuestionTooLong before anything is computed, NothingFound without a
+        passage to look at, and Cancelled once `cancel` is set.
+        """
+        check(request)
+        trace = Trace(settle=self._settle)
+        reading = self.find(request, trace)
+        if not reading.passages:
+            raise NothingFound("No passage was found to look at.")
+        every = {name: strategy_of(replace(request, method=name, options={})) for name in STRATEGIES}
+        with self._turn(trace, cancel or Event()):
+            return looks(self.evidence(reading, trace, cancel), request.ratio, every)
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""

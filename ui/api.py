@@ -15,7 +15,7 @@ from ui.trouble import sentence
 
 
 def build(backend: Backend) -> None:
-    """Offer ask, list_methods, add_document, list_documents and delete_document; call inside the open Blocks."""
+    """Offer ask, inspect, list_methods, and the library's add, list and delete; call inside the open Blocks."""
 
     def ask(
         question: str,
@@ -36,6 +36,20 @@ def build(backend: Backend) -> None:
         try:
             for answer in backend.ask(wanted, stop):
                 yield answer.as_dict()
+        except Exception as error:
+            raise _refusal(error) from error
+        finally:
+            stop.set()
+
+    def inspect(question: str, ratio: float = 0.2, passages: int = 3) -> dict:
+        """Return what both models look at over the passages found, and how near each method comes to the oracle.
+
+        Attention is added up into at most 256 columns; KL in nats and Jaccard at `ratio`, each against the primary's
+        last layer. Costs a full prefill.
+        """
+        stop = Event()
+        try:
+            return backend.inspect(Request(question, ratio=ratio, passages=passages), stop)
         except Exception as error:
             raise _refusal(error) from error
         finally:
@@ -72,6 +86,7 @@ def build(backend: Backend) -> None:
         return {"deleted": document_id}
 
     gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=WAITING)
+    gr.api(inspect, api_name="inspect", concurrency_id=MODEL, concurrency_limit=WAITING)
     gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")

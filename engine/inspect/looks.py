@@ -30,6 +30,7 @@ class Looks:
     jaccard_auxiliary  of the top ratio x T tokens, with the primary's last layer
     jaccard_layers     [L]
     overlap            of each method's recomputed tokens with the oracle's, Jaccard
+    passages           tokens of each passage, in prompt order: T in sum
     """
 
     auxiliary: np.ndarray
@@ -40,11 +41,13 @@ class Looks:
     jaccard_layers: np.ndarray
     overlap: dict[str, float]
     ratio: float
+    passages: tuple[int, ...]
 
     def as_dict(self, bins: int = BINS) -> dict[str, Any]:
         """Return plain lists; tokens are added up into at most `bins` columns."""
         return {
             "ratio": self.ratio,
+            "passages": list(self.passages),
             "auxiliary": binned(self.auxiliary, bins).tolist(),
             "primary": binned(self.primary, bins).tolist(),
             "kl_auxiliary": self.kl_auxiliary,
@@ -79,6 +82,7 @@ def looks(evidence: Evidence, ratio: float, methods: dict[str, Strategy] | None 
         np.array([jaccard(chosen, top(layer, ratio)) for layer in primary]),
         overlap,
         ratio,
+        tuple(view.lengths),
     )
 
 

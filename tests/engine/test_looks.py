@@ -1,17 +1,22 @@
 """KL and Jaccard against values worked out by hand and scipy-free sums; and what an inspection holds."""
 
+import json
 import math
+from dataclasses import replace
+from threading import Event
 
 import numpy as np
 import pytest
 import torch
 
+from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.inspect.distance import jaccard, kl, renormalised
 from engine.inspect.looks import binned, looks
 from engine.reuse.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
 from engine.trace import Trace
 from tests.engine.doubles import engine
-from tests.engine.test_evidence import prepared
+from tests.engine.test_evidence import NAMES, prepared
+from tests.engine.test_pipeline import ASK
 
 
 def test_kl_is_the_sum_that_its_definition_states():
@@ -56,3 +61,24 @@ def test_an_inspection_holds_each_layer_and_compares_every_plan_with_the_oracles
     assert found.overlap["oracle"] == 1.0 and 0 <= found.overlap["cacheclip"] <= 1
     assert set(found.overlap) == {"cacheclip", "oracle", "epic"}  # CacheBlend decides on its way
     assert len(found.as_dict(bins=16)["primary"][0]) == 16
+
+
+def test_an_engine_inspects_what_a_question_finds():
+    found = engine(*NAMES).inspect(replace(ASK, ratio=0.25))
+    assert found.ratio == 0.25 and sum(found.passages) == len(found.auxiliary) == found.primary.shape[1]
+    assert {"cacheclip", "cacheclip-joint", "prophetkv", "random"} <= found.overlap.keys()
+    json.dumps(found.as_dict())
+
+
+def test_an_inspection_without_passages_or_of_a_bad_request_says_what_to_do():
+    with pytest.raises(NothingFound, match="Add documents"):
+        engine().inspect(ASK)
+    with pytest.raises(BadRequest, match="ratio"):
+        engine(*NAMES).inspect(replace(ASK, ratio=2.0))
+
+
+def test_an_inspection_ends_soon_after_it_is_cancelled():
+    stop = Event()
+    stop.set()
+    with pytest.raises(Cancelled):
+        engine(*NAMES).inspect(ASK, stop)

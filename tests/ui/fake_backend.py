@@ -104,12 +104,14 @@ class FakeBackend:
     def delete(self, document_id: str) -> None:
         self._documents = [document for document in self._documents if document.id != document_id]
 
+    def inspect(self, request: Request, cancel: Event) -> dict:
+        self._check(request)
+        return {"ratio": request.ratio, "passages": [40] * request.passages}
+
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.asked.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")
-        if not 0 <= request.ratio <= 1:
-            raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
         self._check(request)
         if self.error:
             raise self.error
@@ -143,6 +145,8 @@ class FakeBackend:
 
     def _check(self, request: Request) -> None:
         """Refuse what the engine would refuse."""
+        if not 0 <= request.ratio <= 1:
+            raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
         method = next(each for each in METHODS if each.name == request.method)
         settings = {setting.name: setting for setting in method.settings if setting.name != "ratio"}
         for name, value in request.options.items():

@@ -62,6 +62,12 @@ def test_options_reach_the_engine_and_wrong_ones_are_a_sentence(client, backend)
         client.predict(question="why?", method="epic", options={"tokens": 0.5}, api_name="/ask")
 
 
+def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client):
+    assert client.predict(question="why?", ratio=0.3, passages=2, api_name="/inspect")["passages"] == [40, 40]
+    with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
+        client.predict(question="why?", ratio=7, api_name="/inspect")
+
+
 def test_a_bad_ratio_is_a_sentence_and_no_traceback(client, capfd):
     with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
         client.predict(question="why?", ratio=7, api_name="/ask")

@@ -1,0 +1,192 @@
+"""Measures on a tiny model, from the command line's arguments to the rows: paired, resumable, honest about failures."""
+
+import json
+from argparse import Namespace
+
+import pytest
+
+from bench import compare, look, paired, quality, summary, tasks
+from bench.errors import BadArgument, BadData
+from tests.engine.doubles import TEXTS, engine
+
+SHAPE = {"method", "realised_ratio", "length", "quality", "rq", "kl", "top1", "n", "floor_speedup", "kl_low", "kl_high"}
+METHODS = ["cacheclip", "cacheblend", "epic:tokens=4", "ape", "prefix", "direct", "naive", "oracle"]
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The engine that every measure opens."""
+    only = engine()
+    for measure in (quality, tasks, look):
+        monkeypatch.setattr(measure, "open_engine", lambda arguments: only)
+    return only
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "harbour.jsonl"
+    passages = [{"title": name, "text": text} for name, text in TEXTS.items()]
+    rows = [
+        {
+            "id": f"q{number}",
+            "question": f"What is the code of boat {number}?",
+            "answers": ["the"],
+            "passages": passages,
+        }
+        for number in range(4)
+    ]
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def arguments(tmp_path, questions):
+    return Namespace(
+        files=[str(questions)],
+        methods=METHODS,
+        ratios=[0.3],
+        lengths=[1024],
+        samples=3,
+        seed=0,
+        model="tiny",
+        auxiliary="tiny",
+        dtype="fp32",
+        device="cpu",
+        chunk=64,
+        passages=4,
+        data=tmp_path,
+        json=tmp_path / "rows.json",
+    )
+
+
+def samples_of(arguments):
+    lines = arguments.json.with_suffix(".samples.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines[1:]]
+
+
+def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, arguments):
+    rows = quality.run(arguments)
+    assert [row["method"] for row in rows] == ["full", *METHODS]
+    by_name = {row["method"]: row for row in rows}
+    for row in rows:
+        assert row["n"] == 3 and {*SHAPE} - {"rq"} <= row.keys()
+        assert 0 <= row["realised_ratio"] <= 1 and row["kl_low"] <= row["kl"] <= row["kl_high"]
+    assert "ratio" not in by_name["epic:tokens=4"] and by_name["direct"]["ratio"] == 0.0
+    assert by_name["full"]["kl"] == 0.0 and by_name["full"]["top1"] == 1.0
+    assert by_name["prefix"]["answer_top1"] == 1.0
+    assert by_name["prefix"]["answer_kl"] * 10 < by_name["cacheclip"]["answer_kl"] < by_name["direct"]["answer_kl"]
+    assert by_name["oracle"]["oracle_overlap"] == 1.0
+
+
+def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(made, arguments, monkeypatch, tmp_path):
+    whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
+    through_all, calls = paired.through_all, []
+
+    def interrupted(engine, item, reading, arms):
+        calls.append(item.id)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return through_all(engine, item, reading, arms)
+
+    monkeypatch.setattr(compare, "through_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        quality.run(arguments)
+    assert len(samples_of(arguments)) == 2
+    assert quality.run(arguments) == whole
+    assert len(calls) == 4  # two, the one that broke off, and that one again
+
+
+def test_a_method_added_later_costs_only_itself(made, arguments):
+    first = quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
+    rows = quality.run(Namespace(**{**vars(arguments), "methods": ["direct", "naive"]}))
+    assert rows[:2] == first and rows[2]["method"] == "naive"
+    assert [set(sample["arms"]) for sample in samples_of(arguments)[3:]] == [{"full@1", "naive@0"}] * 3
+
+
+def test_more_samples_go_on_from_the_first_ones(made, arguments):
+    few = Namespace(**{**vars(arguments), "samples": 2})
+    quality.run(few)
+    kept = samples_of(arguments)
+    quality.run(arguments)
+    assert samples_of(arguments)[:2] == kept and len(samples_of(arguments)) == 3
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}])
+def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other):
+    quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
+    with pytest.raises(BadArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
+        quality.run(Namespace(**{**vars(arguments), **other}))
+
+
+def test_a_torn_last_line_is_dropped_and_measured_again(made, arguments):
+    arguments.methods = ["direct"]
+    whole = quality.run(arguments)
+    path = arguments.json.with_suffix(".samples.jsonl")
+    path.write_text(path.read_text()[:-40])
+    assert quality.run(arguments) == whole
+    assert len(samples_of(arguments)) == 3
+
+
+def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits_is_an_error(made, arguments):
+    arguments.methods, arguments.lengths = ["direct"], [150]
+    (row, _) = quality.run(arguments)
+    assert row["left_out"] == 3 and row["context_tokens"] <= 150
+    arguments.lengths, arguments.json = [1], arguments.json.with_name("short.json")
+    with pytest.raises(BadArgument, match=r"Not one passage of .* fits into 1 tokens"):
+        quality.run(arguments)
+
+
+def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(made, arguments, tmp_path):
+    arguments.haystack, arguments.lengths, arguments.samples, arguments.methods = None, [600], 2, ["direct"]
+    arguments.tasks = ["niah_single_1", "niah_multivalue"]
+    rows = tasks.run(arguments)
+    assert [(row["task"], row["method"], row["metric"]) for row in rows] == [
+        (task, method, "recall") for task in arguments.tasks for method in ("full", "direct")
+    ]
+    arguments.tasks = ["niah_triple"]
+    with pytest.raises(BadArgument, match="'niah_triple' is not one of niah_single_1"):
+        tasks.run(arguments)
+
+
+def test_inspect_compares_each_layer_and_each_plan(made, arguments):
+    arguments.methods, arguments.ratios = ["cacheclip", "epic", "oracle", "cacheblend"], [0.2, 0.3]
+    rows = look.run(arguments)
+    assert [row["what"] for row in rows[: len(rows) // 2]] == [
+        "auxiliary",
+        "layer 0",
+        "layer 1",
+        "layer 2",
+        "plan of cacheclip",
+        "plan of epic",
+        "plan of oracle",
+    ]
+    last = next(row for row in rows if row["what"] == "layer 2")
+    assert last["kl"] == pytest.approx(0.0, abs=1e-6) and last["jaccard"] == 1.0
+    assert json.loads(json.dumps(rows)) == rows
+
+
+def test_both_models_see_the_same_ids_in_every_arm(made, arguments):
+    """Law of the protocol: arms differ in their KV, never in what they read."""
+    seen = []
+    prefill = made.prefill
+
+    def watched(reading, *rest, **named):
+        seen.append((reading.passages, reading.question))
+        return prefill(reading, *rest, **named)
+
+    made.prefill = watched
+    arguments.samples = 1
+    quality.run(arguments)
+    assert len(seen) == len(METHODS) and len(set(seen)) == 1
+
+
+def test_the_report_writes_tables_and_a_page_that_needs_no_net(made, arguments, tmp_path):
+    arguments.json.write_text(json.dumps(quality.run(arguments)))
+    out = tmp_path / "report"
+    summary.run(Namespace(rows=[arguments.json], out=out))
+    assert "| harbour | cacheclip |" in (out / "report.md").read_text()
+    page = (out / "report.html").read_text()
+    assert "cacheblend" in page and 'src="http' not in page
+    arguments.json.write_text("{}")
+    with pytest.raises(BadData, match="not a list of rows"):
+        summary.run(Namespace(rows=[arguments.json], out=out))
