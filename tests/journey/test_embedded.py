@@ -54,6 +54,26 @@ def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(start,
     assert everything.text == answer_of(backend, replace(request, method="full")).text
 
 
+def test_every_method_answers_and_says_what_it_recomputed(start):
+    backend, realised = start(), {}
+    for method in backend.methods():
+        answer = answer_of(backend, replace(ASK, method=method.name, max_new_tokens=6))
+        assert answer.state == "done" and answer.text, method.name
+        realised[method.name] = answer.realised_ratio
+    assert realised["direct"] == realised["naive"] == realised["ape"] == 0.0 and realised["full"] == 1.0
+    for name in ("cacheclip", "cacheclip-joint", "cacheblend", "prophetkv", "random", "oracle"):
+        assert realised[name] == pytest.approx(ASK.ratio, abs=0.01), name
+    assert realised["cacheclip-v1"] < ASK.ratio  # isolated candidates are dropped
+
+
+def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(start):
+    """Both are the same model here, so what differs is only that the auxiliary reads each passage apart."""
+    seen = start().inspect(ASK, Event())
+    assert seen["kl_layers"][-1] == pytest.approx(0.0, abs=1e-5)
+    assert seen["kl_auxiliary"] < max(seen["kl_layers"])
+    assert len(json.dumps(seen)) < 1_000_000
+
+
 def test_the_passages_found_hold_the_answer(start):
     backend, found = start(), 0
     for each in QUESTIONS:
