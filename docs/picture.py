@@ -29,9 +29,9 @@ def main() -> None:
                 page = browser.new_page(viewport={"width": 1440, "height": 900})
                 page.goto(URL)
                 _ready(page)
-                _ask(page, "full", 100)
-                _ask(page, "direct", 0)
-                _ask(page, "cacheclip", 20)
+                _ask(page, "Full prefill")
+                _ask(page, "Direct reuse")
+                _ask(page, "CacheClip")
                 page.wait_for_timeout(1500)
                 page.screenshot(path=TARGET)
                 browser.close()
@@ -56,13 +56,9 @@ def _ready(page: Page) -> None:
     expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)
 
 
-def _ask(page: Page, method: str, percent: int) -> None:
-    labels = {"full": "Full prefill", "direct": "Direct reuse", "cacheclip": "CacheClip"}
+def _ask(page: Page, method: str) -> None:
     page.locator("#method input").click()
-    page.get_by_role("option", name=labels[method]).click()
-    box = page.locator("#ratio input[type=number]")
-    box.fill(str(percent))
-    box.press("Tab")
+    page.get_by_role("option", name=method, exact=True).click()
     page.fill("#question textarea", QUESTION)
     page.click("#ask")
     expect(page.locator("#stop")).to_be_visible()
