@@ -39,16 +39,21 @@ class NoLibrary:
         return []
 
 
-def open_engine(arguments: Namespace) -> Engine:
-    """Return an engine on the models that the command line names."""
-    config = ModelConfig(
+def model_config(arguments: Namespace) -> ModelConfig:
+    """Return which models the command line names, and where they run."""
+    return ModelConfig(
         folder=arguments.data / "models",
         model=arguments.model,
         auxiliary=arguments.auxiliary,
         device=arguments.device,
         dtype=arguments.dtype,
     )
-    return build_engine(load_models(config), lambda tokenizer: NoLibrary(), NoBlobs(), HOST_BYTES)
+
+
+def open_engine(arguments: Namespace) -> Engine:
+    """Return an engine on the models that the command line names."""
+    models = load_models(model_config(arguments))
+    return build_engine(models, lambda tokenizer: NoLibrary(), NoBlobs(), HOST_BYTES)
 
 
 def cutter(engine: Engine, tokens: int) -> Cut:

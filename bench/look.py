@@ -5,7 +5,7 @@ primary's first layers are (arXiv:2510.10129). The shared prefix, which holds th
 """
 
 import statistics
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import Any
 
 from bench.arms import Arm
@@ -14,7 +14,7 @@ from bench.compare import sample_file, wanted_arms
 from bench.intervals import mean_interval
 from bench.items import Item
 from bench.paired import reading_of
-from bench.quality import read_cut
+from bench.quality import add_arguments, read_cut
 from bench.report import progress
 from engine.inspect.looks import looks
 from engine.pipeline import Engine
@@ -34,14 +34,6 @@ COLUMNS = {
     "n": "n",
 }
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Take what this measure needs beside the arguments of all."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
-    parser.add_argument("--passages", type=int, default=8, help="SQuAD: the gold paragraph among this many")
-    parser.add_argument("--chunk", type=int, default=512, help="most tokens of a passage; longer ones are cut")
-    parser.set_defaults(lengths=[8192], samples=50)
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:

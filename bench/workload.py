@@ -10,8 +10,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from bench.bare import model_config
 from engine.pipeline import Engine
-from engine.startup import ModelConfig, build_engine, load_models
+from engine.startup import build_engine, load_models
 from store.blobs import BlobConfig, DiskBlobs
 from store.library import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
@@ -43,14 +44,7 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
     if length < CHUNK // 4:
         raise ValueError(f"a length is at least {CHUNK // 4} tokens, got {length}")
     draw = random.Random(arguments.seed)
-    config = ModelConfig(
-        folder=arguments.data / "models",
-        model=arguments.model,
-        auxiliary=arguments.auxiliary,
-        device=arguments.device,
-        dtype=arguments.dtype,
-    )
-    models, passages = load_models(config), max(1, round(length / CHUNK))
+    models, passages = load_models(model_config(arguments)), max(1, round(length / CHUNK))
     with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
         root = Path(folder)
 
