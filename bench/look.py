@@ -11,6 +11,7 @@ from typing import Any
 from bench.arms import Arm
 from bench.bare import cutter, open_engine
 from bench.compare import sample_file, wanted_arms
+from bench.errors import BadArgument
 from bench.intervals import mean_interval
 from bench.items import Item
 from bench.paired import reading_of
@@ -41,7 +42,10 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     chosen = [arm for arm in wanted_arms(arguments) if arm.method != "full"]
     engine = open_engine(arguments)
     cut = cutter(engine, arguments.chunk)
-    finished = sample_file(arguments, "inspect", passages=arguments.passages, lengths=arguments.lengths)
+    if len(arguments.lengths) > 1:
+        raise BadArgument("inspect takes one --lengths: the most context tokens of a question.")
+    (most,) = arguments.lengths
+    finished = sample_file(arguments, "inspect", passages=arguments.passages, length=most, methods=arguments.methods)
     rows = []
     for file in arguments.files:
         items = read_cut(file, arguments, cut)
@@ -49,7 +53,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         for item in progress(items, items[0].group):
             names.append(f"{item.group}/{item.id}")
             if missing := finished.missing(names[-1], [f"{ratio:g}" for ratio in arguments.ratios]):
-                finished.add(names[-1], {}, _look(engine, item, chosen, missing, arguments.lengths[0]))
+                finished.add(names[-1], {}, _look(engine, item, chosen, missing, most))
         samples = [finished.get(name)["arms"] for name in names]
         for ratio in arguments.ratios:
             rows += _rows(items[0].group, ratio, [sample[f"{ratio:g}"] for sample in samples])

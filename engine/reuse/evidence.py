@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.model.buffer import KVBuffer, Watched
-from engine.prompt import Prompt
+from engine.prompt import ASKED_TOKENS, Prompt
 from engine.request import Reading
 from engine.reuse.assemble import assemble, layout
 from engine.reuse.auxiliary import Auxiliary
@@ -27,7 +27,7 @@ class Reference:
     """A full prefill that was watched.
 
     logits     [V] of the first token
-    attention  [L, context tokens] of the question's rows, mean over heads and question tokens, fp32
+    attention  [L, context tokens] of the question's rows, the last 256 at most; mean over heads and rows, fp32
     """
 
     buffer: KVBuffer
@@ -142,7 +142,8 @@ class Evidence:
 
     def _watch(self, buffer: KVBuffer, rows: Tensor) -> tuple[Tensor, Tensor]:
         decoder = self._cache.decoder
-        watched = Watched(buffer, rows, len(self.question))
+        asked = min(len(self.question), ASKED_TOKENS)  # of a pasted text, the end: what it asks stands there
+        watched = Watched(buffer, rows, asked)
         hidden = decoder.forward(self.ids[rows][None], rows[None], watched, self._cancel)
         context = slice(len(self._cache.prefix_ids), int(self.question[0]))
         return watched.attention[:, context], decoder.logits(hidden[0, -1])

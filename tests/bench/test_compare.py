@@ -165,6 +165,15 @@ def test_inspect_compares_each_layer_and_each_plan(made, arguments):
     assert json.loads(json.dumps(rows)) == rows
 
 
+def test_inspect_never_mixes_methods_or_lengths(made, arguments):
+    arguments.methods, arguments.samples = ["epic"], 1
+    look.run(arguments)
+    with pytest.raises(BadArgument, match="another methods"):
+        look.run(Namespace(**{**vars(arguments), "methods": ["epic", "random"]}))
+    with pytest.raises(BadArgument, match="one --lengths"):
+        look.run(Namespace(**{**vars(arguments), "lengths": [512, 1024]}))
+
+
 def test_both_models_see_the_same_ids_in_every_arm(made, arguments):
     """Law of the protocol: arms differ in their KV, never in what they read."""
     seen = []

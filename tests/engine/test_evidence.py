@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import DynamicCache
 
+from engine.prompt import ASKED_TOKENS
 from engine.request import fit
 from engine.reuse.strategies import CacheClip, Direct, Full, OracleWindows, ProphetKV
 from engine.trace import Trace
@@ -101,3 +102,17 @@ def test_a_deleted_passage_takes_its_prefixless_kv_along():
     made.cache.alone.get(ids)
     made.forget(TEXTS["ferry"])
     assert made.cache.alone.get(ids)[1] == "computed"
+
+
+def test_of_a_long_question_the_last_rows_are_watched():
+    """The memory of a watched pass must not grow with a pasted text."""
+    made = engine()
+    reading = prepared(made)
+    long = replace(reading, question=(5,) * 300 + reading.question)
+    evidence = made.evidence(long, Trace())
+    plain = tiny.model()
+    plain.set_attn_implementation("eager")
+    with torch.no_grad():
+        last = plain(evidence.ids[None], output_attentions=True).attentions[-1][0, :, -ASKED_TOKENS:].mean(dim=(0, 1))
+    context = slice(len(made.prompt.prefix), int(evidence.question[0]))
+    assert_close(evidence.view().oracle(), last[context], **REORDERED)

@@ -26,7 +26,10 @@ class CacheClip(Strategy):
     ratio: float = ratio()
 
     def plan(self, view: View) -> Plan:
-        return Plan(view.slots[self._grouped(view.scores(), view)] if view.spans else NOTHING)
+        return Plan(view.slots[self._grouped(self._scores(view), view)] if view.spans else NOTHING)
+
+    def _scores(self, view: View) -> Tensor:
+        return view.scores()
 
     def _grouped(self, scores: Tensor, view: View) -> Tensor:
         return budgeted(scores, view.lengths, self.ratio, view.exact)
@@ -66,5 +69,5 @@ class CacheClipJoint(CacheClip):
     about: ClassVar[str] = "Ours: the small model reads all passages together, so that they compete for its attention."
     scoring: ClassVar[Scoring | None] = Scoring.JOINED
 
-    def plan(self, view: View) -> Plan:
-        return Plan(view.slots[self._grouped(view.joined(), view)] if view.spans else NOTHING)
+    def _scores(self, view: View) -> Tensor:
+        return view.joined()
