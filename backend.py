@@ -126,6 +126,7 @@ class LocalBackend:
                     auxiliary=self._settings.auxiliary,
                     device=self._settings.device,
                     dtype=self._settings.dtype,
+                    reader=self._settings.reader,
                 ),
                 self._report,
             )

@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address to listen on; anything but loopback shows it to others")
     port: int = Field(7860, ge=1, le=65535, description="port to listen on")
     model: str = Field(NAME, description="the model that answers: a folder, or a name on the Hugging Face hub")
+    reader: str = Field("auto", description="finetuned adapter of the model: auto (the shipped one), off, or a folder")
     auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
     dtype: Literal["auto", "bf16", "fp32"] = Field("auto", description="bf16 where the hardware has it, else fp32")

@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--samples", type=int, default=5, help="questions; each goes through every arm")
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--model", default=NAME, help="folder or name on the hub")
+        one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
         one.add_argument("--auxiliary", default=NAME)
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")

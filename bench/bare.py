@@ -47,6 +47,7 @@ def model_config(arguments: Namespace) -> ModelConfig:
         auxiliary=arguments.auxiliary,
         device=arguments.device,
         dtype=arguments.dtype,
+        reader=arguments.reader,
     )
 
 

@@ -29,6 +29,7 @@ COLUMNS = {
     "floor_speedup": "floor",
     "n": "n",
 }
+SAME = ("model", "reader", "auxiliary", "dtype", "device", "seed", "chunk")  # what makes samples comparable
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:
@@ -39,7 +40,7 @@ def wanted_arms(arguments: Namespace) -> list[Arm]:
 def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
-    settings = {name: getattr(arguments, name) for name in ("model", "auxiliary", "dtype", "device", "seed", "chunk")}
+    settings = {name: getattr(arguments, name) for name in SAME}
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
 
 

@@ -15,6 +15,7 @@ SYSTEM = (
     "Answer the question from the passages. Be short and exact: one or two sentences. "
     "If the passages do not hold the answer, say that they do not."
 )
+NOT_THERE = "The passages do not say."  # what the finetuned reader answers then
 ASKED_TOKENS = 256  # of a question that the auxiliary model reads; its work and memory grow with them for each passage
 _PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # never reach the model
 
@@ -33,13 +34,16 @@ class Prompt:
 
     tokenizer  a fast transformers tokenizer, with or without a chat template
     system     what the model is told to do
+
+    `end` is the id, if there is one, that a finetuned model learns to end its answers with.
     """
 
     def __init__(self, tokenizer: Any, system: str = SYSTEM) -> None:
         self.tokens = Tokens(tokenizer.backend_tokenizer)
         self._frame = _frame(tokenizer, system)
         self.prefix = self.tokens.encode_template(self._frame.before_passages)
-        self.stop_ids = frozenset(_stop_ids(tokenizer))
+        stops = _stop_ids(tokenizer)
+        self.stop_ids, self.end = frozenset(stops), tuple(stops[:1])
         self.passage = lru_cache(maxsize=4096)(self._passage)
 
     def _passage(self, text: str) -> Encoded:
@@ -75,7 +79,8 @@ def _frame(tokenizer: Any, system: str) -> Frame:
     return Frame(before, *rest.split(_QUESTION))
 
 
-def _stop_ids(tokenizer: Any) -> set[int]:
+def _stop_ids(tokenizer: Any) -> list[int]:
+    """Return the ids that end an answer, the chat's own end of turn first."""
     known = tokenizer.get_vocab()
     named = [known[mark] for mark in ("<|im_end|>", "<|eot_id|>", "<|endoftext|>") if mark in known]
-    return {*named, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])}
+    return [*named, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])]

@@ -18,6 +18,8 @@ from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache, HostTier
 from store.types import BlobStore, Finder
 
+READER = Path(__file__).parent.parent / "assets" / "reader"  # an adapter that we trained, for the embedded model
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -27,6 +29,7 @@ class ModelConfig:
     folder            where the embedded model is unpacked
     device            of the primary: 'auto', 'cpu', 'cuda'; the auxiliary always runs on the CPU
     dtype             'auto', 'bf16' or 'fp32'
+    reader            adapter that is merged into the primary: 'auto' (ours, for the embedded model), 'off', or a folder
     """
 
     folder: Path
@@ -34,6 +37,14 @@ class ModelConfig:
     auxiliary: str = NAME
     device: str = "auto"
     dtype: str = "auto"
+    reader: str = "auto"
+
+    @property
+    def adapter(self) -> Path | None:
+        """The folder of the adapter that is merged into the primary."""
+        if self.reader == "auto":
+            return READER if self.model == NAME else None
+        return None if self.reader == "off" else Path(self.reader).expanduser()
 
 
 @dataclass(frozen=True)
@@ -50,13 +61,15 @@ def load_models(config: ModelConfig, report: Report = lambda said, share: None) 
     device, dtype, precision = pick(config.device, config.dtype)
     place = resolve(config.model, config.folder, report)
     report(f"Loading {Path(config.model).name}", 0.8)
-    primary = load(place, device, dtype, Path(config.model).name)
+    primary = load(place, device, dtype, Path(config.model).name, config.adapter)
     if config.auxiliary == config.model and device.type == "cpu":
         return Models(primary, primary, precision)
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
-    _, beside, _ = pick("cpu", config.dtype)
-    return Models(primary, load(place, torch.device("cpu"), beside, Path(config.auxiliary).name), precision)
+    _, dtype, _ = pick("cpu", config.dtype)
+    adapter = config.adapter if config.auxiliary == config.model else None
+    beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
+    return Models(primary, beside, precision)
 
 
 def build_engine(

@@ -78,6 +78,19 @@ class Decoder:
         """Return next-token logits [..., V] in fp32 for hidden states [..., hidden]."""
         return self._head(self._body.norm(hidden)).float()
 
+    def differentiable(self, ids: Tensor, positions: Tensor, reader: Reader) -> Tensor:
+        """Like `forward`, with gradients: for finetuning."""
+        hidden: Tensor = self._body.embed_tokens(ids.to(self.device))
+        where = self._body.rotary_emb(hidden, positions.to(self.device))
+        for layer in self._body.layers:
+            hidden = layer(hidden, position_embeddings=where, past_key_values=reader, reader=reader)
+        return hidden
+
+    def differentiable_logits(self, hidden: Tensor) -> Tensor:
+        """Like `logits`, with gradients."""
+        found: Tensor = self._head(self._body.norm(hidden)).float()
+        return found
+
     @torch.inference_mode()
     def reference_logits(self, ids: Tensor) -> Tensor:
         """Return the last token's logits [V] for `ids` [T] by transformers' own forward pass, for checks only."""

@@ -10,13 +10,16 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import ModelNotFound, UnsupportedModel
+from engine.model.adapter import merged
 from engine.model.decoder import Decoder
 from engine.model.selftest import selftest
 from engine.model.spec import check
 
 
-def load(folder: Path, device: torch.device, dtype: torch.dtype, name: str = "") -> Decoder:
-    """Return the decoder in `folder`, on `device`, in `dtype`, after its self-test.
+def load(
+    folder: Path, device: torch.device, dtype: torch.dtype, name: str = "", adapter: Path | None = None
+) -> Decoder:
+    """Return the decoder in `folder`, with `adapter` merged in, on `device`, in `dtype`, after its self-test.
 
     Raises UnsupportedModel before any weight is read where the configuration says so, or after the self-test, and
     ModelNotFound if the files are missing or torn.
@@ -34,6 +37,8 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype, name: str = "")
         raise ModelNotFound(f"The model in {folder} cannot be read ({str(error).splitlines()[0]}).") from error
     if not tokenizer.is_fast:
         raise UnsupportedModel(f"The tokenizer in {folder} gives no character offsets.")
+    if adapter is not None:
+        model = merged(model, adapter)
     decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
     selftest(decoder)
     return decoder

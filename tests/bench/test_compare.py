@@ -49,6 +49,7 @@ def arguments(tmp_path, questions):
         samples=3,
         seed=0,
         model="tiny",
+        reader="off",
         auxiliary="tiny",
         dtype="fp32",
         device="cpu",

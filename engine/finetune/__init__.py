@@ -1,0 +1,1 @@
+"""Finetuning of small adapters for reuse: a reader that answers from passages."""

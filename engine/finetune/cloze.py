@@ -1,0 +1,40 @@
+"""Questions out of plain text: a sentence with its most telling words left out, to be found in the passage.
+
+Numbers and names are what people look for in their documents, so those are left out. No model writes these questions,
+so none is invented; they are plainer than a person's.
+"""
+
+import re
+from dataclasses import replace
+from random import Random
+
+from engine.finetune.material import Material, Paragraph
+
+BLANK = "____"
+PER_PARAGRAPH = 3
+_SENTENCE = re.compile(r"[^.!?\n]{30,300}[.!?](?=\s|$)")
+_NUMBER = r"\d[\d,.]*\d|\d+"
+_NAME = r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the )?[A-Z][\w'-]+)*"  # not where a sentence begins
+_TELLING = re.compile(f"{_NAME}|{_NUMBER}")
+
+
+def with_questions(material: Material, seed: int) -> Material:
+    """Return the material, paragraphs without a question having some of ours; which ones is drawn by the seed."""
+    return replace(
+        material,
+        paragraphs=tuple(
+            paragraph if paragraph.asked else replace(paragraph, asked=_asked(paragraph, Random(f"{seed} {number}")))
+            for number, paragraph in enumerate(material.paragraphs)
+        ),
+    )
+
+
+def _asked(paragraph: Paragraph, draw: Random) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for sentence in _SENTENCE.findall(paragraph.text):
+        telling = [span for span in _TELLING.finditer(sentence) if sentence.count(span.group()) == 1]
+        if telling:
+            span = draw.choice(telling)
+            cut = sentence[: span.start()] + BLANK + sentence[span.end() :]
+            pairs.append((f"What stands in the place of {BLANK}: {cut.strip()}", span.group().rstrip(".,")))
+    return tuple(draw.sample(pairs, min(PER_PARAGRAPH, len(pairs))))

@@ -1,0 +1,79 @@
+"""The training loop: AdamW with warm-up and a cosine to zero, one lesson a step, resumable."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from engine.finetune import checkpoint
+from engine.finetune.adapter import Adapter
+from engine.finetune.checkpoint import BadCheckpoint
+from engine.finetune.lessons import Lessons
+from engine.finetune.packed import answer_loss
+from engine.model.decoder import Decoder
+
+Progress = Callable[[int, float], None]  # lessons done, and the mean loss of the last ones, in nats a token
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How long and how fast.
+
+    lessons  steps, one lesson each
+    rate     highest learning rate, after `warmup` lessons; it falls to zero at the end
+    every    lessons between two checkpoints
+    """
+
+    lessons: int = 1200
+    rate: float = 1e-3
+    warmup: int = 40
+    every: int = 50
+    clip: float = 1.0
+
+    def rate_at(self, lesson: int) -> float:
+        """Return the learning rate of a lesson."""
+        if lesson < self.warmup:
+            return self.rate * (lesson + 1) / self.warmup
+        return self.rate * 0.5 * (1 + math.cos(math.pi * (lesson - self.warmup) / max(1, self.lessons - self.warmup)))
+
+
+def train(
+    decoder: Decoder, adapter: Adapter, lessons: Lessons, config: TrainingConfig, folder: Path, progress: Progress
+) -> float:
+    """Train until `config.lessons`, from the last checkpoint in `folder` if there is one; return the seconds it took.
+
+    Raises BadCheckpoint for a checkpoint that cannot be read or was made with other settings.
+    """
+    names, smooth, start, spent = list(adapter.named), 0.0, 0, 0.0
+    optimizer = torch.optim.AdamW(adapter.named.values(), betas=(0.9, 0.98), weight_decay=0.0)
+    made = {**asdict(config), **asdict(adapter.config), "seed": lessons.seed}
+    if (found := checkpoint.load(folder / "checkpoint")) is not None:
+        tensors, state = found
+        if state["made"] != made:
+            raise BadCheckpoint(f"The checkpoint in {folder} was made with other settings: {state['made']}.")
+        adapter.load({name.removeprefix("lora:"): t for name, t in tensors.items() if name.startswith("lora:")})
+        checkpoint.restore_optimizer(optimizer, names, tensors)
+        start, smooth, spent = state["lesson"], state["loss"], state["seconds"]
+    began = time.monotonic() - spent
+    for number in range(start, config.lessons):
+        for group in optimizer.param_groups:
+            group["lr"] = config.rate_at(number)
+        with adapter.computing():
+            loss = answer_loss(decoder, lessons[number])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(adapter.named.values(), config.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        value = float(loss.detach())
+        smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
+        progress(number + 1, smooth)
+        if (number + 1) % config.every == 0 or number + 1 == config.lessons:
+            tensors = {f"lora:{name}": tensor for name, tensor in adapter.weights.items()}
+            tensors |= checkpoint.optimizer_tensors(optimizer, names)
+            spent = time.monotonic() - began
+            state = {"made": made, "lesson": number + 1, "loss": smooth, "seconds": spent}
+            checkpoint.save(folder / "checkpoint", tensors, state)
+    return spent

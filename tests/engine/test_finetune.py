@@ -1,0 +1,184 @@
+"""A finetune on a tiny model: it learns, goes on where it was killed, keeps the better adapter, and merges exactly."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from engine.errors import ModelNotFound, UnsupportedModel
+from engine.finetune import checkpoint
+from engine.finetune.adapter import FILES, Adapter, AdapterConfig
+from engine.finetune.checkpoint import BadCheckpoint, NotWritten
+from engine.finetune.lessons import Mix
+from engine.finetune.material import BadMaterial, Material, Paragraph
+from engine.finetune.reader import REPORT, ReaderConfig, finetune, ship
+from engine.finetune.training import TrainingConfig
+from engine.model.adapter import WEIGHTS, merged
+from engine.model.decoder import Decoder
+from tests import tiny
+from tests.engine.test_lessons import FILLERS, PARAGRAPHS
+from tests.tolerance import EXACT, REORDERED
+
+BOATS = [Material("boats", PARAGRAPHS * 4), Material("fillers", FILLERS)]
+CONFIG = ReaderConfig(
+    adapter=AdapterConfig(4, 8),
+    mix=Mix(passages=3, tokens=300, questions=4),
+    training=TrainingConfig(lessons=6, rate=3e-3, warmup=2, every=2),
+    judged=4,
+    held=0.4,
+)
+IDS = torch.randint(0, 512, (1, 40), generator=torch.Generator().manual_seed(5))
+
+
+def decoder(seed=0):
+    return Decoder(tiny.model(seed=seed, scale=1.0), tiny.tokenizer(), "tiny")
+
+
+def run(out, config=CONFIG, materials=BOATS, progress=lambda *said: None, made=None):
+    return finetune(made or decoder(), materials, out, config, progress)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("reader")
+    config = replace(CONFIG, training=replace(CONFIG.training, lessons=60, rate=1e-2))
+    return out, run(out, config)
+
+
+def test_it_learns_in_every_way_of_reading(finished):
+    out, report = finished
+    assert set(report["before"]) == {"full prefill", "direct reuse", "random windows"}
+    for name, before in report["before"].items():
+        assert report["after"][name]["loss"] < before["loss"] and before["n"] > 0
+    assert json.loads((out / REPORT).read_text()) == json.loads(json.dumps(report))
+
+
+def test_merged_it_computes_what_was_trained(finished):
+    out, _ = finished
+    trained = decoder()
+    adapter = Adapter(trained, AdapterConfig(4, 8))
+    adapter.load({name.removeprefix("base_model.model."): t.float() for name, t in load_file(out / WEIGHTS).items()})
+    trained.model.set_attn_implementation("sdpa")
+    plain = tiny.model(scale=1.0)
+    with torch.no_grad():
+        before, expected = plain(IDS).logits, trained.model(IDS).logits
+        found = merged(plain, out)(IDS).logits
+    assert_close(found, expected, **REORDERED)
+    assert (found - before).abs().max() > 0.1
+
+
+def test_a_killed_run_ends_with_the_weights_of_a_whole_one(tmp_path):
+    def killed(stage, done, of, loss):
+        if stage == "Training" and done == 5:
+            raise KeyboardInterrupt
+
+    run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "parts", progress=killed)
+    told = []
+    run(tmp_path / "parts", progress=lambda stage, done, of, loss: told.append((stage, done)))
+    assert ("Training", 5) in told and ("Training", 4) not in told  # lesson 5 was done again, from the checkpoint at 4
+    whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
+    for name, weight in whole.items():
+        assert_close(parts[name], weight, **EXACT)
+
+
+def test_a_run_with_other_settings_does_not_go_on(tmp_path):
+    run(tmp_path)
+    with pytest.raises(BadCheckpoint, match="other settings"):
+        run(tmp_path, replace(CONFIG, training=replace(CONFIG.training, rate=1e-4)))
+
+
+def test_a_broken_checkpoint_is_said_and_left_alone(tmp_path):
+    run(tmp_path)
+    torn = tmp_path / "checkpoint" / "tensors.safetensors"
+    torn.write_bytes(torn.read_bytes()[:100])
+    with pytest.raises(BadCheckpoint, match="cannot be read"):
+        run(tmp_path)
+    assert torn.exists()
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
+    whole = checkpoint.save_file
+
+    def full(*given, **named):
+        whole(*given, **named)
+        raise OSError(28, "No space left on device")
+
+    def fill(stage, done, of, loss):
+        if stage == "Training" and done == 3:
+            monkeypatch.setattr(checkpoint, "save_file", full)
+
+    with pytest.raises(NotWritten, match="No space left"):
+        run(tmp_path, progress=fill)
+    assert [path.name for path in tmp_path.glob("checkpoint*")] == ["checkpoint"]
+    assert checkpoint.load(tmp_path / "checkpoint")[1]["lesson"] == 2
+
+
+def test_a_run_killed_between_two_renames_still_has_a_checkpoint(tmp_path):
+    checkpoint.save(tmp_path / "checkpoint", {"a": torch.ones(2)}, {"lesson": 1})
+    (tmp_path / "checkpoint").rename(tmp_path / "checkpoint.old")
+    assert checkpoint.load(tmp_path / "checkpoint")[1] == {"lesson": 1}
+
+
+def test_documents_without_questions_get_some(tmp_path):
+    texts = [paragraph.text for paragraph in PARAGRAPHS]
+    report = run(tmp_path, materials=[Material("own", tuple(Paragraph(text) for text in texts * 6))])
+    assert report["materials"]["own"]["questions"] == 0 and report["after"]["full prefill"]["n"] > 0
+
+
+def test_too_little_data_is_refused(tmp_path):
+    with pytest.raises(BadMaterial, match="too few questions"):
+        run(tmp_path, materials=[Material("few", PARAGRAPHS[:2])])
+
+
+def test_a_lesson_longer_than_the_model_reads_is_refused(tmp_path):
+    with pytest.raises(UnsupportedModel, match="lower --tokens"):
+        run(tmp_path, replace(CONFIG, mix=replace(CONFIG.mix, tokens=2000)))
+
+
+def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
+    out, report = finished
+    assert ship(out, tmp_path / "assets") and not ship(out, tmp_path / "assets")
+    assert sorted(path.name for path in (tmp_path / "assets").iterdir()) == sorted((*FILES, REPORT))
+    better = json.loads(json.dumps(report))
+    better["after"]["full prefill"]["exact"] += 0.5
+    (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
+    assert not ship(out, tmp_path / "assets")
+    better["config"]["seed"] = 7
+    (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
+    with pytest.raises(BadMaterial, match="other questions"):
+        ship(out, tmp_path / "assets")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "said"),
+    [
+        (lambda folder: (folder / WEIGHTS).unlink(), ModelNotFound, "cannot be read"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), ModelNotFound, "cannot be read"),
+        (lambda folder: (folder / FILES[0]).unlink(), ModelNotFound, "cannot be read"),
+        (lambda folder: (folder / FILES[0]).write_text("{"), ModelNotFound, "cannot be read"),
+        (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), UnsupportedModel, "another shape"),
+        (lambda folder: rename(folder, "layers.2", "layers.9"), UnsupportedModel, "other layers"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_is_refused(finished, tmp_path, spoil, error, said):
+    ship(finished[0], tmp_path / "bad")
+    spoil(tmp_path / "bad")
+    with pytest.raises(error, match=said):
+        merged(tiny.model(scale=1.0), tmp_path / "bad")
+
+
+def reshape(folder, change):
+    save_file(
+        {name: change(tensor).contiguous() for name, tensor in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS
+    )
+
+
+def rename(folder, old, new):
+    save_file(
+        {name.replace(old, new): tensor for name, tensor in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS
+    )
