@@ -127,6 +127,7 @@ class LocalBackend:
                     device=self._settings.device,
                     dtype=self._settings.dtype,
                     reader=self._settings.reader,
+                    selector=self._settings.selector,
                 ),
                 self._report,
             )

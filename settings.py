@@ -1,7 +1,5 @@
 """Settings from the command line, from KVSCOPE_* environment variables, or the defaults, in this order."""
 
-import os
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -9,17 +7,8 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
 from engine.model.embedded import NAME
+from engine.startup import default_data
 from store.errors import KVScopeError
-
-
-def default_data() -> Path:
-    """Return the folder where the system keeps a user's application data."""
-    home = Path.home()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "kvscope"
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "kvscope"
-    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "kvscope"
 
 
 class BadSettings(KVScopeError):
@@ -43,6 +32,9 @@ class Settings(BaseSettings):
     model: str = Field(NAME, description="the model that answers: a folder, or a name on the Hugging Face hub")
     reader: str = Field("auto", description="finetuned adapter of the model: auto (the shipped one), off, or a folder")
     auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
+    selector: str = Field(
+        "auto", description="trained selector of the auxiliary: auto (the shipped one), off, or a folder"
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
     dtype: Literal["auto", "bf16", "fp32"] = Field("auto", description="bf16 where the hardware has it, else fp32")
     host_gib: float = Field(1.5, ge=0, description="memory for chunk KV")

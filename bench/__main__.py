@@ -66,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--model", default=NAME, help="folder or name on the hub")
         one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
         one.add_argument("--auxiliary", default=NAME)
+        one.add_argument(
+            "--selector", default="auto", help="of the auxiliary: auto (the shipped one), off, or a folder"
+        )
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
         one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")

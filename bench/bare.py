@@ -48,6 +48,7 @@ def model_config(arguments: Namespace) -> ModelConfig:
         device=arguments.device,
         dtype=arguments.dtype,
         reader=arguments.reader,
+        selector=arguments.selector,
     )
 
 

@@ -29,7 +29,7 @@ COLUMNS = {
     "floor_speedup": "floor",
     "n": "n",
 }
-SAME = ("model", "reader", "auxiliary", "dtype", "device", "seed", "chunk")  # what makes samples comparable
+SAME = ("model", "reader", "auxiliary", "selector", "dtype", "device", "seed", "chunk")  # what makes samples comparable
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:

@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per prompt length; medians over the runs, arms in turn."""
     folder = arguments.data / "models"
-    wanted = {"model": arguments.model, "auxiliary": arguments.model}
+    wanted = {"model": arguments.model, "auxiliary": arguments.model, "reader": "off", "selector": "off"}
     models = load_models(ModelConfig(folder, device=arguments.device, dtype=arguments.dtype, **wanted))
     plain: Any = AutoModelForCausalLM.from_pretrained(
         resolve(arguments.model, folder), dtype=models.primary.dtype, local_files_only=True

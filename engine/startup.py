@@ -1,5 +1,7 @@
 """From settings to a working engine: which models, in which format, with which caches."""
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +18,21 @@ from engine.pipeline import Engine
 from engine.prompt import Prompt
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache, HostTier
+from engine.reuse.selector import FILE, Selector, load_selector
 from store.types import BlobStore, Finder
 
-READER = Path(__file__).parent.parent / "assets" / "reader"  # an adapter that we trained, for the embedded model
+ASSETS = Path(__file__).parent.parent / "assets"
+READER, SELECTOR = ASSETS / "reader", ASSETS / "selector"  # trained by engine.finetune for the embedded model
+
+
+def default_data() -> Path:
+    """Return the folder where the system keeps a user's application data."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "kvscope"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "kvscope"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "kvscope"
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,7 @@ class ModelConfig:
     device            of the primary: 'auto', 'cpu', 'cuda'; the auxiliary always runs on the CPU
     dtype             'auto', 'bf16' or 'fp32'
     reader            adapter that is merged into the primary: 'auto' (ours, for the embedded model), 'off', or a folder
+    selector          of the auxiliary: 'auto' (ours, for the embedded pair with our reader), 'off', or a folder
     """
 
     folder: Path
@@ -38,6 +53,7 @@ class ModelConfig:
     device: str = "auto"
     dtype: str = "auto"
     reader: str = "auto"
+    selector: str = "auto"
 
     @property
     def adapter(self) -> Path | None:
@@ -45,6 +61,14 @@ class ModelConfig:
         if self.reader == "auto":
             return READER if self.model == NAME else None
         return None if self.reader == "off" else Path(self.reader).expanduser()
+
+    @property
+    def heads(self) -> Path | None:
+        """The folder of the auxiliary's trained selector."""
+        if self.selector == "auto":
+            ours = self.model == self.auxiliary == NAME and self.reader == "auto"
+            return SELECTOR if ours else None
+        return None if self.selector == "off" else Path(self.selector).expanduser()
 
 
 @dataclass(frozen=True)
@@ -54,6 +78,7 @@ class Models:
     primary: Decoder
     auxiliary: Decoder
     precision: str  # 'bf16 on the CPU (AVX-512 BF16)'
+    selector: Selector | None = None
 
 
 def load_models(config: ModelConfig, report: Report = lambda said, share: None) -> Models:
@@ -63,13 +88,17 @@ def load_models(config: ModelConfig, report: Report = lambda said, share: None) 
     report(f"Loading {Path(config.model).name}", 0.8)
     primary = load(place, device, dtype, Path(config.model).name, config.adapter)
     if config.auxiliary == config.model and device.type == "cpu":
-        return Models(primary, primary, precision)
+        return Models(primary, primary, precision, _selector(config, primary))
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
     _, dtype, _ = pick("cpu", config.dtype)
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
-    return Models(primary, beside, precision)
+    return Models(primary, beside, precision, _selector(config, beside))
+
+
+def _selector(config: ModelConfig, auxiliary: Decoder) -> Selector | None:
+    return None if config.heads is None else load_selector(config.heads / FILE, auxiliary.spec)
 
 
 def build_engine(
@@ -82,8 +111,8 @@ def build_engine(
     """
     prompt, host = Prompt(models.primary.tokenizer), HostTier(host_bytes)
     cache = ChunkCache(models.primary, prompt.prefix, host, blobs)
-    auxiliary = Auxiliary(cache, prompt)
+    auxiliary = Auxiliary(cache, prompt, models.selector)
     if models.auxiliary is not models.primary:
         own = Prompt(models.auxiliary.tokenizer)
-        auxiliary = Auxiliary(ChunkCache(models.auxiliary, own.prefix, host, blobs), own)
+        auxiliary = Auxiliary(ChunkCache(models.auxiliary, own.prefix, host, blobs), own, models.selector)
     return Engine(open_library(prompt.tokens.data), cache, prompt, auxiliary)

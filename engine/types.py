@@ -26,6 +26,10 @@ class ChunkKV:
     def size_bytes(self) -> int:
         return self.keys.nbytes + self.values.nbytes
 
+    def first(self, layers: int) -> "ChunkKV":
+        """Return the KV of the first layers only; nothing is copied."""
+        return ChunkKV(self.keys[:layers], self.values[:layers])
+
     def to(self, device: torch.device) -> "ChunkKV":
         return ChunkKV(self.keys.to(device), self.values.to(device))
 
@@ -43,6 +47,7 @@ class Scoring(Enum):
 
     APART = "each chunk on its own behind the prefix, as the paper has it; scores of two chunks never compete"
     JOINED = "all chunks assembled, so that they compete for the question's attention as in the primary"
+    TRAINED = "joined, in the first layers only, with the heads that a trained selector listens to"
 
 
 def _unavailable() -> Tensor:
@@ -57,6 +62,7 @@ class View:
     scores     the auxiliary model's score of each context token, [context tokens], higher is more worth recomputing;
                each chunk read apart
     joined     the same, all chunks read together
+    trained    the same, by the auxiliary's trained selector; `joined` where it has none
     attention  what the question's rows attend to when they run over the assembled chunks, [L, context tokens]; mean
                over heads and question tokens
     oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill
@@ -67,6 +73,7 @@ class View:
     spans: tuple[range, ...]
     scores: Callable[[], Tensor] = _unavailable
     joined: Callable[[], Tensor] = _unavailable
+    trained: Callable[[], Tensor] = _unavailable
     attention: Callable[[], Tensor] = _unavailable
     oracle: Callable[[], Tensor] = _unavailable
     exact: int = 1

@@ -1,4 +1,4 @@
-"""Finetune a small adapter on the CPU or a GPU: `python -m engine.finetune reader DATA... --out FOLDER`.
+"""Finetune on the CPU or a GPU: `python -m engine.finetune reader DATA... --out FOLDER`, likewise `selector`.
 
 DATA are JSON lines with questions ({"context": ..., "qas": [{"question": ..., "answers": [...]}]}), or documents
 (.txt, .md, or a folder of both); ':3' behind a path draws from it three times as often. Without any question, questions
@@ -9,31 +9,37 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from engine.errors import KVScopeError
-from engine.finetune.adapter import AdapterConfig
+from engine.finetune import reader, selector
+from engine.finetune.adapter import FILES, AdapterConfig
 from engine.finetune.lessons import Mix
-from engine.finetune.material import BadMaterial, read
-from engine.finetune.reader import ReaderConfig, finetune, ship
+from engine.finetune.material import BadMaterial, Material, read
+from engine.finetune.shipping import ship
 from engine.finetune.training import TrainingConfig
+from engine.model.decoder import Decoder
 from engine.model.embedded import NAME
 from engine.model.load import load
 from engine.model.precision import pick
 from engine.model.resolve import resolve
+from engine.reuse.selector import FILE
+from engine.startup import ModelConfig, default_data
 
 EVERY_S = 20.0  # between two lines of progress
 
 
 def main() -> int:
-    """Train, print the report, write the adapter. Returns the exit status."""
+    """Train, print the report, write the result. Returns the exit status."""
     arguments = _parser().parse_args()
     logging.basicConfig(level=logging.WARNING)
     try:
-        _reader(arguments)
+        arguments.run(arguments)
     except KeyboardInterrupt:
         print("\nInterrupted. The same command goes on from the last checkpoint.", file=sys.stderr)
         return 130
@@ -47,24 +53,51 @@ def main() -> int:
 
 
 def _reader(arguments: argparse.Namespace) -> None:
-    device, dtype, said = pick(arguments.device, arguments.dtype)
-    materials = [replace(m, weight=weight) for path, weight in map(_weighted, arguments.data) for m in read([path])]
-    decoder = load(resolve(arguments.model, arguments.models, _said), device, dtype, Path(arguments.model).name)
-    print(f"{decoder.name}, {said}; {sum(m.questions for m in materials)} questions in {len(materials)} files")
-    config = ReaderConfig(
+    materials = _materials(arguments)
+    config = reader.ReaderConfig(
         adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
         mix=Mix(tokens=arguments.tokens),
         training=TrainingConfig(lessons=arguments.lessons, rate=arguments.rate),
         seed=arguments.seed,
         judged=arguments.judged,
     )
-    report = finetune(decoder, materials, arguments.out, config, _Lines())
+    report = reader.finetune(_decoder(arguments, None), materials, arguments.out, config, _Lines())
     print(f"{'exact answers':16} before  after  (n)")
     for name, after in report["after"].items():
         print(f"{name:16} {report['before'][name]['exact']:6.3f} {after['exact']:6.3f}  ({after['n']})")
-    print(f"Adapter and report are in {arguments.out}; use it with: python app.py --reader {arguments.out}")
+    print(f"Use it with: python app.py --reader {arguments.out}")
+    _ship(arguments, FILES, reader.merit)
+
+
+def _selector(arguments: argparse.Namespace) -> None:
+    materials = _materials(arguments)
+    config = selector.SelectorConfig(
+        layers=arguments.layers, lessons=arguments.lessons, judged=arguments.judged, seed=arguments.seed
+    )
+    wanted = ModelConfig(arguments.models, arguments.model, reader=arguments.reader)
+    report = selector.finetune_selector(_decoder(arguments, wanted.adapter), materials, arguments.out, config, _Lines())
+    print(f"Share of what helps most in the windows chosen at 20 %, n = {report['questions']['judged']} questions")
+    for name, share in report["agreement"].items():
+        print(f"{name:12} {share:.3f}")
+    _ship(arguments, (FILE,), selector.merit)
+
+
+def _materials(arguments: argparse.Namespace) -> list[Material]:
+    weighted = [_weighted(one) for one in arguments.data]
+    return [replace(material, weight=weight) for path, weight in weighted for material in read([path])]
+
+
+def _decoder(arguments: argparse.Namespace, adapter: Path | None) -> Decoder:
+    device, dtype, said = pick(arguments.device, arguments.dtype)
+    place, name = resolve(arguments.model, arguments.models, _said), Path(arguments.model).name
+    print(f"{name}{' with its reader' if adapter else ''}, {said}", flush=True)
+    return load(place, device, dtype, name, adapter)
+
+
+def _ship(arguments: argparse.Namespace, files: Sequence[str], merit: Callable[[dict[str, Any]], float]) -> None:
     if arguments.ship is not None:
-        print(f"{arguments.ship} {'has it now' if ship(arguments.out, arguments.ship) else 'keeps its better one'}.")
+        done = ship(arguments.out, arguments.ship, files, merit)
+        print(f"{arguments.ship} {'has it now' if done else 'keeps its better one'}.")
 
 
 class _Lines:
@@ -104,22 +137,39 @@ def _weighted(data: str) -> tuple[Path, float]:
 def _parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m engine.finetune", description=__doc__, formatter_class=shape)
-    what = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
-    reader = what.add_parser("reader", help="an adapter that answers from passages", formatter_class=shape)
-    reader.add_argument("data", nargs="+", metavar="DATA[:WEIGHT]")
-    reader.add_argument("--out", type=Path, required=True, help="folder for checkpoints, adapter and report")
-    reader.add_argument("--ship", type=Path, help="copy the adapter there if its report says that it is better")
-    reader.add_argument("--model", default=NAME, help="folder or name on the hub")
-    reader.add_argument("--models", type=Path, default=Path("models"), help="where the embedded model is unpacked")
-    reader.add_argument("--device", default="auto")
-    reader.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
-    reader.add_argument("--lessons", type=int, default=TrainingConfig.lessons, help="each has up to 16 questions")
-    reader.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
-    reader.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate")
-    reader.add_argument("--rank", type=int, default=AdapterConfig.rank)
-    reader.add_argument("--judged", type=int, default=ReaderConfig.judged, help="held-out lessons to judge by")
-    reader.add_argument("--seed", type=int, default=0)
+    what = parser.add_subparsers(required=True, metavar="WHAT")
+    one = _add(what, "reader", _reader, reader.__doc__)
+    one.add_argument("--lessons", type=int, default=TrainingConfig.lessons, help="each has up to 16 questions")
+    one.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
+    one.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
+    one.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate")
+    one.add_argument("--rank", type=int, default=AdapterConfig.rank)
+    two = _add(what, "selector", _selector, selector.__doc__)
+    two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
+    two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")
+    two.add_argument("--layers", type=int, default=selector.SelectorConfig.layers, help="that scoring runs through")
+    two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
     return parser
+
+
+def _add(what: Any, name: str, run: Callable[[argparse.Namespace], None], about: str | None) -> argparse.ArgumentParser:
+    told = (about or "").strip()
+    shape = argparse.RawDescriptionHelpFormatter
+    one: argparse.ArgumentParser = what.add_parser(
+        name, help=told.split("\n")[0].rstrip("."), description=told, formatter_class=shape
+    )
+    one.set_defaults(run=run)
+    one.add_argument("data", nargs="+", metavar="DATA[:WEIGHT]")
+    one.add_argument("--out", type=Path, required=True, help="folder for checkpoints, result and report")
+    one.add_argument("--ship", type=Path, help="copy the result there if its report says that it is better")
+    one.add_argument("--model", default=NAME, help="folder or name on the hub")
+    one.add_argument(
+        "--models", type=Path, default=default_data() / "models", help="where the embedded model is unpacked"
+    )
+    one.add_argument("--device", default="auto")
+    one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
+    one.add_argument("--seed", type=int, default=0)
+    return one
 
 
 if __name__ == "__main__":

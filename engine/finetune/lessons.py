@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from engine.finetune.material import Material, Paragraph
+from engine.finetune.cloze import with_questions
+from engine.finetune.material import BadMaterial, Material, Paragraph
 from engine.finetune.packed import Lesson
 from engine.finetune.records import record
 from engine.prompt import NOT_THERE, Prompt
@@ -19,6 +20,7 @@ ELSEWHERE = (  # where no other question is at hand
     "What is the phone number of the office?",
     "When does the shop open?",
 )
+LEAST = 24  # questions, to learn anything and to judge it
 ANSWER = 96  # tokens of an answer with its end mark; the rest of a longer one is not learned
 WINDOW = 8  # tokens that are computed again together, as in selection
 
@@ -146,3 +148,24 @@ def held_out(materials: Sequence[Material], share: float) -> tuple[list[Material
     kept = [replace(m, paragraphs=m.paragraphs[:at]) for m, at in zip(materials, cut, strict=True)]
     held = [replace(m, paragraphs=m.paragraphs[at:]) for m, at in zip(materials, cut, strict=True)]
     return kept, held
+
+
+def taught_and_held(
+    prompt: Prompt, materials: Sequence[Material], mix: Mix, seed: int, share: float
+) -> tuple[Lessons, Lessons]:
+    """Return lessons to learn from, and lessons of held-out paragraphs, without made-up facts, to judge by.
+
+    Files without a question give fillers; if no file has one, all get questions of ours. Raises BadMaterial if there
+    are too few.
+    """
+    fillers = [paragraph for m in materials if not m.questions for paragraph in m.paragraphs]
+    asked = [m for m in materials if m.questions] or [with_questions(m, seed) for m in materials]
+    kept, held = held_out(asked, share)
+    counts = [sum(m.questions for m in part) for part in (kept, held)]
+    if min(counts) < LEAST:
+        raise BadMaterial(
+            f"There are too few questions: {counts[0]} to learn from and {counts[1]} to judge by; {LEAST} of each are "
+            "needed. Give more files."
+        )
+    judging = [m for m in held if m.questions]
+    return Lessons(prompt, kept, fillers, mix, seed), Lessons(prompt, judging, fillers, replace(mix, records=0.0), seed)

@@ -90,3 +90,8 @@ def _row(line: str, where: str) -> Paragraph:
 
 def _plain(text: str) -> list[Paragraph]:
     return [Paragraph(line.strip()) for line in text.split("\n") if len(line.strip()) >= SHORTEST]
+
+
+def described(materials: Sequence[Material]) -> dict[str, dict[str, float]]:
+    """Return what each file brought, for a report."""
+    return {m.name: {"paragraphs": len(m.paragraphs), "questions": m.questions, "weight": m.weight} for m in materials}

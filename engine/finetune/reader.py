@@ -6,29 +6,24 @@ others, half of those with some windows computed again. So a model learns to ans
 """
 
 import json
-import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from engine.errors import UnsupportedModel
-from engine.finetune.adapter import FILES, Adapter, AdapterConfig
-from engine.finetune.cloze import with_questions
+from engine.finetune.adapter import Adapter, AdapterConfig
 from engine.finetune.judging import judge
-from engine.finetune.lessons import Lessons, Mix, held_out
-from engine.finetune.material import BadMaterial, Material
-from engine.finetune.training import TrainingConfig, train
+from engine.finetune.lessons import Lessons, Mix, taught_and_held
+from engine.finetune.material import Material, described
+from engine.finetune.shipping import REPORT
+from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.decoder import Decoder
 from engine.prompt import Prompt
 
-LEAST = 24  # questions, to learn anything and to judge it
 BESIDE = 256  # tokens of prefix, question and answer, beside a lesson's passages
-REPORT = "report.json"
-
-Progress = Callable[[str, int, int, float], None]  # what is being done, lessons done, of how many, mean loss
 
 
 @dataclass(frozen=True)
@@ -61,20 +56,17 @@ def finetune(
     torch.manual_seed(config.seed)
     torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
     _check(decoder, config)
-    lessons, held = _lessons(Prompt(decoder.tokenizer), materials, config)
+    lessons, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     out.mkdir(parents=True, exist_ok=True)
     adapter = Adapter(decoder, config.adapter)
+    data = json.loads(json.dumps([described(materials), config.seed, config.judged, config.held, asdict(config.mix)]))
     before = _before(out, decoder, adapter, held, config, progress)
-
-    def said(lesson: int, loss: float) -> None:
-        progress("Training", lesson, config.training.lessons, loss)
-
-    seconds = train(decoder, adapter, lessons, config.training, out, said)
+    seconds = train(decoder, adapter, lessons, config.training, out, data, progress)
     after = _judged("Judging", decoder, adapter, held, config, progress)
     report = {
         "model": decoder.name,
         "config": asdict(config),
-        "materials": {m.name: {"paragraphs": len(m.paragraphs), "questions": m.questions} for m in materials},
+        "judged_by": data,
         "training_minutes": round(seconds / 60, 1),
         "before": before,
         "after": after,
@@ -88,41 +80,6 @@ def _check(decoder: Decoder, config: ReaderConfig) -> None:
     room, wanted = decoder.spec.max_positions, config.mix.tokens + BESIDE
     if wanted > room:
         raise UnsupportedModel(f"{decoder.name} reads {room} tokens, but a lesson may have {wanted}; lower --tokens.")
-
-
-def ship(out: Path, target: Path) -> bool:
-    """Copy a finished adapter and its report to `target` if it is better than what lies there; return whether it was.
-
-    Better: a larger share of exact answers in the mean over the ways of reading. Raises BadMaterial if the two were
-    judged by different questions, so that nobody can say.
-    """
-    new = json.loads((out / REPORT).read_text())
-    if (target / REPORT).exists():
-        old = json.loads((target / REPORT).read_text())
-        if _judged_by(old) != _judged_by(new):
-            raise BadMaterial(f"The adapter in {target} was judged by other questions; delete it to replace it.")
-        if _right(old) >= _right(new):
-            return False
-    target.mkdir(parents=True, exist_ok=True)
-    for name in (*FILES, REPORT):
-        shutil.copy(out / name, target / name)
-    return True
-
-
-def _lessons(prompt: Prompt, materials: Sequence[Material], config: ReaderConfig) -> tuple[Lessons, Lessons]:
-    fillers = [paragraph for m in materials if not m.questions for paragraph in m.paragraphs]
-    taught = [m for m in materials if m.questions] or [with_questions(m, config.seed) for m in materials]
-    kept, held = held_out(taught, config.held)
-    if min(sum(m.questions for m in part) for part in (kept, held)) < (LEAST if config.judged else 1):
-        raise BadMaterial(
-            f"There are too few questions: {sum(m.questions for m in kept)} to learn from and "
-            f"{sum(m.questions for m in held)} to judge by; {LEAST} of each are needed. Give more files."
-        )
-    usual = replace(config.mix, records=0.0)
-    return (
-        Lessons(prompt, kept, fillers, config.mix, config.seed),
-        Lessons(prompt, [m for m in held if m.questions], fillers, usual, config.seed),
-    )
 
 
 def _before(
@@ -144,10 +101,6 @@ def _judged(
     return {name: asdict(one) for name, one in found.items()}
 
 
-def _judged_by(report: dict[str, Any]) -> list[Any]:
-    config = report["config"]
-    return [report["materials"], config["seed"], config["judged"], config["held"], config["mix"]]
-
-
-def _right(report: dict[str, Any]) -> float:
+def merit(report: dict[str, Any]) -> float:
+    """Return the share of exact answers after training, summed over the ways of reading."""
     return sum(one["exact"] for one in report["after"].values())

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ from engine.finetune.lessons import Lessons
 from engine.finetune.packed import answer_loss
 from engine.model.decoder import Decoder
 
-Progress = Callable[[int, float], None]  # lessons done, and the mean loss of the last ones, in nats a token
+Progress = Callable[[str, int, int, float], None]  # what is being done, how much of how much, loss in nats a token
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,23 @@ class TrainingConfig:
 
 
 def train(
-    decoder: Decoder, adapter: Adapter, lessons: Lessons, config: TrainingConfig, folder: Path, progress: Progress
+    decoder: Decoder,
+    adapter: Adapter,
+    lessons: Lessons,
+    config: TrainingConfig,
+    folder: Path,
+    data: Any,
+    progress: Progress,
 ) -> float:
     """Train until `config.lessons`, from the last checkpoint in `folder` if there is one; return the seconds it took.
+
+    data  describes the lessons, as JSON can hold it: a run over others does not go on from this one
 
     Raises BadCheckpoint for a checkpoint that cannot be read or was made with other settings.
     """
     names, smooth, start, spent = list(adapter.named), 0.0, 0, 0.0
     optimizer = torch.optim.AdamW(adapter.named.values(), betas=(0.9, 0.98), weight_decay=0.0)
-    made = {**asdict(config), **asdict(adapter.config), "seed": lessons.seed}
+    made = {**asdict(config), **asdict(adapter.config), "data": data}
     if (found := checkpoint.load(folder / "checkpoint")) is not None:
         tensors, state = found
         if state["made"] != made:
@@ -69,7 +78,7 @@ def train(
         optimizer.zero_grad(set_to_none=True)
         value = float(loss.detach())
         smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
-        progress(number + 1, smooth)
+        progress("Training", number + 1, config.lessons, smooth)
         if (number + 1) % config.every == 0 or number + 1 == config.lessons:
             tensors = {f"lora:{name}": tensor for name, tensor in adapter.weights.items()}
             tensors |= checkpoint.optimizer_tensors(optimizer, names)

@@ -99,17 +99,24 @@ def attend_merged(
     return mixed.reshape(batch, heads, rows, width).to(query.dtype)
 
 
-def paid(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
-    """Return the attention that rows pay to each key, mean over heads and rows, [T] in fp32.
+def weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
+    """Return the attention weights written out, [query heads, R, T] in fp32.
 
     query  [1, query heads, R, D]
     keys   [1, H, T, D]
     mask   additive, [1, 1, R, T]
     """
-    heads, groups = keys.shape[1], query.shape[1] // keys.shape[1]
-    folded = query.reshape(1, heads, groups * query.shape[2], -1).float()
+    heads, rows, groups = keys.shape[1], query.shape[2], query.shape[1] // keys.shape[1]
+    folded = query.reshape(1, heads, groups * rows, -1).float()
     logits = folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
-    return logits.softmax(-1).mean(dim=(0, 1, 2))
+    return logits.softmax(-1).view(heads * groups, rows, -1)
+
+
+def weighted(attention: Tensor, values: Tensor) -> Tensor:
+    """Return what rows with these attention weights [query heads, R, T] read from values [1, H, T, D]."""
+    heads, rows, keys = attention.shape
+    folded = attention.view(values.shape[1], -1, keys).to(values.dtype)
+    return (folded @ values[0]).view(1, heads, rows, -1)
 
 
 def visible(row_slots: Tensor, keys: int, dtype: torch.dtype) -> Tensor:

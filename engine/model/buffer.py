@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.attention import attend, attend_merged, paid, visible
+from engine.model.attention import attend, attend_merged, visible, weighted, weights
 from engine.types import Merge
 
 SEGMENT_ROWS = 96  # rows that share one mask; each segment attends only up to its own last slot
@@ -107,20 +107,23 @@ class Rows:
 
 
 class Watched(Rows):
-    """A pass that notes what its last `asked` rows attend to.
-
-    attention  [L, last slot + 1] in fp32, mean over heads and asked rows; filled layer by layer
-    """
+    """A pass that notes what its last `asked` rows attend to; the buffer's chunks must not stand in parallel."""
 
     def __init__(self, buffer: KVBuffer, slots: Tensor, asked: int) -> None:
         super().__init__(buffer, slots)
-        self._asked = asked
+        self._asked, self._all = asked, asked == len(slots)
         self._mask = visible(slots[-asked:].to(buffer.keys.device), self._end, torch.float32)
-        self.attention = torch.zeros(len(buffer.keys), self._end)
+        self._seen: list[Tensor] = []
+
+    @property
+    def attention(self) -> Tensor:
+        """[layers that have run, query heads, last slot + 1] in fp32, mean over the asked rows."""
+        return torch.stack(self._seen)
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-        self.attention[layer] = paid(query[:, :, -self._asked :], keys, scaling, self._mask).cpu()
-        return super().attend(layer, query, keys, values, scaling)
+        paid = weights(query[:, :, -self._asked :], keys, scaling, self._mask)
+        self._seen.append(paid.mean(1).cpu())
+        return weighted(paid, values) if self._all else super().attend(layer, query, keys, values, scaling)
 
 
 class Together:

@@ -2,8 +2,9 @@
 
 The auxiliary has KV of its own for every (prefix + chunk). Only the question's tokens are run. As the paper has it,
 each chunk is read apart, all as one batch, and the score of a context token is the mean over heads and question tokens
-of the last layer's attention on it, the shared prefix left out. Our other way reads all chunks together. Runs on the
-CPU, while the primary's KV is loaded. Source: CacheClip, arXiv:2510.10129.
+of the last layer's attention on it, the shared prefix left out. Our other ways read all chunks together: every layer
+has a vote, or those heads of the first layers that a trained selector listens to. Runs on the CPU, while the primary's
+KV is loaded. Source: CacheClip, arXiv:2510.10129.
 """
 
 from collections.abc import Sequence
@@ -21,15 +22,20 @@ from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.align import align
 from engine.reuse.assemble import assemble
 from engine.reuse.chunks import ChunkCache
+from engine.reuse.selector import Selector
 from engine.types import ChunkKV, Scoring
 
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """A scorer: its own model, tokenizer and chunk KV."""
+    """A scorer: its own model, tokenizer and chunk KV.
+
+    selector  which heads of its first layers to listen to; None where none was trained for this model
+    """
 
     cache: ChunkCache
     prompt: Prompt
+    selector: Selector | None = None
 
     def score(
         self,
@@ -53,7 +59,8 @@ class Auxiliary:
         if scoring is Scoring.APART:
             scores = self.attention(self.prompt.asked(question), chunks, cancel)
         else:
-            scores = self.joined(self.prompt.question(question)[-ASKED_TOKENS:], chunks, cancel)
+            asked = self.prompt.question(question)[-ASKED_TOKENS:]
+            scores = (self.trained if scoring is Scoring.TRAINED else self.joined)(asked, chunks, cancel)
         if primary.tokens.fingerprint == self.prompt.tokens.fingerprint:
             return torch.cat(scores)
         pairs = zip(scores, passages, (primary.passage(text) for text in texts), strict=True)
@@ -74,15 +81,36 @@ class Auxiliary:
         Mean over heads and question tokens; in each layer the context's share is made 1, so that every layer has one
         vote however much of it goes to the prefix; then the sum over layers, fp32.
         """
-        decoder, start = self.cache.decoder, self.cache.prefix.tokens
+        paid = self.attention_by_head(question, chunks, cancel=cancel).mean(1)
         lengths = [chunk.tokens for chunk in chunks]
-        buffer = decoder.buffer(start + sum(lengths) + len(question))
-        assemble(buffer, self.cache.prefix, chunks, decoder.spec.inv_freq)
-        rows = torch.arange(start + sum(lengths), buffer.capacity)
+        return list((paid / paid.sum(-1, keepdim=True)).sum(0).split(lengths))
+
+    def trained(self, question: Sequence[int], chunks: list[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
+        """Return the selector's score of each chunk's tokens, [tokens] each, fp32; `joined` without a selector."""
+        if self.selector is None:
+            return self.joined(question, chunks, cancel)
+        paid = self.attention_by_head(question, chunks, self.selector.layers, cancel)
+        lengths = [chunk.tokens for chunk in chunks]
+        return list(self.selector.score(paid, lengths).split(lengths))
+
+    @torch.inference_mode()
+    def attention_by_head(
+        self, question: Sequence[int], chunks: list[ChunkKV], layers: int | None = None, cancel: Event | None = None
+    ) -> Tensor:
+        """Return the attention that the question pays to the tokens of all chunks, read together.
+
+        [first `layers` or all, query heads, context tokens] in fp32, mean over the question's tokens.
+        """
+        decoder, start = self.cache.decoder, self.cache.prefix.tokens
+        layers = layers or decoder.spec.layers
+        end = start + sum(chunk.tokens for chunk in chunks)
+        buffer = decoder.buffer(end + len(question), layers)
+        held = [chunk.first(layers) for chunk in chunks]
+        assemble(buffer, self.cache.prefix.first(layers), held, decoder.spec.inv_freq)
+        rows = torch.arange(end, buffer.capacity)
         watched = Watched(buffer, rows, len(rows))
-        decoder.forward(torch.tensor([question]), rows[None], watched, cancel)
-        context = watched.attention[:, start : start + sum(lengths)]
-        return list((context / context.sum(-1, keepdim=True)).sum(0).split(lengths))
+        decoder.forward(torch.tensor([question]), rows[None], watched, cancel, layers)
+        return watched.attention[:, :, start:end]
 
 
 def _carried(scores: Tensor, source: Encoded, target: Encoded) -> Tensor:

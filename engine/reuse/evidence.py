@@ -85,6 +85,7 @@ class Evidence:
             self.spans,
             scores=lambda: self.scores(Scoring.APART),
             joined=lambda: self.scores(Scoring.JOINED),
+            trained=lambda: self.scores(Scoring.TRAINED),
             attention=lambda: self.attention,
             oracle=lambda: self.reference.attention[-1],
             layers=self._cache.decoder.spec.layers,
@@ -146,4 +147,4 @@ class Evidence:
         watched = Watched(buffer, rows, asked)
         hidden = decoder.forward(self.ids[rows][None], rows[None], watched, self._cancel)
         context = slice(len(self._cache.prefix_ids), int(self.question[0]))
-        return watched.attention[:, context], decoder.logits(hidden[0, -1])
+        return watched.attention[:, :, context].mean(1), decoder.logits(hidden[0, -1])

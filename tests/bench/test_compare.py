@@ -51,6 +51,7 @@ def arguments(tmp_path, questions):
         model="tiny",
         reader="off",
         auxiliary="tiny",
+        selector="off",
         dtype="fp32",
         device="cpu",
         chunk=64,

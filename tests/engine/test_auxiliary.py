@@ -1,5 +1,7 @@
 """The auxiliary's batched scores against transformers' own attention weights, chunk by chunk."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -9,11 +11,12 @@ from engine.prompt import Prompt
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache, HostTier
+from engine.reuse.selector import Selector
 from engine.types import Scoring
 from tests import tiny
 from tests.engine.doubles import TEXTS, MemoryBlobs
 from tests.engine.plain import assembled
-from tests.tolerance import REORDERED
+from tests.tolerance import EXACT, REORDERED
 
 QUESTION = "What does a ticket cost?"
 
@@ -42,25 +45,55 @@ def test_scores_are_the_last_layers_mean_attention_with_the_prefix_left_out(fami
         assert_close(scores, attention_of(family, scorer.prompt.prefix, ids, question), **REORDERED)
 
 
+@torch.no_grad()
+def watched_by_transformers(plain, prefix, passages, question):
+    """Each layer's attention weights [1, heads, question, T] over the assembled chunks, and where the chunks end."""
+    ids, cache = torch.tensor([*prefix, *(token for passage in passages for token in passage)]), DynamicCache()
+    spans = layout(len(prefix), [len(passage) for passage in passages])
+    for number, (keys, values) in enumerate(assembled(plain, ids, len(prefix), spans)):
+        cache.update(keys, values, number)
+    plain.set_attn_implementation("eager")
+    return plain(torch.tensor([question]), past_key_values=cache, output_attentions=True).attentions, len(ids)
+
+
 def test_joined_scores_are_every_layers_attention_over_the_assembled_chunks(family):
     scorer, plain = auxiliary(family), tiny.model(family)
     passages = [scorer.prompt.passage(text).ids for text in TEXTS.values()]
     prefix, question = scorer.prompt.prefix, scorer.prompt.question(QUESTION)
     found = scorer.joined(question, [scorer.cache.get(ids)[0] for ids in passages])
-    ids = torch.tensor([*prefix, *(token for passage in passages for token in passage)])
-    cache = DynamicCache()
-    spans = layout(len(prefix), [len(passage) for passage in passages])
-    for number, (keys, values) in enumerate(assembled(plain, ids, len(prefix), spans)):
-        cache.update(keys, values, number)
-    plain.set_attn_implementation("eager")
-    with torch.no_grad():
-        layers = plain(torch.tensor([question]), past_key_values=cache, output_attentions=True).attentions
-    expected = torch.zeros(len(ids) - len(prefix))
+    layers, end = watched_by_transformers(plain, prefix, passages, question)
+    expected = torch.zeros(end - len(prefix))
     for layer in layers:
-        paid = layer[0].mean(dim=(0, 1))[len(prefix) : len(ids)]
+        paid = layer[0].mean(dim=(0, 1))[len(prefix) : end]
         expected += paid / paid.sum()
     assert_close(torch.cat(found), expected, **REORDERED)
     assert [len(scores) for scores in found] == [len(passage) for passage in passages]
+
+
+def test_the_selector_scores_by_its_heads_attention_over_the_assembled_chunks(family):
+    """The reference weighs transformers' own attention weights of the same layers, head by head and token by token."""
+    scorer, plain = auxiliary(family), tiny.model(family)
+    heads = torch.rand(2, 4, generator=torch.Generator().manual_seed(4))
+    offsets = torch.rand(9, generator=torch.Generator().manual_seed(5)) + 0.1
+    scorer = replace(scorer, selector=Selector(heads, offsets))
+    passages = [scorer.prompt.passage(text).ids for text in TEXTS.values()]
+    prefix, question = len(scorer.prompt.prefix), scorer.prompt.question(QUESTION)
+    found = scorer.trained(question, [scorer.cache.get(ids)[0] for ids in passages])
+    layers, end = watched_by_transformers(plain, scorer.prompt.prefix, passages, question)
+    expected = torch.zeros(end - prefix)
+    for layer, row in zip(layers, heads, strict=False):
+        for head, weight in enumerate(row):
+            paid = layer[0, head].mean(dim=0)[prefix:end]
+            expected += weight * paid / paid.sum()
+    within = [at for ids in passages for at in range(len(ids))]
+    expected *= torch.tensor([offsets[min(8, (at + 1).bit_length() - 1)] for at in within])
+    assert_close(torch.cat(found), expected, **REORDERED)
+
+
+def test_without_a_selector_scores_are_the_joined_ones():
+    scorer = auxiliary(tiny.llama)
+    asked = [QUESTION, list(TEXTS.values()), scorer.prompt]
+    assert_close(scorer.score(*asked, Scoring.TRAINED), scorer.score(*asked, Scoring.JOINED), **EXACT)
 
 
 @pytest.mark.parametrize("scoring", Scoring)

@@ -14,7 +14,8 @@ from engine.finetune.adapter import FILES, Adapter, AdapterConfig
 from engine.finetune.checkpoint import BadCheckpoint, NotWritten
 from engine.finetune.lessons import Mix
 from engine.finetune.material import BadMaterial, Material, Paragraph
-from engine.finetune.reader import REPORT, ReaderConfig, finetune, ship
+from engine.finetune.reader import ReaderConfig, finetune, merit
+from engine.finetune.shipping import REPORT, ship
 from engine.finetune.training import TrainingConfig
 from engine.model.adapter import WEIGHTS, merged
 from engine.model.decoder import Decoder
@@ -127,7 +128,7 @@ def test_a_run_killed_between_two_renames_still_has_a_checkpoint(tmp_path):
 def test_documents_without_questions_get_some(tmp_path):
     texts = [paragraph.text for paragraph in PARAGRAPHS]
     report = run(tmp_path, materials=[Material("own", tuple(Paragraph(text) for text in texts * 6))])
-    assert report["materials"]["own"]["questions"] == 0 and report["after"]["full prefill"]["n"] > 0
+    assert report["judged_by"][0]["own"]["questions"] == 0 and report["after"]["full prefill"]["n"] > 0
 
 
 def test_too_little_data_is_refused(tmp_path):
@@ -142,16 +143,16 @@ def test_a_lesson_longer_than_the_model_reads_is_refused(tmp_path):
 
 def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
     out, report = finished
-    assert ship(out, tmp_path / "assets") and not ship(out, tmp_path / "assets")
+    assert ship(out, tmp_path / "assets", FILES, merit) and not ship(out, tmp_path / "assets", FILES, merit)
     assert sorted(path.name for path in (tmp_path / "assets").iterdir()) == sorted((*FILES, REPORT))
     better = json.loads(json.dumps(report))
     better["after"]["full prefill"]["exact"] += 0.5
     (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
-    assert not ship(out, tmp_path / "assets")
-    better["config"]["seed"] = 7
+    assert not ship(out, tmp_path / "assets", FILES, merit)
+    better["judged_by"][1] = 7
     (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
     with pytest.raises(BadMaterial, match="other questions"):
-        ship(out, tmp_path / "assets")
+        ship(out, tmp_path / "assets", FILES, merit)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(finished, tmp_path, spoil, error, said):
-    ship(finished[0], tmp_path / "bad")
+    ship(finished[0], tmp_path / "bad", FILES, merit)
     spoil(tmp_path / "bad")
     with pytest.raises(error, match=said):
         merged(tiny.model(scale=1.0), tmp_path / "bad")

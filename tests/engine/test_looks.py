@@ -66,7 +66,7 @@ def test_an_inspection_holds_each_layer_and_compares_every_plan_with_the_oracles
 def test_an_engine_inspects_what_a_question_finds():
     found = engine(*NAMES).inspect(replace(ASK, ratio=0.25))
     assert found.ratio == 0.25 and sum(found.passages) == len(found.auxiliary) == found.primary.shape[1]
-    assert {"cacheclip", "cacheclip-joint", "prophetkv", "random"} <= found.overlap.keys()
+    assert {"cacheclip", "cacheclip-trained", "cacheclip-joint", "prophetkv", "random"} <= found.overlap.keys()
     json.dumps(found.as_dict())
 
 

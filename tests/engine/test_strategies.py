@@ -28,7 +28,14 @@ ATTENTION = torch.rand(3, 55, generator=torch.Generator().manual_seed(1))
 
 @pytest.fixture
 def view():
-    return View(SPANS, lambda: SCORES, lambda: SCORES.flip(0), lambda: ATTENTION, lambda: ATTENTION[-1])
+    return View(
+        SPANS,
+        scores=lambda: SCORES,
+        joined=lambda: SCORES.flip(0),
+        trained=lambda: SCORES.square(),
+        attention=lambda: ATTENTION,
+        oracle=lambda: ATTENTION[-1],
+    )
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -46,7 +53,7 @@ def test_every_plan_is_repeatable(name, view):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_empty_context_needs_no_rows(name):
-    assert STRATEGIES[name]().plan(View((), *[lambda: torch.empty(0)] * 4)).rows.tolist() == []
+    assert STRATEGIES[name]().plan(View((), *[lambda: torch.empty(0)] * 5)).rows.tolist() == []
 
 
 def test_a_method_that_needs_no_scores_never_waits_for_them(view):
@@ -55,7 +62,7 @@ def test_a_method_that_needs_no_scores_never_waits_for_them(view):
 
     for name, build in STRATEGIES.items():
         if build.scoring is None:
-            STRATEGIES[name]().plan(View(SPANS, unwanted, unwanted, view.attention, view.oracle))
+            STRATEGIES[name]().plan(View(SPANS, *[unwanted] * 3, view.attention, view.oracle))
 
 
 def test_full_takes_every_slot_direct_none_and_prefix_all_behind_the_first_chunk(view):
@@ -64,7 +71,7 @@ def test_full_takes_every_slot_direct_none_and_prefix_all_behind_the_first_chunk
     assert Prefix().plan(view).rows.tolist() == list(range(25, 60))
 
 
-WINDOWED = ["cacheclip", "cacheclip-joint", "cacheclip-v1", "cacheclip-v2", "random", "oracle"]
+WINDOWED = ["cacheclip", "cacheclip-trained", "cacheclip-joint", "cacheclip-v1", "cacheclip-v2", "random", "oracle"]
 
 
 @pytest.mark.parametrize("name", [*WINDOWED, "prophetkv"])
@@ -75,7 +82,7 @@ def test_a_ratio_takes_only_context_and_at_one_all_of_it(view, name):
     assert build(ratio=0.0).plan(view).rows.tolist() == []
 
 
-@pytest.mark.parametrize("name", ["cacheclip", "cacheclip-joint", "random", "oracle"])
+@pytest.mark.parametrize("name", ["cacheclip", "cacheclip-trained", "cacheclip-joint", "random", "oracle"])
 def test_no_budget_goes_to_the_exact_chunk_before_all_others_are_whole(view, name):
     build = STRATEGIES[name]
     assert not set(build(ratio=0.6).plan(view).rows.tolist()) & set(SPANS[0])

@@ -61,7 +61,7 @@ def test_every_method_answers_and_says_what_it_recomputed(start):
         assert answer.state == "done" and answer.text, method.name
         realised[method.name] = answer.realised_ratio
     assert realised["direct"] == realised["naive"] == realised["ape"] == 0.0 and realised["full"] == 1.0
-    for name in ("cacheclip", "cacheclip-joint", "cacheblend", "prophetkv", "random", "oracle"):
+    for name in ("cacheclip", "cacheclip-trained", "cacheclip-joint", "cacheblend", "prophetkv", "random", "oracle"):
         assert realised[name] == pytest.approx(ASK.ratio, abs=0.01), name
     assert realised["cacheclip-v1"] < ASK.ratio  # isolated candidates are dropped
 

@@ -6,7 +6,7 @@ page and the arguments of the bench.
 
 from engine.reuse.strategies.ape import APE
 from engine.reuse.strategies.cacheblend import CacheBlend
-from engine.reuse.strategies.cacheclip import CacheClip, CacheClipJoint, CacheClipV1, CacheClipV2
+from engine.reuse.strategies.cacheclip import CacheClip, CacheClipJoint, CacheClipTrained, CacheClipV1, CacheClipV2
 from engine.reuse.strategies.direct import Direct
 from engine.reuse.strategies.epic import EPIC
 from engine.reuse.strategies.full import Full
@@ -20,6 +20,7 @@ from engine.setting import Method, settings_of
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "cacheclip": CacheClip,
+    "cacheclip-trained": CacheClipTrained,
     "cacheclip-joint": CacheClipJoint,
     "cacheclip-v1": CacheClipV1,
     "cacheclip-v2": CacheClipV2,

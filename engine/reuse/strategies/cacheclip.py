@@ -71,3 +71,15 @@ class CacheClipJoint(CacheClip):
 
     def _scores(self, view: View) -> Tensor:
         return view.joined()
+
+
+@dataclass(frozen=True)
+class CacheClipTrained(CacheClip):
+    """Ours: the auxiliary's first layers only, with the heads that a trained selector listens to."""
+
+    label: ClassVar[str] = "CacheClip trained"
+    about: ClassVar[str] = "Ours: a trained selector listens to a few heads of the small model's first layers."
+    scoring: ClassVar[Scoring | None] = Scoring.TRAINED
+
+    def _scores(self, view: View) -> Tensor:
+        return view.trained()
