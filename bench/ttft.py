@@ -34,8 +34,10 @@ COLUMNS = {
     "speedup_low": "low",
     "speedup_high": "high",
     "floor_speedup": "floor",
+    "scoring_ms": "scoring ms",
     "n": "n",
 }
+SCORING = ("auxiliary", "question", "full prefill")  # stages in which a method finds out what to recompute
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 
@@ -47,6 +49,7 @@ class Sample:
     realised_ratio: float
     operations: float
     context_tokens: int
+    scoring_ms: float
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -93,6 +96,7 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
         ready.realised_ratio,
         operations(work.engine, reading, ready),
         reading.context_tokens,
+        sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
     )
 
 
@@ -119,5 +123,6 @@ def row(arm: Arm, length: int, full: list[Sample], reused: list[Sample]) -> dict
         "speedup_low": low,
         "speedup_high": high,
         "floor_speedup": statistics.median(a.operations / b.operations for a, b in zip(full, reused, strict=True)),
+        "scoring_ms": statistics.median(sample.scoring_ms for sample in reused),
         "n": len(reused),
     }

@@ -61,7 +61,8 @@ def _reader(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         judged=arguments.judged,
     )
-    report = reader.finetune(_decoder(arguments, None), materials, arguments.out, config, _Lines())
+    decoder = _decoder(arguments, None)
+    report = reader.finetune(decoder, materials, arguments.out, config, _Lines(), arguments.start)
     print(f"{'exact answers':16} before  after  (n)")
     for name, after in report["after"].items():
         print(f"{name:16} {report['before'][name]['exact']:6.3f} {after['exact']:6.3f}  ({after['n']})")
@@ -144,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
     one.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate")
     one.add_argument("--rank", type=int, default=AdapterConfig.rank)
+    one.add_argument(
+        "--start", type=Path, help="a finished adapter to go on from, with fresh lessons of another --seed"
+    )
     two = _add(what, "selector", _selector, selector.__doc__)
     two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
     two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")

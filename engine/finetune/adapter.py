@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
 from peft.helpers import disable_input_dtype_casting
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.errors import UnsupportedModel
+from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.adapter import WEIGHTS
 from engine.model.decoder import Decoder
 
@@ -53,6 +54,16 @@ class Adapter:
 
     def load(self, weights: dict[str, Tensor]) -> None:
         set_peft_model_state_dict(self._decoder.model, weights)
+
+    def start_from(self, folder: Path) -> None:
+        """Take the weights of a saved adapter. Raises ModelNotFound, or UnsupportedModel if it has other shapes."""
+        try:
+            held = {name.removeprefix(PREFIX): w.float() for name, w in load_file(folder / WEIGHTS).items()}
+        except (OSError, SafetensorError) as error:
+            raise ModelNotFound(f"The adapter in {folder} cannot be read ({error}).") from error
+        if {name: w.shape for name, w in held.items()} != {name: w.shape for name, w in self.weights.items()}:
+            raise UnsupportedModel(f"The adapter in {folder} has another rank, or was made for another model.")
+        self.load(held)
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft keeps it, in bf16: it comes from weights of that precision and goes into them."""

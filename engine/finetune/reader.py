@@ -5,6 +5,7 @@ others, half of those with some windows computed again. So a model learns to ans
 (arXiv:2409.15355), TurboRAG (arXiv:2410.07590) and KVLink (arXiv:2502.16002).
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,7 @@ from engine.finetune.lessons import Lessons, Mix, taught_and_held
 from engine.finetune.material import Material, described
 from engine.finetune.shipping import REPORT
 from engine.finetune.training import Progress, TrainingConfig, train
+from engine.model.adapter import WEIGHTS
 from engine.model.decoder import Decoder
 from engine.prompt import Prompt
 
@@ -43,9 +45,16 @@ class ReaderConfig:
 
 
 def finetune(
-    decoder: Decoder, materials: Sequence[Material], out: Path, config: ReaderConfig, progress: Progress
+    decoder: Decoder,
+    materials: Sequence[Material],
+    out: Path,
+    config: ReaderConfig,
+    progress: Progress,
+    start: Path | None = None,
 ) -> dict[str, Any]:
     """Train, judge, and write adapter and report into `out`; return the report.
+
+    start  a finished adapter whose weights training begins with; its report becomes a part of this one
 
     Goes on from the last checkpoint in `out`. The report says, for each way of reading held-out lessons, what loss and
     which share of exact answers there was before and after.
@@ -59,14 +68,18 @@ def finetune(
     lessons, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     out.mkdir(parents=True, exist_ok=True)
     adapter = Adapter(decoder, config.adapter)
-    data = json.loads(json.dumps([described(materials), config.seed, config.judged, config.held, asdict(config.mix)]))
+    judged_by = json.loads(
+        json.dumps([described(materials), config.seed, config.judged, config.held, asdict(config.mix)])
+    )
     before = _before(out, decoder, adapter, held, config, progress)
-    seconds = train(decoder, adapter, lessons, config.training, out, data, progress)
+    begun = _begin(adapter, start)
+    seconds = train(decoder, adapter, lessons, config.training, out, [judged_by, begun], progress)
     after = _judged("Judging", decoder, adapter, held, config, progress)
     report = {
         "model": decoder.name,
         "config": asdict(config),
-        "judged_by": data,
+        "judged_by": judged_by,
+        "started_from": begun,
         "training_minutes": round(seconds / 60, 1),
         "before": before,
         "after": after,
@@ -80,6 +93,16 @@ def _check(decoder: Decoder, config: ReaderConfig) -> None:
     room, wanted = decoder.spec.max_positions, config.mix.tokens + BESIDE
     if wanted > room:
         raise UnsupportedModel(f"{decoder.name} reads {room} tokens, but a lesson may have {wanted}; lower --tokens.")
+
+
+def _begin(adapter: Adapter, start: Path | None) -> dict[str, Any] | None:
+    if start is None:
+        return None
+    adapter.start_from(start)
+    report = json.loads((start / REPORT).read_text()) if (start / REPORT).exists() else {}
+    kept = {name: report.get(name) for name in ("config", "training_minutes", "after", "started_from")}
+    with (start / WEIGHTS).open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), **kept}
 
 
 def _before(

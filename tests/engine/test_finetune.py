@@ -87,6 +87,29 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(tmp_path):
         assert_close(parts[name], weight, **EXACT)
 
 
+def test_training_can_begin_with_a_finished_adapter(finished, tmp_path):
+    out, report = finished
+    after = finetune(decoder(), BOATS, tmp_path, CONFIG, lambda *said: None, out)
+    assert (
+        after["before"] == report["before"] and after["started_from"]["training_minutes"] == report["training_minutes"]
+    )
+    weights = load_file(tmp_path / WEIGHTS), load_file(out / WEIGHTS), load_file(run_weights(tmp_path))
+    near, far = (sum(float((weights[0][name] - one[name]).norm()) for name in one) for one in weights[1:])
+    assert near < far
+
+
+def run_weights(folder):
+    run(folder / "afresh")
+    return folder / "afresh" / WEIGHTS
+
+
+def test_an_adapter_of_another_rank_cannot_be_begun_with(finished, tmp_path):
+    with pytest.raises(UnsupportedModel, match="another rank"):
+        finetune(decoder(), BOATS, tmp_path, replace(CONFIG, adapter=AdapterConfig(2, 4)), lambda *s: None, finished[0])
+    with pytest.raises(ModelNotFound, match="cannot be read"):
+        finetune(decoder(), BOATS, tmp_path / "b", CONFIG, lambda *said: None, tmp_path / "nowhere")
+
+
 def test_a_run_with_other_settings_does_not_go_on(tmp_path):
     run(tmp_path)
     with pytest.raises(BadCheckpoint, match="other settings"):
