@@ -117,5 +117,5 @@ def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:
 
 def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
     said = engine.prompt.tokens.template.decode([t for t in answer if t not in engine.prompt.stop_ids])
-    names = (item.metric,) if item.metric == "recall" else dict.fromkeys((item.metric, *SCORED))
+    names = (item.metric,) if item.metric in ("recall", "not_there") else dict.fromkeys((item.metric, *SCORED))
     return {"answer": said, "scores": {name: METRICS[name](said, item.answers) for name in names}}

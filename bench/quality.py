@@ -22,13 +22,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Take what this measure needs beside the arguments of all."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
     parser.add_argument("--passages", type=int, default=8, help="SQuAD: the gold paragraph among this many")
+    parser.add_argument("--absent", action="store_true", help="SQuAD: leave the gold paragraph out; right is to say so")
     parser.add_argument("--chunk", type=int, default=512, help="most tokens of a passage; longer ones are cut")
     parser.set_defaults(lengths=[8192], samples=50)
 
 
 def read_cut(file: str, arguments: Namespace, cut: Cut) -> list[Item]:
     """Return a file's items; passages longer than a chunk are cut, as the library would cut them."""
-    items = read(file, arguments.passages, cut, arguments.seed, arguments.samples)
+    items = read(file, arguments.passages, cut, arguments.seed, arguments.samples, arguments.absent)
     return [replace(item, passages=tuple(part for text in item.passages for part in cut(text))) for item in items]
 
 

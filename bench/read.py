@@ -16,12 +16,13 @@ from bench.sources import rows
 NEW_TOKENS = {"f1": 32, "f1_zh": 64}  # LongBench's for short answers; many tokenizers take two tokens a character
 
 
-def read(source: str, passages: int, cut: Cut, seed: int, samples: int | None) -> list[Item]:
+def read(source: str, passages: int, cut: Cut, seed: int, samples: int | None, absent: bool = False) -> list[Item]:
     """Return `samples` items of a file or a hub data set in a seeded order, or all of them.
 
     source    a path, or `owner/name` or `owner/name:config:split` on the hub
     passages  how many a paragraph's question gets, fewer when the file has fewer; rows that bring their own passages
               keep them, and a long text has as many as `cut` makes of it
+    absent    leave the paragraph that answers out: right is then to say that the passages do not say
 
     The first n of a larger sample are the sample of n. Raises BadData for a source that cannot be read or has no
     usable question, and NoHub.
@@ -32,9 +33,12 @@ def read(source: str, passages: int, cut: Cut, seed: int, samples: int | None) -
     asked = _named([one for row in found for one in questions(row)], group)
     if not asked:
         raise BadData(f"{source} holds no question that has an answer.")
+    if absent and not all(one.paragraph for one in asked):
+        raise BadData(f"{source} has questions that bring their own passages: no paragraph can be left out.")
     paragraphs = list(dict.fromkeys(one.paragraph for one in asked if one.paragraph))
     Random(seed).shuffle(asked)
-    return [_item(one, group, passages, cut, seed, paragraphs) for one in asked[:samples]]
+    items = [_item(one, group, passages + absent, cut, seed, paragraphs) for one in asked[:samples]]
+    return [_without(item, one.paragraph) for item, one in zip(items, asked, strict=False)] if absent else items
 
 
 def metric_of(text: str) -> str:
@@ -63,6 +67,12 @@ def _item(one: Found, group: str, passages: int, cut: Cut, seed: int, paragraphs
         given = among(one.paragraph, paragraphs, one.answers, passages, Random(f"{seed} {one.id}"))
     metric = metric_of(" ".join([one.question, *one.answers]))
     return Item(one.id, one.question, given, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
+
+
+def _without(item: Item, gold: str) -> Item:
+    """Return the item without the paragraph that answers it."""
+    others = tuple(passage for passage in item.passages if passage != gold)
+    return replace(item, passages=others, answers=(), group=f"{item.group} without answer", metric="not_there")
 
 
 def among(gold: str, paragraphs: Sequence[str], answers: Sequence[str], passages: int, draw: Random) -> tuple[str, ...]:

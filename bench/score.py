@@ -3,6 +3,7 @@
     exact, f1       SQuAD (arXiv:1606.05250): no case, punctuation, articles, extra space; the best answer counts
     rouge_l, f1_zh  LongBench (arXiv:2308.14508), with the libraries that it uses
     recall          RULER's string_match_all (arXiv:2404.06654): the share of the references that the prediction holds
+    not_there       whether a question that nothing answers is met by saying so
     contains        lenient: some answer stands in the prediction as whole words, whatever else is said
 
 The whole prediction is judged; who wants only its first line cuts it before.
@@ -17,6 +18,10 @@ from functools import lru_cache
 import jieba
 from rouge import Rouge
 
+DENIAL = re.compile(
+    r"\b(not|no|cannot|can't|doesn't|don't)\b[^.]{0,40}\b"
+    r"(say|state|hold|mention|provide|contain|specif|information|answer|given|found|find)"
+)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 CHINESE_PUNCTUATION = (  # as LongBench lists it: without the opening double angle bracket
     "\uff01\uff1f\uff61\u3002\uff02\uff03\uff04\uff05\uff06\uff07\uff08\uff09\uff0a\uff0b\uff0c\uff0d\uff0f\uff1a\uff1b"
@@ -66,6 +71,11 @@ def recall(prediction: str, answers: Sequence[str]) -> float:
     return sum(answer.lower() in said for answer in answers) / len(answers) if answers else 0.0
 
 
+def not_there(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 when the prediction says that the passages do not hold the answer, in our reader's words or others."""
+    return float(bool(DENIAL.search(prediction.lower())))
+
+
 METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
     "exact": exact,
     "f1": f1,
@@ -73,6 +83,7 @@ METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
     "rouge_l": rouge_l,
     "contains": contains,
     "recall": recall,
+    "not_there": not_there,
 }
 
 

@@ -56,6 +56,7 @@ def arguments(tmp_path, questions):
         device="cpu",
         chunk=64,
         passages=4,
+        absent=False,
         data=tmp_path,
         json=tmp_path / "rows.json",
     )

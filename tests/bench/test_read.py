@@ -133,6 +133,20 @@ def test_the_paragraph_that_answers_stands_among_others_that_do_not(tmp_path):
     assert len(places) > 1
 
 
+def test_the_paragraph_that_answers_can_be_left_out(tmp_path):
+    source = write(tmp_path / "squad.jsonl", paragraphs(12))
+    present, absent = (read(source, 4, lines, 0, None, absent=left_out) for left_out in (False, True))
+    for one, other in zip(present, absent, strict=True):
+        assert (other.question, other.answers, other.metric) == (one.question, (), "not_there")
+        assert len(set(other.passages)) == 4 and other.group != one.group
+        assert not any(one.answers[0] in passage for passage in other.passages)
+
+
+def test_a_question_with_passages_of_its_own_keeps_them_all(tmp_path):
+    with pytest.raises(BadData, match="no paragraph can be left out"):
+        read(write(tmp_path / "own.jsonl", [PASSAGES]), 4, lines, 0, None, absent=True)
+
+
 def test_paragraphs_that_hold_the_answer_fill_up_when_no_others_are_left(tmp_path):
     rows = [
         {"context": f"{place} is wet.", "qas": [{"question": f"What is {place}?", "answers": ["wet"]}]}

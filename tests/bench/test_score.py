@@ -3,6 +3,7 @@
 import pytest
 
 from bench.score import METRICS, normalise, words_zh
+from engine.prompt import NOT_THERE
 
 
 def test_normalising_drops_case_punctuation_articles_and_extra_space():
@@ -74,3 +75,18 @@ def test_contains_looks_for_whole_words_but_goes_inside_chinese():
 
 def test_recall_is_the_share_of_the_references_that_are_found():
     assert METRICS["recall"]("They are 123, ABC and 9.", ["123", "abc", "777", "888"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        (NOT_THERE, 1.0),
+        ("The passages do not mention who built it.", 1.0),
+        ("There is no information about that.", 1.0),
+        ("The answer cannot be found here.", 1.0),
+        ("The Old Kestrel.", 0.0),
+        ("Not until 1998", 0.0),
+    ],
+)
+def test_saying_that_nothing_is_said_is_right_when_nothing_is(said, right):
+    assert METRICS["not_there"](said, ()) == right
