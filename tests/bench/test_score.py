@@ -59,7 +59,7 @@ def test_nothing_said_is_worth_nothing(name, nothing):
     assert METRICS[name](nothing, ["Denver"]) == 0
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "not_there"])
 def test_an_answer_itself_is_worth_one_and_no_order_of_answers_matters(name):
     assert METRICS[name]("Denver Broncos", ["Denver Broncos"]) == pytest.approx(1, abs=1e-6)
     answers = ["Carolina Panthers", "Denver", "in Denver"]
