@@ -40,9 +40,9 @@ class SelectorConfig:
     held     share of each file's paragraphs that is held out, its last ones
     """
 
-    layers: int = 6
-    lessons: int = 120
-    judged: int = 40
+    layers: int = 15
+    lessons: int = 60
+    judged: int = 20
     seed: int = 0
     held: float = 0.05
     mix: Mix = field(default_factory=lambda: Mix(questions=5, absent=0.0))

@@ -1,5 +1,6 @@
 """Merge a finetuned LoRA adapter, in peft's file format, into a model's weights: afterwards it costs nothing."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ def merged(model: Any, folder: Path) -> Any:
     if not isinstance(config, LoraConfig):
         raise UnsupportedModel(f"The adapter in {folder} is no LoRA adapter.")
     try:
-        wrapped = get_peft_model(model, config)
+        with warnings.catch_warnings():  # peft asks transformers for a name that will go; nothing we could change
+            warnings.simplefilter("ignore", FutureWarning)
+            wrapped = get_peft_model(model, config)
         found: Any = set_peft_model_state_dict(wrapped, weights)
     except (RuntimeError, ValueError) as error:
         raise UnsupportedModel(f"The adapter in {folder} was made for a model of another shape.") from error
