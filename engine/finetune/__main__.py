@@ -56,7 +56,7 @@ def _reader(arguments: argparse.Namespace) -> None:
     materials = _materials(arguments)
     config = reader.ReaderConfig(
         adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
-        mix=Mix(tokens=arguments.tokens),
+        mix=Mix(tokens=arguments.tokens, plain=arguments.plain),
         training=TrainingConfig(lessons=arguments.lessons, rate=arguments.rate),
         seed=arguments.seed,
         judged=arguments.judged,
@@ -143,6 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--lessons", type=int, default=TrainingConfig.lessons, help="each has up to 16 questions")
     one.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
     one.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
+    one.add_argument(
+        "--plain", type=float, default=Mix.plain, help="share of lessons read in one, as full prefill does"
+    )
     one.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate")
     one.add_argument("--rank", type=int, default=AdapterConfig.rank)
     one.add_argument(

@@ -63,7 +63,6 @@ def finetune(
     BadCheckpoint or NotWritten.
     """
     torch.manual_seed(config.seed)
-    torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
     _check(decoder, config)
     lessons, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     out.mkdir(parents=True, exist_ok=True)
@@ -73,7 +72,11 @@ def finetune(
     )
     before = _before(out, decoder, adapter, held, config, progress)
     begun = _begin(adapter, start)
-    seconds = train(decoder, adapter, lessons, config.training, out, [judged_by, begun], progress)
+    torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
+    try:
+        seconds = train(decoder, adapter, lessons, config.training, out, [judged_by, begun], progress)
+    finally:
+        torch.set_flush_denormal(False)
     after = _judged("Judging", decoder, adapter, held, config, progress)
     report = {
         "model": decoder.name,
