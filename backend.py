@@ -119,23 +119,22 @@ class LocalBackend:
 
     def _load(self) -> None:
         try:
-            models = load_models(
-                ModelConfig(
-                    folder=self._settings.data / "models",
-                    model=self._settings.model,
-                    auxiliary=self._settings.auxiliary,
-                    device=self._settings.device,
-                    dtype=self._settings.dtype,
-                    reader=self._settings.reader,
-                    selector=self._settings.selector,
-                ),
-                self._report,
+            config = ModelConfig(
+                folder=self._settings.data / "models",
+                model=self._settings.model,
+                auxiliary=self._settings.auxiliary,
+                device=self._settings.device,
+                dtype=self._settings.dtype,
+                reader=self._settings.reader,
+                selector=self._settings.selector,
             )
+            models = load_models(config, self._report)
             self._report("Opening the library", 0.95)
             self._blobs = DiskBlobs(BlobConfig(self._settings.data / "kv", int(self._settings.disk_gib * GIB)))
             host_bytes = int(self._settings.host_gib * GIB)
             self._engine = build_engine(models, self._open_library, self._blobs, host_bytes)
-            line = f"{models.primary.name}, {models.precision}"
+            finetuned = " with its reader" if config.adapter else ""
+            line = f"{models.primary.name}{finetuned}, {models.precision}"
             if self._settings.samples:
                 self._add_samples(line)
             self._status = Status(ready=True, line=line)
