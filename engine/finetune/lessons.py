@@ -8,12 +8,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 from engine.finetune.cloze import with_questions
-from engine.finetune.material import BadMaterial, Material, Paragraph
+from engine.finetune.material import BadMaterial, Material, Paragraph, described
 from engine.finetune.packed import Lesson
 from engine.finetune.records import record
 from engine.prompt import NOT_THERE, Prompt
+from engine.reuse.windows import WINDOW
 
 ELSEWHERE = (  # where no other question is at hand
     "Who is named here as the treasurer?",
@@ -22,7 +24,7 @@ ELSEWHERE = (  # where no other question is at hand
 )
 LEAST = 24  # questions, to learn anything and to judge it
 ANSWER = 96  # tokens of an answer with its end mark; the rest of a longer one is not learned
-WINDOW = 8  # tokens that are computed again together, as in selection
+JUDGES = 0  # seed of what is judged, whatever seed is trained with: two runs are judged by the same questions
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def taught_and_held(
     are too few.
     """
     fillers = [paragraph for m in materials if not m.questions for paragraph in m.paragraphs]
-    asked = [m for m in materials if m.questions] or [with_questions(m, seed) for m in materials]
+    asked = [m for m in materials if m.questions] or [with_questions(m, JUDGES) for m in materials]
     kept, held = held_out(asked, share)
     counts = [sum(m.questions for m in part) for part in (kept, held)]
     if min(counts) < LEAST:
@@ -168,4 +170,12 @@ def taught_and_held(
             "needed. Give more files."
         )
     judging = [m for m in held if m.questions]
-    return Lessons(prompt, kept, fillers, mix, seed), Lessons(prompt, judging, fillers, replace(mix, records=0.0), seed)
+    return Lessons(prompt, kept, fillers, mix, seed), Lessons(
+        prompt, judging, fillers, replace(mix, records=0.0), JUDGES
+    )
+
+
+def judged_by(materials: Sequence[Material], mix: Mix, share: float, count: int) -> dict[str, Any]:
+    """Return what decides which questions a result is judged by, as JSON holds it."""
+    shape = {"passages": mix.passages, "tokens": mix.tokens, "questions": mix.questions, "absent": mix.absent}
+    return {"materials": described(materials), "held": share, "lessons": count, **shape}

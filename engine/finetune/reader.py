@@ -7,7 +7,8 @@ others, half of those with some windows computed again. So a model learns to ans
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ import torch
 from engine.errors import UnsupportedModel
 from engine.finetune.adapter import Adapter, AdapterConfig
 from engine.finetune.judging import judge
-from engine.finetune.lessons import Lessons, Mix, taught_and_held
-from engine.finetune.material import Material, described
+from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
+from engine.finetune.material import Material
 from engine.finetune.shipping import REPORT
 from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.adapter import WEIGHTS
@@ -67,21 +68,19 @@ def finetune(
     lessons, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     out.mkdir(parents=True, exist_ok=True)
     adapter = Adapter(decoder, config.adapter)
-    judged_by = json.loads(
-        json.dumps([described(materials), config.seed, config.judged, config.held, asdict(config.mix)])
-    )
-    before = _before(out, decoder, adapter, held, config, progress)
+    by = judged_by(materials, config.mix, config.held, config.judged)
+    before = _before(out, by, lambda said: _judged(said, decoder, adapter, held, config, progress))
     begun = _begin(adapter, start)
     torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
     try:
-        seconds = train(decoder, adapter, lessons, config.training, out, [judged_by, begun], progress)
+        seconds = train(decoder, adapter, lessons, config.training, out, _data(config, by, begun), progress)
     finally:
         torch.set_flush_denormal(False)
     after = _judged("Judging", decoder, adapter, held, config, progress)
     report = {
         "model": decoder.name,
         "config": asdict(config),
-        "judged_by": judged_by,
+        "judged_by": by,
         "started_from": begun,
         "training_minutes": round(seconds / 60, 1),
         "before": before,
@@ -108,15 +107,22 @@ def _begin(adapter: Adapter, start: Path | None) -> dict[str, Any] | None:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), **kept}
 
 
-def _before(
-    out: Path, decoder: Decoder, adapter: Adapter, held: Lessons, config: ReaderConfig, progress: Progress
-) -> dict[str, Any]:
-    """Judge the model as it comes, once: a run that goes on finds it written down."""
+def _data(config: ReaderConfig, by: dict[str, Any], begun: dict[str, Any] | None) -> Any:
+    """Return what the lessons are drawn from, as JSON gives it back."""
+    return json.loads(json.dumps([by, config.seed, asdict(config.mix), begun]))
+
+
+def _before(out: Path, by: dict[str, Any], judged: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Judge the model as it comes, once: a run that goes on finds it written down, if it is judged by the same."""
     path = out / "before.json"
-    if not path.exists():
-        path.write_text(json.dumps(_judged("Judging the model as it comes", decoder, adapter, held, config, progress)))
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        held = json.loads(path.read_text())
+        if held["judged_by"] == by:
+            found: dict[str, Any] = held["before"]
+            return found
+    before = judged("Judging the model as it comes")
+    path.write_text(json.dumps({"judged_by": by, "before": before}) + "\n")
+    return before
 
 
 def _judged(

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.finetune.lessons import Lessons, Mix, taught_and_held
-from engine.finetune.material import BadMaterial, Material, described
+from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
+from engine.finetune.material import BadMaterial, Material
 from engine.finetune.packed import Lesson
 from engine.finetune.shipping import REPORT
 from engine.finetune.training import Progress
@@ -24,6 +24,7 @@ from engine.model.buffer import KVBuffer, Watched
 from engine.model.decoder import Decoder
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.assemble import assemble
+from engine.reuse.chunks import prefill_chunk
 from engine.reuse.selector import FILE, OFFSETS, Selector, offset_of, shares
 from engine.reuse.windows import budgeted
 from engine.types import ChunkKV
@@ -69,7 +70,7 @@ def samples(decoder: Decoder, lesson: Lesson) -> list[Sample]:
     whole = decoder.buffer(len(context) + ASKED_TOKENS)
     decoder.prefill(context, whole, torch.arange(len(context)))
     prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start])
-    chunks = [_chunk(decoder, prefix, ids) for ids in lesson.passages]
+    chunks = [prefill_chunk(decoder, prefix, ids) for ids in lesson.passages]
     joined = decoder.buffer(whole.capacity)
     assemble(joined, prefix, chunks, decoder.spec.inv_freq)
     moved = (whole.values - joined.values)[:, :, start : len(context)].float().norm(dim=-1).mean(1)  # [L, T]
@@ -127,7 +128,7 @@ def finetune_selector(
     report = {
         "model": decoder.name,
         "config": asdict(config),
-        "judged_by": [described(materials), config.seed, config.judged, config.held, asdict(config.mix)],
+        "judged_by": judged_by(materials, config.mix, config.held, config.judged),
         "questions": {"learned": len(learned), "judged": len(judged)},
         "agreement": {
             "target": agreement(judged, lambda one: one.target),
@@ -162,14 +163,6 @@ def agreement(data: Sequence[Sample], score: Callable[[Sample], Tensor], ratio: 
         chosen = budgeted(score(sample), list(sample.lengths), ratio, exact=1)
         held.append(float(sample.target[chosen].sum()))
     return sum(held) / len(held)
-
-
-def _chunk(decoder: Decoder, prefix: ChunkKV, ids: Sequence[int]) -> ChunkKV:
-    start = prefix.tokens
-    buffer = decoder.buffer(start + len(ids))
-    buffer.keys[:, :, :start], buffer.values[:, :, :start] = prefix.keys, prefix.values
-    decoder.prefill(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)))
-    return ChunkKV(buffer.keys[:, :, start:], buffer.values[:, :, start:])
 
 
 def _watched(decoder: Decoder, buffer: KVBuffer, asked: Tensor, context: int) -> Tensor:

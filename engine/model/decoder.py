@@ -80,7 +80,7 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Return next-token logits [..., V] in fp32 for hidden states [..., hidden]."""
-        return self._head(self._body.norm(hidden)).float()
+        return self.differentiable_logits(hidden)
 
     def differentiable(self, ids: Tensor, positions: Tensor, reader: Reader) -> Tensor:
         """Like `forward`, with gradients: for finetuning."""

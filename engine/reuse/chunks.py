@@ -111,12 +111,7 @@ class ChunkCache:
 
     def compute(self, ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
         """Prefill one chunk behind the shared prefix."""
-        start = len(self.prefix_ids)
-        buffer = self.decoder.buffer(start + len(ids))
-        buffer.keys[:, :, :start] = self.prefix.keys
-        buffer.values[:, :, :start] = self.prefix.values
-        self.decoder.prefill(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)), cancel)
-        return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous())
+        return prefill_chunk(self.decoder, self.prefix, ids, cancel)
 
     def delete(self, ids: Sequence[int]) -> None:
         """Remove a chunk's KV from every tier, however it was computed."""
@@ -137,3 +132,13 @@ class ChunkCache:
         except StoreFull as error:
             self.full = True
             log.warning("chunk KV stays in memory only: %s", error)
+
+
+def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
+    """Return the KV of one chunk, computed behind the shared prefix. Raises Cancelled once `cancel` is set."""
+    start = prefix.tokens
+    buffer = decoder.buffer(start + len(ids))
+    buffer.keys[:, :, :start] = prefix.keys
+    buffer.values[:, :, :start] = prefix.values
+    decoder.prefill(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)), cancel)
+    return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous())

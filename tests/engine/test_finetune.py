@@ -151,7 +151,7 @@ def test_a_run_killed_between_two_renames_still_has_a_checkpoint(tmp_path):
 def test_documents_without_questions_get_some(tmp_path):
     texts = [paragraph.text for paragraph in PARAGRAPHS]
     report = run(tmp_path, materials=[Material("own", tuple(Paragraph(text) for text in texts * 6))])
-    assert report["judged_by"][0]["own"]["questions"] == 0 and report["after"]["full prefill"]["n"] > 0
+    assert report["judged_by"]["materials"]["own"]["questions"] == 0 and report["after"]["full prefill"]["n"] > 0
 
 
 def test_too_little_data_is_refused(tmp_path):
@@ -164,6 +164,22 @@ def test_a_lesson_longer_than_the_model_reads_is_refused(tmp_path):
         run(tmp_path, replace(CONFIG, mix=replace(CONFIG.mix, tokens=2000)))
 
 
+def test_another_seed_and_mix_are_judged_by_the_same_questions(finished, tmp_path):
+    out, report = finished
+    config = replace(CONFIG, seed=1, mix=replace(CONFIG.mix, plain=0.9, records=0.5))
+    other = run(tmp_path / "out", config)
+    assert other["before"] == report["before"] and other["judged_by"] == report["judged_by"]
+    ship(tmp_path / "out", tmp_path / "assets", FILES, merit)
+    ship(out, tmp_path / "assets", FILES, merit)  # neither is refused
+
+
+def test_a_torn_or_foreign_judgement_of_the_model_as_it_comes_is_made_again(tmp_path):
+    first = run(tmp_path)["before"]
+    for wrong in ("{", '{"judged_by": {}, "before": {}}'):
+        (tmp_path / "before.json").write_text(wrong)
+        assert run(tmp_path)["before"] == first
+
+
 def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
     out, report = finished
     assert ship(out, tmp_path / "assets", FILES, merit) and not ship(out, tmp_path / "assets", FILES, merit)
@@ -172,7 +188,7 @@ def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
     better["after"]["full prefill"]["exact"] += 0.5
     (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
     assert not ship(out, tmp_path / "assets", FILES, merit)
-    better["judged_by"][1] = 7
+    better["judged_by"]["held"] = 0.7
     (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
     with pytest.raises(BadMaterial, match="other questions"):
         ship(out, tmp_path / "assets", FILES, merit)

@@ -53,7 +53,7 @@ def test_a_reader_is_trained_reported_and_shipped(run, data, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "Training 2/2" in said and "full prefill" in said and "has it now" in said
     assert sorted(path.name for path in target.iterdir()) == sorted((*FILES, REPORT))
-    assert json.loads((target / REPORT).read_text())["judged_by"][0]["boats"]["weight"] == 2.0
+    assert json.loads((target / REPORT).read_text())["judged_by"]["materials"]["boats"]["weight"] == 2.0
 
 
 def test_a_selector_is_fitted_reported_and_shipped(run, data, tmp_path, capsys):
