@@ -28,6 +28,7 @@ from engine.reuse.recompute import recompute
 from engine.reuse.strategies import STRATEGIES, Strategy
 from engine.sources import found, patched
 from engine.trace import Trace
+from engine.types import Scoring
 from store.types import Finder
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
@@ -195,6 +196,9 @@ class Engine:
         answer.realised_ratio = ready.realised_ratio
         if strategy.reuses and self.cache.full:
             answer.notes += ("The disk is full: passages' KV stays in memory and is lost at restart.",)
+        untrained = self.auxiliary is None or self.auxiliary.selector is None
+        if strategy.scoring is Scoring.TRAINED and untrained:
+            answer.notes += ("No selector is trained for this model: all its layers chose, as in CacheClip joint.",)
         answer.state = "writing"
 
     def _write(
