@@ -1,8 +1,9 @@
 """Finetune on the CPU or a GPU: `python -m engine.finetune reader DATA... --out FOLDER`, likewise `selector`.
 
 DATA are JSON lines with questions ({"context": ..., "qas": [{"question": ..., "answers": [...]}]}), or documents
-(.txt, .md, or a folder of both); ':3' behind a path draws from it three times as often. Without any question, questions
-are made from the documents. Progress is printed; the same command goes on where it stopped.
+(.txt, .md, or a folder of both); ':3' behind a path draws from it three times as often. Documents stand among the
+passages as what search brings in vain; with a weight behind them, or where no file has a question, questions are made
+from them. Progress is printed; the same command goes on where it stopped.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import torch
 from engine.errors import KVScopeError
 from engine.finetune import reader, selector
 from engine.finetune.adapter import FILES, AdapterConfig
-from engine.finetune.lessons import Mix
+from engine.finetune.cloze import with_questions
+from engine.finetune.lessons import JUDGES, Mix
 from engine.finetune.material import BadMaterial, Material, read
 from engine.finetune.shipping import ship
 from engine.finetune.training import TrainingConfig
@@ -84,8 +86,14 @@ def _selector(arguments: argparse.Namespace) -> None:
 
 
 def _materials(arguments: argparse.Namespace) -> list[Material]:
-    weighted = [_weighted(one) for one in arguments.data]
-    return [replace(material, weight=weight) for path, weight in weighted for material in read([path])]
+    found = []
+    for path, weight in map(_weighted, arguments.data):
+        for material in read([path]):
+            found.append(replace(material, weight=weight or 1.0))
+            if weight and not material.questions:
+                made = with_questions(material, JUDGES)
+                found.append(replace(made, name=f"{made.name}, questions made from it", weight=weight))
+    return found
 
 
 def _decoder(arguments: argparse.Namespace, adapter: Path | None) -> Decoder:
@@ -123,14 +131,14 @@ def _said(what: str, share: float) -> None:
     print(f"{what} ({share:.0%})", flush=True)
 
 
-def _weighted(data: str) -> tuple[Path, float]:
+def _weighted(data: str) -> tuple[Path, float | None]:
     """Return the path and the weight behind its last colon, if there is one."""
     path, _, weight = data.rpartition(":")
     try:
-        parts = (Path(path), float(weight)) if path else (Path(data), 1.0)
+        parts = (Path(path), float(weight)) if path else (Path(data), None)
     except ValueError:
-        parts = (Path(data), 1.0)
-    if not parts[1] > 0:
+        parts = (Path(data), None)
+    if parts[1] is not None and not parts[1] > 0:
         raise BadMaterial(f"The weight in {data!r} must be above 0.")
     return parts
 

@@ -75,7 +75,7 @@ class Lessons:
     def _read(self, draw: Random) -> tuple[list[str], list[tuple[str, str]]]:
         material = draw.choices(self._materials, self._weights)[0]
         own = material.paragraphs
-        wanted = max(draw.randint(1, self._mix.passages), draw.randint(1, self._mix.passages))
+        wanted = max(draw.randint(1, self._mix.passages) for _ in range(3))
         start = draw.randrange(len(own))
         near = [own[at % len(own)] for at in range(start, start + max(1, draw.randint(0, wanted)))]
         far = [draw.choice(own) for _ in range(wanted - len(near))]
