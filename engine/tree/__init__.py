@@ -1,0 +1,1 @@
+"""RAGCache: a knowledge tree that keeps the KV worth keeping, in tiers."""

@@ -1,0 +1,144 @@
+"""Which node has a copy in which tier: put, evict, drop. The mechanics under the knowledge tree; its caller locks.
+
+Always true between two calls:
+- a node's parent lies in the same tier as the node or in a faster one;
+- a node leaves a tier only when no child of it lies there or faster (leaf only), and nobody holds it;
+- a tier's bytes are the sum of its copies, at most its budget.
+What a deletion takes from under a node takes the node as well.
+"""
+
+from collections.abc import Sequence
+from typing import Generic
+
+from engine.tree.node import Copy, Node
+from engine.tree.policy import Policy
+from engine.tree.tier import KV, Record, Tier
+from store.errors import StoreFull
+
+
+class Copies(Generic[KV]):
+    """Nodes by key, and their copies in tiers (the fastest first) under a replacement policy."""
+
+    def __init__(self, tiers: Sequence[Tier[KV]], policy: Policy) -> None:
+        self.tiers, self._policy = tuple(tiers), policy
+        self.nodes: dict[str, Node] = {}
+        self.by_chunk: dict[str, set[Node]] = {}
+
+    def attach(self, node: Node) -> None:
+        """Make a node without copies known."""
+        self.nodes[node.key] = node
+        self.by_chunk.setdefault(node.chunk, set()).add(node)
+        if node.parent is not None:
+            node.parent.children.add(node)
+
+    def detach(self, node: Node) -> None:
+        """Forget a node without copies."""
+        del self.nodes[node.key]
+        self.by_chunk[node.chunk].discard(node)
+        if not self.by_chunk[node.chunk]:
+            del self.by_chunk[node.chunk]
+        if node.parent is not None:
+            node.parent.children.discard(node)
+
+    def put(self, node: Node, number: int, kv: KV) -> bool:
+        """Copy a node into a tier, evicting what is worth less; return whether it is there now.
+
+        The node and all before it must be held, or be just leaving a faster tier.
+        """
+        if number in node.copies:
+            return True
+        tier = self.tiers[number]
+        size = tier.store.size_of(kv)
+        if not self.make_room(number, size):
+            return False
+        try:
+            tier.store.put(node.key, kv, self.record(node))
+        except StoreFull:
+            return False
+        self.book(node, number, size)
+        return True
+
+    def book(self, node: Node, number: int, size: int) -> None:
+        """Count a copy that the tier's store has."""
+        tier, level = self.tiers[number], node.level
+        node.copies[number] = Copy(size, self._policy.priority(node, tier.clock), 0)
+        tier.size_bytes += size
+        tier.nodes += 1
+        self._moved(node, level)
+        self.offer(node)
+
+    def make_room(self, number: int, size: int) -> bool:
+        """Evict from a tier until `size` bytes fit; return whether they do."""
+        tier = self.tiers[number]
+        if size > tier.budget_bytes:
+            return False
+        while tier.size_bytes + size > tier.budget_bytes:
+            if (leaf := tier.lowest(number)) is None:
+                return False
+            if _may_go(leaf, number):
+                self._evict(leaf, number)
+        return True
+
+    def remove(self, node: Node, number: int) -> None:
+        """Take a copy away, held or not, and whatever may no longer stand without it."""
+        tier, level = self.tiers[number], node.level
+        copy = node.copies.pop(number)
+        tier.size_bytes -= copy.size_bytes
+        tier.nodes -= 1
+        tier.store.delete(node.key)
+        self._moved(node, level)
+        for child in list(node.children):
+            if child.level < node.level:
+                self.drop(child)
+        if not node.copies:
+            self.detach(node)
+
+    def drop(self, node: Node) -> None:
+        """Take a node and all behind it out of every tier, held or not."""
+        for child in list(node.children):
+            self.drop(child)
+        for number in list(node.copies):
+            self.remove(node, number)
+
+    def reprice(self, node: Node) -> None:
+        """Give every copy its priority of now."""
+        for number, copy in node.copies.items():
+            copy.priority = self._policy.priority(node, self.tiers[number].clock)
+        self.offer(node)
+
+    def offer(self, node: Node) -> None:
+        """Let a node go from where it may go."""
+        for number, copy in node.copies.items():
+            if _may_go(node, number):
+                self.tiers[number].offer(node, copy)
+                self.tiers[number].compact(number)
+
+    @staticmethod
+    def record(node: Node) -> Record:
+        """Return what a store keeps beside the node's KV."""
+        return Record(node.chunk, node.parent.key if node.parent else None, node.tokens, *node.worth())
+
+    def _evict(self, leaf: Node, number: int) -> None:
+        tier = self.tiers[number]
+        tier.clock = max(tier.clock, leaf.copies[number].priority)
+        if len(leaf.copies) == 1 and number + 1 < len(self.tiers):
+            kv = tier.store.get(leaf.key)
+            for slower in range(number + 1, len(self.tiers)):
+                if self.put(leaf, slower, kv):
+                    break
+        self.remove(leaf, number)
+
+    def _moved(self, node: Node, level: int) -> None:
+        """Tell the parent that its child's fastest copy was at `level` and is elsewhere now."""
+        parent = node.parent
+        if parent is None or node.level == level:
+            return
+        for number in range(node.level, level):
+            parent.near[number] += 1
+        for number in range(level, node.level):
+            parent.near[number] -= 1
+        self.offer(parent)
+
+
+def _may_go(node: Node, number: int) -> bool:
+    return node.holds == 0 and node.near[number] == 0

@@ -1,0 +1,225 @@
+"""The knowledge tree: which chunk sequences have KV, and which of it stays where when room is short.
+
+A node's KV is exact behind its path; at depth 1 that is the position-independent chunk KV. Always true: a node's parent
+lies at least as fast as the node; a tier holds at most its budget; a held node keeps its copies. So only leaves of a
+tier are evicted. What leaves a tier goes to the next slower one, unless a copy is there already (swap out only once).
+Source: RAGCache, arXiv:2404.12457.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Generic
+
+from engine.tree.copies import Copies
+from engine.tree.node import Node
+from engine.tree.policy import PGDSF, Policy
+from engine.tree.tier import KV, Record, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node belongs: its own key, its chunk's, its parent's (None at depth 1), and its tokens."""
+
+    key: str
+    chunk: str
+    parent: str | None
+    tokens: int
+
+
+class KnowledgeTree(Generic[KV]):
+    """A tree for any number of threads.
+
+    tiers   the fastest first
+    policy  decides what goes; PGDSF unless given
+    clock   seconds, monotonic: measures how fast tiers are read, never ages
+    """
+
+    def __init__(
+        self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._copies, self._clock, self._lock = Copies(tiers, policy or PGDSF()), clock, RLock()
+        self._uses = self._deletions = self._holders = 0
+        self._deleted: dict[str, int] = {}  # chunks deleted while somebody reads
+
+    @property
+    def tiers(self) -> tuple[Tier[KV], ...]:
+        return self._copies.tiers
+
+    def __len__(self) -> int:
+        return len(self._copies.nodes)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._copies.nodes
+
+    def path(self, keys: Sequence[str]) -> list[Node]:
+        """Return the nodes of the longest leading part of `keys` that is here; each key names its whole path."""
+        with self._lock:
+            found = []
+            for key in keys:
+                if (node := self._copies.nodes.get(key)) is None:
+                    break
+                found.append(node)
+            return found
+
+    @contextmanager
+    def holding(self, keys: Sequence[str]) -> Iterator[tuple[list[Node], int]]:
+        """Hold the longest path of `keys`, so that nothing of it is evicted.
+
+        Yields its nodes, and what `insert` wants as `since`.
+        """
+        with self._lock:
+            nodes = self.path(keys)
+            self._hold(nodes, 1)
+            self._holders += 1
+            since = self._deletions
+        try:
+            yield nodes, since
+        finally:
+            with self._lock:
+                self._hold(nodes, -1)
+                self._holders -= 1
+                if not self._holders:
+                    self._deleted.clear()
+
+    def read(self, node: Node) -> tuple[KV, str] | None:
+        """Return a held node's KV and the name of the tier it came from, and bring it up to the fastest.
+
+        Read a path from its beginning. No other thread waits for the reading. None if the KV is lost.
+        """
+        with self._lock:
+            level = node.level
+            if level == len(self.tiers):
+                return None
+        tier, began = self.tiers[level], self._clock()
+        try:
+            kv = tier.store.get(node.key)
+        except KeyError:
+            self.lost(node.key, level)
+            return self.read(node)
+        with self._lock:
+            if level in node.copies:
+                tier.was_read(node.copies[level].size_bytes, 1e3 * (self._clock() - began))
+                self._bring_up(node, kv)
+        return kv, tier.name
+
+    def read_ms(self, node: Node) -> float:
+        """Return how long reading a node should take by what was measured; 0 where nothing was."""
+        with self._lock:
+            if not node.copies:
+                return 0.0
+            return (self.tiers[node.level].ms_per_byte or 0.0) * node.copies[node.level].size_bytes
+
+    def insert(self, place: Place, kv: KV, ms_per_token: float, since: int | None = None) -> Node | None:
+        """Put a node into the fastest tier that has room for it, evicting what is worth less; count it as used.
+
+        ms_per_token  what computing it took
+        since         from `holding`: what was deleted after that stays deleted
+
+        Returns None where no tier takes it, or its parent is not here. A node that is here already is brought up.
+        """
+        with self._lock:
+            parent = self._copies.nodes.get(place.parent) if place.parent is not None else None
+            if place.parent is not None and parent is None:
+                return None
+            if since is not None and self._deleted.get(place.chunk, 0) > since:
+                return None
+            if (node := self._copies.nodes.get(place.key)) is None:
+                node = Node(place.key, place.chunk, parent, place.tokens, len(self.tiers))
+                self._copies.attach(node)
+            node.missed(ms_per_token)
+            self.used([node])
+            held = [node, *node.ancestors()]
+            self._hold(held, 1)
+            self._bring_up(node, kv)
+            self._hold(held, -1)
+            if not node.copies:
+                self._copies.detach(node)
+                return None
+            return node
+
+    def used(self, nodes: Sequence[Node]) -> None:
+        """Count one use of each node."""
+        with self._lock:
+            self._uses += 1
+            for node in nodes:
+                node.frequency, node.last_use = node.frequency + 1, self._uses
+                self._copies.reprice(node)
+
+    def replicate(self, key: str) -> bool:
+        """Copy a node to the slowest tier as well; return whether it is there now."""
+        with self._lock:
+            if (node := self._copies.nodes.get(key)) is None:
+                return False
+            held = [node, *node.ancestors()]
+            self._hold(held, 1)
+            kv = self.tiers[node.level].store.get(key)
+            done = self._copies.put(node, len(self.tiers) - 1, kv)
+            self._hold(held, -1)
+            return done
+
+    def delete(self, chunk: str) -> None:
+        """Remove a chunk, and every path that goes through it, from every tier; held or not."""
+        with self._lock:
+            self._deletions += 1
+            if self._holders:
+                self._deleted[chunk] = self._deletions
+            for node in list(self._copies.by_chunk.get(chunk, ())):
+                self._copies.drop(node)
+
+    def clear(self, number: int | None = None) -> None:
+        """Remove every copy in one tier or in all, held or not. What has no copy left is gone."""
+        with self._lock:
+            for node in list(self._copies.nodes.values()):
+                for tier in list(node.copies) if number is None else [number]:
+                    if tier in node.copies:
+                        self._copies.remove(node, tier)
+
+    def lost(self, key: str, number: int) -> None:
+        """Forget a copy that turned out not to be there."""
+        with self._lock:
+            if (node := self._copies.nodes.get(key)) is not None and number in node.copies:
+                self._copies.remove(node, number)
+
+    def restore(self, found: Sequence[tuple[str, int, Record]]) -> list[str]:
+        """Take in what the slowest tier's store has from an earlier process: key, bytes and record of each.
+
+        Returns the keys for which there is no place: the path to them is broken, or the budget is smaller now.
+        """
+        with self._lock:
+            waiting = list(found)
+            while waiting:
+                ready = [one for one in waiting if one[2].parent is None or one[2].parent in self]
+                if not ready:
+                    break
+                for one in ready:
+                    self._take_in(*one)
+                waiting = [one for one in waiting if one[0] not in self]
+            self._copies.make_room(len(self.tiers) - 1, 0)
+            return [key for key, _, _ in found if key not in self]
+
+    def records(self) -> dict[str, Record]:
+        """Return the records of all nodes that lie in the slowest tier."""
+        with self._lock:
+            last = len(self.tiers) - 1
+            return {key: Copies.record(node) for key, node in self._copies.nodes.items() if last in node.copies}
+
+    def _take_in(self, key: str, size_bytes: int, record: Record) -> None:
+        parent = self._copies.nodes[record.parent] if record.parent is not None else None
+        node = Node(key, record.chunk, parent, record.tokens, len(self.tiers))
+        node.remember(record.frequency, record.misses, record.cost)
+        self._copies.attach(node)
+        self._copies.book(node, len(self.tiers) - 1, size_bytes)
+
+    def _bring_up(self, node: Node, kv: KV) -> None:
+        """Copy a held node into the fastest tier that takes it; its parent lies at least as fast."""
+        for number in range(node.parent.level if node.parent else 0, node.level):
+            if self._copies.put(node, number, kv):
+                return
+
+    def _hold(self, nodes: Sequence[Node], by: int) -> None:
+        for node in nodes:
+            node.holds += by
+            self._copies.offer(node)
