@@ -20,12 +20,14 @@ from engine.pipeline import Engine
 from engine.reuse.strategies import methods
 from engine.setting import Method
 from engine.startup import ModelConfig, Models, build_engine, load_models
+from engine.tree.tiers import Tiers, TiersConfig
 from settings import Settings
-from store.blobs import BlobConfig, DiskBlobs
+from store.blobs import DiskBlobs
 from store.chunk import ChunkConfig
-from store.errors import KVScopeError
+from store.errors import KVScopeError, StoreFull
 from store.library import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
+from store.rerank import CrossEncoderReranker
 from store.types import Chunk, Document
 from ui.backend import IngestProgress, Status
 
@@ -42,7 +44,7 @@ class LocalBackend:
         self._settings = settings
         self._status = Status(ready=False, line="Starting")
         self._engine: Engine | None = None
-        self._models: Models | None = None
+        self._blobs: DiskBlobs | None = None
         self._loading = Thread(target=self._load, name="loading", daemon=True)
         self._closing = Event()
         self._running: set[Event] = set()  # stops of all questions and additions under way
@@ -97,7 +99,9 @@ class LocalBackend:
         if self._engine:
             self._engine.close(LAST_STEP_S)
             self._library.close()
-            self._blobs.close()
+            self._tiers.close()
+            if self._blobs is not None:
+                self._blobs.close()
 
     @contextmanager
     def _stoppable(self, cancel: Event) -> Iterator[None]:
@@ -130,9 +134,8 @@ class LocalBackend:
             )
             models = load_models(config, self._report)
             self._report("Opening the library", 0.95)
-            self._blobs = DiskBlobs(BlobConfig(self._settings.data / "kv", int(self._settings.disk_gib * GIB)))
-            host_bytes = int(self._settings.host_gib * GIB)
-            self._engine = build_engine(models, self._open_library, self._blobs, host_bytes)
+            self._tiers = self._open_tiers(models)
+            self._engine = build_engine(models, self._open_library, self._tiers, self._settings.data)
             finetuned = " with its reader" if config.adapter else ""
             line = f"{models.primary.name}{finetuned}, {models.precision}"
             if self._settings.samples:
@@ -148,10 +151,30 @@ class LocalBackend:
             said = f"Loading broke ({type(error).__name__}: {error}). The log says more."
             self._status = Status(ready=False, line=said, failed=True)
 
+    def _open_tiers(self, models: Models) -> Tiers:
+        wanted = self._settings
+        config = TiersConfig(
+            host_bytes=int(wanted.host_gib * GIB),
+            disk_bytes=int(wanted.disk_gib * GIB),
+            device_bytes=int(wanted.device_gib * GIB),
+            policy=wanted.policy,
+            bits=wanted.kv_bits,
+        )
+        try:
+            self._blobs = DiskBlobs(wanted.data / "kv")
+        except StoreFull as error:
+            log.warning("chunk KV stays in memory only: %s", error)
+        return Tiers(config, self._blobs, models.primary.device)
+
     def _open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
         chunking = ChunkConfig(self._settings.chunk_tokens, self._settings.chunk_overlap)
         config = LibraryConfig(chunking=chunking)
-        self._library = DocumentLibrary(self._settings.data / "library", tokenizer, MiniLM(), config)
+        reranker, name = None, self._settings.reranker
+        if name != "off":
+            self._report(f"Loading {Path(name).name}", 0.95)
+            reranker = CrossEncoderReranker(name)
+        folder = self._settings.data / "library"
+        self._library = DocumentLibrary(folder, tokenizer, MiniLM(), config, reranker=reranker)
         return self._library
 
     def _report(self, said: str, share: float) -> None:
@@ -197,14 +220,15 @@ class LocalBackend:
 
     def _prefill(self, name: str, chunks: list[Chunk], warning: str, cancel: Event) -> Iterator[IngestProgress]:
         """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
-        engine, limit = self._ready(), self._settings.disk_gib * GIB
+        engine = self._ready()
         for done, chunk in enumerate(chunks):
-            if self._blobs.size_bytes > 0.9 * limit or engine.cache.full:
+            if self._tiers.nearly_full or self._tiers.trouble:
                 break  # a full store would only push other passages out
+            self._tiers.wait_for_room()
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
             engine.warm(chunk.text, cancel)
 
     def _full(self, warning: str) -> str:
-        if self._ready().cache.full:
-            return "The disk is full: passages are prepared again after a restart. Free some disk space."
+        if self._tiers.trouble:
+            return "The disk takes no more: passages are prepared again after a restart. Free some disk space."
         return warning

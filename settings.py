@@ -35,10 +35,18 @@ class Settings(BaseSettings):
     selector: str = Field(
         "auto", description="trained selector of the auxiliary: auto (the shipped one), off, or a folder"
     )
+    reranker: str = Field(
+        "off", description="cross-encoder that orders the passages last: off, a folder, or a name on the hub"
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
     dtype: Literal["auto", "bf16", "fp32"] = Field("auto", description="bf16 where the hardware has it, else fp32")
+    device_gib: float = Field(2.0, ge=0, description="GPU memory for chunk KV, where the model runs on a GPU")
     host_gib: float = Field(1.5, ge=0, description="memory for chunk KV")
-    disk_gib: float = Field(8.0, gt=0, description="disk for chunk KV")
+    disk_gib: float = Field(8.0, ge=0, description="disk for chunk KV")
+    kv_bits: Literal[8, 16] = Field(16, description="of chunk KV on disk; 8 takes half the room and is not exact")
+    policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = Field(
+        "pgdsf", description="which chunk KV goes when room is short"
+    )
     chunk_tokens: int = Field(512, ge=16, le=4096, description="tokens of a passage (the paper: 1000)")
     chunk_overlap: int = Field(50, ge=0, description="tokens that neighbouring passages share")
     samples: bool = Field(True, description="add three sample documents at the first start")

@@ -1,39 +1,23 @@
 """An engine without a library: the bench brings the passages itself, and nothing is written to disk."""
 
 from argparse import Namespace
-from collections.abc import Callable
-
-from torch import Tensor
+from collections.abc import Callable, Iterator
 
 from bench.items import Cut
 from engine.pipeline import Engine
 from engine.startup import ModelConfig, build_engine, load_models
+from engine.tree.tiers import Tiers, TiersConfig
 from store.chunk import ChunkConfig, split
 from store.types import Hit
 
 HOST_BYTES = 3 * 2**30
 
 
-class NoBlobs:
-    """A store that keeps nothing: chunk KV lives in memory, for as long as it is used."""
-
-    size_bytes = 0
-
-    def put(self, key: str, tensors: dict[str, Tensor]) -> None:
-        pass
-
-    def get(self, key: str) -> dict[str, Tensor]:
-        raise KeyError(key)
-
-    def delete(self, key: str) -> None:
-        pass
-
-    def __contains__(self, key: str) -> bool:
-        return False
-
-
 class NoLibrary:
     """Finds nothing."""
+
+    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+        yield []
 
     def search(self, question: str, top: int) -> list[Hit]:
         return []
@@ -55,7 +39,8 @@ def model_config(arguments: Namespace) -> ModelConfig:
 def open_engine(arguments: Namespace) -> Engine:
     """Return an engine on the models that the command line names."""
     models = load_models(model_config(arguments))
-    return build_engine(models, lambda tokenizer: NoLibrary(), NoBlobs(), HOST_BYTES)
+    tiers = Tiers(TiersConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
+    return build_engine(models, lambda tokenizer: NoLibrary(), tiers)
 
 
 def cutter(engine: Engine, tokens: int) -> Cut:

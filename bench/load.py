@@ -46,13 +46,15 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
     """Return load and first-token milliseconds of direct reuse with every chunk in `tier` and nowhere nearer."""
     request = Request(work.questions[number % 64], "direct", 0.0, work.passages, max_new_tokens=64)
-    cache = work.engine.cache
+    cache, host = work.engine.cache, 0
     reading = work.engine.find(request, Trace())
-    if tier != "host":
-        cache.host.clear()
     if tier == "computed":
         for passage in reading.passages:
             cache.delete(passage.ids)
+    elif tier == "disk":
+        cache.settle()
+        work.tiers.drain()
+        cache.tree.clear(host)
     trace = Trace()
     reading = work.engine.find(request, trace)
     ready = work.engine.prefill(reading, strategy_of(request), trace)

@@ -32,7 +32,9 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
     evidence = engine.evidence(reading, Trace())
     reference = evidence.reference
     everything = torch.arange(int(evidence.question[0]))
-    ready = {FULL: Prefilled(reference.buffer, reference.logits, everything, 1.0, ())}
+    ready = {
+        FULL: Prefilled(reference.buffer, reference.logits, everything, 1.0, (), path=0, exact=len(evidence.spans))
+    }
     for arm in arms:
         if arm.key != FULL:
             ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), evidence=evidence)

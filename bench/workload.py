@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 from bench.bare import model_config
 from engine.pipeline import Engine
 from engine.startup import build_engine, load_models
-from store.blobs import BlobConfig, DiskBlobs
+from engine.tree.tiers import Tiers, TiersConfig
+from store.blobs import DiskBlobs
 from store.library import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
 
@@ -33,6 +34,7 @@ class Workload:
     """
 
     engine: Engine
+    tiers: Tiers
     questions: list[str]
     passages: int
     length: int
@@ -56,10 +58,11 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
                 pass
             return made
 
-        engine = build_engine(models, library, DiskBlobs(BlobConfig(root / "kv", 64 * GIB)), 4 * GIB)
+        tiers = Tiers(TiersConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
+        engine = build_engine(models, library, tiers)
         engine.max_tokens = length + 1024  # timing only; past the training length quality would suffer, time does not
         questions = [f"Who {draw.choice(_DEEDS)} the {draw.choice(_THINGS)}, and where?" for _ in range(64)]
-        yield Workload(engine, questions, passages, length)
+        yield Workload(engine, tiers, questions, passages, length)
 
 
 def paragraph(draw: random.Random, tokenizer: Tokenizer) -> str:

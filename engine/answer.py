@@ -26,9 +26,10 @@ class Source:
     similarity: float | None  # cosine; None if only the words matched
     matched_words: bool
     tokens: int
-    tier: str  # where its KV came from: 'host', 'disk', 'computed' (just now), or 'none' (full prefill)
+    tier: str  # where its KV came from: 'device', 'host', 'disk', 'computed' (just now), or 'none' (full prefill)
     recomputed: int  # tokens given fresh KV
     pieces: tuple[Piece, ...]
+    found: str = "none"  # 'exact prefix hit', 'chunk hit', 'miss', or 'none' (full prefill)
     cited: bool = False
 
 
@@ -96,6 +97,7 @@ class Answer:
                     "tokens": source.tokens,
                     "recomputed": source.recomputed,
                     "tier": source.tier,
+                    "found": source.found,
                     "cited": source.cited,
                 }
                 for source in self.sources

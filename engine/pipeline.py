@@ -4,28 +4,27 @@ Everything a person or a bench learns of it comes from the one trace that travel
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from threading import Event, Lock
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from threading import Event
 
 import torch
-from torch import Tensor
 
 from engine.answer import Answer, Request
 from engine.cite import cite, repetition
 from engine.errors import Cancelled, NothingFound
 from engine.inspect.looks import Looks, looks
-from engine.model.buffer import KVBuffer
 from engine.model.generate import Chooser, Sampling, cut_at, decode
+from engine.prefill import Prefilled, prefill
 from engine.prompt import Prompt
 from engine.request import Reading, check, fit, strategy_of
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.evidence import Evidence
-from engine.reuse.recompute import recompute
-from engine.reuse.strategies import STRATEGIES, Strategy
+from engine.reuse.strategies import STRATEGIES, Full, Strategy
+from engine.schedule.turns import Turns
 from engine.sources import found, patched
 from engine.trace import Trace
 from engine.types import Scoring
@@ -34,36 +33,30 @@ from store.types import Finder
 STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
 
 
-@dataclass(frozen=True)
-class Prefilled:
-    """A prompt whose KV is complete.
-
-    logits          [V] of its next token
-    rows            [R] slots before the question that got fresh KV in any layer counted
-    realised_ratio  recomputed / reusable tokens
-    tiers           where each chunk's KV came from
-    """
-
-    buffer: KVBuffer
-    logits: Tensor
-    rows: Tensor
-    realised_ratio: float
-    tiers: tuple[str, ...]
-
-
 class Engine:
     """Answers questions over a library with one primary and one auxiliary model.
 
     cache      the primary's chunk KV; holds the primary model
     auxiliary  None where no method needs one
 
+    turns      who uses the primary next
+    trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
+
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
     """
 
-    def __init__(self, library: Finder, cache: ChunkCache, prompt: Prompt, auxiliary: Auxiliary | None) -> None:
+    def __init__(
+        self,
+        library: Finder,
+        cache: ChunkCache,
+        prompt: Prompt,
+        auxiliary: Auxiliary | None,
+        turns: Turns | None = None,
+        trouble: Callable[[], str] = lambda: "",
+    ) -> None:
         self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
-        self.max_tokens = cache.decoder.spec.max_positions
-        self._model_lock = Lock()  # one pass of the primary at a time: two would only slow each other
+        self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
+        self.turns = turns or Turns()
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
@@ -93,21 +86,23 @@ class Engine:
         if not reading.passages:
             raise NothingFound("No passage was found to look at.")
         every = {name: strategy_of(replace(request, method=name, options={})) for name in STRATEGIES}
-        with self._turn(trace, cancel or Event()):
+        with self._turn(reading, Full(), trace, cancel or Event()):
             return looks(self.evidence(reading, trace, cancel), request.ratio, every)
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
-        with self._model_lock:
-            tier = self.cache.get(self.prompt.passage(text).ids, cancel)[1]
+        ids = self.prompt.passage(text).ids
+        with self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
+            tier = self.cache.get(ids, cancel)[1]
+            self.cache.settle()
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
+                self.auxiliary.cache.settle()
             return tier
 
     def close(self, patience_s: float) -> None:
         """Wait at most `patience_s` for the pass under way; the caller has told it to stop."""
-        if self._model_lock.acquire(timeout=patience_s):
-            self._model_lock.release()
+        self.turns.close(patience_s)
 
     def forget(self, text: str) -> None:
         """Remove the KV of one passage from every tier, for both models."""
@@ -124,29 +119,39 @@ class Engine:
         answer.context_tokens = reading.context_tokens
         answer.state = "reading"
         yield answer
-        with self._turn(trace, cancel):
-            strategy = strategy_of(request)
+        strategy = strategy_of(request)
+        with self._turn(reading, strategy, trace, cancel):
             ready = self.prefill(reading, strategy, trace, cancel)
             sampling = Sampling(request.temperature, request.top_p, request.seed).chooser()
             first = sampling.choose(ready.logits)
             trace.first_token()
             self._tell(answer, reading, ready, strategy)
             yield answer
-            yield from self._write(answer, reading, ready, first, sampling, cancel)
+            try:
+                yield from self._write(answer, reading, ready, first, sampling, cancel)
+            finally:
+                self._keep(reading, ready)
+
+    def _keep(self, reading: Reading, ready: Prefilled) -> None:
+        """Keep what is exact, and what was computed, now that nobody waits for it."""
+        self.cache.keep([chunk.ids for chunk in reading.passages[: ready.exact]], ready.buffer)
+        self.cache.settle()
+        if self.auxiliary is not None:
+            self.auxiliary.cache.settle()
 
     @contextmanager
-    def _turn(self, trace: Trace, cancel: Event) -> Iterator[None]:
+    def _turn(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event) -> Iterator[None]:
         """Wait until the model is free. Raises Cancelled if `cancel` is set while waiting."""
-        with trace.stage("queue"):
-            while not self._model_lock.acquire(timeout=0.05):
-                if cancel.is_set():
-                    raise Cancelled
-        try:
-            if cancel.is_set():
-                raise Cancelled
+        chunks = [chunk.ids for chunk in reading.passages]
+
+        def lengths() -> tuple[int, int]:
+            cached, missing = self.cache.ready(chunks) if strategy.reuses else (0, reading.context_tokens)
+            return cached, missing + len(reading.question)
+
+        with ExitStack() as turn:
+            with trace.stage("queue"):
+                turn.enter_context(self.turns.turn(lengths, cancel))
             yield
-        finally:
-            self._model_lock.release()
 
     def find(self, request: Request, trace: Trace) -> Reading:
         """Search the library, and fit what was found into the model's context."""
@@ -174,28 +179,16 @@ class Engine:
         evidence  of this reading, where it is shared by several strategies
         """
         evidence = evidence or self.evidence(reading, trace, cancel)
-        tiers: tuple[str, ...] = ("none",) * len(evidence.spans)
-        if strategy.reuses:
-            with trace.stage("load"):
-                tiers = evidence.load(strategy.placement, strategy.scoring)
-            with trace.stage("assemble"):
-                buffer = evidence.assembled(strategy.placement)
-        else:
-            buffer = evidence.buffer()
-        with trace.stage("select"):
-            plan = strategy.plan(evidence.view())
-        with trace.stage("recompute" if strategy.reuses else "prefill"):
-            logits, rows, share = recompute(self.cache.decoder, evidence, buffer, plan, cancel)
-        return Prefilled(buffer, logits, rows, share, tiers)
+        return prefill(self.cache.decoder, evidence, strategy, trace, cancel)
 
     def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
         """Put what was recomputed into the answer."""
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        answer.sources = patched(answer.sources, reading, ready.rows, spans, ready.tiers)
+        answer.sources = patched(answer.sources, reading, ready.rows, spans, ready.tiers, ready.path)
         answer.recomputed_tokens = sum(source.recomputed for source in answer.sources)
         answer.realised_ratio = ready.realised_ratio
-        if strategy.reuses and self.cache.full:
-            answer.notes += ("The disk is full: passages' KV stays in memory and is lost at restart.",)
+        if strategy.reuses and self.trouble():
+            answer.notes += ("The disk takes no more: passages' KV stays in memory and is lost at restart.",)
         untrained = self.auxiliary is None or self.auxiliary.selector is None
         if strategy.scoring is Scoring.TRAINED and untrained:
             answer.notes += ("No selector is trained for this model: all its layers chose, as in CacheClip joint.",)

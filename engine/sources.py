@@ -32,22 +32,40 @@ def found(reading: Reading) -> tuple[Source, ...]:
 
 
 def patched(
-    sources: Sequence[Source], reading: Reading, rows: Tensor, spans: Sequence[range], tiers: Sequence[str]
+    sources: Sequence[Source],
+    reading: Reading,
+    rows: Tensor,
+    spans: Sequence[range],
+    tiers: Sequence[str],
+    path: int,
 ) -> tuple[Source, ...]:
     """Return the sources with what a plan did to them.
 
     rows   [R] slots that were recomputed, ascending
     spans  slots of each passage
     tiers  where each passage's KV came from
+    path   leading passages whose KV was found as one exact path
     """
     marked = torch.zeros(spans[-1].stop if spans else 0, dtype=torch.bool)
     marked[rows] = True
     chosen = [marked[span.start : span.stop] for span in spans]
     parts = zip(sources, tiers, chosen, reading.texts, reading.passages, strict=True)
     return tuple(
-        replace(source, tier=tier, recomputed=int(tokens.sum()), pieces=pieces(text, encoded, tokens))
-        for source, tier, tokens, text, encoded in parts
+        replace(
+            source,
+            tier=tier,
+            found=_found(tier, number < path),
+            recomputed=int(tokens.sum()),
+            pieces=pieces(text, encoded, tokens),
+        )
+        for number, (source, tier, tokens, text, encoded) in enumerate(parts)
     )
+
+
+def _found(tier: str, on_path: bool) -> str:
+    if tier in ("none", "computed"):
+        return "none" if tier == "none" else "miss"
+    return "exact prefix hit" if on_path else "chunk hit"
 
 
 def pieces(text: str, encoded: Encoded, chosen: Tensor) -> tuple[Piece, ...]:

@@ -1,6 +1,7 @@
 """From settings to a working engine: which models, in which format, with which caches."""
 
 import os
+import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ from engine.model.precision import pick
 from engine.model.resolve import resolve
 from engine.pipeline import Engine
 from engine.prompt import Prompt
+from engine.reuse import fingerprint
 from engine.reuse.auxiliary import Auxiliary
-from engine.reuse.chunks import ChunkCache, HostTier
+from engine.reuse.chunks import ChunkCache
 from engine.reuse.selector import FILE, Selector, load_selector
-from store.types import BlobStore, Finder
+from engine.tree.costs import Costs, kept, measured
+from engine.tree.tiers import Tiers
+from store.types import Finder
 
 ASSETS = Path(__file__).parent.parent / "assets"
 READER, SELECTOR = ASSETS / "reader", ASSETS / "selector"  # trained by engine.finetune for the embedded model
@@ -102,17 +106,31 @@ def _selector(config: ModelConfig, auxiliary: Decoder) -> Selector | None:
 
 
 def build_engine(
-    models: Models, open_library: Callable[[Tokenizer], Finder], blobs: BlobStore, host_bytes: int
+    models: Models,
+    open_library: Callable[[Tokenizer], Finder],
+    tiers: Tiers,
+    costs: Path | None = None,
 ) -> Engine:
-    """Return the engine over a library and a store of chunk KV.
+    """Return the engine over a library and tiers of chunk KV.
 
     open_library  given the primary's tokenizer, which measures chunks
-    host_bytes    chunk KV kept in memory, for both models together
+    tiers         of both models together
+    costs         folder that keeps what computing costs on this machine, measured once for each model; None leaves
+                  it unmeasured: every token then costs the same
     """
-    prompt, host = Prompt(models.primary.tokenizer), HostTier(host_bytes)
-    cache = ChunkCache(models.primary, prompt.prefix, host, blobs)
+    prompt = Prompt(models.primary.tokenizer)
+    cache = ChunkCache(models.primary, prompt.prefix, tiers.tree, _costs(models.primary, costs))
     auxiliary = Auxiliary(cache, prompt, models.selector)
     if models.auxiliary is not models.primary:
         own = Prompt(models.auxiliary.tokenizer)
-        auxiliary = Auxiliary(ChunkCache(models.auxiliary, own.prefix, host, blobs), own, models.selector)
-    return Engine(open_library(prompt.tokens.data), cache, prompt, auxiliary)
+        beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, _costs(models.auxiliary, costs))
+        auxiliary = Auxiliary(beside, own, models.selector)
+    return Engine(open_library(prompt.tokens.data), cache, prompt, auxiliary, trouble=lambda: tiers.trouble)
+
+
+def _costs(decoder: Decoder, folder: Path | None) -> Costs | None:
+    if folder is None:
+        return None
+    machine = f"{platform.machine()}-{decoder.device.type}-{torch.get_num_threads()}"
+    name = f"costs-{fingerprint.of_model(decoder)}-{machine}.json"
+    return kept(folder / name, lambda: measured(decoder))

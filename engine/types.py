@@ -10,13 +10,15 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class ChunkKV:
-    """Keys and values of one chunk, computed after the shared prefix: its positions start at len(prefix).
+    """Keys and values of one chunk, computed after the shared prefix.
 
-    The prefix itself is a ChunkKV whose positions start at 0.
+    start  position of its first token: len(prefix) for chunk KV, further on for a chunk that was computed behind
+           others, and 0 for the prefix, which is a ChunkKV as well
     """
 
     keys: Tensor  # [L, H, T, D], rotated
     values: Tensor  # [L, H, T, D]
+    start: int
 
     @property
     def tokens(self) -> int:
@@ -28,10 +30,10 @@ class ChunkKV:
 
     def first(self, layers: int) -> "ChunkKV":
         """Return the KV of the first layers only; nothing is copied."""
-        return ChunkKV(self.keys[:layers], self.values[:layers])
+        return ChunkKV(self.keys[:layers], self.values[:layers], self.start)
 
     def to(self, device: torch.device) -> "ChunkKV":
-        return ChunkKV(self.keys.to(device), self.values.to(device))
+        return ChunkKV(self.keys.to(device), self.values.to(device), self.start)
 
 
 class Placement(Enum):

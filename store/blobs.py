@@ -1,15 +1,14 @@
 """Chunk KV on disk: one safetensors file a key, written whole or not at all, and checked before it is read.
 
-A wrong tensor would be a wrong answer with no sign of it. So a small SQLite index keeps each blob's length and SHA-256;
-whatever does not match is dropped and counts as a miss. A file's name holds its checksum too, so putting a key
-anew never touches the bytes that another thread is reading, and hashing needs no lock.
+A wrong tensor would be a wrong answer with no sign of it. So a small SQLite index keeps each blob's length and SHA-256,
+and a note of its owner's; whatever does not match is dropped and counts as a miss. A file's name holds its checksum
+too, so putting a key anew never touches the bytes that another thread is reading, and hashing needs no lock.
 """
 
 import hashlib
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,46 +22,29 @@ from store.room import full_becomes_store_full
 SUFFIX, DRAFT = ".safetensors", ".part"
 
 
-@dataclass(frozen=True)
-class BlobConfig:
-    """Where blobs live and how much room they may take.
+class DiskBlobs:
+    """A BlobStore for any number of threads and one process. Opening makes folder and index agree.
 
-    root         created if it is not there; holds nothing else
-    limit_bytes  past this sum the least recently used go; a blob larger than this alone is not kept at all
+    root  created if it is not there; holds nothing else
     """
 
-    root: Path
-    limit_bytes: int = 8 * 2**30
-
-    def __post_init__(self) -> None:
-        if self.limit_bytes < 1:
-            raise ValueError(f"limit_bytes must be positive, got {self.limit_bytes}")
-
-
-class DiskBlobs:
-    """A BlobStore for any number of threads and one process. Opening makes folder and index agree."""
-
-    def __init__(self, config: BlobConfig) -> None:
-        self._config = config
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._lock = threading.Lock()  # around the index and names of files, never around their bytes
-        with full_becomes_store_full(f"use {config.root}"):
-            config.root.mkdir(parents=True, exist_ok=True)
-            self._index = BlobIndex(config.root / "index.sqlite3")
+        with full_becomes_store_full(f"use {root}"):
+            root.mkdir(parents=True, exist_ok=True)
+            self._index = BlobIndex(root / "index.sqlite3")
             self._reconcile()
 
-    def put(self, key: str, tensors: dict[str, Tensor]) -> None:
-        """Write all tensors or none, in place of what the key held; least recently used blobs make room.
+    def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
+        """Write all tensors and the note, or nothing, in place of what the key held.
 
-        A blob larger than the limit is not kept: the key is then a miss. Raises StoreFull, with every earlier blob
-        untouched, and ValueError if the key is no hex digest.
+        Raises StoreFull, with every earlier blob untouched, and ValueError if the key is no hex digest.
         """
         _check(key)
         data = save({name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()})
-        if len(data) > self._config.limit_bytes:
-            self.delete(key)
-            return
-        row = BlobRow(key, len(data), hashlib.sha256(data).hexdigest())
-        draft = self._config.root / f"{key}-{uuid4().hex}{DRAFT}"
+        row = BlobRow(key, len(data), hashlib.sha256(data).hexdigest(), note)
+        draft = self._root / f"{key}-{uuid4().hex}{DRAFT}"
         with full_becomes_store_full("keep computed chunks"):
             try:
                 _write(draft, data)
@@ -75,7 +57,7 @@ class DiskBlobs:
         """Return the tensors bit for bit, on the CPU. Raises KeyError if absent, torn or altered."""
         _check(key)
         with self._lock:
-            row = self._index.use(key)
+            row = self._index.row(key)
         if row is None:
             raise KeyError(key)
         try:
@@ -101,6 +83,16 @@ class DiskBlobs:
         if row is not None:
             self._drop(row)
 
+    def notes(self) -> dict[str, str]:
+        """Return every key with its note."""
+        with self._lock:
+            return {row.key: row.note for row in self._index.rows()}
+
+    def annotate(self, notes: dict[str, str]) -> None:
+        """Put other notes to blobs that are there, all or none. Raises StoreFull."""
+        with self._lock, full_becomes_store_full("keep notes about computed chunks"):
+            self._index.annotate(notes)
+
     @property
     def size_bytes(self) -> int:
         """Bytes of all blobs on disk."""
@@ -115,15 +107,16 @@ class DiskBlobs:
     def _replace(self, row: BlobRow, draft: Path) -> None:
         old = self._index.row(row.key)
         os.replace(draft, self._path(row))
-        _sync_folder(self._config.root)
+        _sync_folder(self._root)
+        replaced = old is not None and self._path(old) != self._path(row)
         try:
-            evicted = self._index.put(row, self._config.limit_bytes)
+            self._index.put(row)
         except BaseException:
-            if old != row:
+            if old is None or replaced:
                 self._path(row).unlink(missing_ok=True)
             raise
-        for gone in [*evicted, *([old] if old and old != row else [])]:
-            self._path(gone).unlink(missing_ok=True)
+        if old is not None and replaced:
+            self._path(old).unlink(missing_ok=True)
 
     def _drop(self, row: BlobRow) -> None:
         """Forget this very blob; one that was put under the key meanwhile stays."""
@@ -135,18 +128,16 @@ class DiskBlobs:
 
     def _reconcile(self) -> None:
         rows = {self._path(row): row for row in self._index.rows()}
-        for path in self._config.root.iterdir():
+        for path in self._root.iterdir():
             if path.suffix in (SUFFIX, DRAFT) and path not in rows:
                 path.unlink()
         for path, row in rows.items():
             if not path.is_file() or path.stat().st_size != row.size_bytes:
                 self._index.delete(row)
                 path.unlink(missing_ok=True)
-        for gone in self._index.shrink(self._config.limit_bytes):
-            self._path(gone).unlink(missing_ok=True)
 
     def _path(self, row: BlobRow) -> Path:
-        return self._config.root / f"{row.key}-{row.sha256[:16]}{SUFFIX}"
+        return self._root / f"{row.key}-{row.sha256[:16]}{SUFFIX}"
 
 
 def _check(key: str) -> None:

@@ -19,13 +19,11 @@ from store.catalogue import Catalogue
 from store.chunk import ChunkConfig, iter_split
 from store.embed import Embedder
 from store.errors import StoreFull, UnreadableDocument
-from store.fusion import fuse
 from store.names import clean_name
 from store.parse import ParsedDocument, ParseLimits, parse
+from store.search import Reranker, StagedSearch
 from store.types import Chunk, Document, Hit, Progress
 from store.vectors import VectorIndex
-
-CANDIDATES = 4  # looked at in each search per hit wanted, so that a chunk both know can overtake
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class DocumentLibrary:
     root       folder for the catalogue and the vectors, created if it is not there
     tokenizer  of the primary model: it counts a chunk's tokens
     clock      seconds since the epoch
+    reranker   orders what a search found, as its last stage; None for a search without one
     """
 
     def __init__(
@@ -58,6 +57,7 @@ class DocumentLibrary:
         embedder: Embedder,
         config: LibraryConfig | None = None,
         clock: Callable[[], float] = time.time,
+        reranker: Reranker | None = None,
     ) -> None:
         self._tokenizer, self._embedder, self._clock = tokenizer, embedder, clock
         self._config = config or LibraryConfig()
@@ -65,6 +65,7 @@ class DocumentLibrary:
         self._adding: set[str] = set()
         self._catalogue = Catalogue(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
+        self._search = StagedSearch(self._catalogue, self._vectors, self._lock, embedder, reranker)
         for document_id in self._catalogue.pending():
             self._abandon(document_id)
         if self._catalogue.pending():
@@ -107,29 +108,21 @@ class DocumentLibrary:
         with self._lock:
             return self._catalogue.chunks(document_id)
 
+    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+        """Yield at most `top` hits after each stage of the search, best first (see `store.search`); the last are final.
+
+        An empty library or a blank question gives one empty stage. Raises ValueError at the first step if top is
+        below 1.
+        """
+        return self._search.stages(question, top)
+
     def search(self, question: str, top: int) -> list[Hit]:
-        """Return at most `top` hits, best first; empty for an empty library or a blank question.
+        """Return the last of `stages`: at most `top` hits, best first.
 
         The same library and question give the same hits in the same order. Raises ValueError if top is below 1.
         """
-        if top < 1:
-            raise ValueError(f"top must be at least 1, got {top}")
-        question = question.encode("utf-8", "replace").decode()  # a lone surrogate is in no index
-        if not question.strip() or not self.documents():
-            return []
-        (vector,) = self._embedder.embed([question])
-        with self._lock:
-            near = self._vectors.search(vector, top * CANDIDATES, hidden=self._catalogue.pending())
-            worded = self._catalogue.lexical.search(question, top * CANDIDATES)
-            fused = fuse([[chunk for chunk, _ in near], worded])
-            chunks = self._catalogue.chunks_by_id([chunk for chunk, _ in fused])
-        similarity, words = dict(near), set(worded)
-        hits = [
-            Hit(chunks[chunk], score, similarity.get(chunk), chunk in words)
-            for chunk, score in fused
-            if chunk in chunks
-        ]
-        return hits[:top]
+        *_, final = self.stages(question, top)
+        return final
 
     def delete(self, document_id: str) -> list[Chunk]:
         """Remove a document from every index; return the chunks it had (empty if it was not there).

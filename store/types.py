@@ -39,12 +39,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk found for a question."""
+    """A chunk found for a question, as one stage of a search knows it."""
 
     chunk: Chunk
-    score: float  # reciprocal-rank fusion of both searches; orders the hits, means nothing alone
+    score: float  # orders the hits of one stage, means nothing alone: fusion of the rankings, or the reranker's score
     similarity: float | None  # cosine of the vector search, 1 is identical; None if only the words matched
-    matched_words: bool  # found by the lexical search as well, or only by it
+    matched_words: bool  # found by the lexical search as well, or only by it; False in the first stage, before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,19 @@ class Progress:
 
 
 class Finder(Protocol):
-    """Where an engine finds passages."""
+    """Where an engine finds passages, as soon as the first stage of a search is through or once all are."""
+
+    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+        """Yield at most `top` hits after each stage of the search, best first; at least one stage, the last is final.
+
+        Every stage ranks all it knows anew: hits may come, go and change places from one to the next. Nothing is held
+        between two stages, so a caller may take its time, or leave. Raises ValueError at the first step if top is
+        below 1.
+        """
+        ...
 
     def search(self, question: str, top: int) -> list[Hit]:
-        """Return at most `top` hits, best first; empty for an empty library."""
+        """Return the last of `stages`; empty for an empty library. Raises ValueError if top is below 1."""
         ...
 
 
@@ -92,8 +101,8 @@ class Library(Finder, Protocol):
 class BlobStore(Protocol):
     """Keeps tensors by key. Losing one is a miss, never an error to the user, and never a wrong answer."""
 
-    def put(self, key: str, tensors: dict[str, Tensor]) -> None:
-        """Write all tensors or none. Raises StoreFull; ValueError if the key is not a hex digest."""
+    def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
+        """Write all tensors and the note, or nothing. Raises StoreFull; ValueError if the key is not a hex digest."""
         ...
 
     def get(self, key: str) -> dict[str, Tensor]:
@@ -104,6 +113,14 @@ class BlobStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Forget a key; nothing happens if it is not there."""
+        ...
+
+    def notes(self) -> dict[str, str]:
+        """Return every key with its note."""
+        ...
+
+    def annotate(self, notes: dict[str, str]) -> None:
+        """Put other notes to blobs that are there, all or none. Raises StoreFull."""
         ...
 
     @property

@@ -69,7 +69,7 @@ def samples(decoder: Decoder, lesson: Lesson) -> list[Sample]:
     start, context = len(lesson.prefix), torch.tensor(lesson.context)
     whole = decoder.buffer(len(context) + ASKED_TOKENS)
     decoder.prefill(context, whole, torch.arange(len(context)))
-    prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start])
+    prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start], 0)
     chunks = [prefill_chunk(decoder, prefix, ids) for ids in lesson.passages]
     joined = decoder.buffer(whole.capacity)
     assemble(joined, prefix, chunks, decoder.spec.inv_freq)

@@ -1,8 +1,10 @@
 """Lay chunk KVs end to end behind the shared prefix, keys moved to their new positions.
 
 Positions are right afterwards; attention from one chunk to another is still missing. The first chunk is exact: nothing
-but the prefix comes before it, as when it was computed.
+but the prefix comes before it, as when it was computed; so is a whole path of the knowledge tree, which is not moved.
 """
+
+from collections.abc import Sequence
 
 import torch
 
@@ -24,7 +26,7 @@ def layout(prefix: int, lengths: list[int]) -> tuple[range, ...]:
 def assemble(
     buffer: KVBuffer,
     prefix: ChunkKV,
-    chunks: list[ChunkKV],
+    chunks: Sequence[ChunkKV],
     inv_freq: torch.Tensor,
     placement: Placement = Placement.JOINED,
 ) -> tuple[range, ...]:
@@ -45,7 +47,7 @@ def assemble(
     buffer.values[:, :, : prefix.tokens] = prefix.values
     for chunk, span in zip(chunks, spans, strict=True):
         place = slice(span.start, span.stop)
-        shift = span.start - prefix.tokens if placement is Placement.JOINED else 0
+        shift = span.start - chunk.start if placement is Placement.JOINED else 0
         move_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, place])
         buffer.values[:, :, place] = chunk.values
     buffer.length = end

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.model.buffer import Watched
+from engine.model.rotary import move_keys
 from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.align import align
@@ -43,7 +44,7 @@ class Auxiliary:
         texts: Sequence[str],
         primary: Prompt,
         scoring: Scoring = Scoring.APART,
-        chunks: list[ChunkKV] | None = None,
+        chunks: Sequence[ChunkKV] | None = None,
         cancel: Event | None = None,
     ) -> Tensor:
         """Return the score of each of the primary's context tokens, [sum of tokens of the texts], fp32.
@@ -67,15 +68,19 @@ class Auxiliary:
         return torch.cat([_carried(score, source, target) for score, source, target in pairs])
 
     @torch.inference_mode()
-    def attention(self, question: Sequence[int], chunks: list[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
+    def attention(
+        self, question: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None
+    ) -> list[Tensor]:
         """Return the attention that the question pays to each chunk's tokens, [tokens] each, fp32."""
-        batch = _Batch(self.cache.prefix, chunks, len(question), self.cache.decoder.spec.layers - 1)
+        decoder, start = self.cache.decoder, self.cache.prefix.tokens
+        chunks = [_behind(chunk, start, decoder.spec.inv_freq) for chunk in chunks]
+        batch = _Batch(self.cache.prefix, chunks, len(question), decoder.spec.layers - 1)
         ids = torch.tensor([question] * len(chunks))
-        self.cache.decoder.forward(ids, batch.positions, batch, cancel)
+        decoder.forward(ids, batch.positions, batch, cancel)
         return [row[: chunk.tokens] for row, chunk in zip(batch.scores, chunks, strict=True)]
 
     @torch.inference_mode()
-    def joined(self, question: Sequence[int], chunks: list[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
+    def joined(self, question: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
         """Return the attention that the question pays to each chunk's tokens when all are read together, [tokens] each.
 
         Mean over heads and question tokens; in each layer the context's share is made 1, so that every layer has one
@@ -85,7 +90,7 @@ class Auxiliary:
         lengths = [chunk.tokens for chunk in chunks]
         return list((paid / paid.sum(-1, keepdim=True)).sum(0).split(lengths))
 
-    def trained(self, question: Sequence[int], chunks: list[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
+    def trained(self, question: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
         """Return the selector's score of each chunk's tokens, [tokens] each, fp32; `joined` without a selector."""
         if self.selector is None:
             return self.joined(question, chunks, cancel)
@@ -95,7 +100,7 @@ class Auxiliary:
 
     @torch.inference_mode()
     def attention_by_head(
-        self, question: Sequence[int], chunks: list[ChunkKV], layers: int | None = None, cancel: Event | None = None
+        self, question: Sequence[int], chunks: Sequence[ChunkKV], layers: int | None = None, cancel: Event | None = None
     ) -> Tensor:
         """Return the attention that the question pays to the tokens of all chunks, read together.
 
@@ -117,13 +122,20 @@ def _carried(scores: Tensor, source: Encoded, target: Encoded) -> Tensor:
     return torch.from_numpy(align(scores.numpy(), np.asarray(source.spans), np.asarray(target.spans)))
 
 
+def _behind(chunk: ChunkKV, start: int, inv_freq: Tensor) -> ChunkKV:
+    """Return a chunk as if nothing but the shared prefix stood before it: one of a path stands further on."""
+    if chunk.start == start:
+        return chunk
+    return ChunkKV(move_keys(chunk.keys, start - chunk.start, inv_freq), chunk.values, start)
+
+
 class _Batch:
     """One row of the batch per chunk: prefix, chunk, padding, question. A `Reader`.
 
     scores  [B, longest chunk], known once the last layer has run
     """
 
-    def __init__(self, prefix: ChunkKV, chunks: list[ChunkKV], questions: int, last_layer: int) -> None:
+    def __init__(self, prefix: ChunkKV, chunks: Sequence[ChunkKV], questions: int, last_layer: int) -> None:
         self._prefix, self._chunks, self._last_layer = prefix, chunks, last_layer
         self._longest = max(chunk.tokens for chunk in chunks)
         heads, width = prefix.keys.shape[1], prefix.keys.shape[3]

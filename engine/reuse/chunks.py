@@ -1,144 +1,170 @@
-"""Chunk KV from wherever it is cheapest: host memory, disk, or the model itself."""
+"""Chunk KV from wherever it is cheapest: the knowledge tree's tiers, or the model itself."""
 
-import logging
-from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Event, Lock
+from threading import Event, RLock
 
 import torch
 
+from engine.model.buffer import KVBuffer
 from engine.model.decoder import Decoder
 from engine.reuse import fingerprint
+from engine.tree.costs import Costs
+from engine.tree.node import Node
+from engine.tree.tree import KnowledgeTree, Place
 from engine.types import ChunkKV
-from store.errors import StoreFull
-from store.types import BlobStore
 
-CPU = torch.device("cpu")
-log = logging.getLogger(__name__)
+Ids = Sequence[int]
 
 
-class HostTier:
-    """Chunk KV in host memory by fingerprint; the least recently used goes first when the budget is full."""
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The KV of a prompt's chunks.
 
-    def __init__(self, budget_bytes: int) -> None:
-        if budget_bytes < 0:
-            raise ValueError(f"budget_bytes must not be negative, got {budget_bytes}")
-        self._budget, self._held, self._lock = budget_bytes, OrderedDict[str, ChunkKV](), Lock()
-        self.size_bytes = 0
+    chunks  in prompt order
+    tiers   where each came from: a tier's name, or 'computed'
+    exact   leading chunks that were found as one path: their KV is exact where they stand
+    """
 
-    def get(self, key: str) -> ChunkKV | None:
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-            return self._held.get(key)
-
-    def put(self, key: str, kv: ChunkKV) -> None:
-        with self._lock:
-            self._drop(key)
-            self._held[key] = kv
-            self.size_bytes += kv.size_bytes
-            while self.size_bytes > self._budget and self._held:
-                self._drop(next(iter(self._held)))
-
-    def delete(self, key: str) -> None:
-        with self._lock:
-            self._drop(key)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
-            self.size_bytes = 0
-
-    def _drop(self, key: str) -> None:
-        gone = self._held.pop(key, None)
-        self.size_bytes -= gone.size_bytes if gone else 0
+    chunks: tuple[ChunkKV, ...]
+    tiers: tuple[str, ...]
+    exact: int
 
 
 @dataclass
 class ChunkCache:
     """Chunk KV of one model after one shared prefix.
 
-    host, blobs  shared between models: fingerprints keep them apart, and equal models share everything
-    full         set while the disk refuses to take more; answering goes on without it
+    tree   shared between models: fingerprints keep them apart, and equal models share everything
+    costs  what computing takes; without it every token costs the same, and whatever is stored is read
     """
 
     decoder: Decoder
     prefix_ids: tuple[int, ...]
-    host: HostTier
-    blobs: BlobStore
-    full: bool = False
-    _lock: Lock = field(default_factory=Lock)
+    tree: KnowledgeTree[ChunkKV]
+    costs: Costs | None = None
+    _lock: RLock = field(default_factory=RLock)
+    _fresh: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._model = fingerprint.of_model(self.decoder)
         buffer = self.decoder.buffer(len(self.prefix_ids))
         if self.prefix_ids:
             self.decoder.prefill(torch.tensor(self.prefix_ids), buffer, torch.arange(len(self.prefix_ids)))
-        self.prefix = ChunkKV(buffer.keys, buffer.values)
+        self.prefix = ChunkKV(buffer.keys, buffer.values, 0)
 
     @cached_property
     def alone(self) -> "ChunkCache":
         """The same chunks computed without any prefix: what naive reuse finds."""
-        return ChunkCache(self.decoder, (), self.host, self.blobs)
+        return ChunkCache(self.decoder, (), self.tree, self.costs)
 
     @property
     def fingerprint(self) -> str:
         """Names the model and the prefix: two caches with the same one hold the same KV."""
         return fingerprint.of_chunk(self._model, self.prefix_ids, ())
 
-    def key(self, ids: Sequence[int]) -> str:
+    def key(self, ids: Ids) -> str:
         return fingerprint.of_chunk(self._model, self.prefix_ids, ids)
 
-    def get(self, ids: Sequence[int], cancel: Event | None = None) -> tuple[ChunkKV, str]:
-        """Return a chunk's KV and the tier it came from: 'host', 'disk', or 'computed'.
+    def keys(self, chunks: Sequence[Ids]) -> list[str]:
+        """Return the key of each path that ends at one of the chunks, in order."""
+        keys: list[str] = []
+        for ids in chunks:
+            keys.append(fingerprint.of_path(keys[-1], self.key(ids)) if keys else self.key(ids))
+        return keys
+
+    def get(self, ids: Ids, cancel: Event | None = None) -> tuple[ChunkKV, str]:
+        """Return a chunk's own KV and the tier it came from, or 'computed'.
 
         Two threads that ask for the same chunk compute it once. Raises Cancelled once `cancel` is set.
         """
         key = self.key(ids)
-        with self._lock:
-            kv, tier = self.host.get(key), "host"
-            if kv is None:
-                kv, tier = self._from_disk(key), "disk"
-            if kv is None:
-                kv, tier = self.compute(ids, cancel).to(CPU), "computed"
-                self._to_disk(key, kv)
-            if tier != "host":
-                self.host.put(key, kv)
-        return kv.to(self.decoder.device), tier
+        with self._lock, self.tree.holding([key]) as (nodes, since):
+            if nodes and (found := self._read(nodes[0], 0, len(ids))) is not None:
+                self.tree.used(nodes)
+                return found
+            kv = self.compute(ids, cancel)
+            self.tree.insert(Place(key, key, None, len(ids)), kv, self._per_token(0, len(ids)), since)
+            self._fresh.append(key)
+        return kv, "computed"
 
-    def compute(self, ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
+    def gather(self, chunks: Sequence[Ids], cancel: Event | None = None) -> Gathered:
+        """Return a prompt's chunks: the longest exact path of them, completed by content.
+
+        Raises Cancelled once `cancel` is set.
+        """
+        found: list[tuple[ChunkKV, str]] = []
+        with self.tree.holding(self.keys(chunks)) as (nodes, _):
+            for node, ids in zip(nodes, chunks, strict=False):
+                before = sum(kv.tokens for kv, _ in found)
+                if (read := self._read(node, before, len(ids))) is None:
+                    break
+                found.append(read)
+            self.tree.used(nodes[: len(found)])
+        exact = len(found)
+        found += [self.get(ids, cancel) for ids in chunks[exact:]]
+        return Gathered(tuple(kv for kv, _ in found), tuple(tier for _, tier in found), exact)
+
+    def ready(self, chunks: Sequence[Ids]) -> tuple[int, int]:
+        """Return how many tokens of these chunks have KV, and how many have none. Reads nothing."""
+        exact = len(self.tree.path(self.keys(chunks)))
+        held = [number < exact or self.key(ids) in self.tree for number, ids in enumerate(chunks)]
+        cached = sum(len(ids) for ids, here in zip(chunks, held, strict=True) if here)
+        return cached, sum(map(len, chunks)) - cached
+
+    def keep(self, chunks: Sequence[Ids], buffer: KVBuffer) -> None:
+        """Keep the paths to these chunks: their KV in the buffer is exact, laid end to end behind the prefix."""
+        keys, start = self.keys(chunks), len(self.prefix_ids)
+        known = len(self.tree.path(keys))
+        before = sum(map(len, chunks[:known]))
+        ms_per_token = self._per_token(before, sum(map(len, chunks)) - before)
+        for number, ids in enumerate(chunks):
+            place = slice(start, start + len(ids))
+            if number >= known:
+                kv = ChunkKV(buffer.keys[:, :, place].clone(), buffer.values[:, :, place].clone(), start)
+                parent = keys[number - 1] if number else None
+                if self.tree.insert(Place(keys[number], self.key(ids), parent, len(ids)), kv, ms_per_token) is None:
+                    return
+                if not number:
+                    self._fresh.append(keys[0])
+            start = place.stop
+
+    def settle(self) -> None:
+        """Copy chunks that were computed since the last time to the slowest tier; they can then outlive the process."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, []
+        for key in fresh:
+            self.tree.replicate(key)
+        if "alone" in self.__dict__:
+            self.alone.settle()
+
+    def compute(self, ids: Ids, cancel: Event | None = None) -> ChunkKV:
         """Prefill one chunk behind the shared prefix."""
         return prefill_chunk(self.decoder, self.prefix, ids, cancel)
 
-    def delete(self, ids: Sequence[int]) -> None:
-        """Remove a chunk's KV from every tier, however it was computed."""
+    def delete(self, ids: Ids) -> None:
+        """Remove a chunk's KV, and every path through it, from every tier, however it was computed."""
         for key in (self.key(ids), fingerprint.of_chunk(self._model, (), ids)):
-            self.host.delete(key)
-            self.blobs.delete(key)
+            self.tree.delete(key)
 
-    def _from_disk(self, key: str) -> ChunkKV | None:
-        with suppress(KeyError):
-            held = self.blobs.get(key)
-            return ChunkKV(held["keys"], held["values"])
-        return None
+    def _read(self, node: Node, before: int, tokens: int) -> tuple[ChunkKV, str] | None:
+        """Read a node, unless computing its tokens behind `before` others is faster."""
+        if self.costs is not None and self.tree.read_ms(node) > self.costs.of(len(self.prefix_ids) + before, tokens):
+            self.tree.passed_over(node)
+            return None
+        found = self.tree.read(node)
+        return None if found is None else (found[0].to(self.decoder.device), found[1])
 
-    def _to_disk(self, key: str, kv: ChunkKV) -> None:
-        try:
-            self.blobs.put(key, {"keys": kv.keys, "values": kv.values})
-            self.full = False
-        except StoreFull as error:
-            self.full = True
-            log.warning("chunk KV stays in memory only: %s", error)
+    def _per_token(self, before: int, computed: int) -> float:
+        return self.costs.per_token(len(self.prefix_ids) + before, computed) if self.costs else 1.0
 
 
-def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
+def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: Ids, cancel: Event | None = None) -> ChunkKV:
     """Return the KV of one chunk, computed behind the shared prefix. Raises Cancelled once `cancel` is set."""
     start = prefix.tokens
     buffer = decoder.buffer(start + len(ids))
     buffer.keys[:, :, :start] = prefix.keys
     buffer.values[:, :, :start] = prefix.values
     decoder.prefill(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)), cancel)
-    return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous())
+    return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous(), start)

@@ -4,6 +4,7 @@ Each part is computed when it is first asked for, and kept. The page makes one f
 among all methods that it compares on a question, so that they see the same and nothing is computed twice.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from engine.prompt import ASKED_TOKENS, Prompt
 from engine.request import Reading
 from engine.reuse.assemble import assemble, layout
 from engine.reuse.auxiliary import Auxiliary
-from engine.reuse.chunks import ChunkCache
+from engine.reuse.chunks import ChunkCache, Gathered
 from engine.trace import Trace
 from engine.types import ChunkKV, Placement, Scoring, View
 
@@ -54,7 +55,7 @@ class Evidence:
     ) -> None:
         self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
         self._trace, self._cancel = trace, cancel
-        self._chunks: dict[Placement, tuple[list[ChunkKV], tuple[str, ...]]] = {}
+        self._chunks: dict[Placement, Gathered] = {}
         self._scores: dict[Scoring, Future[Tensor]] = {}
         passages = (token for chunk in reading.passages for token in chunk.ids)
         self.ids = torch.tensor([*cache.prefix_ids, *passages, *reading.question])
@@ -65,22 +66,28 @@ class Evidence:
         """Return an empty buffer with room for prompt and answer."""
         return self._cache.decoder.buffer(len(self.ids) + self._reading.room)
 
-    def chunks(self, placement: Placement) -> tuple[list[ChunkKV], tuple[str, ...]]:
-        """Return each chunk's KV and the tier it came from."""
-        kind = Placement.ALONE if placement is Placement.ALONE else Placement.JOINED
-        if kind not in self._chunks:
-            cache = self._cache.alone if kind is Placement.ALONE else self._cache
-            held = [cache.get(chunk.ids, self._cancel) for chunk in self._reading.passages]
-            self._chunks[kind] = [kv for kv, _ in held], tuple(tier for _, tier in held)
-        return self._chunks[kind]
+    def chunks(self, placement: Placement) -> Gathered:
+        """Return the chunks' KV as the placement wants it."""
+        if placement not in self._chunks:
+            ids = [chunk.ids for chunk in self._reading.passages]
+            if placement is Placement.JOINED:
+                self._chunks[placement] = self._cache.gather(ids, self._cancel)
+            else:
+                cache = self._cache.alone if placement is Placement.ALONE else self._cache
+                held = [cache.get(chunk, self._cancel) for chunk in ids]
+                self._chunks[placement] = Gathered(tuple(kv for kv, _ in held), tuple(tier for _, tier in held), 0)
+        return self._chunks[placement]
 
     def assembled(self, placement: Placement) -> KVBuffer:
         """Return a buffer with prefix and chunks in their places."""
         buffer = self.buffer()
-        assemble(buffer, self._cache.prefix, self.chunks(placement)[0], self._cache.decoder.spec.inv_freq, placement)
+        held = self.chunks(placement).chunks
+        assemble(buffer, self._cache.prefix, held, self._cache.decoder.spec.inv_freq, placement)
         return buffer
 
     def view(self) -> View:
+        """Return what a strategy may look at; the exact path is known once chunks were joined."""
+        joined = self._chunks.get(Placement.JOINED)
         return View(
             self.spans,
             scores=lambda: self.scores(Scoring.APART),
@@ -88,30 +95,34 @@ class Evidence:
             trained=lambda: self.scores(Scoring.TRAINED),
             attention=lambda: self.attention,
             oracle=lambda: self.reference.attention[-1],
+            exact=max(1, joined.exact) if joined else 1,
             layers=self._cache.decoder.spec.layers,
         )
 
-    def load(self, placement: Placement, scoring: Scoring | None) -> tuple[str, ...]:
-        """Bring the chunks' KV to the model, and start scoring beside it if asked; return each chunk's tier.
+    def load(self, placement: Placement, scoring: Scoring | None) -> Gathered:
+        """Bring the chunks' KV to the model, and start scoring beside it if asked.
 
-        Where both models are one they share chunk KV, so that it is loaded once, before it is scored.
+        Where both models are one they share chunk KV, so that it is loaded once, before it is scored. Where all of it
+        is exact nothing is left to score.
         """
         auxiliary = self._auxiliary if self._reading.texts else None
         shared = auxiliary is not None and auxiliary.cache is self._cache
         if auxiliary is not None and scoring is not None and not shared:
             self._start(auxiliary, scoring, None)
-        chunks, tiers = self.chunks(placement)
-        if auxiliary is not None and scoring is not None and shared:
-            self._start(auxiliary, scoring, chunks)
-        return tiers
+        held = self.chunks(placement)
+        if auxiliary is not None and scoring is not None and shared and held.exact < len(held.chunks):
+            self._start(auxiliary, scoring, held.chunks)
+        return held
 
     def scores(self, scoring: Scoring) -> Tensor:
         """Return the auxiliary model's scores, [context tokens]; waits for them."""
-        if scoring not in self._scores:
-            self.load(Placement.JOINED, scoring)
+        auxiliary = self._auxiliary if self._reading.texts else None
+        if scoring not in self._scores and auxiliary is not None:
+            shared = auxiliary.cache is self._cache
+            self._start(auxiliary, scoring, self.chunks(Placement.JOINED).chunks if shared else None)
         return self._scores[scoring].result() if scoring in self._scores else torch.empty(0)
 
-    def _start(self, auxiliary: Auxiliary, scoring: Scoring, chunks: list[ChunkKV] | None) -> None:
+    def _start(self, auxiliary: Auxiliary, scoring: Scoring, chunks: Sequence[ChunkKV] | None) -> None:
         if scoring in self._scores:
             return
         reading = self._reading

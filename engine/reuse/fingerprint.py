@@ -8,7 +8,7 @@ import torch
 
 from engine.model.decoder import Decoder
 
-FORMAT = "kv1"  # changes when the meaning of stored KV changes
+FORMAT = "kv2"  # changes when the meaning of stored KV changes
 SAMPLED = 64  # values read of each weight: enough to tell finetuned models apart, without reading gigabytes
 
 
@@ -28,3 +28,8 @@ def of_chunk(model: str, prefix: Sequence[int], ids: Sequence[int]) -> str:
     digest = hashlib.sha256(f"{model} {len(prefix)} ".encode())
     digest.update(np.asarray([*prefix, *ids], dtype=np.int64).tobytes())
     return digest.hexdigest()
+
+
+def of_path(parent: str, chunk: str) -> str:
+    """Return the hex digest of a path: the digest of the path before it, and that of its last chunk."""
+    return hashlib.sha256(f"{parent} {chunk}".encode()).hexdigest()

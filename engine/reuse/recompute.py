@@ -1,5 +1,6 @@
 """Carry out a plan: fresh KV for its rows and for the question, in one pass, up to the first token's logits."""
 
+from dataclasses import replace
 from threading import Event
 
 import torch
@@ -8,8 +9,30 @@ from torch import Tensor
 from engine.model.buffer import KVBuffer, Parallel
 from engine.model.decoder import Decoder
 from engine.reuse.evidence import Evidence
+from engine.reuse.strategies.strategy import Strategy
 from engine.reuse.thinning import prefill_thinning
-from engine.types import Plan
+from engine.types import Placement, Plan, View
+
+
+def without_path(plan: Plan, view: View) -> Plan:
+    """Leave out the rows of an exact path of several chunks, unless the plan covers everything.
+
+    Methods know that the first chunk is exact; whatever else the knowledge tree found needs no recomputing either.
+    """
+    if view.exact < 2 or len(plan.rows) >= view.context_tokens:
+        return plan
+    return replace(plan, rows=plan.rows[plan.rows >= view.spans[view.exact - 1].stop])
+
+
+def exact_chunks(plan: Plan, view: View, strategy: Strategy) -> int:
+    """Return how many leading chunks have exact KV once the plan is carried out: found exact, or computed whole."""
+    if strategy.reuses and (strategy.placement is not Placement.JOINED or plan.thin is not None or plan.merge):
+        return 0
+    fresh = set(plan.rows.tolist())
+    exact = view.exact if strategy.reuses else 0
+    while exact < len(view.spans) and fresh.issuperset(view.spans[exact]):
+        exact += 1
+    return exact
 
 
 def recompute(

@@ -51,19 +51,17 @@ def budgeted(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -
     Arguments as for `tumbling`. A window that does not fit is skipped whole, never cut, so the realised ratio is at
     most a window below the nominal one.
 
-    exact  leading chunks that need no recomputing; their windows come only once all others are taken
+    exact  leading chunks that need no recomputing; their windows are taken only at a ratio of 1, which is everything
     """
     window_of, sizes = _windows(lengths)
     means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
     left, keep = share(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
     needless = len(_windows(lengths[:exact])[1])
-    for windows in (range(needless, len(sizes)), range(needless)):
-        for best in sorted(windows, key=means.neg().tolist().__getitem__):
-            if (size := int(sizes[best])) <= left:
-                keep[best] = True
-                left -= size
-        if not keep[needless:].all():
-            break
+    for best in sorted(range(needless, len(sizes)), key=means.neg().tolist().__getitem__):
+        if (size := int(sizes[best])) <= left:
+            keep[best] = True
+            left -= size
+    keep[:needless] = ratio == 1
     return _tokens_in(keep, window_of)
 
 

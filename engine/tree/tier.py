@@ -80,3 +80,8 @@ class Tier(Generic[KV]):
         rate = ms / max(1, size_bytes)
         old = self.ms_per_byte
         self.ms_per_byte = rate if old is None else old + LEARNING * (rate - old)
+
+    def forget(self) -> None:
+        """Trust the measured speed a little less, so that a slow moment is not believed for ever."""
+        if self.ms_per_byte is not None:
+            self.ms_per_byte *= 1 - LEARNING

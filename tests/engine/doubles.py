@@ -1,9 +1,12 @@
 """Small stand-ins for the store, and an engine on a tiny model."""
 
+import torch
+
 from engine.pipeline import Engine
 from engine.prompt import Prompt
 from engine.reuse.auxiliary import Auxiliary
-from engine.reuse.chunks import ChunkCache, HostTier
+from engine.reuse.chunks import ChunkCache
+from engine.tree.tiers import Tiers, TiersConfig
 from store.errors import StoreFull
 from store.types import Chunk, Hit
 from tests import tiny
@@ -20,18 +23,26 @@ class MemoryBlobs:
     """A BlobStore in a dict; `full` makes it refuse to write."""
 
     def __init__(self):
-        self.held, self.full = {}, False
+        self.held, self.about, self.full = {}, {}, False
 
-    def put(self, key, tensors):
+    def put(self, key, tensors, note=""):
         if self.full:
             raise StoreFull("No space left on device.")
         self.held[key] = {name: tensor.clone() for name, tensor in tensors.items()}
+        self.about[key] = note
 
     def get(self, key):
         return self.held[key]
 
     def delete(self, key):
         self.held.pop(key, None)
+        self.about.pop(key, None)
+
+    def notes(self):
+        return dict(self.about)
+
+    def annotate(self, notes):
+        self.about.update({key: note for key, note in notes.items() if key in self.held})
 
     def __contains__(self, key):
         return key in self.held
@@ -47,6 +58,9 @@ class FixedLibrary:
     def __init__(self, *names):
         self.found = [hit(name, TEXTS.get(name, name)) for name in names]
 
+    def stages(self, question, top):
+        yield self.found[:top]
+
     def search(self, question, top):
         return self.found[:top]
 
@@ -55,17 +69,23 @@ def hit(name, text):
     return Hit(Chunk(f"{name}-0", name, f"{name}.txt", 0, None, 0, len(text), text), 0.03, 0.5, True)
 
 
+def tiers(host_bytes=2**30, disk_bytes=2**30, blobs=None, **settings):
+    """A knowledge tree over memory and a disk that is a dict."""
+    return Tiers(TiersConfig(host_bytes, disk_bytes, **settings), blobs or MemoryBlobs(), torch.device("cpu"))
+
+
 def engine(*names, build=tiny.llama, auxiliary=None, blobs=None, host_bytes=2**30):
     """An engine over the named texts. `auxiliary`: None shares the primary, else a decoder of its own."""
     decoder = tiny.decoder(build)
-    prompt = Prompt(decoder.tokenizer)
-    host, blobs = HostTier(host_bytes), blobs or MemoryBlobs()
-    cache = ChunkCache(decoder, prompt.prefix, host, blobs)
-    if auxiliary is None:
-        return Engine(FixedLibrary(*names), cache, prompt, Auxiliary(cache, prompt))
-    own = Prompt(auxiliary.tokenizer)
-    scorer = Auxiliary(ChunkCache(auxiliary, own.prefix, host, blobs), own)
-    return Engine(FixedLibrary(*names), cache, prompt, scorer)
+    prompt, held = Prompt(decoder.tokenizer), tiers(host_bytes, blobs=blobs)
+    cache = ChunkCache(decoder, prompt.prefix, held.tree)
+    scorer = Auxiliary(cache, prompt)
+    if auxiliary is not None:
+        own = Prompt(auxiliary.tokenizer)
+        scorer = Auxiliary(ChunkCache(auxiliary, own.prefix, held.tree), own)
+    made = Engine(FixedLibrary(*names), cache, prompt, scorer, trouble=lambda: held.trouble)
+    made.tiers = held
+    return made
 
 
 def last(answers):

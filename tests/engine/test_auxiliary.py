@@ -10,11 +10,11 @@ from transformers import DynamicCache
 from engine.prompt import Prompt
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
-from engine.reuse.chunks import ChunkCache, HostTier
+from engine.reuse.chunks import ChunkCache
 from engine.reuse.selector import Selector
 from engine.types import Scoring
 from tests import tiny
-from tests.engine.doubles import TEXTS, MemoryBlobs
+from tests.engine.doubles import TEXTS, tiers
 from tests.engine.plain import assembled
 from tests.tolerance import EXACT, REORDERED
 
@@ -24,7 +24,7 @@ QUESTION = "What does a ticket cost?"
 def auxiliary(build, words=400):
     decoder = tiny.decoder(build, words=words)
     prompt = Prompt(decoder.tokenizer)
-    return Auxiliary(ChunkCache(decoder, prompt.prefix, HostTier(2**30), MemoryBlobs()), prompt)
+    return Auxiliary(ChunkCache(decoder, prompt.prefix, tiers().tree), prompt)
 
 
 @torch.no_grad()

@@ -1,61 +1,32 @@
-"""Chunk KV: computed once, found again, within its budget."""
+"""Chunk KV: computed once, found again, by content and by path."""
 
 from threading import Event, Thread
 
 import pytest
-import torch
 
 from engine.errors import Cancelled
-from engine.reuse.chunks import ChunkCache, HostTier
-from engine.types import ChunkKV
+from engine.reuse.chunks import ChunkCache
 from tests import tiny
-from tests.engine.doubles import MemoryBlobs
+from tests.engine.doubles import tiers
 
-
-def kv(tokens):
-    return ChunkKV(torch.zeros(1, 1, tokens, 4), torch.zeros(1, 1, tokens, 4))  # 32 bytes a token
-
-
-def test_the_host_tier_holds_the_sum_of_its_chunks_and_never_more_than_its_budget():
-    host = HostTier(budget_bytes=100 * 32)
-    for number, tokens in enumerate([40, 30, 50, 20]):
-        host.put(str(number), kv(tokens))
-        held = [chunk for n in "0123" if (chunk := host.get(n))]
-        assert host.size_bytes == sum(chunk.size_bytes for chunk in held) <= 100 * 32
-    assert host.get("0") is None and host.get("3") is not None
-
-
-def test_the_least_recently_used_chunk_goes_first():
-    host = HostTier(budget_bytes=100 * 32)
-    host.put("old", kv(40))
-    host.put("new", kv(40))
-    host.get("old")
-    host.put("newest", kv(40))
-    assert host.get("new") is None and host.get("old") is not None
-
-
-def test_putting_a_chunk_again_does_not_count_it_twice():
-    host = HostTier(budget_bytes=1000 * 32)
-    host.put("a", kv(10))
-    host.put("a", kv(20))
-    assert host.size_bytes == 20 * 32
-
-
-def test_a_negative_budget_is_refused():
-    with pytest.raises(ValueError, match="got -1"):
-        HostTier(-1)
+HOST = 0
 
 
 @pytest.fixture
 def cache():
-    return ChunkCache(tiny.decoder(), (1, 2, 3), HostTier(2**30), MemoryBlobs())
+    made = tiers()
+    found = ChunkCache(tiny.decoder(), (1, 2, 3), made.tree)
+    found.tiers = made
+    return found
 
 
 def test_tiers_are_named_as_they_were_used(cache):
     assert cache.get((5, 6, 7))[1] == "computed"
     assert cache.get((5, 6, 7))[1] == "host"
-    cache.host.clear()
+    cache.settle()
+    cache.tree.clear(HOST)
     assert cache.get((5, 6, 7))[1] == "disk"
+    assert cache.get((5, 6, 7))[1] == "host"
 
 
 def test_two_threads_compute_a_chunk_once(cache):
@@ -74,13 +45,13 @@ def test_a_cancelled_prefill_stores_nothing_and_can_be_repeated(cache):
     stop.set()
     with pytest.raises(Cancelled):
         cache.get((5, 6, 7), stop)
-    assert not cache.blobs.held
+    assert len(cache.tree) == 0
     assert cache.get((5, 6, 7))[1] == "computed"
 
 
 def test_fingerprints_differ_by_model_weights_prefix_and_chunk():
     caches = [
-        ChunkCache(tiny.decoder(seed=seed), prefix, HostTier(0), MemoryBlobs())
+        ChunkCache(tiny.decoder(seed=seed), prefix, tiers().tree)
         for seed, prefix in ((0, (1, 2)), (1, (1, 2)), (0, (1, 2, 3)))
     ]
     keys = {cache.key(ids) for cache in caches for ids in ((3, 4), (4, 3), (3,), (4,))}
@@ -88,5 +59,5 @@ def test_fingerprints_differ_by_model_weights_prefix_and_chunk():
 
 
 def test_equal_weights_have_the_same_fingerprint():
-    one, two = (ChunkCache(tiny.decoder(), (1, 2), HostTier(0), MemoryBlobs()) for _ in range(2))
+    one, two = (ChunkCache(tiny.decoder(), (1, 2), tiers().tree) for _ in range(2))
     assert one.fingerprint == two.fingerprint

@@ -37,12 +37,12 @@ def by_the_engine(decoder, lesson):
     for ids in lesson.passages:
         alone = decoder.buffer(len(PREFIX) + len(ids))
         decoder.prefill(torch.tensor(PREFIX + ids), alone, torch.arange(len(PREFIX) + len(ids)))
-        chunks.append(ChunkKV(alone.keys[:, :, len(PREFIX) :], alone.values[:, :, len(PREFIX) :]))
+        chunks.append(ChunkKV(alone.keys[:, :, len(PREFIX) :], alone.values[:, :, len(PREFIX) :], len(PREFIX)))
     found, context, ids = [], len(lesson.context), torch.tensor(lesson.context)
     for question, answer in lesson.questions:
         behind = torch.tensor(question + answer)
         buffer = decoder.buffer(context + len(behind))
-        assemble(buffer, ChunkKV(prefix.keys, prefix.values), chunks, decoder.spec.inv_freq)
+        assemble(buffer, ChunkKV(prefix.keys, prefix.values, 0), chunks, decoder.spec.inv_freq)
         fresh = torch.tensor(lesson.fresh, dtype=torch.long)
         rows = torch.cat((fresh, context + torch.arange(len(behind))))
         hidden = decoder.forward(torch.cat((ids[fresh], behind))[None], rows[None], Rows(buffer, rows))

@@ -79,13 +79,16 @@ def test_a_patched_hit_never_changes_what_is_stored():
     blobs = MemoryBlobs()
     made = engine("ferry", "tern", "fares", blobs=blobs)
     last(made.ask(replace(ASK, method="direct")))
+    made.tiers.drain()
     before = {key: held["keys"].clone() for key, held in blobs.held.items()}
     last(made.ask(replace(ASK, ratio=0.5)))
     last(made.ask(replace(ASK, ratio=1.0)))
+    made.tiers.drain()
     assert blobs.held.keys() == before.keys()
+    in_memory = {f"10{key}": kv.keys for key, kv in made.cache.tree.tiers[0].store._held.items()}
     for key, keys in before.items():
         assert torch.equal(blobs.held[key]["keys"], keys)
-        assert torch.equal(made.cache.host.get(key).keys, keys)
+        assert torch.equal(in_memory[key], keys)
 
 
 def test_the_same_chunk_twice_in_one_prompt():
@@ -217,14 +220,19 @@ def test_two_people_at_a_time_get_their_own_answers():
 def test_a_full_disk_is_said_and_answering_goes_on():
     blobs = MemoryBlobs()
     blobs.full = True
-    answer = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
-    assert answer.state == "done"
-    assert any("disk is full" in note for note in answer.notes)
+    made = engine("ferry", "tern", blobs=blobs)
+    assert last(made.ask(ASK)).state == "done"
+    made.tiers.drain()
+    answer = last(made.ask(ASK))
+    assert answer.state == "done" and {source.tier for source in answer.sources} == {"host"}
+    assert any("disk takes no more" in note for note in answer.notes)
 
 
 def test_after_a_restart_chunks_come_from_disk_bit_for_bit():
     blobs = MemoryBlobs()
-    first = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
+    made = engine("ferry", "tern", blobs=blobs)
+    first = last(made.ask(ASK))
+    made.tiers.drain()
     again = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
     assert {source.tier for source in again.sources} == {"disk"}
     assert again.text == first.text
@@ -232,7 +240,9 @@ def test_after_a_restart_chunks_come_from_disk_bit_for_bit():
 
 def test_another_model_finds_nothing_of_this_ones_kv():
     blobs = MemoryBlobs()
-    last(engine("ferry", blobs=blobs).ask(ASK))
+    made = engine("ferry", blobs=blobs)
+    last(made.ask(ASK))
+    made.tiers.drain()
     other = engine("ferry", build=tiny.qwen3, blobs=blobs)
     assert {source.tier for source in last(other.ask(ASK)).sources} == {"computed"}
 
@@ -241,10 +251,11 @@ def test_a_forgotten_passage_is_gone_from_every_tier():
     blobs = MemoryBlobs()
     made = engine("ferry", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
     last(made.ask(ASK))
+    made.tiers.drain()
     assert len(blobs.held) == 2
     made.forget(TEXTS["ferry"])
     assert not blobs.held
-    assert made.cache.host.size_bytes == 0
+    assert len(made.cache.tree) == 0 and {tier.size_bytes for tier in made.cache.tree.tiers} == {0}
 
 
 def test_an_answer_says_when_no_selector_is_trained():

@@ -40,13 +40,13 @@ def engine(family):
 def chunk_kv(decoder, ids):
     """A chunk's KV behind the prefix, computed by transformers' own forward pass."""
     keys, values, _ = reference(decoder, torch.cat((PREFIX, ids)))
-    return ChunkKV(keys[:, :, len(PREFIX) :], values[:, :, len(PREFIX) :])
+    return ChunkKV(keys[:, :, len(PREFIX) :], values[:, :, len(PREFIX) :], len(PREFIX))
 
 
 def assembled(plain, engine, *chunks):
     keys, values, _ = reference(plain, PREFIX)
     buffer = engine.buffer(len(PROMPT) + 40)
-    assemble(buffer, ChunkKV(keys, values), [chunk_kv(plain, ids) for ids in chunks], engine.spec.inv_freq)
+    assemble(buffer, ChunkKV(keys, values, 0), [chunk_kv(plain, ids) for ids in chunks], engine.spec.inv_freq)
     return buffer
 
 

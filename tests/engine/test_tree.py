@@ -180,7 +180,7 @@ def test_the_tree_comes_back_from_the_slowest_tier_with_what_it_had_learned():
     for place in places("ab"):
         made.replicate(place.key)
     again = tree(40, 100, stores=[ByteStore(), slow])
-    found = [(key, kv[1], made.records()[key]) for key, (kv, _) in slow.held.items()]
+    found = [(key, *one) for key, one in made.records().items()]
     assert again.restore(found[::-1]) == []
     (a, b) = again.path(["a", "a/b"])
     assert (a.frequency, a.ms_per_token, b.parent) == (1, 3.0, a)
@@ -190,7 +190,7 @@ def test_the_tree_comes_back_from_the_slowest_tier_with_what_it_had_learned():
 def test_kv_whose_path_is_broken_has_no_place_after_a_restart():
     made = tree(0, 100)
     grow(made, "abc")
-    found = [(key, 10, record) for key, record in made.records().items() if key != "a/b"]
+    found = [(key, *one) for key, one in made.records().items() if key != "a/b"]
     assert tree(0, 100, stores=[ByteStore(), made.tiers[1].store]).restore(found) == ["a/b/c"]
 
 
@@ -198,7 +198,7 @@ def test_a_smaller_budget_after_a_restart_is_kept():
     made = tree(0, 100)
     for name in "abcdef":
         grow(made, name)
-    found = [(key, 10, record) for key, record in made.records().items()]
+    found = [(key, *one) for key, one in made.records().items()]
     again = tree(0, 25, stores=[ByteStore(), made.tiers[1].store])
     assert len(again.restore(found)) == 4
     check(again)

@@ -15,8 +15,8 @@ from engine.answer import Request
 from engine.model.load import load
 from engine.prompt import Prompt
 from engine.reuse.assemble import assemble
-from engine.reuse.chunks import ChunkCache, HostTier
-from tests.engine.doubles import MemoryBlobs, last
+from engine.reuse.chunks import ChunkCache
+from tests.engine.doubles import last, tiers
 from tests.tolerance import DEEP
 
 pytestmark = pytest.mark.embedded
@@ -100,7 +100,7 @@ def test_in_fp32_recomputing_everything_equals_transformers_within_tolerance(mod
     """Law 2 on real weights and real text; bf16 is judged by its greedy answers above."""
     decoder = load(models / "SmolLM2-135M-Instruct", torch.device("cpu"), torch.float32)
     prompt = Prompt(decoder.tokenizer)
-    cache = ChunkCache(decoder, prompt.prefix, HostTier(2**30), MemoryBlobs())
+    cache = ChunkCache(decoder, prompt.prefix, tiers().tree)
     passages = [prompt.passage(part).ids for part in (SAMPLES / "faq.txt").read_text().split("\n\n")[1:6]]
     question = prompt.question("How much does the island card cost?")
     ids = torch.tensor([*prompt.prefix, *(token for passage in passages for token in passage), *question])

@@ -18,7 +18,7 @@ def open_library(tmp_path):
     """Open the library of this test, again and again if wanted; each opening closes the one before."""
     opened = []
 
-    def open_(embedder=None, config=SMALL):
+    def open_(embedder=None, config=SMALL, reranker=None):
         while opened:
             opened.pop().close()
         ticks = iter(range(1_000_000))
@@ -28,6 +28,7 @@ def open_library(tmp_path):
             embedder or WordEmbedder(),
             config,
             lambda: float(next(ticks)),
+            reranker,
         )
         opened.append(library)
         return library

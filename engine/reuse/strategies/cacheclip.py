@@ -1,7 +1,7 @@
 """CacheClip: recompute the windows that a small auxiliary model attends to for this question.
 
 Source: arXiv:2510.10129. The paper's own groupings drop isolated candidates and so spend less than was asked for. Ours
-is matched to the budget, so that the slider means what it says, and takes chunks that are exact already last.
+is matched to the budget, so that the slider means what it says, and spends nothing on chunks that are exact already.
 """
 
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ class CacheClip(Strategy):
     ratio: float = ratio()
 
     def plan(self, view: View) -> Plan:
+        if view.exact >= len(view.spans) and self.ratio < 1:
+            return Plan(NOTHING)
         return Plan(view.slots[self._grouped(self._scores(view), view)] if view.spans else NOTHING)
 
     def _scores(self, view: View) -> Tensor:

@@ -1,0 +1,58 @@
+"""From evidence and a strategy to a prompt whose KV is complete: load, assemble, select, recompute."""
+
+from dataclasses import dataclass
+from threading import Event
+
+from torch import Tensor
+
+from engine.model.buffer import KVBuffer
+from engine.model.decoder import Decoder
+from engine.reuse.evidence import Evidence
+from engine.reuse.recompute import exact_chunks, recompute, without_path
+from engine.reuse.strategies import Strategy
+from engine.trace import Trace
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """A prompt whose KV is complete.
+
+    logits          [V] of its next token
+    rows            [R] slots before the question that got fresh KV in any layer counted
+    realised_ratio  recomputed / reusable tokens
+    tiers           where each chunk's KV came from; 'none' where nothing was reused
+    path            leading chunks whose KV was found as one exact path
+    exact           leading chunks whose KV in the buffer is exact now
+    """
+
+    buffer: KVBuffer
+    logits: Tensor
+    rows: Tensor
+    realised_ratio: float
+    tiers: tuple[str, ...]
+    path: int
+    exact: int
+
+
+def prefill(
+    decoder: Decoder, evidence: Evidence, strategy: Strategy, trace: Trace, cancel: Event | None = None
+) -> Prefilled:
+    """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
+
+    Raises Cancelled once `cancel` is set.
+    """
+    tiers, path = ("none",) * len(evidence.spans), 0
+    if strategy.reuses:
+        with trace.stage("load"):
+            held = evidence.load(strategy.placement, strategy.scoring)
+            tiers, path = held.tiers, held.exact
+        with trace.stage("assemble"):
+            buffer = evidence.assembled(strategy.placement)
+    else:
+        buffer = evidence.buffer()
+    with trace.stage("select"):
+        view = evidence.view()
+        plan = without_path(strategy.plan(view), view)
+    with trace.stage("recompute" if strategy.reuses else "prefill"):
+        logits, rows, share = recompute(decoder, evidence, buffer, plan, cancel)
+    return Prefilled(buffer, logits, rows, share, tiers, path, exact_chunks(plan, view, strategy))

@@ -1,0 +1,1 @@
+"""Who uses the primary model next, and what may use it meanwhile."""
