@@ -24,6 +24,7 @@ from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.evidence import Evidence
 from engine.reuse.strategies import STRATEGIES, Full, Strategy
+from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
 from engine.sources import found, patched
 from engine.trace import Trace
@@ -53,10 +54,12 @@ class Engine:
         auxiliary: Auxiliary | None,
         turns: Turns | None = None,
         trouble: Callable[[], str] = lambda: "",
+        speculation: SpeculationConfig | None = None,
     ) -> None:
         self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
         self.turns = turns or Turns()
+        self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, _alike, speculation)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
@@ -112,16 +115,25 @@ class Engine:
 
     def _answer(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
         request, trace = answer.request, answer.trace
-        reading = self.find(request, trace)
-        answer.notes = reading.notes
-        answer.sources = found(reading)
-        answer.question_tokens = len(reading.question)
-        answer.context_tokens = reading.context_tokens
-        answer.state = "reading"
-        yield answer
         strategy = strategy_of(request)
-        with self._turn(reading, strategy, trace, cancel):
-            ready = self.prefill(reading, strategy, trace, cancel)
+
+        def prefilled(reading: Reading, trace: Trace, cancel: Event) -> Prefilled:
+            return self.prefill(reading, strategy, trace, cancel)
+
+        with ExitStack() as turn:
+            readings = self._readings(request, trace)
+            reading, guess = self.speculator.follow(readings, prefilled, trace, turn, cancel)
+            answer.notes = reading.notes
+            answer.sources = found(reading)
+            answer.question_tokens = len(reading.question)
+            answer.context_tokens = reading.context_tokens
+            answer.state = "reading"
+            yield answer
+            if guess is None:
+                turn.enter_context(self._turn(reading, strategy, trace, cancel))
+                ready = prefilled(reading, trace, cancel)
+            else:
+                ready = guess.result(cancel)
             sampling = Sampling(request.temperature, request.top_p, request.seed).chooser()
             first = sampling.choose(ready.logits)
             trace.first_token()
@@ -154,11 +166,19 @@ class Engine:
             yield
 
     def find(self, request: Request, trace: Trace) -> Reading:
-        """Search the library, and fit what was found into the model's context."""
-        with trace.stage("search"):
-            hits = self.library.search(request.question, request.passages)
-        with trace.stage("lookup"):
-            return fit(self.prompt, request, hits, self.max_tokens)
+        """Search the library to the end, and fit what was found into the model's context."""
+        *_, reading = self._readings(request, trace)
+        return reading
+
+    def _readings(self, request: Request, trace: Trace) -> Iterator[Reading]:
+        """Yield what would be read after each stage of the search; the last one is final."""
+        began = trace.now_ms()
+        for hits in self.library.stages(request.question, request.passages):
+            trace.add("search", began)
+            with trace.stage("lookup"):
+                reading = fit(self.prompt, request, hits, self.max_tokens)
+            yield reading
+            began = trace.now_ms()
 
     def evidence(self, reading: Reading, trace: Trace, cancel: Event | None = None) -> Evidence:
         """Return what strategies may look at for one reading; nothing is computed yet."""
@@ -223,3 +243,8 @@ class Engine:
     def _settle(self) -> None:
         if self.cache.decoder.device.type == "cuda":
             torch.cuda.synchronize(self.cache.decoder.device)
+
+
+def _alike(provisional: Reading, final: Reading) -> bool:
+    """Return whether the two are the same prompt: hits may have other scores."""
+    return provisional.passages == final.passages and provisional.question == final.question

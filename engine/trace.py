@@ -42,6 +42,16 @@ class Trace:
         finally:
             self.stages.append(Stage(name, start, self.now_ms() - start))
 
+    def add(self, name: str, start_ms: float) -> None:
+        """Record a stage that began at `start_ms` and ends now."""
+        self.stages.append(Stage(name, start_ms, self.now_ms() - start_ms))
+
+    def branch(self) -> "Trace":
+        """Return a trace of the same request for work that may turn out to be in vain."""
+        made = Trace(self.clock, self.settle)
+        made._born = self._born
+        return made
+
     def first_token(self) -> None:
         """Mark the first token. Later calls change nothing."""
         if self.ttft_ms is None:
