@@ -9,14 +9,22 @@ import logging
 import sys
 from pathlib import Path
 
-from bench import decode, load, look, quality, summary, tasks, ttft
+from bench import cache, decode, load, look, quality, summary, tasks, ttft
 from bench.report import show
 from engine.model.embedded import NAME
 from engine.reuse.strategies import methods
 from settings import default_data
 from store.errors import KVScopeError
 
-MEASURES = {"quality": quality, "ruler": tasks, "ttft": ttft, "decode": decode, "inspect": look, "load": load}
+MEASURES = {
+    "quality": quality,
+    "ruler": tasks,
+    "ttft": ttft,
+    "decode": decode,
+    "inspect": look,
+    "load": load,
+    "cache": cache,
+}
 METHODS = ["cacheclip", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv", "epic", "ape", "random", "oracle"]
 
 

@@ -142,9 +142,9 @@ class Engine:
             try:
                 yield from self._write(answer, reading, ready, first, sampling, cancel)
             finally:
-                self._keep(reading, ready)
+                self.keep(reading, ready)
 
-    def _keep(self, reading: Reading, ready: Prefilled) -> None:
+    def keep(self, reading: Reading, ready: Prefilled) -> None:
         """Keep what is exact, and what was computed, now that nobody waits for it."""
         self.cache.keep([chunk.ids for chunk in reading.passages[: ready.exact]], ready.buffer)
         self.cache.settle()

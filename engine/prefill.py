@@ -51,7 +51,7 @@ def prefill(
     else:
         buffer = evidence.buffer()
     with trace.stage("select"):
-        view = evidence.view()
+        view = evidence.view(strategy.placement)
         plan = without_path(strategy.plan(view), view)
     with trace.stage("recompute" if strategy.reuses else "prefill"):
         logits, rows, share = recompute(decoder, evidence, buffer, plan, cancel)

@@ -119,16 +119,17 @@ def build_engine(
                   it unmeasured: every token then costs the same
     """
     prompt = Prompt(models.primary.tokenizer)
-    cache = ChunkCache(models.primary, prompt.prefix, tiers.tree, _costs(models.primary, costs))
+    cache = ChunkCache(models.primary, prompt.prefix, tiers.tree, costs_of(models.primary, costs))
     auxiliary = Auxiliary(cache, prompt, models.selector)
     if models.auxiliary is not models.primary:
         own = Prompt(models.auxiliary.tokenizer)
-        beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, _costs(models.auxiliary, costs))
+        beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, costs_of(models.auxiliary, costs))
         auxiliary = Auxiliary(beside, own, models.selector)
     return Engine(open_library(prompt.tokens.data), cache, prompt, auxiliary, trouble=lambda: tiers.trouble)
 
 
-def _costs(decoder: Decoder, folder: Path | None) -> Costs | None:
+def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:
+    """Return what computing costs a model on this machine, kept in `folder`; None without a folder."""
     if folder is None:
         return None
     machine = f"{platform.machine()}-{decoder.device.type}-{torch.get_num_threads()}"

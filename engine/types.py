@@ -42,6 +42,7 @@ class Placement(Enum):
     JOINED = "computed behind the shared prefix, keys moved to the positions of their slots"
     PARALLEL = "computed behind the shared prefix, keys left where they were computed: all start at len(prefix)"
     ALONE = "computed without any prefix, keys left where they were computed: all start at 0"
+    PATH = "only those that are exact as they stand, a path of the knowledge tree; the slots behind it stay empty"
 
 
 class Scoring(Enum):
@@ -68,7 +69,7 @@ class View:
     attention  what the question's rows attend to when they run over the assembled chunks, [L, context tokens]; mean
                over heads and question tokens
     oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill
-    exact      leading chunks whose KV equals the full prefill's; the first always does
+    exact      leading chunks whose KV equals the full prefill's: where chunks are joined, the first always does
     layers     of the primary model
     """
 

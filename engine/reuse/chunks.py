@@ -22,8 +22,8 @@ Ids = Sequence[int]
 class Gathered:
     """The KV of a prompt's chunks.
 
-    chunks  in prompt order
-    tiers   where each came from: a tier's name, or 'computed'
+    chunks  in prompt order; only the leading ones where nothing else was asked for
+    tiers   where each came from: a tier's name, or 'computed', also of what is still to be computed
     exact   leading chunks that were found as one path: their KV is exact where they stand
     """
 
@@ -94,17 +94,24 @@ class ChunkCache:
 
         Raises Cancelled once `cancel` is set.
         """
+        path = self.path(chunks)
+        rest = [self.get(ids, cancel) for ids in chunks[path.exact :]]
+        kvs, tiers = tuple(kv for kv, _ in rest), tuple(tier for _, tier in rest)
+        return Gathered(path.chunks + kvs, path.tiers[: path.exact] + tiers, path.exact)
+
+    def path(self, chunks: Sequence[Ids]) -> Gathered:
+        """Return the longest exact path of a prompt's chunks, and nothing of what stands behind it."""
         found: list[tuple[ChunkKV, str]] = []
         with self.tree.holding(self.keys(chunks)) as (nodes, _):
+            before = 0
             for node, ids in zip(nodes, chunks, strict=False):
-                before = sum(kv.tokens for kv, _ in found)
                 if (read := self._read(node, before, len(ids))) is None:
                     break
                 found.append(read)
+                before += len(ids)
             self.tree.used(nodes[: len(found)])
-        exact = len(found)
-        found += [self.get(ids, cancel) for ids in chunks[exact:]]
-        return Gathered(tuple(kv for kv, _ in found), tuple(tier for _, tier in found), exact)
+        kvs, tiers = tuple(kv for kv, _ in found), tuple(tier for _, tier in found)
+        return Gathered(kvs, tiers + ("computed",) * (len(chunks) - len(found)), len(found))
 
     def ready(self, chunks: Sequence[Ids]) -> tuple[int, int]:
         """Return how many tokens of these chunks have KV, and how many have none. Reads nothing."""

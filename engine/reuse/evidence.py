@@ -72,6 +72,8 @@ class Evidence:
             ids = [chunk.ids for chunk in self._reading.passages]
             if placement is Placement.JOINED:
                 self._chunks[placement] = self._cache.gather(ids, self._cancel)
+            elif placement is Placement.PATH:
+                self._chunks[placement] = self._cache.path(ids)
             else:
                 cache = self._cache.alone if placement is Placement.ALONE else self._cache
                 held = [cache.get(chunk, self._cancel) for chunk in ids]
@@ -85,9 +87,10 @@ class Evidence:
         assemble(buffer, self._cache.prefix, held, self._cache.decoder.spec.inv_freq, placement)
         return buffer
 
-    def view(self) -> View:
-        """Return what a strategy may look at; the exact path is known once chunks were joined."""
-        joined = self._chunks.get(Placement.JOINED)
+    def view(self, placement: Placement = Placement.JOINED) -> View:
+        """Return what a strategy may look at; the exact path is known once the chunks are loaded."""
+        held = self._chunks.get(placement)
+        least = 0 if placement is Placement.PATH else 1  # joined, the first chunk is exact however it was found
         return View(
             self.spans,
             scores=lambda: self.scores(Scoring.APART),
@@ -95,7 +98,7 @@ class Evidence:
             trained=lambda: self.scores(Scoring.TRAINED),
             attention=lambda: self.attention,
             oracle=lambda: self.reference.attention[-1],
-            exact=max(1, joined.exact) if joined else 1,
+            exact=max(least, held.exact) if held else least,
             layers=self._cache.decoder.spec.layers,
         )
 

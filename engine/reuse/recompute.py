@@ -26,7 +26,8 @@ def without_path(plan: Plan, view: View) -> Plan:
 
 def exact_chunks(plan: Plan, view: View, strategy: Strategy) -> int:
     """Return how many leading chunks have exact KV once the plan is carried out: found exact, or computed whole."""
-    if strategy.reuses and (strategy.placement is not Placement.JOINED or plan.thin is not None or plan.merge):
+    moved = strategy.placement not in (Placement.JOINED, Placement.PATH)
+    if strategy.reuses and (moved or plan.thin is not None or plan.merge):
         return 0
     fresh = set(plan.rows.tolist())
     exact = view.exact if strategy.reuses else 0

@@ -1,8 +1,9 @@
 """Begin with provisional hits while later stages of the search still run.
 
-Search comes in stages, and most often the last one changes nothing. So the work for the hits so far starts beside it, if
-nobody else wants the model; it goes on as the request's own when the final hits agree, and is cancelled as soon as they
-differ, or somebody comes. Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative pipelining).
+Search comes in stages, and most often the last one changes nothing. So the work for the hits so far starts beside it,
+if nobody else wants the model; it goes on as the request's own when the final hits agree, and is cancelled as soon as
+they differ, or somebody comes. A chunk that it has computed whole by then stays, as if it had been prepared.
+Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative pipelining).
 """
 
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ class Speculator(Generic[Found, Result]):
     def __init__(
         self, turns: Turns, alike: Callable[[Found, Found], bool], config: SpeculationConfig | None = None
     ) -> None:
-        self._turns, self._alike, self._config = turns, alike, config or SpeculationConfig()
+        self._turns, self._alike, self.config = turns, alike, config or SpeculationConfig()
         self._left_ms: list[float] = []  # by stage: from its hits to the end of the search, expected
 
     def follow(
@@ -99,7 +100,7 @@ class Speculator(Generic[Found, Result]):
                 if guess is not None and not self._alike(guess.found, found):
                     _drop(guess, turn)
                     guess = None
-                if guess is None and self._expected(number) >= self._config.least_ms:
+                if guess is None and self._expected(number) >= self.config.least_ms:
                     stop = Event()
                     keep = turn.enter_context(self._turns.spare(stop))
                     guess = Guess(found, work, trace, stop) if keep else None

@@ -60,7 +60,10 @@ def test_the_longest_path_is_taken_and_the_rest_computed_and_kept():
 def test_another_order_is_another_path():
     made = engine()
     ask(made, "ferry", "tern")
-    assert found(ask(made, "tern", "ferry", method="prefix")) == ["miss", "chunk hit"]
+    assert found(ask(made, "tern", "ferry", method="prefix")) == ["miss", "miss"]
+    made = engine()
+    ask(made, "ferry", "tern")
+    assert found(ask(made, "tern", "ferry", method="cacheclip")) == ["miss", "chunk hit"]
 
 
 @pytest.mark.parametrize("strategy", [CacheClip(0.3), CacheClipJoint(0.3), EPIC(4), CacheBlend(0.3), Direct()])
@@ -101,6 +104,15 @@ def test_how_much_of_a_prompt_is_exact_is_known(strategy, exact):
     assert ready.exact == exact
     if exact == 3:
         assert_close(ready.logits, reference.logits, **REORDERED)
+
+
+def test_exact_reuse_computes_nothing_that_it_will_not_use():
+    made, computed = engine(), []
+    compute = made.cache.compute
+    made.cache.compute = lambda ids, cancel: computed.append(ids) or compute(ids, cancel)
+    ask(made, "ferry", "tern", method="prefix")
+    ask(made, "ferry", "fares", method="prefix")
+    assert computed == []
 
 
 def test_parallel_placements_take_no_path():

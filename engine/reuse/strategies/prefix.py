@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.reuse.strategies.strategy import Strategy
-from engine.types import Plan, View
+from engine.types import Placement, Plan, View
 
 
 @dataclass(frozen=True)
 class Prefix(Strategy):
     label: ClassVar[str] = "Exact prefix"
-    about: ClassVar[str] = "Reuses only what is exact as it stands (here the first passage); recomputes all others."
+    about: ClassVar[str] = "Reuses only what is exact: passages read before, in this order. Computes the rest."
+    placement: ClassVar[Placement] = Placement.PATH
 
     def plan(self, view: View) -> Plan:
         return Plan(view.slots[view.exact_tokens :])

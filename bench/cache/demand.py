@@ -1,0 +1,63 @@
+"""Which passages questions ask for: Zipf popularity, as the RAGCache paper (arXiv:2404.12457, figure 5) measured it.
+
+There the 3 % of the documents that are asked for most stand in 60 % of the questions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+POPULAR = 0.03  # of the documents
+
+
+@dataclass(frozen=True)
+class DemandConfig:
+    """documents  in the library
+    passages   of one question, drawn by popularity, all different, in the order drawn
+    skew       share of all draws that goes to the 3 % of documents that are asked for most; 0.03 is uniform
+    tokens     least and most of a document, uniform
+    """
+
+    documents: int = 100_000
+    passages: int = 2
+    skew: float = 0.6
+    tokens: tuple[int, int] = (128, 1024)
+
+    def __post_init__(self) -> None:
+        if not POPULAR <= self.skew < 1:
+            raise ValueError(f"the skew must be at least {POPULAR:g} and below 1, got {self.skew:g}")
+        if not 1 <= self.passages <= self.documents:
+            raise ValueError(f"{self.passages} different passages cannot be drawn from {self.documents} documents")
+
+
+class Demand:
+    """An endless, seeded stream of questions. `tokens` has the length of each document."""
+
+    def __init__(self, config: DemandConfig, seed: int) -> None:
+        self._config, self._draw = config, np.random.default_rng(seed)
+        self.exponent = exponent(config.documents, config.skew)
+        self.tokens = self._draw.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
+        shares = np.arange(1, config.documents + 1) ** -self.exponent
+        self._cumulative = np.cumsum(shares / shares.sum())
+        self._names = self._draw.permutation(config.documents)  # popular ones are neither longer nor shorter
+
+    def questions(self, count: int) -> Iterator[tuple[int, ...]]:
+        """Yield the documents of each of `count` questions."""
+        for _ in range(count):
+            chosen: dict[int, None] = {}
+            while len(chosen) < self._config.passages:
+                rank = int(np.searchsorted(self._cumulative, self._draw.random()))
+                chosen[int(self._names[min(rank, self._config.documents - 1)])] = None
+            yield tuple(chosen)
+
+
+def exponent(documents: int, skew: float) -> float:
+    """Return the Zipf exponent at which the most popular 3 % of the documents get a share of `skew` of all draws."""
+    low, high, top = 0.0, 4.0, max(1, round(POPULAR * documents))
+    ranks = np.arange(1, documents + 1, dtype=float)
+    for _ in range(50):
+        middle = (low + high) / 2
+        shares = ranks**-middle
+        low, high = (low, middle) if shares[:top].sum() / shares.sum() > skew else (middle, high)
+    return (low + high) / 2

@@ -1,0 +1,56 @@
+"""Speculation with a slow last search stage on the real engine: TTFT with and without, and whether answers agree."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from bench.report import progress
+from engine.answer import Request
+from engine.pipeline import Engine
+from engine.schedule.speculation import SpeculationConfig
+from store.types import Finder, Hit
+
+NEVER_MS = 1e12
+
+
+class SlowLastStage:
+    """A library whose last search stage takes longer, as a cross-encoder's would; the hits stay the same."""
+
+    def __init__(self, library: Finder, extra_ms: float) -> None:
+        self._library, self._extra_ms = library, extra_ms
+
+    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+        found = list(self._library.stages(question, top))
+        yield found[-1]
+        time.sleep(self._extra_ms / 1e3)
+        yield found[-1]
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        *_, last = self.stages(question, top)
+        return last
+
+
+def compare(engine: Engine, requests: list[Request], extra_ms: float) -> dict[str, Any]:
+    """Ask each question with speculation and without, paired; medians in milliseconds."""
+    engine.library = SlowLastStage(engine.library, extra_ms)
+    ttft: dict[bool, list[float]] = {True: [], False: []}
+    same = 0
+    for request in progress(requests, f"{extra_ms:g} ms last stage"):
+        said = []
+        for speculating in (False, True):
+            engine.speculator.config = SpeculationConfig(20.0 if speculating else NEVER_MS)
+            *_, answer = engine.ask(request)
+            assert answer.trace.ttft_ms is not None
+            ttft[speculating].append(answer.trace.ttft_ms)
+            said.append(answer.text)
+        same += said[0] == said[1]
+    without, with_it = (statistics.median(ttft[speculating][1:]) for speculating in (False, True))
+    return {
+        "stage_ms": extra_ms,
+        "ttft_ms": with_it,
+        "plain_ttft_ms": without,
+        "gained_ms": without - with_it,
+        "same_answers": same,
+        "n": len(requests) - 1,
+    }

@@ -1,0 +1,81 @@
+"""The same kind of load on the real engine: invented passages, exact prefixes, CacheClip on top, or nothing reused."""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.cache.demand import Demand, DemandConfig
+from bench.report import progress
+from bench.workload import paragraph
+from engine.answer import Request
+from engine.pipeline import Engine
+from engine.request import Reading
+from engine.reuse.strategies import Strategy
+from engine.trace import Trace
+
+ROOM = 16  # tokens of an answer that a buffer has room for; nothing is decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question on the real engine. `busy_ms` counts what is done after the first token as well."""
+
+    hit_tokens: int
+    tokens: int
+    ttft_ms: float
+    busy_ms: float
+    exact: int  # passages found as one exact path
+    passages: int
+
+
+def texts(engine: Engine, demand: Demand, seed: int) -> list[str]:
+    """Return invented passages of the demand's lengths in tokens, to within a few."""
+    draw, tokenizer = random.Random(seed), engine.prompt.tokens.data
+    long = [paragraph(draw, tokenizer) for _ in range(8)]
+    made = []
+    for number, length in enumerate(demand.tokens):
+        encoded = tokenizer.encode(f"Report {number}. {long[number % len(long)]}", add_special_tokens=False)
+        end = encoded.offsets[min(int(length), len(encoded.ids)) - 1][1]
+        made.append(f"Report {number}. {long[number % len(long)]}"[:end])
+    return made
+
+
+def replay(
+    engine: Engine, strategy: Strategy, asked: Sequence[tuple[int, ...]], passages: Sequence[str], warm: int
+) -> list[Asked]:
+    """Ask all questions in turn; return what became of those behind the first `warm`."""
+    results = []
+    for number, documents in enumerate(progress(asked, strategy.label)):
+        reading = _reading(engine, [passages[one] for one in documents], number)
+        began, trace = time.perf_counter(), Trace()
+        ready = engine.prefill(reading, strategy, trace)
+        int(ready.logits.argmax())
+        trace.first_token()
+        engine.keep(reading, ready)
+        busy_ms = 1e3 * (time.perf_counter() - began)
+        lengths = [len(chunk.ids) for chunk in reading.passages]
+        hit = sum(
+            length
+            for length, tier, place in zip(lengths, ready.tiers, range(len(lengths)), strict=True)
+            if place < ready.path or tier not in ("computed", "none")
+        )
+        assert trace.ttft_ms is not None
+        results.append(Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths)))
+    return results[warm:]
+
+
+def small(config: DemandConfig, documents: int) -> DemandConfig:
+    """Return the demand on a library that the real engine can be asked about in minutes."""
+    return DemandConfig(documents, config.passages, config.skew, (128, 480))
+
+
+def _reading(engine: Engine, chosen: Sequence[str], number: int) -> Reading:
+    prompt, question = engine.prompt, f"Which number belongs to the engine in report {number}?"
+    return Reading(
+        texts=tuple(chosen),
+        passages=tuple(prompt.passage(text) for text in chosen),
+        asked=question,
+        question=prompt.question(Request(question).question),
+        room=ROOM,
+    )

@@ -1,0 +1,91 @@
+"""Policies on the paper's scale: the real tree, without bytes, under the cost that was measured on this machine.
+
+Questions come one after the other; time is what T(cached, computed) says. Only KV in memory counts: one tier.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.cache.demand import Demand
+from engine.tree.costs import Costs
+from engine.tree.policy import POLICIES
+from engine.tree.tier import Record, Tier
+from engine.tree.tree import KnowledgeTree, Place
+
+NONE = "none"  # the policy that keeps nothing
+PREFIX, ASKED = 48, 32  # tokens of the shared prefix and of a question
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One question: context tokens found, all of them, and milliseconds to its first token."""
+
+    hit_tokens: int
+    tokens: int
+    ttft_ms: float
+
+
+class Sizes:
+    """A store that only counts: KV is its number of bytes."""
+
+    def size_of(self, kv: int) -> int:
+        return kv
+
+    def put(self, key: str, kv: int, record: Record) -> None:
+        pass
+
+    def get(self, key: str) -> int:
+        raise KeyError(key)
+
+    def delete(self, key: str) -> None:
+        pass
+
+
+class Reuse:
+    """Exact-prefix reuse of one policy: what a question finds, and what it leaves behind.
+
+    token_bytes   of KV
+    budget_bytes  of memory
+    """
+
+    def __init__(self, policy: str, budget_bytes: int, token_bytes: int, costs: Costs, demand: Demand) -> None:
+        self._keeps, self._bytes, self._costs, self._tokens = policy != NONE, token_bytes, costs, demand.tokens
+        tier = Tier("host", budget_bytes, Sizes())
+        self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._keeps else None)
+
+    def lengths(self, documents: tuple[int, ...]) -> tuple[int, int]:
+        """Return the tokens of a question's passages that are found now, and those to compute with the question."""
+        cached = sum(node.tokens for node in self.tree.path(self._keys(documents)))
+        return cached, int(sum(self._tokens[one] for one in documents)) - cached + ASKED
+
+    def serve(self, documents: tuple[int, ...]) -> Served:
+        """Answer a question: use what is there, compute the rest, keep it."""
+        cached, compute = self.lengths(documents)
+        ms = self._costs.of(PREFIX + cached, compute)
+        if self._keeps:
+            self._keep(documents, self._costs.per_token(PREFIX + cached, compute))
+        return Served(cached, cached + compute - ASKED, ms)
+
+    def _keep(self, documents: tuple[int, ...], ms_per_token: float) -> None:
+        keys = self._keys(documents)
+        with self.tree.holding(keys) as (nodes, _):
+            self.tree.used(nodes)
+            for number in range(len(nodes), len(keys)):
+                tokens = int(self._tokens[documents[number]])
+                parent = keys[number - 1] if number else None
+                place = Place(keys[number], str(documents[number]), parent, tokens)
+                if self.tree.insert(place, tokens * self._bytes, ms_per_token) is None:
+                    return
+
+    @staticmethod
+    def _keys(documents: tuple[int, ...]) -> list[str]:
+        names = [str(one) for one in documents]
+        return ["/".join(names[: end + 1]) for end in range(len(names))]
+
+
+def simulate(reuse: Reuse, demand: Demand, warm: int, questions: int) -> Iterator[Served]:
+    """Yield what became of each question behind the first `warm` ones."""
+    for number, documents in enumerate(demand.questions(warm + questions)):
+        served = reuse.serve(documents)
+        if number >= warm:
+            yield served
