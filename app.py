@@ -15,6 +15,7 @@ import gradio as gr
 
 from backend import LocalBackend
 from settings import read_settings
+from store.blobs import remove_all
 from store.errors import KVScopeError
 from store.lock import FolderLock
 from ui.page import build, launch_options
@@ -38,6 +39,12 @@ def main() -> int:
     except KVScopeError as error:
         log.error("%s", error)
         return 1
+    if settings.clear_cache:
+        try:
+            log.info("%.0f MB of chunk KV removed", remove_all(settings.data / "kv") / 1e6)
+        finally:
+            lock.close()
+        return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
     backend = LocalBackend(settings)
     page = build(backend, SAMPLE_QUESTIONS)

@@ -29,7 +29,7 @@ from store.library import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
 from store.rerank import CrossEncoderReranker
 from store.types import Chunk, Document
-from ui.backend import IngestProgress, Status
+from ui.backend import IngestProgress, Kept, Status
 
 SAMPLES = Path(__file__).parent / "assets" / "samples"
 GIB = 2**30
@@ -78,6 +78,15 @@ class LocalBackend:
         engine = self._ready()
         for chunk in self._library.delete(document_id):
             engine.forget(chunk.text)
+
+    def kept(self) -> list[Kept]:
+        if self._engine is None:
+            return []
+        return [Kept(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self._tiers.tree.tiers]
+
+    def clear(self) -> None:
+        self._ready()
+        self._tiers.tree.clear()
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         engine = self._ready()

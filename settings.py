@@ -49,6 +49,7 @@ class Settings(BaseSettings):
     )
     chunk_tokens: int = Field(512, ge=16, le=4096, description="tokens of a passage (the paper: 1000)")
     chunk_overlap: int = Field(50, ge=0, description="tokens that neighbouring passages share")
+    clear_cache: bool = Field(False, description="remove all chunk KV, say how much it was, and end")
     samples: bool = Field(True, description="add three sample documents at the first start")
     open_browser: bool = Field(False, description="open the page in the default browser")
 

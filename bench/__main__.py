@@ -77,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--selector", default="auto", help="of the auxiliary: auto (the shipped one), off, or a folder"
         )
+        one.add_argument(
+            "--kv-bits", type=int, choices=[8, 16], default=16, help="8: chunk KV as the disk gives it back"
+        )
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
         one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from bench.items import Cut
 from engine.pipeline import Engine
 from engine.startup import ModelConfig, build_engine, load_models
+from engine.tree.quantise import restored, stored
 from engine.tree.tiers import Tiers, TiersConfig
 from store.chunk import ChunkConfig, split
 from store.types import Hit
@@ -40,7 +41,12 @@ def open_engine(arguments: Namespace) -> Engine:
     """Return an engine on the models that the command line names."""
     models = load_models(model_config(arguments))
     tiers = Tiers(TiersConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
-    return build_engine(models, lambda tokenizer: NoLibrary(), tiers)
+    engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers)
+    if arguments.kv_bits == 8:
+        compute = engine.cache.compute
+        rounded = lambda ids, cancel=None: restored(stored(compute(ids, cancel), 8))  # noqa: E731
+        engine.cache.compute = rounded  # type: ignore[method-assign]
+    return engine
 
 
 def cutter(engine: Engine, tokens: int) -> Cut:

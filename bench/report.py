@@ -28,18 +28,18 @@ def progress(work: Sequence[T], said: str) -> Iterable[T]:
 
 
 def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
-    """Print one line a row; a figure that does not apply stays empty."""
-    table = Table(title=title)
-    for label in columns.values():
+    """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out."""
+    kept, table = _filled(columns, rows), Table(title=title)
+    for label in kept.values():
         table.add_column(label, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(written(row.get(key)) for key in columns))
+        table.add_row(*(written(row.get(key)) for key in kept))
     Console(width=None if sys.stdout.isatty() else 180).print(table)
 
 
 def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     """Return the rows as a Markdown table; a column that no row fills is left out."""
-    kept = {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
+    kept = _filled(columns, rows)
     words = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
     lines = [
         "| " + " | ".join(kept.values()) + " |",
@@ -47,6 +47,10 @@ def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
         *("| " + " | ".join(written(row.get(key)) for key in kept) + " |" for row in rows),
     ]
     return "\n".join(lines)
+
+
+def _filled(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    return {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
 
 
 def written(value: Any) -> str:

@@ -7,6 +7,7 @@ too, so putting a key anew never touches the bytes that another thread is readin
 
 import hashlib
 import os
+import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -138,6 +139,13 @@ class DiskBlobs:
 
     def _path(self, row: BlobRow) -> Path:
         return self._root / f"{row.key}-{row.sha256[:16]}{SUFFIX}"
+
+
+def remove_all(root: Path) -> int:
+    """Remove a folder of blobs that nobody has open; return the bytes that were there."""
+    size_bytes = sum(path.stat().st_size for path in root.glob("*") if path.is_file())
+    shutil.rmtree(root, ignore_errors=True)
+    return size_bytes
 
 
 def _check(key: str) -> None:

@@ -32,6 +32,15 @@ class IngestProgress:
     message: str = ""  # an error or a warning, for a person
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one tier keeps of the passages' keys and values. `tier`: device, host or disk, as in a Source."""
+
+    tier: str
+    size_bytes: int
+    budget_bytes: int
+
+
 class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
 
@@ -48,6 +57,14 @@ class Backend(Protocol):
         ...
 
     def delete(self, document_id: str) -> None: ...
+
+    def kept(self) -> list[Kept]:
+        """Return the tiers of computed keys and values, the fastest first; empty until the engine is ready."""
+        ...
+
+    def clear(self) -> None:
+        """Remove all computed keys and values; documents stay, and questions compute what they need."""
+        ...
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         """Yield growing answers. After `cancel` is set the computation ends within a layer or a token."""

@@ -82,20 +82,22 @@ class Documents:
         self.stops.stop(session_of(request))
 
     def act(self, doomed: str, event: gr.EventData) -> Update:
-        """Follow a button of the list: ask before deleting, delete, or keep."""
+        """Follow a button of the list: ask before deleting, delete, keep, or clear what was computed."""
         act, document_id = str(event._data.get("act")), str(event._data.get("id"))
         trouble: Markup | str = ""
-        if act == "confirm" and document_id == doomed:
-            try:
+        try:
+            if act == "confirm" and document_id == doomed:
                 self._backend.delete(document_id)
-            except Exception as error:  # noqa: BLE001  the page's border
-                trouble = _block(error)
+            elif act == "clear":
+                self._backend.clear()
+        except Exception as error:  # noqa: BLE001  the page's border
+            trouble = _block(error)
         doomed = document_id if act == "delete" else ""
         return {self.shelf: self.current(doomed), self.doomed: doomed, self._trouble: trouble}
 
     def current(self, doomed: str = "") -> Markup:
         """Return the list as it is now."""
-        return shelf(self._backend.documents(), doomed)
+        return shelf(self._backend.documents(), self._backend.kept(), doomed)
 
 
 def _milestone(files: Iterable[IngestProgress]) -> tuple[tuple[str, str], ...]:

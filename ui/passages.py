@@ -55,7 +55,7 @@ def _card(source: Source) -> Markup:
             tag("span", source.rank, class_="kv-rank", aria_label=f"Passage {source.rank}"),
             tag("bdi", source.document, class_="kv-document", title=source.document),
             place,
-            tag("span", _similarity(source), _tier(source.tier), class_="kv-badges"),
+            tag("span", _similarity(source), _tier(source), class_="kv-badges"),
             class_="kv-card-head",
         ),
         tag(
@@ -84,6 +84,11 @@ def _similarity(source: Source) -> Markup:
     )
 
 
-def _tier(tier: str) -> Markup:
-    label, meaning = _TIERS.get(tier, (tier, "Where its keys and values came from."))
-    return tag("span", label, class_=f"kv-badge kv-tier kv-tier-{tier}", title=meaning, tabindex=0)
+def _tier(source: Source) -> Markup:
+    label, meaning = _TIERS.get(source.tier, (source.tier, "Where its keys and values came from."))
+    if source.found == "exact prefix hit":
+        label, meaning = (
+            f"exact, {label}",
+            f"{meaning} The same passages stood before it then.",
+        )
+    return tag("span", label, class_=f"kv-badge kv-tier kv-tier-{source.tier}", title=meaning, tabindex=0)

@@ -1,12 +1,13 @@
 """The library as HTML: files on their way in, and documents that are there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from store.types import Document
-from ui.backend import IngestProgress
-from ui.markup import Markup, tag
+from ui.backend import IngestProgress, Kept
+from ui.markup import Markup, join, tag
 from ui.words import count, day, size
 
+PLACES = {"device": "in GPU memory", "host": "in memory", "disk": "on disk"}
 _STEPS = ("parsed", "chunked", "embedded", "prefilled")
 
 
@@ -16,8 +17,8 @@ def progress(files: Iterable[IngestProgress]) -> Markup:
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
 
 
-def shelf(documents: Iterable[Document], doomed: str = "") -> Markup:
-    """Return the documents, newest first. `doomed` is the one whose deletion waits for a yes."""
+def shelf(documents: Iterable[Document], kept: Sequence[Kept] = (), doomed: str = "") -> Markup:
+    """Return the documents, newest first, and what is kept of them. `doomed` waits for a yes to be deleted."""
     rows = [_document(document, document.id == doomed) for document in documents]
     if not rows:
         return tag(
@@ -25,7 +26,17 @@ def shelf(documents: Iterable[Document], doomed: str = "") -> Markup:
             "No documents yet. Drop files on the box above, or click it to choose some. Then ask about them.",
             class_="kv-muted kv-empty",
         )
-    return tag("ul", *rows, class_="kv-shelf", aria_label="Documents")
+    return join(tag("ul", *rows, class_="kv-shelf", aria_label="Documents"), _kept(kept))
+
+
+def _kept(tiers: Sequence[Kept]) -> Markup | None:
+    """Return a line about computed keys and values with a button that removes them; None where there are none."""
+    used = [f"{size(kept.size_bytes)} {PLACES[kept.tier]}" for kept in tiers if kept.size_bytes]
+    if not used:
+        return None
+    meaning = "Keys and values that were computed for your passages. Removed, they are computed again when needed."
+    button = tag("button", "Clear", type="button", data_act="clear", data_id="", title=meaning)
+    return tag("div", tag("small", f"Computed: {', '.join(used)}", title=meaning), button, class_="kv-shelf kv-kept")
 
 
 def _file(file: IngestProgress) -> Markup:

@@ -33,7 +33,8 @@ class StatusLine:
     def tick(self, shown: tuple[str, tuple[str, ...]], doomed: str) -> Update:
         """Return what changed since `shown`; a list that waits for a yes is left as it is."""
         status = self._status()
-        now, listed = line(status), tuple(document.id for document in self._backend.documents())
+        ids = (document.id for document in self._backend.documents())
+        now, listed = line(status), (*ids, *map(str, self._backend.kept()))
         update: Update = {self._shown: (str(now), shown[1] if doomed else listed)}
         if now != shown[0]:
             update |= {self._line: now, self._timer: gr.Timer(_CALM_S if status.ready else _EAGER_S)}

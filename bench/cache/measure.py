@@ -10,6 +10,7 @@ import numpy as np
 from bench.bare import NoLibrary, model_config
 from bench.cache.demand import Demand, DemandConfig
 from bench.cache.late import compare
+from bench.cache.operations import measure
 from bench.cache.queueing import serve_all
 from bench.cache.replay import Asked, replay, small, texts
 from bench.cache.simulate import NONE, Reuse, simulate
@@ -45,6 +46,10 @@ COLUMNS = {
     "plain_ttft_ms": "without ms",
     "gained_ms": "gained ms",
     "same_answers": "same answers",
+    "operation": "operation",
+    "nodes": "nodes",
+    "median_us": "median \u00b5s",
+    "p99_us": "p99 \u00b5s",
     "n": "n",
 }
 GIB = 2**30
@@ -179,6 +184,7 @@ _SHOWN = {
     "reuse": _reuse,
     "queue": _queue,
     "speculation": _speculation,
+    "operations": lambda arguments: [row for nodes in (1_000, 10_000, 100_000) for row in measure(nodes)],
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import store.blobs
-from store.blobs import DiskBlobs
+from store.blobs import DiskBlobs, remove_all
 from store.errors import StoreFull
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.int64, torch.uint8, torch.bool]
@@ -296,3 +296,12 @@ def test_readers_do_not_wait_for_each_others_bytes(open_blobs, monkeypatch):
     monkeypatch.setattr(store.blobs.hashlib, "sha256", hash_together)
     with ThreadPoolExecutor(2) as pool:
         assert all(same(tensors, tensors_of(1)) for tensors in pool.map(blobs.get, ["a1", "a1"]))
+
+
+def test_removing_all_says_how_much_it_was(open_blobs, tmp_path):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    size = blobs.size_bytes
+    blobs.close()
+    assert remove_all(tmp_path / "blobs") >= size and not (tmp_path / "blobs").exists()
+    assert remove_all(tmp_path / "blobs") == 0

@@ -12,7 +12,7 @@ from engine.errors import BadRequest, ModelNotReady
 from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
-from ui.backend import IngestProgress, Status
+from ui.backend import IngestProgress, Kept, Status
 
 READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
 STAGES = [
@@ -70,6 +70,7 @@ class FakeBackend:
         self.asked: list[Request] = []
         self.cancelled: list[bool] = []
         self._documents = documents or []
+        self.cleared = False
 
     def status(self) -> Status:
         return self.state
@@ -103,6 +104,13 @@ class FakeBackend:
 
     def delete(self, document_id: str) -> None:
         self._documents = [document for document in self._documents if document.id != document_id]
+
+    def kept(self) -> list[Kept]:
+        size = 12_400_000 * len(self._documents)
+        return [] if self.cleared else [Kept("host", size, 2**30), Kept("disk", 3 * size, 2**33)]
+
+    def clear(self) -> None:
+        self.cleared = True
 
     def inspect(self, request: Request, cancel: Event) -> dict:
         self._check(request)
@@ -179,4 +187,5 @@ class FakeBackend:
             tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
             recomputed=round(0.91 * request.ratio * tokens),
             pieces=tuple(pieces),
+            found=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
         )

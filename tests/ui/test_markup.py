@@ -11,7 +11,7 @@ from engine.trace import Trace
 from store.types import Document
 from tests.ui.fake_backend import METHODS, RATIO
 from ui import numbers, passages, reply, shelf
-from ui.backend import IngestProgress, Status
+from ui.backend import IngestProgress, Kept, Status
 from ui.markup import join, tag, text
 from ui.status import line
 from ui.turn import Turn
@@ -71,7 +71,7 @@ def views(bad: str) -> dict[str, str]:
         "passages": passages.passages([source(bad)]),
         "numbers": numbers.numbers(answer(bad), method),
         "history": numbers.history([turn]),
-        "shelf": shelf.shelf([document]),
+        "shelf": shelf.shelf([document], [Kept("host", 5, 9)]),
         "doomed": shelf.shelf([document], doomed=bad),
         "progress": shelf.progress(
             [IngestProgress(bad, "failed", 0, 0, bad), IngestProgress(bad, "parsed", 0, 1, bad)]
