@@ -231,8 +231,8 @@ class LocalBackend:
         """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
         engine = self._ready()
         for done, chunk in enumerate(chunks):
-            if self._tiers.nearly_full or self._tiers.trouble:
-                break  # a full store would only push other passages out
+            if self._tiers.nearly_full or self._tiers.trouble or not self._library.chunks(chunk.document_id):
+                break  # it would only push other passages out, or nobody wants it any more
             self._tiers.wait_for_room()
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
             engine.warm(chunk.text, cancel)

@@ -95,7 +95,7 @@ class Engine:
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
         ids = self.prompt.passage(text).ids
-        with self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
+        with self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()), self.cache.tree.visit():
             tier = self.cache.get(ids, cancel)[1]
             self.cache.settle()
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
@@ -120,7 +120,7 @@ class Engine:
         def prefilled(reading: Reading, trace: Trace, cancel: Event) -> Prefilled:
             return self.prefill(reading, strategy, trace, cancel)
 
-        with ExitStack() as turn:
+        with ExitStack() as turn, self.cache.tree.visit():
             readings = self._readings(request, trace)
             reading, guess = self.speculator.follow(readings, prefilled, trace, turn, cancel)
             answer.notes = reading.notes

@@ -68,7 +68,7 @@ class Reuse:
 
     def _keep(self, documents: tuple[int, ...], ms_per_token: float) -> None:
         keys = self._keys(documents)
-        with self.tree.holding(keys) as (nodes, _):
+        with self.tree.holding(keys) as nodes:
             self.tree.used(nodes)
             for number in range(len(nodes), len(keys)):
                 tokens = int(self._tokens[documents[number]])

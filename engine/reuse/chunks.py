@@ -80,12 +80,12 @@ class ChunkCache:
         Two threads that ask for the same chunk compute it once. Raises Cancelled once `cancel` is set.
         """
         key = self.key(ids)
-        with self._lock, self.tree.holding([key]) as (nodes, since):
+        with self._lock, self.tree.holding([key]) as nodes:
             if nodes and (found := self._read(nodes[0], 0, len(ids))) is not None:
                 self.tree.used(nodes)
                 return found
             kv = self.compute(ids, cancel)
-            self.tree.insert(Place(key, key, None, len(ids)), kv, self._per_token(0, len(ids)), since)
+            self.tree.insert(Place(key, key, None, len(ids)), kv, self._per_token(0, len(ids)))
             self._fresh.append(key)
         return kv, "computed"
 
@@ -102,7 +102,7 @@ class ChunkCache:
     def path(self, chunks: Sequence[Ids]) -> Gathered:
         """Return the longest exact path of a prompt's chunks, and nothing of what stands behind it."""
         found: list[tuple[ChunkKV, str]] = []
-        with self.tree.holding(self.keys(chunks)) as (nodes, _):
+        with self.tree.holding(self.keys(chunks)) as nodes:
             before = 0
             for node, ids in zip(nodes, chunks, strict=False):
                 if (read := self._read(node, before, len(ids))) is None:

@@ -41,8 +41,8 @@ class KnowledgeTree(Generic[KV]):
         self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._copies, self._clock, self._lock = Copies(tiers, policy or PGDSF()), clock, RLock()
-        self._uses = self._deletions = self._holders = 0
-        self._deleted: dict[str, int] = {}  # chunks deleted while somebody reads
+        self._uses = 0
+        self._visits: list[list[str]] = []  # chunks deleted during each visit
 
     @property
     def tiers(self) -> tuple[Tier[KV], ...]:
@@ -65,24 +65,30 @@ class KnowledgeTree(Generic[KV]):
             return found
 
     @contextmanager
-    def holding(self, keys: Sequence[str]) -> Iterator[tuple[list[Node], int]]:
-        """Hold the longest path of `keys`, so that nothing of it is evicted.
-
-        Yields its nodes, and what `insert` wants as `since`.
-        """
+    def holding(self, keys: Sequence[str]) -> Iterator[list[Node]]:
+        """Hold the nodes of the longest path of `keys`, so that nothing of it is evicted."""
         with self._lock:
             nodes = self.path(keys)
             self._hold(nodes, 1)
-            self._holders += 1
-            since = self._deletions
         try:
-            yield nodes, since
+            yield nodes
         finally:
             with self._lock:
                 self._hold(nodes, -1)
-                self._holders -= 1
-                if not self._holders:
-                    self._deleted.clear()
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Enclose work that computes KV: a chunk that is deleted meanwhile is deleted again at its end."""
+        deleted: list[str] = []
+        with self._lock:
+            self._visits.append(deleted)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._visits = [other for other in self._visits if other is not deleted]
+                for chunk in deleted:
+                    self.delete(chunk)
 
     def read(self, node: Node) -> tuple[KV, str] | None:
         """Return a held node's KV and the name of the tier it came from, and bring it up to the fastest.
@@ -118,19 +124,16 @@ class KnowledgeTree(Generic[KV]):
             if node.copies:
                 self.tiers[node.level].forget()
 
-    def insert(self, place: Place, kv: KV, ms_per_token: float, since: int | None = None) -> Node | None:
+    def insert(self, place: Place, kv: KV, ms_per_token: float) -> Node | None:
         """Put a node into the fastest tier that has room for it, evicting what is worth less; count it as used.
 
         ms_per_token  what computing it took
-        since         from `holding`: what was deleted after that stays deleted
 
         Returns None where no tier takes it, or its parent is not here. A node that is here already is brought up.
         """
         with self._lock:
             parent = self._copies.nodes.get(place.parent) if place.parent is not None else None
             if place.parent is not None and parent is None:
-                return None
-            if since is not None and self._deleted.get(place.chunk, 0) > since:
                 return None
             if (node := self._copies.nodes.get(place.key)) is None:
                 node = Node(place.key, place.chunk, parent, place.tokens, len(self.tiers))
@@ -169,9 +172,8 @@ class KnowledgeTree(Generic[KV]):
     def delete(self, chunk: str) -> None:
         """Remove a chunk, and every path that goes through it, from every tier; held or not."""
         with self._lock:
-            self._deletions += 1
-            if self._holders:
-                self._deleted[chunk] = self._deletions
+            for deleted in self._visits:
+                deleted.append(chunk)
             for node in list(self._copies.by_chunk.get(chunk, ())):
                 self._copies.drop(node)
 

@@ -148,6 +148,17 @@ def test_a_forgotten_passage_takes_every_path_through_it_along():
     assert found(ask(made, "ferry", "tern", method="prefix")) == ["exact prefix hit", "miss"]
 
 
+@pytest.mark.parametrize("method", ["full", "cacheclip"])
+def test_a_passage_forgotten_while_a_question_reads_it_is_gone_at_the_end(method):
+    made = engine("ferry", "tern")
+    for answer in made.ask(replace(ASK, method=method)):
+        if answer.state == "reading":
+            made.forget(TEXTS["tern"])
+    assert answer.state == "done"
+    tern = made.cache.key(made.prompt.passage(TEXTS["tern"]).ids)
+    assert len(made.cache.tree) == 1 and tern not in made.cache.tree
+
+
 def test_the_same_passage_twice_is_a_path_too():
     made = engine()
     ask(made, "ferry", "ferry")

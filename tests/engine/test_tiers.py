@@ -37,7 +37,7 @@ def same(one, other):
 def read_all(made):
     found = 0
     for key in list(made.tree._copies.nodes):
-        with made.tree.holding([key]) as (nodes, _):
+        with made.tree.holding([key]) as nodes:
             for node in nodes:
                 if (held := made.tree.read(node)) is not None:
                     assert same(held[0], kv(key))

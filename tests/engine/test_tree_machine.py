@@ -28,12 +28,12 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(path=PATHS)
     def hold(self, path):
         block = self.tree.holding([place.key for place in places(path)])
-        nodes, _ = block.__enter__()
+        nodes = block.__enter__()
         self.holds.append((block, nodes))
 
     @rule(path=PATHS)
     def read(self, path):
-        with self.tree.holding([place.key for place in places(path)]) as (nodes, _):
+        with self.tree.holding([place.key for place in places(path)]) as nodes:
             for node in nodes:
                 kv, _ = self.tree.read(node)
                 assert kv[0] == node.key

@@ -40,9 +40,9 @@ def places(chunks, tokens=10):
     return [Place(key, chunk, parent, tokens) for key, chunk, parent in zip(keys, chunks, [None, *keys], strict=False)]
 
 
-def grow(made, chunks, size=10, cost=1.0, since=None):
+def grow(made, chunks, size=10, cost=1.0):
     """Insert a whole path; return the nodes that found a place."""
-    found = [made.insert(place, (place.key, size), cost, since) for place in places(chunks)]
+    found = [made.insert(place, (place.key, size), cost) for place in places(chunks)]
     return [node for node in found if node is not None]
 
 
