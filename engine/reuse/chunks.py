@@ -16,6 +16,7 @@ from engine.tree.tree import KnowledgeTree, Place
 from engine.types import ChunkKV
 
 Ids = Sequence[int]
+HOT = 2  # uses that make a path worth a copy on disk; a chunk's own KV gets one at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class ChunkCache:
                 found.append(read)
                 before += len(ids)
             self.tree.used(nodes[: len(found)])
+            self._fresh += [node.key for node in nodes[: len(found)] if node.frequency == HOT]
         kvs, tiers = tuple(kv for kv, _ in found), tuple(tier for _, tier in found)
         return Gathered(kvs, tiers + ("computed",) * (len(chunks) - len(found)), len(found))
 
@@ -138,7 +140,7 @@ class ChunkCache:
             start = place.stop
 
     def settle(self) -> None:
-        """Copy chunks that were computed since the last time to the slowest tier; they can then outlive the process."""
+        """Copy what was computed or became hot since the last time to the slowest tier, to outlive the process."""
         with self._lock:
             fresh, self._fresh = self._fresh, []
         for key in fresh:

@@ -150,6 +150,25 @@ def test_files_show_their_steps_and_then_stand_in_the_list(visit, backend):
     assert backend.documents() == [] and tab.errors == []
 
 
+def test_what_was_computed_is_shown_and_can_be_cleared(visit, backend):
+    backend._documents = [Document("d" * 64, "notes.md", 10, None, 8, time.time())]
+    tab = visit()
+    kept = tab.page.locator("#shelf .kv-kept")
+    expect(kept).to_contain_text("12.4\u00a0MB in memory, 37.2\u00a0MB on disk")
+    kept.locator("button").click()
+    expect(kept).to_have_count(0)
+    expect(tab.page.locator("#shelf")).to_contain_text("notes.md")
+    assert backend.cleared and tab.errors == []
+
+
+def test_a_passage_that_is_exact_says_so(visit):
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
+    assert sum("exact" in badge for badge in badges) == 1
+
+
 def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
     names = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
     backend._documents, backend.texts = names, [f"{text} {'x' * 300}" for text in HOSTILE]

@@ -139,6 +139,17 @@ def test_a_path_that_left_memory_comes_back_from_disk_also_after_a_restart():
     assert answer.text == first.text
 
 
+def test_a_path_that_is_used_again_is_copied_to_disk():
+    blobs = MemoryBlobs()
+    made = engine(blobs=blobs)
+    ask(made, "ferry", "tern")
+    made.tiers.drain()
+    assert depths(made) == [1, 2] and len(blobs.held) == 1
+    ask(made, "ferry", "tern", method="prefix")
+    made.tiers.drain()
+    assert len(blobs.held) == 2
+
+
 def test_a_forgotten_passage_takes_every_path_through_it_along():
     made = engine()
     ask(made, "ferry", "tern", "fares")

@@ -66,6 +66,27 @@ def test_every_method_answers_and_says_what_it_recomputed(start):
     assert realised["cacheclip-v1"] < ASK.ratio  # isolated candidates are dropped
 
 
+def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(start):
+    backend, full = start(), replace(ASK, method="full")
+    text = answer_of(backend, full).text
+    for again in (backend, start()):
+        answer = answer_of(again, replace(ASK, method="prefix"))
+        assert answer.text == text and answer.realised_ratio == 0.0
+        assert {source.found for source in answer.sources} == {"exact prefix hit"}
+    patched = answer_of(again, ASK)
+    assert patched.text == text and {source.found for source in patched.sources} == {"exact prefix hit"}
+
+
+def test_clearing_takes_the_kv_and_leaves_the_documents(start):
+    backend = start()
+    before = answer_of(backend, ASK)
+    assert sum(kept.size_bytes for kept in backend.kept()) > 0
+    backend.clear()
+    assert sum(kept.size_bytes for kept in backend.kept()) == 0
+    after = answer_of(backend, ASK)
+    assert after.text == before.text and {source.found for source in after.sources} == {"miss"}
+
+
 def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(start):
     """Both are the same model here, so what differs is only that the auxiliary reads each passage apart."""
     seen = start().inspect(ASK, Event())
@@ -87,6 +108,7 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(start, tmp_path):
     file.write_text("The spare key to the boathouse hangs behind the red fire bucket in the workshop.")
     *_, ended = backend.ingest([(file, "note.txt")], Event())
     assert ended[0].stage == "done"
+    backend._tiers.drain()
     held = backend._blobs.size_bytes
     (note,) = [document for document in backend.documents() if document.name == "note.txt"]
     request = replace(ASK, question="Where does the spare key to the boathouse hang?")
