@@ -75,9 +75,12 @@ class LocalBackend:
                     yield list(states)
 
     def delete(self, document_id: str) -> None:
-        engine = self._ready()
+        engine, chunks = self._ready(), self._library.chunks(document_id)
+        for chunk in chunks:  # before the document goes: afterwards nobody would know its passages
+            engine.forget(chunk.text)
         for chunk in self._library.delete(document_id):
             engine.forget(chunk.text)
+        engine.forget_others()
 
     def kept(self) -> list[Kept]:
         if self._engine is None:
@@ -236,6 +239,8 @@ class LocalBackend:
             self._tiers.wait_for_room()
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
             engine.warm(chunk.text, cancel)
+            if not self._library.chunks(chunk.document_id):
+                engine.forget(chunk.text)
 
     def _full(self, warning: str) -> str:
         if self._tiers.trouble:

@@ -5,11 +5,9 @@ Everything a person or a bench learns of it comes from the one trace that travel
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from threading import Event
-
-import torch
 
 from engine.answer import Answer, Request
 from engine.cite import cite, repetition
@@ -18,7 +16,7 @@ from engine.inspect.looks import Looks, looks
 from engine.model.generate import Chooser, Sampling, cut_at, decode
 from engine.prefill import Prefilled, prefill
 from engine.prompt import Prompt
-from engine.request import Reading, check, fit, strategy_of
+from engine.request import Reading, alike, check, fit, strategy_of
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
@@ -59,7 +57,7 @@ class Engine:
         self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
         self.turns = turns or Turns()
-        self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, _alike, speculation)
+        self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
@@ -68,7 +66,7 @@ class Engine:
         """
         cancel = cancel or Event()
         check(request)
-        answer = Answer(request, Trace(settle=self._settle))
+        answer = Answer(request, Trace(settle=self.cache.decoder.settle))
         yield answer
         try:
             yield from self._answer(answer, cancel)
@@ -84,23 +82,24 @@ class Engine:
         passage to look at, and Cancelled once `cancel` is set.
         """
         check(request)
-        trace = Trace(settle=self._settle)
-        reading = self.find(request, trace)
-        if not reading.passages:
-            raise NothingFound("No passage was found to look at.")
+        trace = Trace(settle=self.cache.decoder.settle)
         every = {name: strategy_of(replace(request, method=name, options={})) for name in STRATEGIES}
-        with self._turn(reading, Full(), trace, cancel or Event()):
-            return looks(self.evidence(reading, trace, cancel), request.ratio, every)
+        with self.cache.tree.visit():
+            reading = self.find(request, trace)
+            if not reading.passages:
+                raise NothingFound("No passage was found to look at.")
+            with self._turn(reading, Full(), trace, cancel or Event()):
+                return looks(self.evidence(reading, trace, cancel), request.ratio, every)
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
         ids = self.prompt.passage(text).ids
-        with self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()), self.cache.tree.visit():
+        with self.cache.tree.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
             tier = self.cache.get(ids, cancel)[1]
-            self.cache.settle()
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
-                self.auxiliary.cache.settle()
+            for cache in self._caches:
+                cache.settle()
             return tier
 
     def close(self, patience_s: float) -> None:
@@ -113,6 +112,14 @@ class Engine:
         if self.auxiliary is not None:
             self.auxiliary.cache.delete(self.auxiliary.prompt.passage(text).ids)
 
+    @property
+    def _caches(self) -> list[ChunkCache]:
+        return [self.cache, *([self.auxiliary.cache] if self.auxiliary else [])]
+
+    def forget_others(self) -> None:
+        """Remove all KV of models that are not loaded: nobody knows which passages it belongs to."""
+        self.cache.tree.delete_others([cache.fingerprint for cache in (*self._caches, self.cache.alone)])
+
     def _answer(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
         request, trace = answer.request, answer.trace
         strategy = strategy_of(request)
@@ -120,7 +127,7 @@ class Engine:
         def prefilled(reading: Reading, trace: Trace, cancel: Event) -> Prefilled:
             return self.prefill(reading, strategy, trace, cancel)
 
-        with ExitStack() as turn, self.cache.tree.visit():
+        with self.cache.tree.visit(), ExitStack() as turn:
             readings = self._readings(request, trace)
             reading, guess = self.speculator.follow(readings, prefilled, trace, turn, cancel)
             answer.notes = reading.notes
@@ -147,9 +154,8 @@ class Engine:
     def keep(self, reading: Reading, ready: Prefilled) -> None:
         """Keep what is exact, and what was computed, now that nobody waits for it."""
         self.cache.keep([chunk.ids for chunk in reading.passages[: ready.exact]], ready.buffer)
-        self.cache.settle()
-        if self.auxiliary is not None:
-            self.auxiliary.cache.settle()
+        for cache in self._caches:
+            cache.settle()
 
     @contextmanager
     def _turn(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event) -> Iterator[None]:
@@ -198,8 +204,10 @@ class Engine:
 
         evidence  of this reading, where it is shared by several strategies
         """
-        evidence = evidence or self.evidence(reading, trace, cancel)
-        return prefill(self.cache.decoder, evidence, strategy, trace, cancel)
+        if evidence is not None:
+            return prefill(self.cache.decoder, evidence, strategy, trace, cancel)
+        with closing(self.evidence(reading, trace, cancel)) as own:
+            return prefill(self.cache.decoder, own, strategy, trace, cancel)
 
     def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
         """Put what was recomputed into the answer."""
@@ -239,12 +247,3 @@ class Engine:
                 yield answer
         answer.text, cited = cite(answer.text.strip(), reading.texts, answer.request.question)
         answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)
-
-    def _settle(self) -> None:
-        if self.cache.decoder.device.type == "cuda":
-            torch.cuda.synchronize(self.cache.decoder.device)
-
-
-def _alike(provisional: Reading, final: Reading) -> bool:
-    """Return whether the two are the same prompt: hits may have other scores."""
-    return provisional.passages == final.passages and provisional.question == final.question

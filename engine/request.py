@@ -38,6 +38,11 @@ class Reading:
         return sum(len(passage.ids) for passage in self.passages)
 
 
+def alike(one: Reading, other: Reading) -> bool:
+    """Return whether the two are the same prompt; their hits may have other scores."""
+    return one.passages == other.passages and one.question == other.question
+
+
 def check(request: Request) -> None:
     """Raise BadRequest for a setting of another kind or outside its range, with the value and the range.
 

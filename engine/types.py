@@ -12,13 +12,15 @@ from torch import Tensor
 class ChunkKV:
     """Keys and values of one chunk, computed after the shared prefix.
 
-    start  position of its first token: len(prefix) for chunk KV, further on for a chunk that was computed behind
-           others, and 0 for the prefix, which is a ChunkKV as well
+    start    position of its first token: len(prefix) for chunk KV, further on for a chunk that was computed behind
+             others, and 0 for the prefix, which is a ChunkKV as well
+    rounded  it was kept in 8 bits: close to what was computed, never exact
     """
 
     keys: Tensor  # [L, H, T, D], rotated
     values: Tensor  # [L, H, T, D]
     start: int
+    rounded: bool = False
 
     @property
     def tokens(self) -> int:
@@ -30,10 +32,10 @@ class ChunkKV:
 
     def first(self, layers: int) -> "ChunkKV":
         """Return the KV of the first layers only; nothing is copied."""
-        return ChunkKV(self.keys[:layers], self.values[:layers], self.start)
+        return ChunkKV(self.keys[:layers], self.values[:layers], self.start, self.rounded)
 
     def to(self, device: torch.device) -> "ChunkKV":
-        return ChunkKV(self.keys.to(device), self.values.to(device), self.start)
+        return ChunkKV(self.keys.to(device), self.values.to(device), self.start, self.rounded)
 
 
 class Placement(Enum):

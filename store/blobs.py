@@ -18,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from store.blobindex import BlobIndex, BlobRow
+from store.errors import StoreFull
 from store.room import full_becomes_store_full
 
 SUFFIX, DRAFT = ".safetensors", ".part"
@@ -120,12 +121,16 @@ class DiskBlobs:
             self._path(old).unlink(missing_ok=True)
 
     def _drop(self, row: BlobRow) -> None:
-        """Forget this very blob; one that was put under the key meanwhile stays."""
-        with self._lock, full_becomes_store_full("drop a damaged blob"):
-            self._index.delete(row)
-            if self._index.row(row.key) != row:
+        """Forget this very blob; one that was put under the key meanwhile stays.
+
+        The file goes first: where the index takes no change, a row without its file is a miss all the same.
+        """
+        with self._lock:
+            if self._index.row(row.key) == row:
                 with suppress(OSError):
                     self._path(row).unlink()
+            with suppress(StoreFull), full_becomes_store_full("drop a blob"):
+                self._index.delete(row)
 
     def _reconcile(self) -> None:
         rows = {self._path(row): row for row in self._index.rows()}

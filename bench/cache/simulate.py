@@ -31,6 +31,9 @@ class Sizes:
     def size_of(self, kv: int) -> int:
         return kv
 
+    def takes_more(self) -> bool:
+        return True
+
     def put(self, key: str, kv: int, record: Record) -> None:
         pass
 

@@ -43,6 +43,11 @@ class Decoder:
     def dtype(self) -> torch.dtype:
         return self.model.dtype
 
+    def settle(self) -> None:
+        """Wait for what the device still computes, before a clock is read."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def buffer(self, capacity: int, layers: int | None = None) -> KVBuffer:
         """Return an empty buffer of `capacity` slots on the model's device, for the first `layers` or all."""
         return KVBuffer(

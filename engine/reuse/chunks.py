@@ -60,7 +60,7 @@ class ChunkCache:
         """The same chunks computed without any prefix: what naive reuse finds."""
         return ChunkCache(self.decoder, (), self.tree, self.costs)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Names the model and the prefix: two caches with the same one hold the same KV."""
         return fingerprint.of_chunk(self._model, self.prefix_ids, ())
@@ -86,7 +86,7 @@ class ChunkCache:
                 self.tree.used(nodes)
                 return found
             kv = self.compute(ids, cancel)
-            self.tree.insert(Place(key, key, None, len(ids)), kv, self._per_token(0, len(ids)))
+            self.tree.insert(Place(key, key, None, len(ids), self.fingerprint), kv, self._per_token(0, len(ids)))
             self._fresh.append(key)
         return kv, "computed"
 
@@ -106,7 +106,7 @@ class ChunkCache:
         with self.tree.holding(self.keys(chunks)) as nodes:
             before = 0
             for node, ids in zip(nodes, chunks, strict=False):
-                if (read := self._read(node, before, len(ids))) is None:
+                if (read := self._read(node, before, len(ids))) is None or read[0].rounded:
                     break
                 found.append(read)
                 before += len(ids)
@@ -129,22 +129,24 @@ class ChunkCache:
         before = sum(map(len, chunks[:known]))
         ms_per_token = self._per_token(before, sum(map(len, chunks)) - before)
         for number, ids in enumerate(chunks):
-            place = slice(start, start + len(ids))
+            slots = slice(start, start + len(ids))
             if number >= known:
-                kv = ChunkKV(buffer.keys[:, :, place].clone(), buffer.values[:, :, place].clone(), start)
+                kv = ChunkKV(buffer.keys[:, :, slots].clone(), buffer.values[:, :, slots].clone(), start)
                 parent = keys[number - 1] if number else None
-                if self.tree.insert(Place(keys[number], self.key(ids), parent, len(ids)), kv, ms_per_token) is None:
+                place = Place(keys[number], self.key(ids), parent, len(ids), self.fingerprint)
+                if self.tree.insert(place, kv, ms_per_token) is None:
                     return
                 if not number:
                     self._fresh.append(keys[0])
-            start = place.stop
+            start = slots.stop
 
     def settle(self) -> None:
         """Copy what was computed or became hot since the last time to the slowest tier, to outlive the process."""
         with self._lock:
             fresh, self._fresh = self._fresh, []
-        for key in fresh:
-            self.tree.replicate(key)
+        late = [key for key in fresh if not self.tree.replicate(key) and key in self.tree]
+        with self._lock:
+            self._fresh += late
         if "alone" in self.__dict__:
             self.alone.settle()
 

@@ -5,7 +5,7 @@ among all methods that it compares on a question, so that they see the same and 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
@@ -54,7 +54,7 @@ class Evidence:
         cancel: Event | None = None,
     ) -> None:
         self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
-        self._trace, self._cancel = trace, cancel
+        self._trace, self._cancel, self._closed = trace, cancel, Event()
         self._chunks: dict[Placement, Gathered] = {}
         self._scores: dict[Scoring, Future[Tensor]] = {}
         passages = (token for chunk in reading.passages for token in chunk.ids)
@@ -90,7 +90,8 @@ class Evidence:
     def view(self, placement: Placement = Placement.JOINED) -> View:
         """Return what a strategy may look at; the exact path is known once the chunks are loaded."""
         held = self._chunks.get(placement)
-        least = 0 if placement is Placement.PATH else 1  # joined, the first chunk is exact however it was found
+        rounded = held is not None and any(kv.rounded for kv in held.chunks[:1])
+        least = 0 if rounded or placement is Placement.PATH else 1  # joined, the first chunk is exact wherever found
         return View(
             self.spans,
             scores=lambda: self.scores(Scoring.APART),
@@ -132,13 +133,18 @@ class Evidence:
 
         def score() -> Tensor:
             with self._trace.stage("auxiliary"):
-                return auxiliary.score(reading.asked, reading.texts, self._prompt, scoring, chunks, self._cancel)
+                return auxiliary.score(reading.asked, reading.texts, self._prompt, scoring, chunks, self._closed)
 
         with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
         try:
             self._scores[scoring] = with_its_own_thread.submit(score)
         finally:
             with_its_own_thread.shutdown(wait=False)  # the thread ends with the work, and its OpenMP team with it
+
+    def close(self) -> None:
+        """End scoring that nobody waits for, and wait until it has ended."""
+        self._closed.set()
+        wait(self._scores.values())
 
     @cached_property
     def attention(self) -> Tensor:

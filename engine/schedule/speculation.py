@@ -29,18 +29,34 @@ class SpeculationConfig:
 
 
 class Guess(Generic[Found, Result]):
-    """Work on provisional hits, in a thread of its own, with a trace of its own."""
+    """Work on provisional hits, in a thread of its own, with a trace of its own.
 
-    def __init__(self, found: Found, work: Callable[[Found, Trace, Event], Result], trace: Trace, stop: Event) -> None:
+    release  gives the model back; called by the thread itself if it was stopped, so that a newcomer need not wait
+             for the search that goes on
+    """
+
+    def __init__(
+        self,
+        found: Found,
+        work: Callable[[Found, Trace, Event], Result],
+        trace: Trace,
+        stop: Event,
+        release: Callable[[], None],
+    ) -> None:
         self.found, self._trace, self._branch, self._stop = found, trace, trace.branch(), stop
+        self._release = release
         self._begin_ms, self._done, self._error = trace.now_ms(), list[Result](), list[BaseException]()
         self._thread = Thread(target=self._run, args=(work,), name="speculation", daemon=True)
         self._thread.start()
 
-    def cancel(self) -> None:
-        """Stop, wait until it has stopped, and leave nothing in the trace but that it was tried."""
+    def end(self) -> None:
+        """Stop, and wait until it has stopped; nothing happens if it has ended."""
         self._stop.set()
         self._thread.join()
+
+    def cancel(self) -> None:
+        """End, and leave nothing in the trace but that it was tried."""
+        self.end()
         self._trace.add("speculation cancelled", self._begin_ms)
 
     def result(self, cancel: Event) -> Result:
@@ -60,6 +76,9 @@ class Guess(Generic[Found, Result]):
             self._done.append(work(self.found, self._branch, self._stop))
         except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
             self._error.append(error)
+        finally:
+            if self._stop.is_set():
+                self._release()
 
 
 class Speculator(Generic[Found, Result]):
@@ -101,9 +120,11 @@ class Speculator(Generic[Found, Result]):
                     _drop(guess, turn)
                     guess = None
                 if guess is None and self._expected(number) >= self.config.least_ms:
-                    stop = Event()
-                    keep = turn.enter_context(self._turns.spare(stop))
-                    guess = Guess(found, work, trace, stop) if keep else None
+                    stop, spare = Event(), turn.enter_context(ExitStack())
+                    keep = spare.enter_context(self._turns.spare(stop))
+                    if keep:
+                        guess = Guess(found, work, trace, stop, spare.close)
+                        turn.callback(guess.end)
             self._learn(times)
             if guess is not None and (keep is None or not keep()):
                 _drop(guess, turn)
@@ -115,11 +136,12 @@ class Speculator(Generic[Found, Result]):
             raise
 
     def _expected(self, number: int) -> float:
-        return self._left_ms[number] if number < len(self._left_ms) else 0.0
+        left = self._left_ms  # another question may put a new list there
+        return left[number] if number < len(left) else 0.0
 
     def _learn(self, times: list[float]) -> None:
-        seen = [times[-1] - at for at in times]
-        old = self._left_ms if len(self._left_ms) == len(seen) else seen
+        seen, old = [times[-1] - at for at in times], self._left_ms
+        old = old if len(old) == len(seen) else seen
         self._left_ms = [before + LEARNING * (now - before) for before, now in zip(old, seen, strict=True)]
 
 

@@ -49,7 +49,7 @@ class Copies(Generic[KV]):
             return True
         tier = self.tiers[number]
         size = tier.store.size_of(kv)
-        if not self.make_room(number, size):
+        if not tier.store.takes_more() or not self.make_room(number, size):
             return False
         try:
             tier.store.put(node.key, kv, self.record(node))
@@ -85,13 +85,13 @@ class Copies(Generic[KV]):
         copy = node.copies.pop(number)
         tier.size_bytes -= copy.size_bytes
         tier.nodes -= 1
-        tier.store.delete(node.key)
         self._moved(node, level)
         for child in list(node.children):
             if child.level < node.level:
                 self.drop(child)
         if not node.copies:
             self.detach(node)
+        tier.store.delete(node.key)
 
     def drop(self, node: Node) -> None:
         """Take a node and all behind it out of every tier, held or not."""
@@ -116,12 +116,13 @@ class Copies(Generic[KV]):
     @staticmethod
     def record(node: Node) -> Record:
         """Return what a store keeps beside the node's KV."""
-        return Record(node.chunk, node.parent.key if node.parent else None, node.tokens, *node.worth())
+        parent = node.parent.key if node.parent else None
+        return Record(node.chunk, parent, node.tokens, *node.worth(), node.family)
 
     def _evict(self, leaf: Node, number: int) -> None:
         tier = self.tiers[number]
         tier.clock = max(tier.clock, leaf.copies[number].priority)
-        if len(leaf.copies) == 1 and number + 1 < len(self.tiers):
+        if number + 1 < len(self.tiers) and number + 1 not in leaf.copies:
             kv = tier.store.get(leaf.key)
             for slower in range(number + 1, len(self.tiers)):
                 if self.put(leaf, slower, kv):

@@ -19,6 +19,7 @@ from engine.model.decoder import Decoder
 
 CACHED = (0, 512, 2048)
 COMPUTED = (1, 64, 256, 1024)
+FEW = 64  # tokens; a pass over fewer waits for the weights and says nothing about more
 PATIENCE_MS = 2000.0  # a point that should take longer is estimated from its operations
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -
     clock  seconds, monotonic
     """
     rows, speed = [], 0.0  # operations a millisecond
-    _pass_ms(decoder, 0, COMPUTED[1], clock)  # the first pass of a process is slower
+    _pass_ms(decoder, 0, FEW, clock)  # the first pass of a process is slower
     for cached in CACHED:
         row = []
         for computed in COMPUTED:
@@ -69,7 +70,8 @@ def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -
                 row.append(work / speed)
             else:
                 row.append(min(_pass_ms(decoder, cached, computed, clock) for _ in range(2)))
-                speed = work / max(row[-1], 1e-3)
+                if computed >= FEW:
+                    speed = work / max(row[-1], 1e-3)
         rows.append(tuple(row))
     return Costs(CACHED, COMPUTED, tuple(rows))
 
@@ -96,8 +98,7 @@ def _pass_ms(decoder: Decoder, cached: int, computed: int, clock: Callable[[], f
     ids = torch.arange(computed) % 100 + 1
     began = clock()
     decoder.prefill(ids, buffer, torch.arange(cached, cached + computed))
-    if decoder.device.type == "cuda":
-        torch.cuda.synchronize(decoder.device)
+    decoder.settle()
     return 1e3 * (clock() - began)
 
 

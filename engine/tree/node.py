@@ -23,18 +23,19 @@ class Node:
     key       names the path: model, shared prefix, and every chunk down to this one, in order
     chunk     names the last chunk alone, whatever stands before it; equals `key` at depth 1
     parent    None at depth 1
+    family    names what all nodes of one model and prefix share
     copies    by the number of the tier, 0 the fastest; none only while the node is put in or taken out
     near      by tier: how many children have a copy there or in a faster one
     holds     readers; a held node keeps its copies
     """
 
     __slots__ = (
-        *("key", "chunk", "parent", "children", "tokens", "copies", "near", "holds"),
+        *("key", "chunk", "parent", "family", "children", "tokens", "copies", "near", "holds"),
         *("frequency", "last_use", "misses", "_cost"),
     )
 
-    def __init__(self, key: str, chunk: str, parent: Node | None, tokens: int, tiers: int) -> None:
-        self.key, self.chunk, self.parent, self.tokens = key, chunk, parent, tokens
+    def __init__(self, key: str, chunk: str, parent: Node | None, tokens: int, tiers: int, family: str = "") -> None:
+        self.key, self.chunk, self.parent, self.tokens, self.family = key, chunk, parent, tokens, family
         self.children: set[Node] = set()
         self.copies: dict[int, Copy] = {}
         self.near, self.holds = [0] * tiers, 0

@@ -24,6 +24,9 @@ class MemoryStore:
     def size_of(self, kv: ChunkKV) -> int:
         return kv.size_bytes
 
+    def takes_more(self) -> bool:
+        return True
+
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
         self._held[key] = kv.to(self._device)
 

@@ -20,6 +20,7 @@ class Record:
     frequency: int = 0
     misses: int = 0
     cost: float = 0.0
+    family: str = ""
 
 
 class Store(Protocol[KV]):
@@ -27,6 +28,10 @@ class Store(Protocol[KV]):
 
     def size_of(self, kv: KV) -> int:
         """Return the bytes that `put` would take."""
+        ...
+
+    def takes_more(self) -> bool:
+        """Return whether `put` would be taken now; asked before anything is evicted for it."""
         ...
 
     def put(self, key: str, kv: KV, record: Record) -> None: ...

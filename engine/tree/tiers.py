@@ -64,8 +64,8 @@ class Tiers:
     @property
     def nearly_full(self) -> bool:
         """Whether more KV would soon push out what is there."""
-        slowest = self.tree.tiers[-1]
-        return slowest.size_bytes > 0.9 * slowest.budget_bytes
+        used = [tier for tier in self.tree.tiers if tier.budget_bytes]
+        return not used or used[-1].size_bytes > 0.9 * used[-1].budget_bytes
 
     def wait_for_room(self) -> None:
         """Wait until the disk has nearly caught up."""

@@ -21,12 +21,16 @@ from engine.tree.tier import KV, Record, Tier
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node belongs: its own key, its chunk's, its parent's (None at depth 1), and its tokens."""
+    """Where a node belongs: its own key, its chunk's, its parent's (None at depth 1), its tokens, and its family.
+
+    family  names what all nodes of one model and prefix share
+    """
 
     key: str
     chunk: str
     parent: str | None
     tokens: int
+    family: str = ""
 
 
 class KnowledgeTree(Generic[KV]):
@@ -125,7 +129,7 @@ class KnowledgeTree(Generic[KV]):
                 self.tiers[node.level].forget()
 
     def insert(self, place: Place, kv: KV, ms_per_token: float) -> Node | None:
-        """Put a node into the fastest tier that has room for it, evicting what is worth less; count it as used.
+        """Put a node into the fastest tier that has room for it, evicting what is worth least; count it as used.
 
         ms_per_token  what computing it took
 
@@ -136,18 +140,17 @@ class KnowledgeTree(Generic[KV]):
             if place.parent is not None and parent is None:
                 return None
             if (node := self._copies.nodes.get(place.key)) is None:
-                node = Node(place.key, place.chunk, parent, place.tokens, len(self.tiers))
+                node = Node(place.key, place.chunk, parent, place.tokens, len(self.tiers), place.family)
                 self._copies.attach(node)
             node.missed(ms_per_token)
             self.used([node])
-            held = [node, *node.ancestors()]
-            self._hold(held, 1)
-            self._bring_up(node, kv)
-            self._hold(held, -1)
-            if not node.copies:
-                self._copies.detach(node)
-                return None
-            return node
+            try:
+                with self._held([node, *node.ancestors()]):
+                    self._bring_up(node, kv)
+            finally:
+                if not node.copies:
+                    self._copies.detach(node)
+            return node if node.copies else None
 
     def used(self, nodes: Sequence[Node]) -> None:
         """Count one use of each node."""
@@ -159,15 +162,12 @@ class KnowledgeTree(Generic[KV]):
 
     def replicate(self, key: str) -> bool:
         """Copy a node to the slowest tier as well; return whether it is there now."""
+        last = len(self.tiers) - 1
         with self._lock:
-            if (node := self._copies.nodes.get(key)) is None:
-                return False
-            held = [node, *node.ancestors()]
-            self._hold(held, 1)
-            kv = self.tiers[node.level].store.get(key)
-            done = self._copies.put(node, len(self.tiers) - 1, kv)
-            self._hold(held, -1)
-            return done
+            if (node := self._copies.nodes.get(key)) is None or last in node.copies:
+                return node is not None
+            with self._held([node, *node.ancestors()]):
+                return self._copies.put(node, last, self.tiers[node.level].store.get(key))
 
     def delete(self, chunk: str) -> None:
         """Remove a chunk, and every path that goes through it, from every tier; held or not."""
@@ -177,10 +177,17 @@ class KnowledgeTree(Generic[KV]):
             for node in list(self._copies.by_chunk.get(chunk, ())):
                 self._copies.drop(node)
 
+    def delete_others(self, families: Sequence[str]) -> None:
+        """Remove every path of a family that is not among these, from every tier."""
+        with self._lock:
+            for node in list(self._copies.nodes.values()):
+                if node.family not in families:
+                    self._copies.drop(node)
+
     def clear(self, number: int | None = None) -> None:
         """Remove every copy in one tier or in all, held or not. What has no copy left is gone."""
         with self._lock:
-            for node in list(self._copies.nodes.values()):
+            for node in reversed(list(self._copies.nodes.values())):  # children first: what is deeper came later
                 for tier in list(node.copies) if number is None else [number]:
                     if tier in node.copies:
                         self._copies.remove(node, tier)
@@ -217,7 +224,7 @@ class KnowledgeTree(Generic[KV]):
 
     def _take_in(self, key: str, size_bytes: int, record: Record) -> None:
         parent = self._copies.nodes[record.parent] if record.parent is not None else None
-        node = Node(key, record.chunk, parent, record.tokens, len(self.tiers))
+        node = Node(key, record.chunk, parent, record.tokens, len(self.tiers), record.family)
         node.remember(record.frequency, record.misses, record.cost)
         self._copies.attach(node)
         self._copies.book(node, len(self.tiers) - 1, size_bytes)
@@ -227,6 +234,14 @@ class KnowledgeTree(Generic[KV]):
         for number in range(node.parent.level if node.parent else 0, node.level):
             if self._copies.put(node, number, kv):
                 return
+
+    @contextmanager
+    def _held(self, nodes: Sequence[Node]) -> Iterator[None]:
+        self._hold(nodes, 1)
+        try:
+            yield
+        finally:
+            self._hold(nodes, -1)
 
     def _hold(self, nodes: Sequence[Node], by: int) -> None:
         for node in nodes:

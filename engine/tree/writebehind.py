@@ -11,7 +11,7 @@ from threading import Condition, Thread
 from engine.tree.stores import DiskStore
 from engine.tree.tier import Record
 from engine.types import ChunkKV
-from store.errors import KVScopeError, StoreFull
+from store.errors import StoreFull
 
 log = logging.getLogger(__name__)
 ROOM_BYTES = 256 * 2**20
@@ -39,10 +39,15 @@ class WriteBehind:
     def size_of(self, kv: ChunkKV) -> int:
         return self.store.size_of(kv)
 
+    def takes_more(self) -> bool:
+        """Return whether the queue has room: the disk may be slower than what it is given."""
+        with self._changed:
+            return self._queued_bytes <= self._room and not self._closed
+
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
         """Queue KV to be written. Raises StoreFull where the disk is further behind than the queue has room for."""
         with self._changed:
-            if self._queued_bytes > self._room or self._closed:
+            if not self.takes_more():
                 raise StoreFull("The disk is slower than what it is given.")
             self._discard(key)
             self._queue[key] = (kv, record)
@@ -100,15 +105,21 @@ class WriteBehind:
                 self._writing = ""
                 self._changed.notify_all()
             if not written:
-                self.lost(key)
+                self._tell(key)
 
     def _write(self, key: str, kv: ChunkKV, record: Record) -> bool:
         try:
             self.store.put(key, kv, record)
-        except (KVScopeError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  a writer that dies would stop everything that waits for it
             if not self.trouble:
                 log.warning("chunk KV stays in memory only: %s", error)
-            self.trouble = str(error)
+            self.trouble = str(error) or type(error).__name__
             return False
         self.trouble = ""
         return True
+
+    def _tell(self, key: str) -> None:
+        try:
+            self.lost(key)
+        except Exception:
+            log.exception("the tree could not be told that KV was not written")

@@ -74,10 +74,10 @@ def tiers(host_bytes=2**30, disk_bytes=2**30, blobs=None, **settings):
     return Tiers(TiersConfig(host_bytes, disk_bytes, **settings), blobs or MemoryBlobs(), torch.device("cpu"))
 
 
-def engine(*names, build=tiny.llama, auxiliary=None, blobs=None, host_bytes=2**30):
+def engine(*names, build=tiny.llama, auxiliary=None, blobs=None, held=None):
     """An engine over the named texts. `auxiliary`: None shares the primary, else a decoder of its own."""
     decoder = tiny.decoder(build)
-    prompt, held = Prompt(decoder.tokenizer), tiers(host_bytes, blobs=blobs)
+    prompt, held = Prompt(decoder.tokenizer), held or tiers(blobs=blobs)
     cache = ChunkCache(decoder, prompt.prefix, held.tree)
     scorer = Auxiliary(cache, prompt)
     if auxiliary is not None:

@@ -210,3 +210,29 @@ def test_eight_bits_take_half_the_room_and_come_back_close():
     assert half < 0.7 * full  # fp32 here: a quarter, and scales for few channels
     assert (near.keys - kv.keys).abs().max() <= kv.keys.abs().max() / 100
     assert (near.values - kv.values).abs().max() <= kv.values.abs().max() / 100
+    assert near.rounded and not again.rounded
+
+
+def test_what_was_kept_in_eight_bits_is_not_exact():
+    blobs = MemoryBlobs()
+    made = engine(blobs=blobs, held=tiers(blobs=blobs, bits=8))
+    ask(made, "ferry", "tern")
+    ask(made, "ferry", "tern", method="prefix")
+    made.tiers.close()
+    again = engine(blobs=blobs, held=tiers(blobs=blobs, bits=8))
+    assert found(ask(again, "ferry", "tern", method="cacheclip")) == ["chunk hit", "miss"]
+    assert found(ask(again, "ferry", "tern", method="prefix")) == ["miss", "miss"]
+
+
+def test_deleting_takes_the_kv_of_models_that_are_not_loaded_along():
+    blobs = MemoryBlobs()
+    other = engine("ferry", blobs=blobs, build=tiny.qwen3)
+    last(other.ask(ASK))
+    other.tiers.close()
+    made = engine("ferry", "tern", blobs=blobs)
+    last(made.ask(ASK))
+    made.tiers.drain()
+    assert len(blobs.held) == 3
+    made.forget(TEXTS["ferry"])
+    made.forget_others()
+    assert len(blobs.held) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from engine.answer import Request
 from engine.errors import Cancelled
+from engine.request import alike
 from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
 from engine.trace import Trace
@@ -77,9 +78,7 @@ def test_a_newcomer_ends_a_guess_and_gets_the_model():
 
     def stages():
         yield "a"
-        begun.wait(5)
-        while not turns.waiting:
-            pass
+        assert served.wait(5)  # while this search still goes on
         yield "a"
 
     thread = Thread(target=newcomer)
@@ -142,7 +141,7 @@ def test_answers_are_the_same_with_and_without(method, first):
     plain = engine(*final)
     made = engine()
     made.library = Staged(first, final)
-    made.speculator = Speculator(made.turns, made.speculator._alike, SpeculationConfig(-1.0))
+    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
     answer = last(made.ask(request))
     assert answer.text == last(plain.ask(request)).text and answer.state == "done"
     names = [stage.name for stage in answer.trace.stages]
@@ -160,7 +159,7 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
             yield self.lists[1]
 
     made.library = Stopping(("ferry",), ("ferry",))
-    made.speculator = Speculator(made.turns, made.speculator._alike, SpeculationConfig(-1.0))
+    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
     assert last(made.ask(ASK, stop)).state == "stopped"
     made.library = FixedLibrary("ferry")
     assert last(made.ask(ASK)).state == "done"

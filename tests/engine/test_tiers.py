@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import sqlite3
 import time
 from random import Random
 from threading import Event
@@ -130,6 +131,36 @@ def test_a_disk_that_turns_read_only_costs_the_disk_tier_and_no_question(tmp_pat
     made.tree.replicate("b2")
     made.drain()
     assert made.trouble == "" and made.tree.tiers[1].nodes == 1
+
+
+@pytest.mark.parametrize("trouble", [RuntimeError("no memory"), sqlite3.OperationalError("disk I/O error")])
+def test_the_writer_outlives_any_trouble(trouble):
+    class Broken(MemoryBlobs):
+        def put(self, key, tensors, note=""):
+            raise trouble
+
+    made = tiers(host_bytes=2**20, blobs=Broken())
+    made.tree.insert(PLACE, kv("a1"), 1.0)
+    made.tree.replicate("a1")
+    made.drain()
+    made.tree.delete("a1")
+    made.tree.insert(PLACE, kv("a1"), 1.0)
+    assert made.trouble == str(trouble) and read_all(made) == 1
+    made.close()
+
+
+def test_a_disk_that_takes_no_change_still_lets_kv_go(tmp_path):
+    blobs = DiskBlobs(tmp_path)
+    made = Tiers(TiersConfig(2**20, 2**20), blobs, CPU)
+    made.tree.insert(PLACE, kv("a1"), 1.0)
+    made.tree.replicate("a1")
+    made.drain()
+    blobs._index._connection.execute("PRAGMA query_only = ON")
+    made.tree.delete("a1")
+    assert len(made.tree) == 0 and made.tree.tiers[1].size_bytes == 0
+    assert not list(tmp_path.glob("*.safetensors"))
+    blobs.close()
+    assert not DiskBlobs(tmp_path).notes()
 
 
 def test_without_any_disk_everything_stays_in_memory():

@@ -86,6 +86,36 @@ def test_what_leaves_a_tier_goes_to_the_next_and_what_is_there_already_is_only_f
     assert written == ["a", "b"]
 
 
+def test_each_tier_is_filled_from_the_one_above_also_where_a_slower_one_has_a_copy():
+    made = tree(10, 100, 100)
+    grow(made, "a")
+    made.replicate("a")
+    grow(made, "b")
+    (a,) = made.path(["a"])
+    assert set(a.copies) == {1, 2}
+    check(made)
+
+
+def test_nothing_is_evicted_for_what_a_store_will_not_take():
+    made = tree(10, 10)
+    grow(made, "a")
+    grow(made, "b")
+    made.tiers[1].store.takes_more = lambda: False
+    grow(made, "c")
+    assert {node.key for node in all_nodes(made)} == {"a", "c"}
+    check(made)
+
+
+def test_clearing_a_tier_leaves_the_others():
+    made = tree(100, 100)
+    grow(made, "ab")
+    for place in places("ab"):
+        made.replicate(place.key)
+    made.clear(0)
+    assert [node.level for node in made.path(["a", "a/b"])] == [1, 1]
+    check(made)
+
+
 def test_a_held_node_and_all_before_it_stay():
     made = tree(30)
     grow(made, "abc")

@@ -14,6 +14,9 @@ class ByteStore:
     def size_of(self, kv):
         return kv[1]
 
+    def takes_more(self):
+        return True
+
     def put(self, key, kv, record):
         if self.full:
             raise StoreFull("No space left on device.")
