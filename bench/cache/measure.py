@@ -12,7 +12,7 @@ from bench.cache.demand import Demand, DemandConfig
 from bench.cache.late import compare
 from bench.cache.operations import measure
 from bench.cache.queueing import serve_all
-from bench.cache.replay import Asked, replay, small, texts
+from bench.cache.replay import Asked, replay, texts
 from bench.cache.simulate import NONE, Reuse, simulate
 from bench.report import progress
 from bench.workload import workload
@@ -67,6 +67,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1, help="how many, from --seed on")
     parser.add_argument("--documents", type=int, help="in the library")
     parser.add_argument("--questions", type=int, help="measured, behind as many again divided by two to warm up")
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        nargs=2,
+        default=[128, 480],
+        metavar="N",
+        help="of a passage on the engine, least and most",
+    )
     parser.add_argument("--passages", type=int, default=2, help="of a question")
 
 
@@ -193,8 +201,8 @@ def _replayed(
 ) -> list[Asked]:
     """Ask the load's questions on a fresh engine with memory for `budget` GiB of KV and no disk."""
     count = arguments.questions or 60
-    config = DemandConfig(passages=arguments.passages, skew=skew)
-    demand = Demand(small(config, arguments.documents or 100), seed)
+    lengths = (arguments.tokens[0], arguments.tokens[1])
+    demand = Demand(DemandConfig(arguments.documents or 100, arguments.passages, skew, lengths), seed)
     asked = list(demand.questions(count // 2 + count))
     settings = TiersConfig(int(budget * GIB), 0, policy=policy if policy != NONE else "lru")
     tiers = Tiers(settings, None, models.primary.device)

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.cache.demand import Demand, DemandConfig
+from bench.cache.demand import Demand
 from bench.report import progress
-from bench.workload import paragraph
+from bench.workload import CHUNK, paragraph
 from engine.answer import Request
 from engine.pipeline import Engine
 from engine.request import Reading
@@ -32,7 +32,8 @@ class Asked:
 def texts(engine: Engine, demand: Demand, seed: int) -> list[str]:
     """Return invented passages of the demand's lengths in tokens, to within a few."""
     draw, tokenizer = random.Random(seed), engine.prompt.tokens.data
-    long = [paragraph(draw, tokenizer) for _ in range(8)]
+    parts = -(-int(demand.tokens.max()) // (CHUNK - 8))
+    long = [" ".join(paragraph(draw, tokenizer) for _ in range(parts)) for _ in range(8)]
     made = []
     for number, length in enumerate(demand.tokens):
         encoded = tokenizer.encode(f"Report {number}. {long[number % len(long)]}", add_special_tokens=False)
@@ -63,11 +64,6 @@ def replay(
         assert trace.ttft_ms is not None
         results.append(Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths)))
     return results[warm:]
-
-
-def small(config: DemandConfig, documents: int) -> DemandConfig:
-    """Return the demand on a library that the real engine can be asked about in minutes."""
-    return DemandConfig(documents, config.passages, config.skew, (128, 480))
 
 
 def _reading(engine: Engine, chosen: Sequence[str], number: int) -> Reading:

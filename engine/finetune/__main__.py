@@ -1,4 +1,4 @@
-"""Finetune on the CPU or a GPU: `python -m engine.finetune reader DATA... --out FOLDER`, likewise `selector`.
+"""Finetune on the CPU or a GPU: `python -m engine.finetune reader DATA... --out FOLDER`, or `selector`, or `average`.
 
 DATA are JSON lines with questions ({"context": ..., "qas": [{"question": ..., "answers": [...]}]}), or documents
 (.txt, .md, or a folder of both); ':3' behind a path draws from it three times as often. Documents stand among the
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from engine.errors import KVScopeError
-from engine.finetune import reader, selector
+from engine.finetune import averaging, reader, selector
 from engine.finetune.adapter import FILES, AdapterConfig
 from engine.finetune.cloze import with_questions
 from engine.finetune.lessons import JUDGES, Mix
@@ -69,6 +69,20 @@ def _reader(arguments: argparse.Namespace) -> None:
     for name, after in report["after"].items():
         print(f"{name:16} {report['before'][name]['exact']:6.3f} {after['exact']:6.3f}  ({after['n']})")
     print(f"Use it with: python app.py --reader {arguments.out}")
+    _ship(arguments, FILES, reader.merit)
+
+
+def _average(arguments: argparse.Namespace) -> None:
+    config = reader.ReaderConfig(
+        adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
+        mix=Mix(tokens=arguments.tokens),
+        judged=arguments.judged,
+    )
+    decoder = _decoder(arguments, None)
+    report = averaging.average(decoder, _materials(arguments), arguments.of, arguments.out, config, _Lines())
+    print("exact answers")
+    for name, after in report["after"].items():
+        print(f"{name:16} {after['exact']:6.3f}  ({after['n']})")
     _ship(arguments, FILES, reader.merit)
 
 
@@ -159,6 +173,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--start", type=Path, help="a finished adapter to go on from, with fresh lessons of another --seed"
     )
+    mean = _add(what, "average", _average, averaging.__doc__)
+    mean.add_argument("--of", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
+    mean.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
+    mean.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
+    mean.add_argument("--rank", type=int, default=AdapterConfig.rank, help="of the adapters")
     two = _add(what, "selector", _selector, selector.__doc__)
     two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
     two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")

@@ -69,14 +69,14 @@ def finetune(
     out.mkdir(parents=True, exist_ok=True)
     adapter = Adapter(decoder, config.adapter)
     by = judged_by(materials, config.mix, config.held, config.judged)
-    before = _before(out, by, lambda said: _judged(said, decoder, adapter, held, config, progress))
+    before = _before(out, by, lambda said: judged(said, decoder, adapter, held, config, progress))
     begun = _begin(adapter, start)
     torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
     try:
         seconds = train(decoder, adapter, lessons, config.training, out, _data(config, by, begun), progress)
     finally:
         torch.set_flush_denormal(False)
-    after = _judged("Judging", decoder, adapter, held, config, progress)
+    after = judged("Judging", decoder, adapter, held, config, progress)
     report = {
         "model": decoder.name,
         "config": asdict(config),
@@ -101,9 +101,14 @@ def _begin(adapter: Adapter, start: Path | None) -> dict[str, Any] | None:
     if start is None:
         return None
     adapter.start_from(start)
-    report = json.loads((start / REPORT).read_text()) if (start / REPORT).exists() else {}
+    return origin(start)
+
+
+def origin(folder: Path) -> dict[str, Any]:
+    """Return what a finished adapter's report says of it, with its checksum."""
+    report = json.loads((folder / REPORT).read_text()) if (folder / REPORT).exists() else {}
     kept = {name: report.get(name) for name in ("config", "training_minutes", "after", "started_from")}
-    with (start / WEIGHTS).open("rb") as file:
+    with (folder / WEIGHTS).open("rb") as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), **kept}
 
 
@@ -125,9 +130,10 @@ def _before(out: Path, by: dict[str, Any], judged: Callable[[str], dict[str, Any
     return before
 
 
-def _judged(
+def judged(
     said: str, decoder: Decoder, adapter: Adapter, held: Lessons, config: ReaderConfig, progress: Progress
 ) -> dict[str, Any]:
+    """Return what `judge` finds with the adapter, as JSON holds it."""
     with adapter.computing():
         found = judge(decoder, held, config.judged, lambda done: progress(said, done, config.judged, 0.0))
     return {name: asdict(one) for name, one in found.items()}

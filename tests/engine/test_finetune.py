@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.finetune import checkpoint
 from engine.finetune.adapter import FILES, Adapter, AdapterConfig
+from engine.finetune.averaging import average
 from engine.finetune.checkpoint import BadCheckpoint, NotWritten
 from engine.finetune.lessons import Mix
 from engine.finetune.material import BadMaterial, Material, Paragraph
@@ -96,6 +97,18 @@ def test_training_can_begin_with_a_finished_adapter(finished, tmp_path):
     weights = load_file(tmp_path / WEIGHTS), load_file(out / WEIGHTS), load_file(run_weights(tmp_path))
     near, far = (sum(float((weights[0][name] - one[name]).norm()) for name in one) for one in weights[1:])
     assert near < far
+
+
+def test_an_average_is_the_mean_of_its_parts_and_says_what_they_were(finished, tmp_path):
+    out, _ = finished
+    run(tmp_path / "second", replace(CONFIG, seed=9))
+    report = average(decoder(), BOATS, [out, tmp_path / "second"], tmp_path / "mean", CONFIG, lambda *said: None)
+    one, two, mean = (load_file(folder / WEIGHTS) for folder in (out, tmp_path / "second", tmp_path / "mean"))
+    for name, weight in mean.items():
+        assert_close(weight.float(), (one[name].float() + two[name].float()) / 2, rtol=2**-7, atol=1e-6)
+    assert len({part["sha256"] for part in report["averaged"]}) == 2
+    assert json.loads((tmp_path / "mean" / "report.json").read_text()) == report
+    assert report["judged_by"] == json.loads((out / "report.json").read_text())["judged_by"]
 
 
 def run_weights(folder):
