@@ -17,12 +17,14 @@ class DemandConfig:
     passages   of one question, drawn by popularity, all different, in the order drawn
     skew       share of all draws that goes to the 3 % of documents that are asked for most; 0.03 is uniform
     tokens     least and most of a document, uniform
+    drift      questions within which every document gets another popularity, a tenth of them at a time; 0 is never
     """
 
     documents: int = 100_000
     passages: int = 2
     skew: float = 0.6
     tokens: tuple[int, int] = (128, 1024)
+    drift: int = 0
 
     def __post_init__(self) -> None:
         if not POPULAR <= self.skew < 1:
@@ -35,7 +37,7 @@ class Demand:
     """An endless, seeded stream of questions. `tokens` has the length of each document."""
 
     def __init__(self, config: DemandConfig, seed: int) -> None:
-        self._config, self._draw = config, np.random.default_rng(seed)
+        self._config, self._draw, self._asked = config, np.random.default_rng(seed), 0
         self.exponent = exponent(config.documents, config.skew)
         self.tokens = self._draw.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
         shares = np.arange(1, config.documents + 1) ** -self.exponent
@@ -45,11 +47,19 @@ class Demand:
     def questions(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield the documents of each of `count` questions."""
         for _ in range(count):
+            self._asked += 1
+            if self._config.drift and self._asked % max(1, self._config.drift // 10) == 0:
+                self._change()
             chosen: dict[int, None] = {}
             while len(chosen) < self._config.passages:
                 rank = int(np.searchsorted(self._cumulative, self._draw.random()))
                 chosen[int(self._names[min(rank, self._config.documents - 1)])] = None
             yield tuple(chosen)
+
+    def _change(self) -> None:
+        """Let a tenth of the documents change places in popularity."""
+        some = self._draw.choice(self._config.documents, max(2, self._config.documents // 10), replace=False)
+        self._names[some] = self._names[self._draw.permutation(some)]
 
 
 def exponent(documents: int, skew: float) -> float:

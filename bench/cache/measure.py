@@ -31,6 +31,7 @@ COLUMNS = {
     "window": "window",
     "stage_ms": "stage ms",
     "skew": "skew",
+    "drift": "drift",
     "budget": "budget GiB",
     "seed": "seed",
     "hit_rate": "hit rate",
@@ -75,6 +76,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="of a passage on the engine, least and most",
     )
+    parser.add_argument("--drift", type=int, default=0, metavar="N", help="questions in which popularity changes once")
     parser.add_argument("--passages", type=int, default=2, help="of a question")
 
 
@@ -94,11 +96,12 @@ def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
         for policy in arguments.policies
     ]
     for skew, budget, seed, policy in progress(arms, "simulating"):
-        demand = Demand(DemandConfig(arguments.documents or 100_000, arguments.passages, skew), seed)
+        demand = Demand(_at_scale(arguments, skew), seed)
         reuse = Reuse(policy, int(budget * GIB), token_bytes, costs, demand)
         served = list(simulate(reuse, demand, count // 2, count))
         hits = [(one.hit_tokens, one.tokens, one.ttft_ms, one.ttft_ms) for one in served]
-        rows.append({"show": "simulated", "policy": policy, "skew": skew, "budget": budget, "seed": seed} | _row(hits))
+        arm = {"show": "simulated", "policy": policy, "skew": skew, "drift": arguments.drift, "budget": budget}
+        rows.append(arm | {"seed": seed} | _row(hits))
     return rows
 
 
@@ -146,7 +149,7 @@ def _reuse(arguments: Namespace) -> list[dict[str, Any]]:
 def _queue(arguments: Namespace) -> list[dict[str, Any]]:
     (costs, token_bytes), rows = _measured(arguments), []
     count, budget = arguments.questions or 4000, (arguments.budgets or [128.0])[0]
-    config = DemandConfig(arguments.documents or 100_000, arguments.passages, arguments.skews[0])
+    config = _at_scale(arguments, arguments.skews[0])
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         gap_ms = None
         for window in (0, 8, 32):
@@ -208,6 +211,10 @@ def _replayed(
     tiers = Tiers(settings, None, models.primary.device)
     engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers, arguments.data)
     return replay(engine, strategy, asked, texts(engine, demand, seed), count // 2)
+
+
+def _at_scale(arguments: Namespace, skew: float) -> DemandConfig:
+    return DemandConfig(arguments.documents or 100_000, arguments.passages, skew, drift=arguments.drift)
 
 
 def _measured(arguments: Namespace) -> tuple[Costs, int]:

@@ -29,6 +29,20 @@ def test_the_most_popular_documents_get_their_share(skew):
     assert top / 30_000 == pytest.approx(skew, abs=0.03)
 
 
+def _favourite(demand):
+    return Counter(one for (one,) in demand.questions(4000)).most_common(1)[0][0]
+
+
+def test_popularity_drifts_where_it_is_asked_for():
+    config = DemandConfig(documents=400, passages=1, skew=0.6, drift=2000)
+    still, moved = Demand(DemandConfig(documents=400, passages=1, skew=0.6), 4), Demand(config, 4)
+    tops = [
+        [Counter(one for (one,) in each.questions(4000)).most_common(1)[0][0] for _ in range(4)]
+        for each in (still, moved)
+    ]
+    assert len(set(tops[0])) == 1 and len(set(tops[1])) > 1
+
+
 def test_a_uniform_demand_has_no_exponent():
     assert exponent(1000, 0.03) == pytest.approx(0.0, abs=1e-3)
 
