@@ -102,7 +102,9 @@ class LocalBackend:
             return engine.inspect(request, cancel).as_dict()
 
     def close(self) -> None:
-        """Stop all work, then close the files. The next start finds everything as it was."""
+        """Stop all work, then close the files; once. The next start finds everything as it was."""
+        if self._closing.is_set():
+            return
         self._closing.set()
         for cancel in list(self._running):
             cancel.set()
