@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "assets" / "ask.png"
 URL = "http://127.0.0.1:7899/"
 QUESTION = "How much does the island card cost a year?"
+OTHER = "Who is the chief engineer of Harbour Line?"
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
                 page = browser.new_page(viewport={"width": 1440, "height": 900})
                 page.goto(URL)
                 _ready(page)
-                _ask(page, "Full prefill")
+                _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
                 _ask(page, "Direct reuse")
                 _ask(page, "CacheClip")
                 page.wait_for_timeout(1500)
@@ -56,10 +57,10 @@ def _ready(page: Page) -> None:
     expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)
 
 
-def _ask(page: Page, method: str) -> None:
+def _ask(page: Page, method: str, question: str | None = None) -> None:
     page.locator("#method input").click()
     page.get_by_role("option", name=method, exact=True).click()
-    page.fill("#question textarea", QUESTION)
+    page.fill("#question textarea", question or QUESTION)
     page.click("#ask")
     expect(page.locator("#stop")).to_be_visible()
     expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=120_000)

@@ -39,3 +39,9 @@ def test_no_stages_make_an_empty_figure():
 
 def test_the_background_is_left_to_the_page():
     assert waterfall(STAGES, 400).layout.paper_bgcolor == "rgba(0,0,0,0)"
+
+
+def test_a_row_of_several_bars_has_one_label_with_their_sum():
+    stages = [Stage("search", 0, 20), Stage("load", 20, 5), Stage("search", 25, 10), Stage("load", 36, 1)]
+    (bars,) = waterfall(stages, 100.0).data
+    assert list(bars.text) == ["", "", "30 ms", "6.0 ms"]

@@ -1,6 +1,6 @@
 """Where the time to first token went: a row per stage, so that overlap looks like overlap."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
@@ -29,7 +29,7 @@ def waterfall(stages: Iterable[Stage], ttft_ms: float | None) -> go.Figure:
     """Return the stages that led to the first token, in the order they began, and a dotted line at it.
 
     A stage led to it if its middle lies before it, so decoding is left out. Stages of one name share a row. Without a
-    first token yet, all stages are drawn and no line.
+    first token yet, all stages are drawn and no line. A row with several bars has one label, with their sum.
     """
     shown = sorted(
         (stage for stage in stages if ttft_ms is None or stage.start_ms + stage.length_ms / 2 < ttft_ms),
@@ -42,7 +42,7 @@ def waterfall(stages: Iterable[Stage], ttft_ms: float | None) -> go.Figure:
             y=[_label(stage.name) for stage in shown],
             base=[stage.start_ms for stage in shown],
             x=[stage.length_ms for stage in shown],
-            text=[_milliseconds(stage.length_ms) for stage in shown],
+            text=_labels(shown),
             textposition="outside",
             cliponaxis=False,
             marker={"color": [_hue(stage.name) for stage in shown], "cornerradius": 3},
@@ -96,3 +96,15 @@ def _hue(name: str) -> str:
 
 def _milliseconds(value: float) -> str:
     return f"{value:.1f} ms" if value < 10 else f"{value:,.0f} ms"
+
+
+def _labels(stages: Sequence[Stage]) -> list[str]:
+    """Return a label for the last bar of each row, and nothing for the bars before it."""
+    total: dict[str, float] = {}
+    labels = [""] * len(stages)
+    last = {stage.name: number for number, stage in enumerate(stages)}
+    for number, stage in enumerate(stages):
+        total[stage.name] = total.get(stage.name, 0.0) + stage.length_ms
+        if last[stage.name] == number:
+            labels[number] = _milliseconds(total[stage.name])
+    return labels
