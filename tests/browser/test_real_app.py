@@ -71,7 +71,7 @@ def ready(tab):
 def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#shelf")).to_contain_text("harbour-handbook.md", timeout=20_000)
+    expect(tab.page.locator("#shelf")).to_contain_text("harbour-handbook.md", timeout=90_000)
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
