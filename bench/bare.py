@@ -20,9 +20,6 @@ class NoLibrary:
     def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
         yield []
 
-    def search(self, question: str, top: int) -> list[Hit]:
-        return []
-
 
 def model_config(arguments: Namespace) -> ModelConfig:
     """Return which models the command line names, and where they run."""

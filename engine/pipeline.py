@@ -46,7 +46,7 @@ class Engine:
 
     def __init__(
         self,
-        library: Finder,
+        finder: Finder,
         cache: ChunkCache,
         prompt: Prompt,
         auxiliary: Auxiliary | None,
@@ -54,7 +54,7 @@ class Engine:
         trouble: Callable[[], str] = lambda: "",
         speculation: SpeculationConfig | None = None,
     ) -> None:
-        self.library, self.cache, self.prompt, self.auxiliary = library, cache, prompt, auxiliary
+        self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
         self.turns = turns or Turns()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
@@ -179,7 +179,7 @@ class Engine:
     def _readings(self, request: Request, trace: Trace) -> Iterator[Reading]:
         """Yield what would be read after each stage of the search; the last one is final."""
         began = trace.now_ms()
-        for hits in self.library.stages(request.question, request.passages):
+        for hits in self.finder.stages(request.question, request.passages):
             trace.add("search", began)
             with trace.stage("lookup"):
                 reading = fit(self.prompt, request, hits, self.max_tokens)

@@ -70,10 +70,6 @@ class Finder(Protocol):
         """
         ...
 
-    def search(self, question: str, top: int) -> list[Hit]:
-        """Return the last of `stages`; empty for an empty library. Raises ValueError if top is below 1."""
-        ...
-
 
 class Library(Finder, Protocol):
     """Documents as a whole: their text, their chunks, and two ways to find them."""
@@ -83,6 +79,10 @@ class Library(Finder, Protocol):
 
         Raises UnreadableDocument, DocumentTooLarge or StoreFull. Closing the iterator early leaves no trace.
         """
+        ...
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        """Return the last of `stages`; empty for an empty library. Raises ValueError if top is below 1."""
         ...
 
     def documents(self) -> list[Document]:

@@ -26,14 +26,10 @@ class SlowLastStage:
         time.sleep(self._extra_ms / 1e3)
         yield found[-1]
 
-    def search(self, question: str, top: int) -> list[Hit]:
-        *_, last = self.stages(question, top)
-        return last
-
 
 def compare(engine: Engine, requests: list[Request], extra_ms: float) -> dict[str, Any]:
     """Ask each question with speculation and without, paired; medians in milliseconds."""
-    engine.library = SlowLastStage(engine.library, extra_ms)
+    engine.finder = SlowLastStage(engine.finder, extra_ms)
     ttft: dict[bool, list[float]] = {True: [], False: []}
     same = 0
     for request in progress(requests, f"{extra_ms:g} ms last stage"):

@@ -61,9 +61,6 @@ class FixedLibrary:
     def stages(self, question, top):
         yield self.found[:top]
 
-    def search(self, question, top):
-        return self.found[:top]
-
 
 def hit(name, text):
     return Hit(Chunk(f"{name}-0", name, f"{name}.txt", 0, None, 0, len(text), text), 0.03, 0.5, True)

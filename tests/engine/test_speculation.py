@@ -140,7 +140,7 @@ def test_answers_are_the_same_with_and_without(method, first):
     final, request = ("ferry", "tern", "fares"), replace(ASK, method=method)
     plain = engine(*final)
     made = engine()
-    made.library = Staged(first, final)
+    made.finder = Staged(first, final)
     made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
     answer = last(made.ask(request))
     assert answer.text == last(plain.ask(request)).text and answer.state == "done"
@@ -158,8 +158,8 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
             stop.set()
             yield self.lists[1]
 
-    made.library = Stopping(("ferry",), ("ferry",))
+    made.finder = Stopping(("ferry",), ("ferry",))
     made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
     assert last(made.ask(ASK, stop)).state == "stopped"
-    made.library = FixedLibrary("ferry")
+    made.finder = FixedLibrary("ferry")
     assert last(made.ask(ASK)).state == "done"
