@@ -19,8 +19,9 @@ from engine.model.decoder import Decoder
 
 CACHED = (0, 512, 2048)
 COMPUTED = (1, 64, 256, 1024)
+QUICK_MS = 100.0  # a longer pass is measured once: noise matters less there, and somebody waits
 FEW = 64  # tokens; a pass over fewer waits for the weights and says nothing about more
-PATIENCE_MS = 2000.0  # a point that should take longer is estimated from its operations
+PATIENCE_MS = 500.0  # a point that should take longer is estimated from its operations
 log = logging.getLogger(__name__)
 
 
@@ -56,7 +57,7 @@ class Costs:
 
 
 def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -> Costs:
-    """Measure a model on this machine: some seconds, once. Each point is the better of two runs.
+    """Measure a model on this machine: a few seconds, once. Each quick point is the better of two runs.
 
     clock  seconds, monotonic
     """
@@ -69,7 +70,8 @@ def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -
             if speed and work / speed > PATIENCE_MS:
                 row.append(work / speed)
             else:
-                row.append(min(_pass_ms(decoder, cached, computed, clock) for _ in range(2)))
+                first = _pass_ms(decoder, cached, computed, clock)
+                row.append(first if first > QUICK_MS else min(first, _pass_ms(decoder, cached, computed, clock)))
                 if computed >= FEW:
                     speed = work / max(row[-1], 1e-3)
         rows.append(tuple(row))
