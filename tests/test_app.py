@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from app import _check_port
+from app import _check_port, main
 from backend import LocalBackend
 from engine.answer import Request
 from engine.errors import LoadingFailed
@@ -18,6 +18,17 @@ def test_a_port_in_use_is_noticed_before_the_models_are_loaded():
         with pytest.raises(OSError):
             _check_port("127.0.0.1", port)
     _check_port("127.0.0.1", port)
+
+
+def test_clearing_the_cache_removes_the_kv_and_nothing_else(tmp_path, monkeypatch, caplog):
+    for name in ("kv/a1.safetensors", "library/text"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"0" * 2_000_000)
+    monkeypatch.setattr("sys.argv", ["app.py", "--data", str(tmp_path), "--clear-cache"])
+    with caplog.at_level("INFO"):
+        assert main() == 0
+    assert "2 MB of chunk KV removed" in caplog.text
+    assert not (tmp_path / "kv").exists() and (tmp_path / "library" / "text").exists()
 
 
 def test_a_start_without_a_model_says_how_to_give_one_and_closes_cleanly(tmp_path):

@@ -82,7 +82,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return the rows of one part."""
-    return _SHOWN["simulated" if arguments.simulate and arguments.show == "policies" else arguments.show](arguments)
+    at_scale = arguments.simulate and arguments.show == "policies"
+    return _simulated(arguments) if at_scale else _SHOWN[arguments.show](arguments)
 
 
 def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
@@ -191,7 +192,6 @@ def _speculation(arguments: Namespace) -> list[dict[str, Any]]:
 
 _SHOWN = {
     "policies": _policies,
-    "simulated": _simulated,
     "reuse": _reuse,
     "queue": _queue,
     "speculation": _speculation,

@@ -56,11 +56,7 @@ def replay(
         engine.keep(reading, ready)
         busy_ms = 1e3 * (time.perf_counter() - began)
         lengths = [len(chunk.ids) for chunk in reading.passages]
-        hit = sum(
-            length
-            for length, tier, place in zip(lengths, ready.tiers, range(len(lengths)), strict=True)
-            if place < ready.path or tier not in ("computed", "none")
-        )
+        hit = sum(n for n, tier in zip(lengths, ready.tiers, strict=True) if tier not in ("computed", "none"))
         assert trace.ttft_ms is not None
         results.append(Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths)))
     return results[warm:]

@@ -1,6 +1,7 @@
 """Exact paths: KV that was computed behind the same passages is reused as it is, and nothing else poses as exact."""
 
 from dataclasses import replace
+from threading import enumerate as enumerate_threads
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=4)
 
 
 def ask(made, *names, method="full", **settings):
-    made.library = FixedLibrary(*names)
+    made.finder = FixedLibrary(*names)
     return last(made.ask(replace(ASK, method=method, **settings)))
 
 
@@ -27,7 +28,7 @@ def found(answer):
 
 
 def prefilled(made, strategy, *names):
-    made.library = FixedLibrary(*names)
+    made.finder = FixedLibrary(*names)
     reading = made.find(ASK, Trace())
     return made.prefill(reading, strategy, Trace()), made.evidence(reading, Trace()).reference
 
@@ -168,6 +169,15 @@ def test_a_passage_forgotten_while_a_question_reads_it_is_gone_at_the_end(method
     assert answer.state == "done"
     tern = made.cache.key(made.prompt.passage(TEXTS["tern"]).ids)
     assert len(made.cache.tree) == 1 and tern not in made.cache.tree
+
+
+def test_an_auxiliary_of_its_own_has_ended_when_the_first_token_is_there():
+    made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    ask(made, "ferry", "tern", "fares")
+    made.finder = FixedLibrary("ferry", "tern", "fares")
+    ready = made.prefill(made.find(ASK, Trace()), CacheClip(0.2), Trace())
+    assert ready.path == 3
+    assert not [thread for thread in enumerate_threads() if thread.name.startswith("auxiliary")]
 
 
 def test_the_same_passage_twice_is_a_path_too():
