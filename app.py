@@ -13,7 +13,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import gradio as gr
 
-from backend import LocalBackend
+from backend.local import LocalBackend
 from settings import read_settings
 from store.blobs import remove_all
 from store.errors import KVScopeError

@@ -31,6 +31,19 @@ class Source:
     pieces: tuple[Piece, ...]
     found: str = "none"  # 'exact prefix hit', 'chunk hit', 'miss', or 'none' (full prefill)
     cited: bool = False
+    chunk: str = ""  # id of the chunk in the store
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An earlier question of the same conversation.
+
+    passages  ids of the chunks that were read for it, in prompt order
+    """
+
+    question: str
+    answer: str
+    passages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,9 @@ class Request:
     options       the method's other settings by name; what is left out takes its default
     passages      how many passages to read
     temperature   0 is greedy
+    documents     ids of the documents to search; empty: all
+    earlier       what was asked before it, the oldest first
+    whole         read the one document in `documents` from its first passage to its last
     """
 
     question: str
@@ -53,6 +69,9 @@ class Request:
     top_p: float = 1.0
     seed: int = 0
     options: Mapping[str, float | str | bool] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
+    earlier: tuple[Exchange, ...] = ()
+    whole: bool = False
 
 
 @dataclass
@@ -68,6 +87,9 @@ class Answer:
     recomputed_tokens: int = 0
     realised_ratio: float = 0.0  # recomputed / reusable tokens; 0 where there are none
     question_tokens: int = 0
+    prompt_tokens: int = 0  # shared prefix, passages and question
+    max_tokens: int = 0  # the model's context, which prompt and answer share
+    left_out: int = 0  # passages found that did not fit
     new_tokens: int = 0
     tokens_per_second: float | None = None
     notes: tuple[str, ...] = field(default=())  # what a person should know: passages left out, KV not stored

@@ -26,6 +26,7 @@ def found(reading: Reading) -> tuple[Source, ...]:
             tier="none",
             recomputed=0,
             pieces=(Piece(text, recomputed=False),),
+            chunk=hit.chunk.id,
         )
         for rank, (hit, text, encoded) in enumerate(zip(reading.hits, reading.texts, reading.passages, strict=True), 1)
     )

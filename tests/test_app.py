@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from app import _check_port, main
-from backend import LocalBackend
+from backend.local import LocalBackend
 from engine.answer import Request
 from engine.errors import LoadingFailed
 from settings import Settings

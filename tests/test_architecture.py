@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("engine", "store", "ui", "bench")
+FOLDERS = ("engine", "store", "ui", "backend", "bench")
 MODULES = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
-FRONT = [ROOT / name for name in ("app.py", "backend.py", "settings.py")]
+FRONT = [ROOT / name for name in ("app.py", "settings.py")]
 STORE_DOORS = ("store.types", "store.errors")
 FORBIDDEN = {
     "store": ("engine", "ui", "bench", "gradio", "transformers", "plotly"),
     "engine": ("ui", "bench", "gradio", "plotly", "chromadb", "sentence_transformers", "backend", "settings"),
     "ui": ("torch", "transformers", "chromadb", "bench", "backend", "settings"),
+    "backend": ("gradio", "plotly", "bench", "app"),
     "bench": ("ui", "gradio"),
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend import LocalBackend
+from backend.local import LocalBackend
 from settings import BadSettings, Settings, read_settings
 from store.rerank import RerankerUnusable
 from tests.store.fakes import word_tokenizer
@@ -30,7 +30,7 @@ def test_settings_come_from_the_command_line():
 def test_nothing_reranks_unless_it_is_asked_for(tmp_path):
     assert read_settings([]).reranker == "off"
     backend = LocalBackend(Settings(data=tmp_path))
-    library = backend._open_library(word_tokenizer())
+    library = backend.loader.open_documents(word_tokenizer())
     assert library._search._reranker is None
     library.close()
 
@@ -38,5 +38,5 @@ def test_nothing_reranks_unless_it_is_asked_for(tmp_path):
 def test_a_reranker_that_is_nowhere_is_named_before_the_library_is_opened(tmp_path):
     settings = read_settings(["--data", str(tmp_path / "data"), "--reranker", str(tmp_path / "nowhere")])
     with pytest.raises(RerankerUnusable, match=r"nowhere.*Give --reranker"):
-        LocalBackend(settings)._open_library(word_tokenizer())
+        LocalBackend(settings).loader.open_documents(word_tokenizer())
     assert not (tmp_path / "data").exists()

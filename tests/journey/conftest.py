@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend import LocalBackend
+from backend.local import LocalBackend
 from settings import Settings
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from app import SAMPLE_QUESTIONS
-from backend import SAMPLES
+from backend.adding import SAMPLES
 from engine.answer import Request
 from engine.model.load import load
 from engine.prompt import Prompt
@@ -106,13 +106,13 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(start, tmp_path):
     file.write_text("The spare key to the boathouse hangs behind the red fire bucket in the workshop.")
     *_, ended = backend.ingest([(file, "note.txt")], Event())
     assert ended[0].stage == "done"
-    backend._tiers.drain()
-    held = backend._blobs.size_bytes
+    backend.loader.house.tiers.drain()
+    held = backend.loader.house.blobs.size_bytes
     (note,) = [document for document in backend.documents() if document.name == "note.txt"]
     request = replace(ASK, question="Where does the spare key to the boathouse hang?")
     assert "note.txt" in {source.document for source in answer_of(backend, request).sources}
     backend.delete(note.id)
-    assert backend._blobs.size_bytes < held
+    assert backend.loader.house.blobs.size_bytes < held
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 

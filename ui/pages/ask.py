@@ -1,7 +1,7 @@
 """The Ask page: one question in; an answer, its passages and its numbers out."""
 
 import tempfile
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +13,51 @@ from ui.backend import Backend
 from ui.coalesce import coalesce
 from ui.composer import Composer
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
+from ui.markup import Markup, tag
+from ui.numbers import blank
 from ui.results import Results
 from ui.stops import Stops
 from ui.trouble import sentence
 from ui.turn import Turn
 
 _REMEMBERED = 50
+_PROMISE = "Questions to your own documents, answered on this machine. What was read once is not read again."
 _BLANK = reply.trouble("", "Type a question first, then press Enter.")
 
 
 class Ask:
     """Answers one session's question at a time; nothing of a session stays here but its stop event.
 
-    turns    the session's earlier questions, a State
-    samples  what an empty page shows, hidden by the first question
+    samples  questions that an empty page offers
     """
 
-    def __init__(self, backend: Backend, box: Composer, results: Results, turns: gr.State, samples: gr.Column) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, samples: Sequence[str] = ()) -> None:
+        self._backend, self._offered = backend, samples
         self._methods = {method.name: method for method in backend.methods()}
-        self._box, self._results, self._turns, self._samples = box, results, turns, samples
         self.stops = Stops()
 
-    def wire(self, sample_buttons: dict[str, gr.Button]) -> None:
-        """Connect the components; call inside the open Blocks."""
+    def build(self, tab: gr.Tab) -> None:
+        """Draw and connect the page inside its open tab."""
+        self._turns = gr.State([])
+        with gr.Row(elem_id="ask-page", equal_height=False):
+            with gr.Column(elem_id="main", min_width=0):
+                earlier = gr.HTML(elem_id="earlier", js_on_load=None)
+                self._box: Composer = composer.build(self._backend.methods())
+                with gr.Column(elem_id="welcome", visible=True) as self._samples:
+                    gr.HTML(_welcome(bool(self._offered)), js_on_load=None)
+                    buttons = {text: gr.Button(text, size="sm", elem_classes="kv-sample") for text in self._offered}
+                answer = gr.HTML(elem_id="reply", js_on_load=None)
+                passages = gr.HTML(elem_id="passages", js_on_load=None)
+            with gr.Column(elem_id="scope", min_width=0):
+                gr.HTML(tag("h2", "What it took"), js_on_load=None)
+                figures = gr.HTML(blank(), elem_id="numbers", js_on_load=None)
+                figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
+                download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
+                history = gr.HTML(elem_id="history", js_on_load=None)
+        self._results = Results(earlier, answer, passages, figures, figure, download, history)
+        self._wire(buttons)
+
+    def _wire(self, sample_buttons: dict[str, gr.Button]) -> None:
         box = self._box
         asked = gr.on([box.ask.click, box.question.submit], **self._first_sign())
         self._then_respond(asked)
@@ -113,3 +134,8 @@ class Ask:
 def _milestone(answer: Answer) -> Hashable:
     """What is worth redrawing more than the text for."""
     return answer.state, len(answer.sources), answer.trace.ttft_ms is None
+
+
+def _welcome(offers: bool) -> Markup:
+    promise = tag("p", _PROMISE, class_="kv-promise")
+    return tag("div", promise, tag("p", "Try one of these:", class_="kv-muted") if offers else None)

@@ -1,0 +1,85 @@
+"""Files on their way in: into the index, then their passages' KV, so that the first question finds it."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+from backend.loading import House, Loader
+from backend.work import Work
+from engine.errors import Cancelled
+from store.errors import KVScopeError
+from store.types import Chunk
+from ui.backend import IngestProgress, Status
+
+SAMPLES = Path(__file__).parent.parent / "assets" / "samples"
+log = logging.getLogger("kvscope")
+
+
+class Adding:
+    """Adds files to the documents of the house, one after the other."""
+
+    def __init__(self, loader: Loader, work: Work) -> None:
+        self._loader, self._work = loader, work
+
+    def add(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        """Add (path, shown name) files; each step yields the state of all of them. Errors end in a sentence."""
+        house = self._loader.ready()
+        states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
+        with self._work.stoppable(cancel):
+            for place, (path, name) in enumerate(files):
+                for states[place] in self._add_one(house, path, name, cancel):
+                    yield list(states)
+
+    def samples(self, line: str, marker: Path) -> None:
+        """Add the sample documents once; a person who deletes them does not get them back."""
+        if marker.exists():
+            return
+        self._loader.say(Status(ready=True, line=f"{line}. Reading the sample documents"))
+        files = [(path, path.name) for path in sorted(SAMPLES.iterdir())]
+        for states in self.add(files, Event()):
+            log.debug("%s", states)
+        with suppress(OSError):
+            marker.touch()
+
+    def _add_one(self, house: House, path: Path, name: str, cancel: Event) -> Iterator[IngestProgress]:
+        """Yield the states of one file; every error ends in a sentence, none in the next file's way."""
+        stage, document, warning = "waiting", None, ""
+        try:
+            for step in house.documents.add(path, name):
+                stage, document, warning = step.stage, step.document, step.warning
+                yield IngestProgress(name, stage, step.done, step.total, warning)
+                if cancel.is_set():
+                    raise Cancelled
+            chunks = house.documents.chunks(document.id) if document else []
+            stage = "prefilled"
+            yield from self.prefill(house, name, chunks, warning, cancel)
+            yield IngestProgress(name, "done", len(chunks), len(chunks), _full(house, warning))
+        except Cancelled:
+            kept = "It is in the library; its passages are prepared when a question needs them." if document else ""
+            yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {kept}".strip())
+        except KVScopeError as error:
+            yield IngestProgress(name, "failed", 0, 1, str(error))
+        except Exception as error:
+            log.exception("adding %r failed while it was being %s", name, stage)
+            yield IngestProgress(name, "failed", 0, 1, f"Something broke ({type(error).__name__}). The log says more.")
+
+    def prefill(
+        self, house: House, name: str, chunks: list[Chunk], warning: str, cancel: Event
+    ) -> Iterator[IngestProgress]:
+        """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
+        for done, chunk in enumerate(chunks):
+            if house.tiers.nearly_full or house.tiers.trouble or not house.documents.chunks(chunk.document_id):
+                break  # it would only push other passages out, or nobody wants it any more
+            house.tiers.wait_for_room()
+            yield IngestProgress(name, "prefilled", done, len(chunks), warning)
+            house.engine.warm(chunk.text, cancel)
+            if not house.documents.chunks(chunk.document_id):
+                house.engine.forget(chunk.text)
+
+
+def _full(house: House, warning: str) -> str:
+    if house.tiers.trouble:
+        return "The disk takes no more: passages are prepared again after a restart. Free some disk space."
+    return warning
