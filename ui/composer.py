@@ -1,38 +1,64 @@
 """The question box and the settings beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 
-from engine.answer import Request
-from engine.setting import Method
+from engine.answer import Exchange, Request
+from ui.backend import Backend
 from ui.events import QUIET, Update
-from ui.options import Option, Options, shown
+from ui.markup import Markup, tag
+from ui.options import Options, shown
+from ui.scope import Scope
 
 _DEFAULTS = Request(question="")
 
 
 @dataclass(frozen=True, slots=True)
 class Composer:
-    """Its components; `settings` are the inputs of a question, in the order of `request_of`.
+    """Its components.
 
-    options  what only the chosen method has
+    settings  what is the same for every method
+    options   what only the chosen method has
     """
 
     question: gr.Textbox
     settings: list[Component]
+    scope: Scope
     options: Options
     ask: gr.Button
     stop: gr.Button
 
+    def inputs(self) -> list[Component]:
+        """Return everything beside the question, in the order of `values` in `request`."""
+        return [*self.settings, *self.scope.components(), *self.options.components()]
 
-def build(methods: Sequence[Method]) -> Composer:
+    def request(self, question: str, values: Sequence[Any], earlier: tuple[Exchange, ...] = ()) -> Request:
+        """Return what the inputs say as a Request; ranges are the engine's to judge."""
+        method, passages, percent, temperature, length, documents, whole, *options = values
+        return Request(
+            question=question.strip(),
+            method=method,
+            ratio=percent / 100,
+            passages=int(passages),
+            temperature=float(temperature),
+            max_new_tokens=int(length),
+            options=self.options.read(method, options),
+            documents=tuple(documents or ()),
+            earlier=earlier,
+            whole=bool(whole),
+        )
+
+
+def build(backend: Backend) -> Composer:
     """Draw and connect the box inside the open Blocks.
 
     What is the same for every method stands first, so that choosing one moves nothing but its own settings.
     """
+    methods = backend.methods()
     known = {each.name: each for each in methods}
     first = known.get(_DEFAULTS.method, methods[0])
     with gr.Column(elem_id="composer", min_width=0):
@@ -51,6 +77,7 @@ def build(methods: Sequence[Method]) -> Composer:
             )
             ask = gr.Button("Ask", variant="primary", scale=0, min_width=92, elem_id="ask")
             stop = gr.Button("Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id="stop")
+        gr.HTML(_toggle(), elem_id="settings-toggle", js_on_load=None)
         with gr.Row(elem_id="settings", equal_height=False):
             method = gr.Dropdown(
                 [(each.label, each.name) for each in methods],
@@ -84,6 +111,7 @@ def build(methods: Sequence[Method]) -> Composer:
                 min_width=120,
                 elem_id="ratio",
             )
+            scope = Scope(backend)
             options = Options(methods, first.name)
         with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
             temperature = gr.Slider(
@@ -113,25 +141,10 @@ def build(methods: Sequence[Method]) -> Composer:
         return update | options.show(name)
 
     method.change(choose, method, [method, ratio, *options.components()], queue=False, **QUIET)
-    return Composer(question, [method, ratio, passages, temperature, length], options, ask, stop)
+    return Composer(question, [method, passages, ratio, temperature, length], scope, options, ask, stop)
 
 
-def request_of(
-    question: str,
-    method: str,
-    percent: float,
-    passages: float,
-    temperature: float,
-    length: float,
-    options: Mapping[str, Option],
-) -> Request:
-    """Return what the sliders say as a Request; ranges are the engine's to judge."""
-    return Request(
-        question=question.strip(),
-        method=method,
-        ratio=percent / 100,
-        passages=int(passages),
-        temperature=float(temperature),
-        max_new_tokens=int(length),
-        options=options,
-    )
+def _toggle() -> Markup:
+    """Return the button that a phone shows in the place of the settings."""
+    opens = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
+    return tag("button", "Method and settings", type="button", **opens)

@@ -1,4 +1,4 @@
-"""The figures of an answer, and the table that sets this session's answers side by side."""
+"""The figures of an answer, and the table that sets a chat's answers side by side."""
 
 from collections.abc import Sequence
 
@@ -71,19 +71,18 @@ def numbers(answer: Answer, method: Method) -> Markup:
 
 
 def history(turns: Sequence[Turn]) -> Markup:
-    """Return the last ten answers of the session, newest first."""
+    """Return the last ten answers of the chat, newest first."""
     if not turns:
         return Markup("")
     head = tag("tr", *(tag("th", name, scope="col", title=hint or None) for name, hint in _COLUMNS.items()))
-    caption = tag("caption", f"This session · {count(len(turns), 'answer')}")
+    caption = tag("caption", f"This chat · {count(len(turns), 'answer')}")
     body = tag("tbody", *(_row(turn) for turn in list(turns)[: -_ROWS - 1 : -1]))
     return tag("table", caption, tag("thead", head), body, class_="kv-history")
 
 
 def _row(turn: Turn) -> Markup:
     question = tag("bdi", short(turn.question), class_="kv-clip", title=turn.question)
-    said = " · ".join((turn.method, *turn.options, *(["stopped"] if turn.stopped else [])))
-    method = tag("span", said, class_="kv-method")
+    method = tag("span", turn.said, class_="kv-method")
     speed = UNKNOWN if turn.tokens_per_second is None else f"{turn.tokens_per_second:.1f}"
     asked = UNKNOWN if turn.nominal is None else percent(turn.nominal)
     cells = (asked, percent(turn.realised, 1), duration(turn.ttft_ms), speed)

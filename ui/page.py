@@ -48,6 +48,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
                     with gr.Tab(label, id=name, elem_id=f"tab-{name}") as tab:
                         each.build(tab)
         status.wire(page)
+        ask.wire(page, documents.shelf)
         api.build(backend)
 
         def left(request: gr.Request) -> None:
@@ -75,7 +76,6 @@ def launch_options() -> dict[str, Any]:
 
 
 def _brand() -> Markup:
-    toggle = tag(
-        "button", "Documents", type="button", id="documents-toggle", aria_expanded="false", aria_controls="documents"
-    )
+    opens = {"data_opens": "kv-documents-open", "aria_expanded": "false", "aria_controls": "documents"}
+    toggle = tag("button", "Documents", type="button", id="documents-toggle", **opens)
     return tag("header", tag("h1", "KVScope"), toggle)

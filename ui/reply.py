@@ -1,11 +1,10 @@
 """The answer as HTML: the question, what is going on, the text with its citations, and what a person should know."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from engine.answer import Answer
 from ui.markup import Markup, join, tag
-from ui.turn import Turn
 
 _STATES = {
     "waiting": "Waiting for the model…",
@@ -14,21 +13,41 @@ _STATES = {
     "writing": "Writing…",
     "stopped": "Stopped. This is what was written so far.",
 }
+_ACTS = {
+    "copy": ("Copy", "Copy the answer"),
+    "retry": ("Retry", "Ask the same question again, with the settings of now"),
+    "edit": ("Edit", "Change the question; its answer is replaced"),
+}
+# Buttons and citations inside our own HTML become events with what to do and to which passage.
+ON_CLICK = """
+element.addEventListener('click', (event) => {
+    const button = event.target.closest('[data-act]');
+    if (!button) return;
+    if (button.dataset.act === 'copy') {
+        navigator.clipboard?.writeText(element.querySelector('.kv-text')?.innerText ?? '');
+        button.textContent = 'Copied';
+        return;
+    }
+    trigger(button.dataset.act, {id: button.dataset.id ?? '', rank: button.dataset.rank ?? ''});
+});
+"""
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 
 
 def reply(answer: Answer) -> Markup:
     """Return the current question and its growing answer."""
-    ranks = {source.rank for source in answer.sources}
+    chunks = {source.rank: source.chunk for source in answer.sources}
+    ended = answer.state in ("done", "stopped")
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
     return tag(
         "article",
         _question(answer.request.question),
         _state(answer.state),
-        tag("div", cited(answer.text, ranks), class_="kv-text", dir="auto") if answer.text else _silence(answer),
+        tag("div", cited(answer.text, chunks), class_="kv-text", dir="auto") if answer.text else _silence(answer),
         notes if answer.notes else None,
+        _acts() if ended else None,
         class_="kv-reply",
-        aria_busy="false" if answer.state in ("done", "stopped") else "true",
+        aria_busy="false" if ended else "true",
     )
 
 
@@ -48,33 +67,27 @@ def trouble(question: str, sentence: str, written: str = "") -> Markup:
     )
 
 
-def earlier(turns: Iterable[Turn]) -> Markup:
-    """Return the session's earlier questions, oldest first, each unfolding to its answer."""
-    return join(
-        *(
-            tag(
-                "details",
-                tag("summary", tag("bdi", turn.question, title=turn.question)),
-                tag("div", turn.text or "No answer was written.", class_="kv-text", dir="auto"),
-                class_="kv-turn",
-            )
-            for turn in turns
-        )
-    )
+def cited(text: str, chunks: Mapping[int, str]) -> Markup:
+    """Return the text with every [n] of a passage as a button that opens it.
 
-
-def cited(text: str, ranks: set[int]) -> Markup:
-    """Return the text with every [n] of a passage shown below as a link to it."""
+    chunks  ids of the passages by their rank
+    """
     parts: list[object] = []
     for number, part in enumerate(_CITATION.split(text)):
         if number % 2 == 0:
             parts.append(part)
-        elif int(part) in ranks:
+        elif int(part) in chunks:
             rank = int(part)
-            parts.append(tag("a", str(rank), href=f"#source-{rank}", class_="kv-cite", aria_label=f"Source {rank}"))
+            opens = {"data_act": "select", "data_id": chunks[rank], "data_rank": rank, "aria_label": f"Source {rank}"}
+            parts.append(tag("button", str(rank), type="button", class_="kv-cite", **opens))
         else:
             parts.append(f"[{part}]")
     return join(*parts)
+
+
+def _acts() -> Markup:
+    buttons = (tag("button", label, type="button", data_act=act, title=says) for act, (label, says) in _ACTS.items())
+    return tag("div", *buttons, class_="kv-acts")
 
 
 def _question(question: str) -> Markup:

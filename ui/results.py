@@ -9,19 +9,20 @@ from gradio.components import Component
 
 from engine.answer import Answer
 from engine.setting import Method
+from ui.chat import Chat
 from ui.events import Update
 from ui.figures.waterfall import waterfall
 from ui.numbers import blank, history, numbers
 from ui.passages import passages
-from ui.reply import earlier, reply
-from ui.turn import Turn
+from ui.reply import reply
+from ui.thread import thread
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
     """The parts of the page that an answer fills."""
 
-    earlier: gr.HTML
+    thread: gr.HTML
     reply: gr.HTML
     passages: gr.HTML
     numbers: gr.HTML
@@ -33,10 +34,10 @@ class Results:
         """Return all of them, as an event's outputs."""
         return [getattr(self, field.name) for field in fields(self)]
 
-    def start(self, turns: list[Turn]) -> Update:
-        """Make room for a new answer."""
+    def start(self, chat: Chat) -> Update:
+        """Make room for a new answer below the chat so far."""
         return {
-            self.earlier: earlier(turns),
+            self.thread: thread(chat.shown),
             self.passages: "",
             self.numbers: blank(),
             self.figure: gr.Plot(visible=False),
@@ -52,17 +53,21 @@ class Results:
                 update |= self._drawn(answer)
         return update
 
-    def finish(self, answer: Answer, method: Method, turns: list[Turn], folder: Path) -> Update:
+    def open(self, chat: Chat) -> Update:
+        """Show a chat as it was kept: its turns and the table of their numbers."""
+        return {**self.start(chat), self.reply: "", self.history: history(chat.turns)}
+
+    def finish(self, answer: Answer, method: Method, chat: Chat, folder: Path) -> Update:
         """Show the whole answer; its trace, ready for download, is written into `folder`."""
         trace = folder / "kvscope-trace.json"
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
         return {
             **self.grow(answer, method, milestone=True),
-            **self._drawn(answer),
+            **self._drawn(answer, chat.full_ttft_ms(chat.turns[-1])),
             self.download: gr.DownloadButton(value=str(trace), visible=True),
-            self.history: history(turns),
+            self.history: history(chat.turns),
         }
 
-    def _drawn(self, answer: Answer) -> Update:
-        drawn = waterfall(list(answer.trace.stages), answer.trace.ttft_ms)
+    def _drawn(self, answer: Answer, full_ms: float | None = None) -> Update:
+        drawn = waterfall(list(answer.trace.stages), answer.trace.ttft_ms, full_ms)
         return {self.figure: gr.Plot(drawn, visible=bool(answer.trace.stages))}

@@ -1,25 +1,50 @@
-"""One question of this session, kept as plain data after its answer is complete."""
+"""One question of a chat, kept as plain data after its answer is complete."""
 
 from dataclasses import dataclass
 
-from engine.answer import Answer
+from engine.answer import Answer, Exchange
 from engine.setting import Method
 from ui.options import unusual
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A passage that was read for an answer.
+
+    chunk  its id in the store, which finds its text again
+    """
+
+    rank: int
+    document: str
+    page: int | None
+    chunk: str
+    cited: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """What the list of earlier questions and the table of numbers show of an answer."""
+    """What the thread and the table of numbers show of an answer.
+
+    method    its label
+    options   what differs from the method's defaults, in words
+    nominal   None where the method has no ratio
+    whole     everything was computed for it: its time to first token is what no reuse costs
+    replaced  asked again or edited since; the table still has it, the thread has not
+    """
 
     question: str
     text: str
     stopped: bool
-    method: str  # its label
-    options: tuple[str, ...]  # what differs from the method's defaults, in words
-    nominal: float | None  # None where the method has no ratio
+    method: str
+    options: tuple[str, ...]
+    nominal: float | None
     realised: float
     ttft_ms: float | None
     tokens_per_second: float | None
+    passages: tuple[Read, ...] = ()
+    context_tokens: int = 0
+    whole: bool = False
+    replaced: bool = False
 
     @classmethod
     def of(cls, answer: Answer, method: Method) -> "Turn":
@@ -34,4 +59,19 @@ class Turn:
             realised=answer.realised_ratio,
             ttft_ms=answer.trace.ttft_ms,
             tokens_per_second=answer.tokens_per_second,
+            passages=tuple(
+                Read(source.rank, source.document, source.page, source.chunk, source.cited) for source in answer.sources
+            ),
+            context_tokens=answer.context_tokens,
+            whole=answer.request.method == "full",
         )
+
+    @property
+    def said(self) -> str:
+        """How it was answered, in a few words: 'CacheBlend · Check layer: 3'."""
+        return " · ".join((self.method, *self.options, *(["stopped"] if self.stopped else [])))
+
+    def exchange(self) -> Exchange:
+        """Return what a later question may lean on; cited passages first."""
+        ordered = sorted(self.passages, key=lambda passage: not passage.cited)
+        return Exchange(self.question, self.text, tuple(passage.chunk for passage in ordered if passage.chunk))

@@ -30,9 +30,9 @@
   }
 
   document.addEventListener("click", (event) => {
-    const toggle = event.target.closest("#documents-toggle");
+    const toggle = event.target.closest("[data-opens]");
     if (!toggle) return;
-    const open = document.querySelector("#shell").classList.toggle("kv-documents-open");
+    const open = document.querySelector("#shell").classList.toggle(toggle.dataset.opens);
     toggle.setAttribute("aria-expanded", String(open));
   });
 

@@ -12,8 +12,8 @@ from store.types import Document
 from tests.ui.fake_backend import METHODS, FakeBackend
 from ui import words
 from ui.backend import Status
+from ui.chat import Chat
 from ui.coalesce import coalesce
-from ui.composer import request_of
 from ui.options import own
 from ui.page import build, launch_options
 from ui.stops import Stops
@@ -31,8 +31,14 @@ class Clock:
         return self.now
 
 
-UNTOUCHED = [setting.default for method in METHODS for setting in own(method)]
+DEFAULTS = [setting.default for method in METHODS for setting in own(method)]
 ME = SimpleNamespace(session_hash="me")
+
+
+def asked(respond, question, method="full", chat=None, replacing=False):
+    """Ask with the composer's inputs as a fresh page has them."""
+    values = [method, 6, 20, 0, 64, [], False, *DEFAULTS]
+    return respond(question, chat or Chat.new(), replacing, ME, *values)
 
 
 def events_of(page: gr.Blocks) -> dict:
@@ -95,16 +101,21 @@ def test_launch_options_name_no_address():
     assert options["run_history"] is False
 
 
-def test_sliders_become_a_request():
-    request = request_of("  why?\n", "epic", 35, 4, 0, 64, {"tokens": 16})
+def test_what_is_set_becomes_a_request():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    values = ["epic", 4, 35, 0.5, 64, ["d" * 64], True, *DEFAULTS]
+    list(respond("  why?\n", Chat.new(), False, ME, *values))
+    (request,) = backend.asked
     assert (request.question, request.ratio, request.passages, request.max_new_tokens) == ("why?", 0.35, 4, 64)
-    assert request.options == {"tokens": 16}
+    assert (request.documents, request.whole, request.temperature) == (("d" * 64,), True, 0.5)
+    assert request.options == {"tokens": 32}
 
 
 def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
-    stream = respond("why?", "cacheclip", 20, 6, 0, 64, [], ME, *UNTOUCHED)
+    stream = asked(respond, "why?", "cacheclip")
     for _ in range(3):
         next(stream)
     stream.close()
@@ -112,11 +123,11 @@ def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session(
     assert len(respond.__self__.stops) == 0
 
 
-@pytest.mark.parametrize("asked", ["", " \n "])
-def test_an_empty_question_never_reaches_the_engine_and_the_page_keeps_saying_so(asked):
+@pytest.mark.parametrize("question", ["", " \n "])
+def test_an_empty_question_never_reaches_the_engine_and_the_page_keeps_saying_so(question):
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
-    (update,) = respond(asked, "full", 20, 6, 0, 64, [], ME, *UNTOUCHED)
+    (update,) = asked(respond, question)
     (said,) = update.values()
     assert "Type a question first" in said
     assert backend.asked == []
@@ -126,7 +137,7 @@ def test_only_the_chosen_method_is_asked_for_its_options():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
     for method in METHODS:
-        list(respond("why?", method.name, 20, 6, 0, 64, [], ME, *UNTOUCHED))
+        list(asked(respond, "why?", method.name))
     sent = [request.options for request in backend.asked]
     assert sent == [{setting.name: setting.default for setting in own(method)} for method in METHODS]
 
@@ -135,7 +146,7 @@ def test_asking_before_the_model_is_ready_says_so():
     backend = FakeBackend(pace_s=0)
     backend.state = Status(ready=False, line="Loading the model: 40 %")
     respond = events_of(build(backend))["respond"].fn
-    *_, last = respond("why?", "full", 20, 6, 0, 64, [], ME, *UNTOUCHED)
+    *_, last = asked(respond, "why?")
     assert any("Wait until the status says ready" in str(value) for value in last.values())
 
 

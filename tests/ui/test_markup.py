@@ -12,8 +12,11 @@ from store.types import Document
 from tests.ui.fake_backend import METHODS, RATIO
 from ui import numbers, passages, reply, shelf
 from ui.backend import IngestProgress, Kept, Status
+from ui.chat import Chat
+from ui.chatbar import Listed, chatbar
 from ui.markup import join, tag, text
 from ui.status import line
+from ui.thread import thread
 from ui.turn import Turn
 
 HOSTILE = [
@@ -27,7 +30,23 @@ HOSTILE = [
     "lone \ud800 surrogate",
 ]
 OURS = {"article", "h2", "h3", "p", "div", "span", "a", "ul", "ol", "li", "section", "mark", "bdi", "small", "button"}
-OURS |= {"details", "summary", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td"}
+OURS |= {
+    "details",
+    "summary",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "nav",
+    "form",
+    "input",
+}
 
 
 class Reader(HTMLParser):
@@ -42,7 +61,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.elements.append(tag)
         self.attributes.extend(name for name, _ in attrs)
-        self.depth += 1
+        self.depth += tag != "input"
 
     def handle_endtag(self, tag):
         self.depth -= 1
@@ -67,7 +86,8 @@ def views(bad: str) -> dict[str, str]:
         "reply": reply.reply(answer(bad)),
         "waiting": reply.waiting(bad),
         "trouble": reply.trouble(bad, bad, bad),
-        "earlier": reply.earlier([turn]),
+        "thread": thread([turn]),
+        "chatbar": chatbar(Chat("1", bad, 0.0, (turn,)), [Listed("1", bad, 0.0, 1)]),
         "passages": passages.passages([source(bad)]),
         "numbers": numbers.numbers(answer(bad), method),
         "history": numbers.history([turn]),
@@ -109,8 +129,8 @@ def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
 
 
 def test_only_shown_passages_are_linked():
-    linked = reply.cited("yes [1], no [7], 2024 [a]", {1})
-    assert linked.count("<a ") == 1 and 'href="#source-1"' in linked and "[7]" in linked
+    linked = reply.cited("yes [1], no [7], 2024 [a]", {1: "chunk"})
+    assert linked.count("<button ") == 1 and 'data-id="chunk"' in linked and "[7]" in linked
 
 
 def test_elements_do_not_grow_with_tokens():

@@ -3,10 +3,11 @@
 import gradio as gr
 import pytest
 
+from engine.answer import Request
 from engine.request import check
 from engine.reuse.strategies import methods
-from tests.ui.fake_backend import METHODS
-from ui.composer import build, request_of
+from tests.ui.fake_backend import METHODS, FakeBackend
+from ui.composer import build
 from ui.options import Options, own, unusual
 
 BLEND = next(method for method in METHODS if method.name == "cacheblend")
@@ -27,7 +28,7 @@ def test_what_the_page_sends_untouched_is_what_the_engine_takes(method):
     values = [float(part.value) if isinstance(part, gr.Slider) else part.value for part in options.components()]
     sent = options.read(method.name, values)
     assert sent == {setting.name: setting.default for setting in own(method)}
-    check(request_of("why?", method.name, 20, 3, 0, 64, sent))
+    check(Request("why?", method.name, options=sent))
     assert unusual(method, sent) == []
 
 
@@ -60,6 +61,8 @@ def test_only_what_differs_from_the_default_is_said():
 
 
 def test_a_page_without_the_default_method_begins_with_the_first():
+    backend = FakeBackend()
+    backend.methods = lambda: [each for each in METHODS if each.name in ("epic", "full")]
     with gr.Blocks():
-        method, ratio, *_ = build([each for each in METHODS if each.name in ("epic", "full")]).settings
+        method, _, ratio, *_ = build(backend).settings
     assert (method.value, ratio.visible) == ("epic", "hidden")

@@ -22,20 +22,24 @@ _HUES = {
 }
 _OTHER = "#7c8694"
 _TEXT = "#80858d"  # the page's style sheet puts the theme's own colour over it
+_GHOST = "Full prefill"
 _ROW_PX, _AROUND_PX = 30, 74
 
 
-def waterfall(stages: Iterable[Stage], ttft_ms: float | None) -> go.Figure:
+def waterfall(stages: Iterable[Stage], ttft_ms: float | None, full_ms: float | None = None) -> go.Figure:
     """Return the stages that led to the first token, in the order they began, and a dotted line at it.
 
     A stage led to it if its middle lies before it, so decoding is left out. Stages of one name share a row. Without a
     first token yet, all stages are drawn and no line. A row with several bars has one label, with their sum.
+
+    full_ms  what the same question took with full prefill, drawn as a ghost; None where that was not measured
     """
     shown = sorted(
         (stage for stage in stages if ttft_ms is None or stage.start_ms + stage.length_ms / 2 < ttft_ms),
         key=lambda stage: stage.start_ms,
     )
-    end = max([ttft_ms or 1.0, *(stage.start_ms + stage.length_ms for stage in shown)])
+    ghost = full_ms if full_ms is not None and full_ms != ttft_ms else None
+    end = max([ttft_ms or 1.0, ghost or 0.0, *(stage.start_ms + stage.length_ms for stage in shown)])
     figure = go.Figure(
         go.Bar(
             orientation="h",
@@ -49,6 +53,17 @@ def waterfall(stages: Iterable[Stage], ttft_ms: float | None) -> go.Figure:
             hovertemplate="%{y}: %{x:.1f} ms from %{base:.1f} ms<extra></extra>",
         )
     )
+    if ghost is not None:
+        figure.add_bar(
+            orientation="h",
+            y=[_GHOST],
+            x=[ghost],
+            text=[_milliseconds(ghost)],
+            textposition="outside",
+            cliponaxis=False,
+            marker={"color": "rgba(128,133,141,0.12)", "line": {"color": _OTHER, "width": 1}, "cornerradius": 3},
+            hovertemplate="the same question, every token computed: %{x:.1f} ms<extra></extra>",
+        )
     if ttft_ms is not None:
         figure.add_vline(x=ttft_ms, line={"dash": "dot", "width": 1.5, "color": _TEXT})
         figure.add_annotation(
@@ -60,7 +75,7 @@ def waterfall(stages: Iterable[Stage], ttft_ms: float | None) -> go.Figure:
             showarrow=False,
             text=f"first token {_milliseconds(ttft_ms)}",
         )
-    rows = len({stage.name for stage in shown})
+    rows = len({stage.name for stage in shown}) + (ghost is not None)
     figure.update_layout(
         height=_AROUND_PX + _ROW_PX * max(rows, 1),
         margin={"l": 4, "r": 4, "t": 26, "b": 40},

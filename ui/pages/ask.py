@@ -1,4 +1,4 @@
-"""The Ask page: one question in; an answer, its passages and its numbers out."""
+"""The Ask page: a chat over the documents; each answer with its passages and its numbers."""
 
 import tempfile
 from collections.abc import Hashable, Iterator, Sequence
@@ -8,21 +8,23 @@ from typing import Any
 import gradio as gr
 
 from engine.answer import Answer
-from ui import composer, reply
+from ui import chatbar, composer, reply, welcome
 from ui.backend import Backend
+from ui.chat import Chat
 from ui.coalesce import coalesce
 from ui.composer import Composer
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
-from ui.markup import Markup, tag
+from ui.history import History
+from ui.markup import tag
 from ui.numbers import blank
 from ui.results import Results
 from ui.stops import Stops
 from ui.trouble import sentence
 from ui.turn import Turn
 
-_REMEMBERED = 50
-_PROMISE = "Questions to your own documents, answered on this machine. What was read once is not read again."
 _BLANK = reply.trouble("", "Type a question first, then press Enter.")
+_TO_THE_BOX = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
+_TO_THE_ANSWER = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
 
 class Ask:
@@ -38,33 +40,35 @@ class Ask:
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
-        self._turns = gr.State([])
+        self._chat = gr.State(Chat(""))  # one with an id comes when the page is loaded
+        self._replacing = gr.State(False)
+        self._carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between this browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
-                earlier = gr.HTML(elem_id="earlier", js_on_load=None)
-                self._box: Composer = composer.build(self._backend.methods())
-                with gr.Column(elem_id="welcome", visible=True) as self._samples:
-                    gr.HTML(_welcome(bool(self._offered)), js_on_load=None)
-                    buttons = {text: gr.Button(text, size="sm", elem_classes="kv-sample") for text in self._offered}
-                answer = gr.HTML(elem_id="reply", js_on_load=None)
+                self._bar = gr.HTML(elem_id="chatbar", js_on_load=chatbar.ON_CLICK)
+                self._promise = gr.HTML(welcome.promise(), elem_id="promise", js_on_load=None)
+                thread = gr.HTML(elem_id="thread", js_on_load=reply.ON_CLICK)
+                answer = gr.HTML(elem_id="reply", js_on_load=reply.ON_CLICK)
                 passages = gr.HTML(elem_id="passages", js_on_load=None)
+                self._box: Composer = composer.build(self._backend)
+                with gr.Column(elem_id="welcome", visible=True) as self._welcome:
+                    gr.HTML(welcome.offer(bool(self._offered)), js_on_load=None)
+                    buttons = {text: gr.Button(text, size="sm", elem_classes="kv-sample") for text in self._offered}
+                    gr.HTML(welcome.tour(), elem_id="tour", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
                 gr.HTML(tag("h2", "What it took"), js_on_load=None)
                 figures = gr.HTML(blank(), elem_id="numbers", js_on_load=None)
                 figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
-        self._results = Results(earlier, answer, passages, figures, figure, download, history)
-        self._wire(buttons)
+        self._results = Results(thread, answer, passages, figures, figure, download, history)
+        self._history = History(self._chat, self._carrier, self._bar, self._results, [self._promise, self._welcome])
+        self._connect(buttons)
 
-    def _wire(self, sample_buttons: dict[str, gr.Button]) -> None:
-        box = self._box
-        asked = gr.on([box.ask.click, box.question.submit], **self._first_sign())
-        self._then_respond(asked)
-        for text, button in sample_buttons.items():
-            filled = button.click(lambda text=text: text, None, box.question, queue=False, **QUIET)
-            self._then_respond(filled.then(**self._first_sign()))
-        box.stop.click(self.stop, None, None, queue=False, **QUIET)
+    def wire(self, page: gr.Blocks, shelf: gr.HTML) -> None:
+        """Connect what lies outside the page: its loading, and the list of documents."""
+        self._history.wire(page)
+        self._box.scope.follow(shelf)
 
     def begin(self, question: str, request: gr.Request) -> Update:
         """Answer the click at once, before the model is free."""
@@ -74,20 +78,12 @@ class Ask:
         return {self._results.reply: reply.waiting(question), **self._running(True)}
 
     def respond(
-        self,
-        question: str,
-        method: str,
-        percent: float,
-        passages: float,
-        temperature: float,
-        length: float,
-        turns: list[Turn],
-        request: gr.Request,
-        *options: Any,
+        self, question: str, chat: Chat, replacing: bool, request: gr.Request, *settings: Any
     ) -> Iterator[Update]:
         """Stream one answer. However this ends, the computation is told to stop.
 
-        options  the values of all methods' own settings
+        replacing  whether the chat's last turn gives way to this one
+        settings   the values of the composer's inputs
         """
         session, shown, answer = session_of(request), self._results, None
         stop = self.stops.current(session)
@@ -96,18 +92,22 @@ class Ask:
             if not question.strip():
                 yield {shown.reply: _BLANK}  # a generator without any update would empty every output
                 return
-            how, chosen = self._methods[method], self._box.options.read(method, options)
-            wanted = composer.request_of(question, method, percent, passages, temperature, length, chosen)
-            yield {**shown.start(turns), **self._running(True), self._samples: gr.Column(visible=False)}
+            before = chat.without_last() if replacing else chat
+            wanted = self._box.request(question, settings, before.earlier())
+            how = self._methods[wanted.method]
+            yield {**shown.start(before), **self._running(True), **self._history.talking()}
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 news, reached = _milestone(answer) != reached, _milestone(answer)
                 yield shown.grow(answer, how, milestone=news)
             if answer is None:
                 yield self._running(False)
                 return
-            turns = [*turns, Turn.of(answer, how)][-_REMEMBERED:]
+            after = before.add(Turn.of(answer, how))
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
-                yield {**shown.finish(answer, how, turns, Path(folder)), self._turns: turns, **self._running(False)}
+                ended = {**shown.finish(answer, how, after, Path(folder)), **self._running(False)}
+                if answer.state == "done":
+                    ended[self._box.question] = ""
+                yield {**ended, **self._history.keep(after), self._replacing: False}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             block = reply.trouble(question, sentence(error), answer.text if answer else "")
             yield {shown.reply: block, **self._running(False)}
@@ -118,14 +118,35 @@ class Ask:
         """Stop what this session has asked, now."""
         self.stops.stop(session_of(request))
 
+    def again(self, chat: Chat) -> Update:
+        """Put the last question back into the box; the next answer takes the place of its own."""
+        return {self._box.question: chat.shown[-1].question, self._replacing: True} if chat.shown else {}
+
+    def _connect(self, sample_buttons: dict[str, gr.Button]) -> None:
+        box = self._box
+        asked = gr.on([box.ask.click, box.question.submit], **self._first_sign())
+        self._then_respond(asked)
+        for text, button in sample_buttons.items():
+            filled = button.click(lambda text=text: text, None, box.question, queue=False, **QUIET)
+            self._then_respond(filled.then(**self._first_sign()))
+        last: dict[str, Any] = {"fn": self.again, "inputs": self._chat, "outputs": [box.question, self._replacing]}
+        self._results.reply.edit(**last, js=_TO_THE_BOX, queue=False, **QUIET)
+        retried = self._results.reply.retry(**last, queue=False, **QUIET)
+        self._then_respond(retried.then(**self._first_sign()))
+        box.stop.click(self.stop, None, None, queue=False, **QUIET)
+
     def _first_sign(self) -> dict[str, Any]:
         outputs = [self._results.reply, self._box.ask, self._box.stop]
         return {"fn": self.begin, "inputs": self._box.question, "outputs": outputs, "queue": False, **QUIET}
 
     def _then_respond(self, asked: Any) -> None:
-        outputs = [*self._results.components(), self._turns, self._samples, self._box.ask, self._box.stop]
-        inputs = [self._box.question, *self._box.settings, self._turns, *self._box.options.components()]
-        asked.then(self.respond, inputs, outputs, concurrency_id=MODEL, concurrency_limit=WAITING, **QUIET)
+        box = self._box
+        outputs = [*self._results.components(), *self._history.components(), box.question, self._replacing]
+        inputs = [box.question, self._chat, self._replacing, *box.inputs()]
+        asked = asked.then(None, None, None, js=_TO_THE_ANSWER, queue=False, **QUIET)
+        limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING}
+        answered = asked.then(self.respond, inputs, [*outputs, box.ask, box.stop], **limit, **QUIET)
+        self._history.then_keep(answered)
 
     def _running(self, running: bool) -> Update:
         return {self._box.ask: gr.Button(visible=not running), self._box.stop: gr.Button(visible=running)}
@@ -134,8 +155,3 @@ class Ask:
 def _milestone(answer: Answer) -> Hashable:
     """What is worth redrawing more than the text for."""
     return answer.state, len(answer.sources), answer.trace.ttft_ms is None
-
-
-def _welcome(offers: bool) -> Markup:
-    promise = tag("p", _PROMISE, class_="kv-promise")
-    return tag("div", promise, tag("p", "Try one of these:", class_="kv-muted") if offers else None)

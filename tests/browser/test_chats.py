@@ -1,0 +1,115 @@
+"""Chats in a real browser: they survive a refresh, stay in their tab, and can be renamed, exported and deleted."""
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def talked(visit):
+    tab = visit()
+    for question in ("What is the code?", "Where is it printed?"):
+        tab.ask(question)
+        tab.finish()
+    return tab
+
+
+def test_a_chat_survives_a_refresh_and_the_next_question_leans_on_it(talked, backend):
+    talked.page.reload()
+    expect(talked.page.locator("#thread article")).to_have_count(2)
+    expect(talked.page.locator("#history tbody tr")).to_have_count(2)
+    talked.ask("And then?")
+    talked.finish()
+    assert [exchange.question for exchange in backend.asked[-1].earlier] == [
+        "What is the code?",
+        "Where is it printed?",
+    ]
+    expect(talked.page.locator("#thread article")).to_have_count(2)
+    assert talked.errors == [] and talked.outside == []
+
+
+def test_a_new_chat_is_empty_and_the_old_one_is_a_click_away(talked, backend):
+    talked.page.click("#chatbar >> text=New chat")
+    expect(talked.page.locator("#promise")).to_be_visible()
+    expect(talked.page.locator("#thread article")).to_have_count(0)
+    talked.ask("Something else?")
+    talked.finish()
+    assert backend.asked[-1].earlier == ()
+    talked.page.click("#chatbar summary")
+    expect(talked.page.locator(".kv-chat-list li")).to_have_count(2)
+    talked.page.click(".kv-chat-list >> text=What is the code?")
+    expect(talked.page.locator("#thread article")).to_have_count(2)
+    assert talked.errors == []
+
+
+def test_renaming_and_exporting(talked):
+    talked.page.click("#chatbar >> text=Rename")
+    talked.page.fill("#chatbar input", "<b>Boats</b>")
+    talked.page.keyboard.press("Enter")
+    expect(talked.page.locator("#chatbar summary")).to_have_text("<b>Boats</b>")
+    with talked.page.expect_download() as download:
+        talked.page.click("#chatbar >> text=Export")
+    assert "## Where is it printed?" in download.value.path().read_text()
+    with talked.page.expect_download() as download:
+        talked.page.click("#chatbar >> text=JSON")
+    assert json.loads(download.value.path().read_text())["title"] == "<b>Boats</b>"
+    talked.page.reload()
+    expect(talked.page.locator("#chatbar summary")).to_have_text("<b>Boats</b>")
+    assert talked.errors == []
+
+
+def test_deleting_asks_twice_and_leaves_nothing_in_the_browser(talked):
+    talked.page.click("#chatbar >> text=Delete")
+    assert talked.page.evaluate("localStorage.length") >= 1
+    talked.page.click("#chatbar >> text=Really delete?")
+    expect(talked.page.locator("#promise")).to_be_visible()
+    kept = "Object.keys(localStorage).filter((key) => key.startsWith('kvscope-chat-')).length"
+    assert talked.page.evaluate(kept) == 0
+    talked.page.reload()
+    expect(talked.page.locator("#promise")).to_be_visible()
+    expect(talked.page.locator("#thread article")).to_have_count(0)
+
+
+def test_editing_replaces_the_last_question(talked, backend):
+    talked.page.click("#reply >> text=Edit")
+    expect(talked.page.locator("#question textarea")).to_have_value("Where is it printed?")
+    talked.ask("Where is it repeated?")
+    talked.finish()
+    expect(talked.page.locator("#thread article")).to_have_count(1)
+    expect(talked.page.locator("#history tbody tr")).to_have_count(3)
+    assert [exchange.question for exchange in backend.asked[-1].earlier] == ["What is the code?"]
+
+
+def test_two_tabs_keep_their_own_chats(talked):
+    other = talked.page.context.new_page()
+    other.goto(talked.page.url)
+    expect(other.locator("#promise")).to_be_visible()
+    other.fill("#question textarea", "Mine?")
+    other.click("#ask")
+    expect(other.locator("#reply .kv-acts")).to_be_visible(timeout=15_000)
+    talked.ask("Still here?")
+    talked.finish()
+    other.reload()
+    expect(other.locator("#thread article")).to_have_count(1)
+    talked.page.reload()
+    expect(talked.page.locator("#thread article")).to_have_count(3)
+
+
+def test_chosen_documents_go_with_the_question_and_one_can_be_read_whole(visit, backend, tmp_path):
+    tab = visit()
+    payload = {"name": "notes.md", "mimeType": "text/plain", "buffer": b"# Notes"}
+    tab.page.set_input_files("#upload input[type=file]", payload)
+    expect(tab.page.locator("#shelf bdi")).to_have_text("notes.md", timeout=15_000)
+    expect(tab.page.locator("#whole")).to_be_hidden()
+    tab.page.click("#where input")
+    tab.page.get_by_role("option", name="notes.md").click()
+    tab.page.keyboard.press("Escape")
+    tab.page.check("#whole input")
+    tab.ask("What is in it?")
+    tab.finish()
+    (document,) = backend.documents()
+    assert backend.asked[-1].documents == (document.id,) and backend.asked[-1].whole
+    assert tab.errors == []

@@ -1,0 +1,109 @@
+"""A chat: a title and its turns. Chats live in the person's own browser, so what comes back from there is checked."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from engine.answer import Exchange
+from ui.turn import Turn
+from ui.words import day, duration, percent, short
+
+_TURNS = 50  # of one chat; the oldest go first
+_LEANED_ON = 3  # earlier questions that a new one is understood by
+_TITLE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """id     random
+    title  what a person called it; empty: its first question
+    at     of its last turn, seconds since the epoch
+    """
+
+    id: str
+    title: str = ""
+    at: float = 0.0
+    turns: tuple[Turn, ...] = ()
+
+    @classmethod
+    def new(cls) -> "Chat":
+        """Return an empty chat with an id of its own."""
+        return cls(secrets.token_hex(8))
+
+    @classmethod
+    def of(cls, saved: Any) -> "Chat":
+        """Return what a browser kept; an empty chat if it is not one, whatever it is."""
+        try:
+            return _CHAT.validate_python(saved)
+        except ValidationError:
+            return cls.new()
+
+    @property
+    def shown(self) -> list[Turn]:
+        """The turns of the thread, oldest first."""
+        return [turn for turn in self.turns if not turn.replaced]
+
+    @property
+    def name(self) -> str:
+        return self.title or (short(self.turns[0].question, _TITLE) if self.turns else "New chat")
+
+    def earlier(self) -> tuple[Exchange, ...]:
+        """Return what a new question may lean on."""
+        return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
+
+    def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":
+        """Return the chat with one more turn."""
+        return replace(self, turns=(*self.turns, turn)[-_TURNS:], at=clock())
+
+    def without_last(self) -> "Chat":
+        """Return the chat with its last shown turn replaced by whatever comes next."""
+        turns = list(self.turns)
+        for place in reversed(range(len(turns))):
+            if not turns[place].replaced:
+                turns[place] = replace(turns[place], replaced=True)
+                break
+        return replace(self, turns=tuple(turns))
+
+    def full_ttft_ms(self, turn: Turn) -> float | None:
+        """Return what the first token of the same question took with full prefill; None if that was not measured."""
+        alike = (t for t in self.turns if t.whole and _asked(t) == _asked(turn) and t.ttft_ms is not None)
+        return next((other.ttft_ms for other in reversed(list(alike))), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, as the browser keeps it and `of` reads it."""
+        return asdict(self)
+
+    def as_json(self) -> str:
+        """Return the chat for download."""
+        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+
+    def as_markdown(self) -> str:
+        """Return the chat for reading; every answer with its sources and what it took."""
+        parts = [f"# {_plain(self.name)}", f"Asked with KVScope, {day(self.at)}."]
+        for turn in self.shown:
+            parts += [f"## {_plain(turn.question)}", turn.text or "*No answer was written.*"]
+            read = [_source(passage.rank, passage.document, passage.page) for passage in turn.passages]
+            asked = "" if turn.nominal is None else f", {percent(turn.realised)} recomputed"
+            took = f"*{turn.said}{asked}; first token after {duration(turn.ttft_ms)}.*"
+            parts += ["\n".join(read), took] if read else [took]
+        return "\n\n".join(parts) + "\n"
+
+
+_CHAT = TypeAdapter(Chat)
+
+
+def _asked(turn: Turn) -> tuple[str, tuple[str, ...]]:
+    return turn.question, tuple(passage.chunk for passage in turn.passages)
+
+
+def _plain(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _source(rank: int, document: str, page: int | None) -> str:
+    return f"- [{rank}] {_plain(document)}" + ("" if page is None else f", page {page}")

@@ -1,0 +1,69 @@
+"""Which documents a question goes to: all, chosen ones, or one of them from its first passage to its last."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from store.types import Document
+from ui.backend import Backend
+from ui.events import QUIET, Update
+from ui.options import shown
+from ui.words import short
+
+_NAME = 48
+
+
+class Scope:
+    """Two components; `read` says what they mean."""
+
+    def __init__(self, backend: Backend) -> None:
+        """Draw them inside the open Blocks."""
+        self._backend = backend
+        self.documents = gr.Dropdown(
+            _choices(backend.documents()),
+            multiselect=True,
+            value=[],
+            label="Documents",
+            info="Where to look. Nothing chosen: everywhere.",
+            min_width=120,
+            elem_id="where",
+        )
+        self.whole = gr.Checkbox(
+            label="Read it whole",
+            info="All of it in order, if it fits, instead of the best passages.",
+            visible=shown(False),
+            min_width=120,
+            elem_id="whole",
+        )
+        self.documents.change(self._choose, self.documents, self.whole, queue=False, **QUIET)
+
+    def components(self) -> list[Component]:
+        """Return both, in the order of `read`."""
+        return [self.documents, self.whole]
+
+    def follow(self, shelf: gr.HTML) -> None:
+        """Offer what is there now whenever the list of documents changes."""
+        shelf.change(self.refresh, self.documents, [self.documents, self.whole], queue=False, **QUIET)
+
+    def refresh(self, chosen: list[str] | None) -> Update:
+        """Return the choices of now; what was deleted is no longer chosen."""
+        there = self._backend.documents()
+        left = [each for each in chosen or [] if each in {document.id for document in there}]
+        return {self.documents: gr.Dropdown(choices=_choices(there), value=left), self.whole: self._choose(left)}
+
+    def _choose(self, chosen: list[str] | None) -> Any:
+        one = len(chosen or []) == 1
+        return gr.Checkbox(visible=True) if one else gr.Checkbox(visible=shown(False), value=False)
+
+
+def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:
+    """Return names with ids; equal names are told apart by a number."""
+    seen: dict[str, int] = {}
+    choices = []
+    for document in documents:
+        seen[document.name] = seen.get(document.name, 0) + 1
+        again = f" ({seen[document.name]})" if seen[document.name] > 1 else ""
+        choices.append((short(document.name, _NAME) + again, document.id))
+    return choices
