@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from engine.answer import Answer
 from engine.setting import Method
-from ui.markup import Markup, tag
+from ui.budget import budget
+from ui.markup import Markup, join, tag
 from ui.turn import Turn
 from ui.words import UNKNOWN, count, duration, percent, short
 
@@ -33,7 +34,7 @@ def numbers(answer: Answer, method: Method) -> Markup:
     """
     known = answer.context_tokens > 0
     speed = UNKNOWN if answer.tokens_per_second is None else f"{answer.tokens_per_second:.1f}"
-    return tag(
+    figures = tag(
         "dl",
         _figure(
             "Time to first token",
@@ -68,6 +69,7 @@ def numbers(answer: Answer, method: Method) -> Markup:
         ),
         class_="kv-figures",
     )
+    return join(figures, budget(answer))
 
 
 def history(turns: Sequence[Turn]) -> Markup:

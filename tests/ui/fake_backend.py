@@ -133,6 +133,8 @@ class FakeBackend:
             answer.context_tokens = sum(source.tokens for source in sources)
             answer.recomputed_tokens = sum(source.recomputed for source in sources)
             answer.realised_ratio = answer.recomputed_tokens / answer.context_tokens
+            answer.prompt_tokens, answer.max_tokens = answer.context_tokens + answer.question_tokens + 24, 2048
+            answer.left_out = 2
             yield replace(answer)
             cancel.wait(5 * self.pace_s)
             slower = 0.4 + 3 * request.ratio
@@ -187,5 +189,6 @@ class FakeBackend:
             tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
             recomputed=round(0.91 * request.ratio * tokens),
             pieces=tuple(pieces),
+            chunk=f"{'d' * 64}-{rank}",
             found=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
         )
