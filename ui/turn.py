@@ -72,6 +72,5 @@ class Turn:
         return " · ".join((self.method, *self.options, *(["stopped"] if self.stopped else [])))
 
     def exchange(self) -> Exchange:
-        """Return what a later question may lean on; cited passages first."""
-        ordered = sorted(self.passages, key=lambda passage: not passage.cited)
-        return Exchange(self.question, self.text, tuple(passage.chunk for passage in ordered if passage.chunk))
+        """Return what a later question may lean on."""
+        return Exchange(self.question, self.text, tuple(passage.chunk for passage in self.passages if passage.chunk))

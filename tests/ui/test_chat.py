@@ -53,11 +53,11 @@ def test_asking_again_replaces_the_last_shown_turn_and_keeps_its_numbers():
     assert Chat("c1").without_last() == Chat("c1")
 
 
-def test_a_new_question_leans_on_the_last_three_shown_turns_cited_passages_first():
+def test_a_new_question_leans_on_the_last_three_shown_turns_and_the_passages_as_they_stood():
     made = chat(*(replace(TURN, question=f"q{n}") for n in range(5)))
     leaned = made.without_last().earlier()
     assert [exchange.question for exchange in leaned] == ["q1", "q2", "q3"]
-    assert leaned[0].passages == ("b-4", "a-0")
+    assert leaned[0].passages == ("a-0", "b-4")
 
 
 def test_full_prefill_is_compared_only_with_the_same_question_over_the_same_passages():
