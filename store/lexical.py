@@ -5,15 +5,17 @@ vectors do badly. Chinese, Japanese and Korean are written without spaces: there
 question asks for its pairs of neighbours.
 """
 
+import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 SCHEMA = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5"
     "(chunk UNINDEXED, body, tokenize = 'porter unicode61 remove_diacritics 2')"
 )
+WITHIN = "AND rtrim(chunk, '0123456789') IN (SELECT value FROM json_each(?))"
 MOST_TERMS = 128  # of a question; more only makes it slow
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 CHARACTER = re.compile(f"([{UNSPACED}])")
@@ -36,13 +38,19 @@ class LexicalIndex:
         """Forget chunks by their row number."""
         self._connection.executemany("DELETE FROM words WHERE rowid = ?", ((row,) for row in rows))
 
-    def search(self, question: str, top: int) -> list[str]:
-        """Return at most `top` chunk ids with a word of the question, best first. Any characters are allowed."""
+    def search(self, question: str, top: int, documents: Sequence[str] = ()) -> list[str]:
+        """Return at most `top` chunk ids with a word of the question, best first. Any characters are allowed.
+
+        documents  ids of the documents to look in; none for all. A chunk's id says whose it is
+        """
         query = query_of(question)
         if not query:
             return []
+        chosen = json.dumps([f"{document}-" for document in documents])
         found = self._connection.execute(
-            "SELECT chunk FROM words WHERE words MATCH ? ORDER BY bm25(words), rowid LIMIT ?", (query, top)
+            f"SELECT chunk FROM words WHERE words MATCH ? {WITHIN if documents else ''} "
+            "ORDER BY bm25(words), rowid LIMIT ?",
+            (query, *([chosen] if documents else []), top),
         )
         return [chunk for (chunk,) in found]
 

@@ -8,7 +8,7 @@ process could not remove, the next opening does. Vectors that do not fit the emb
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -108,20 +108,27 @@ class DocumentLibrary:
         with self._lock:
             return self._catalogue.chunks(document_id)
 
-    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+    def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
+        """Return those of the chunks that are there, by their id."""
+        with self._lock:
+            return self._catalogue.chunks_by_id(ids)
+
+    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage of the search, best first (see `store.search`); the last are final.
+
+        documents  ids of the documents to look in; none for all, and one that is not there finds nothing
 
         An empty library or a blank question gives one empty stage. Raises ValueError at the first step if top is
         below 1.
         """
-        return self._search.stages(question, top)
+        return self._search.stages(question, top, documents)
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, documents: Sequence[str] = ()) -> list[Hit]:
         """Return the last of `stages`: at most `top` hits, best first.
 
         The same library and question give the same hits in the same order. Raises ValueError if top is below 1.
         """
-        *_, final = self.stages(question, top)
+        *_, final = self.stages(question, top, documents)
         return final
 
     def delete(self, document_id: str) -> list[Chunk]:

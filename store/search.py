@@ -49,8 +49,10 @@ class StagedSearch:
         self._catalogue, self._vectors, self._lock = catalogue, vectors, lock
         self._embedder, self._reranker = embedder, reranker
 
-    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage, best first; the last are final.
+
+        documents  ids of the documents to look in; none for all, and one that is not there finds nothing
 
         The first stage has not looked at words: there no hit says `matched_words`. An empty library or a blank question
         gives one empty stage. Raises ValueError at the first step if top is below 1.
@@ -63,11 +65,11 @@ class StagedSearch:
             return
         (vector,) = self._embedder.embed([question])
         with self._lock:
-            near = self._vectors.search(vector, top * CANDIDATES, hidden=self._catalogue.pending())
+            near = self._vectors.search(vector, top * CANDIDATES, self._catalogue.pending(), documents)
             hits = self._hits(near, [])
         yield hits[:top]
         with self._lock:
-            hits = self._hits(near, self._catalogue.lexical.search(question, top * CANDIDATES))
+            hits = self._hits(near, self._catalogue.lexical.search(question, top * CANDIDATES, documents))
         yield hits[:top]
         if self._reranker:
             hits = hits[: top * RERANKED]

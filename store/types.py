@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -59,15 +59,29 @@ class Progress:
 
 
 class Finder(Protocol):
-    """Where an engine finds passages, as soon as the first stage of a search is through or once all are."""
+    """Where an engine finds passages: by a search, as soon as its first stage is through or once all are; or by name."""
 
-    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage of the search, best first; at least one stage, the last is final.
+
+        documents  ids of the documents to look in; none for all, and one that is not there finds nothing
 
         Every stage ranks all it knows anew: hits may come, go and change places from one to the next. Nothing is held
         between two stages, so a caller may take its time, or leave. Raises ValueError at the first step if top is
         below 1.
         """
+        ...
+
+    def documents(self) -> list[Document]:
+        """Return all documents, newest first."""
+        ...
+
+    def chunks(self, document_id: str) -> list[Chunk]:
+        """Return a document's chunks in reading order; empty if it is not there."""
+        ...
+
+    def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
+        """Return those of the chunks that are there, by their id."""
         ...
 
 
@@ -81,16 +95,8 @@ class Library(Finder, Protocol):
         """
         ...
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, documents: Sequence[str] = ()) -> list[Hit]:
         """Return the last of `stages`; empty for an empty library. Raises ValueError if top is below 1."""
-        ...
-
-    def documents(self) -> list[Document]:
-        """Return all documents, newest first."""
-        ...
-
-    def chunks(self, document_id: str) -> list[Chunk]:
-        """Return a document's chunks in reading order; empty if it is not there."""
         ...
 
     def delete(self, document_id: str) -> list[Chunk]:

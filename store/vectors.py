@@ -81,20 +81,22 @@ class VectorIndex:
         with self._writing("delete the vectors"):
             self._collection.delete(where={"document": document_id})
 
-    def search(self, vector: np.ndarray, top: int, hidden: Sequence[str] = ()) -> list[tuple[str, float]]:
+    def search(
+        self, vector: np.ndarray, top: int, hidden: Sequence[str] = (), documents: Sequence[str] = ()
+    ) -> list[tuple[str, float]]:
         """Return at most `top` (chunk id, cosine) by each chunk's best passage, best first, equal ones by id.
 
-        vector  [D], of length 1
-        hidden  ids of documents that must not be found
+        vector     [D], of length 1
+        hidden     ids of documents that must not be found
+        documents  ids of the documents to look in; none for all
         """
         wanted = min(len(self), top * CLOSEST_PASSAGES)
         if not wanted:
             return []
-        elsewhere: Any = {"document": {"$nin": list(hidden)}} if hidden else None
         found: Any = self._collection.query(
             query_embeddings=vector[None],
             n_results=wanted,
-            where=elsewhere,
+            where=_where(hidden, documents),
             include=["metadatas", "distances"],
         )
         best: dict[str, float] = {}
@@ -122,6 +124,14 @@ class VectorIndex:
         return self._client.get_or_create_collection(
             NAME, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
         )
+
+
+def _where(hidden: Sequence[str], documents: Sequence[str]) -> Any:
+    """Return Chroma's condition on a passage's document; None where any will do."""
+    conditions = [
+        {"document": {operator: list(ids)}} for operator, ids in (("$nin", hidden), ("$in", documents)) if ids
+    ]
+    return {"$and": conditions} if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def _drop_if_damaged(folder: Path) -> None:

@@ -2,14 +2,14 @@
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.report import progress
 from engine.answer import Request
 from engine.pipeline import Engine
 from engine.schedule.speculation import SpeculationConfig
-from store.types import Finder, Hit
+from store.types import Chunk, Document, Finder, Hit
 
 NEVER_MS = 1e12
 
@@ -20,11 +20,20 @@ class SlowLastStage:
     def __init__(self, library: Finder, extra_ms: float) -> None:
         self._library, self._extra_ms = library, extra_ms
 
-    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
-        found = list(self._library.stages(question, top))
+    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+        found = list(self._library.stages(question, top, documents))
         yield found[-1]
         time.sleep(self._extra_ms / 1e3)
         yield found[-1]
+
+    def documents(self) -> list[Document]:
+        return self._library.documents()
+
+    def chunks(self, document_id: str) -> list[Chunk]:
+        return self._library.chunks(document_id)
+
+    def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
+        return self._library.chunks_by_id(ids)
 
 
 def compare(engine: Engine, requests: list[Request], extra_ms: float) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class FixedLibrary:
     def __init__(self, *names):
         self.found = [hit(name, TEXTS.get(name, name)) for name in names]
 
-    def stages(self, question, top):
+    def stages(self, question, top, documents=()):
         yield self.found[:top]
 
 

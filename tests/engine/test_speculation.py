@@ -130,7 +130,7 @@ class Staged:
     def __init__(self, *lists):
         self.lists = [FixedLibrary(*names).found for names in lists]
 
-    def stages(self, question, top):
+    def stages(self, question, top, documents=()):
         yield from self.lists
 
 
@@ -153,7 +153,7 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
     made, stop = engine(), Event()
 
     class Stopping(Staged):
-        def stages(self, question, top):
+        def stages(self, question, top, documents=()):
             yield self.lists[0]
             stop.set()
             yield self.lists[1]
