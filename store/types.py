@@ -59,7 +59,7 @@ class Progress:
 
 
 class Finder(Protocol):
-    """Where an engine finds passages: by a search, as soon as its first stage is through or once all are; or by name."""
+    """Where an engine finds passages: by a search, from its first stage on, or by what they are called."""
 
     def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage of the search, best first; at least one stage, the last is final.

@@ -8,7 +8,7 @@ from store.search import CANDIDATES
 from store.vectors import VectorIndex
 from tests.store.fakes import WordEmbedder
 
-WORDS = "heron reed fish granite basalt sea swan chalk code 566362 缓存".split()
+WORDS = ["heron", "reed", "fish", "granite", "basalt", "sea", "swan", "chalk", "code", "566362", "缓存"]
 ALL = 9999
 EMBEDDER = WordEmbedder()
 
@@ -18,7 +18,7 @@ def texts():
     """Five documents, each with words of its own and words that others have too."""
     return {
         f"{place}.txt": "\n\n".join(
-            f"{WORDS[(place * 3 + line * step) % len(WORDS)]} lies beside the {WORDS[(place + line) % len(WORDS)]} of {line}."
+            f"{WORDS[(place * 3 + line * step) % 11]} lies beside the {WORDS[(place + line) % 11]} of {line}."
             for line in range(12)
         )
         for place, step in enumerate((1, 2, 3, 5, 7))
