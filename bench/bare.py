@@ -1,7 +1,7 @@
 """An engine without a library: the bench brings the passages itself, and nothing is written to disk."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from bench.items import Cut
 from engine.pipeline import Engine
@@ -9,7 +9,7 @@ from engine.startup import ModelConfig, build_engine, load_models
 from engine.tree.quantise import restored, stored
 from engine.tree.tiers import Tiers, TiersConfig
 from store.chunk import ChunkConfig, split
-from store.types import Hit
+from store.types import Chunk, Document, Hit
 
 HOST_BYTES = 3 * 2**30
 
@@ -17,8 +17,17 @@ HOST_BYTES = 3 * 2**30
 class NoLibrary:
     """Finds nothing."""
 
-    def stages(self, question: str, top: int) -> Iterator[list[Hit]]:
+    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         yield []
+
+    def documents(self) -> list[Document]:
+        return []
+
+    def chunks(self, document_id: str) -> list[Chunk]:
+        return []
+
+    def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
+        return {}
 
 
 def model_config(arguments: Namespace) -> ModelConfig:

@@ -74,6 +74,30 @@ class Request:
     whole: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How a request would share out the model's context, as far as it is known before a search. In tokens.
+
+    max_tokens  the context, which prompt and answer share
+    prefix      the shared prefix
+    passages    what would be read: a whole document, or as many passages of usual length as are asked for
+    question    with what it leans on, and the template around it
+    answer      at most
+    left_out    passages, not tokens: those that would not fit
+    documents   all documents to search together; beyond the first 128 passages an estimate
+    fits_whole  exactly one document is chosen, and it fits beside question and answer
+    """
+
+    max_tokens: int
+    prefix: int
+    passages: int
+    question: int
+    answer: int
+    left_out: int
+    documents: int
+    fits_whole: bool
+
+
 @dataclass
 class Answer:
     """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'."""
@@ -101,12 +125,18 @@ class Answer:
             "method": self.request.method,
             "ratio": self.request.ratio,
             "options": dict(self.request.options),
+            "documents": list(self.request.documents),
+            "whole": self.request.whole,
+            "earlier": len(self.request.earlier),
             "realised_ratio": self.realised_ratio,
             "state": self.state,
             "answer": self.text,
             "context_tokens": self.context_tokens,
             "recomputed_tokens": self.recomputed_tokens,
             "question_tokens": self.question_tokens,
+            "prompt_tokens": self.prompt_tokens,
+            "max_tokens": self.max_tokens,
+            "left_out": self.left_out,
             "new_tokens": self.new_tokens,
             "tokens_per_second": self.tokens_per_second,
             "notes": list(self.notes),
@@ -114,6 +144,7 @@ class Answer:
                 {
                     "rank": source.rank,
                     "document": source.document,
+                    "chunk": source.chunk,
                     "page": source.page,
                     "similarity": source.similarity,
                     "tokens": source.tokens,

@@ -25,6 +25,10 @@ class QuestionTooLong(KVScopeError):
     hint = "Shorten the question, or pick a model with a longer context."
 
 
+class DocumentTooLong(KVScopeError):
+    hint = "Ask about its best passages instead, ask for a shorter answer, or pick a model with a longer context."
+
+
 class BadRequest(KVScopeError):
     """A setting or a question outside its range."""
 

@@ -3,20 +3,19 @@
 Everything a person or a bench learns of it comes from the one trace that travels along.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from threading import Event
 
-from engine.answer import Answer, Request
-from engine.cite import cite, repetition
+from engine.answer import Answer, Budget, Request
+from engine.budget import budget
 from engine.errors import Cancelled, NothingFound
 from engine.inspect.looks import Looks, looks
-from engine.model.generate import Chooser, Sampling, cut_at, decode
+from engine.model.generate import Sampling
 from engine.prefill import Prefilled, prefill
 from engine.prompt import Prompt
-from engine.request import Reading, alike, check, fit, strategy_of
+from engine.request import Reading, alike, check, strategy_of
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
@@ -24,12 +23,12 @@ from engine.reuse.evidence import Evidence
 from engine.reuse.strategies import STRATEGIES, Full, Strategy
 from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
+from engine.search import readings
 from engine.sources import found, patched
 from engine.trace import Trace
 from engine.types import Scoring
+from engine.writing import write
 from store.types import Finder
-
-STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
 
 
 class Engine:
@@ -62,7 +61,7 @@ class Engine:
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
 
-        Raises BadRequest or QuestionTooLong before anything is computed.
+        Raises BadRequest, QuestionTooLong or DocumentTooLong before anything is computed.
         """
         cancel = cancel or Event()
         check(request)
@@ -128,13 +127,9 @@ class Engine:
             return self.prefill(reading, strategy, trace, cancel)
 
         with self.cache.tree.visit(), ExitStack() as turn:
-            readings = self._readings(request, trace)
-            reading, guess = self.speculator.follow(readings, prefilled, trace, turn, cancel)
-            answer.notes = reading.notes
-            answer.sources = found(reading)
-            answer.question_tokens = len(reading.question)
-            answer.context_tokens = reading.context_tokens
-            answer.state = "reading"
+            stages = readings(self.finder, self.prompt, request, self.max_tokens, trace)
+            reading, guess = self.speculator.follow(stages, prefilled, trace, turn, cancel)
+            self._tell_reading(answer, reading)
             yield answer
             if guess is None:
                 turn.enter_context(self._turn(reading, strategy, trace, cancel))
@@ -147,7 +142,7 @@ class Engine:
             self._tell(answer, reading, ready, strategy)
             yield answer
             try:
-                yield from self._write(answer, reading, ready, first, sampling, cancel)
+                yield from write(answer, self.cache.decoder, self.prompt, reading, ready, first, sampling, cancel)
             finally:
                 self.keep(reading, ready)
 
@@ -173,18 +168,15 @@ class Engine:
 
     def find(self, request: Request, trace: Trace) -> Reading:
         """Search the library to the end, and fit what was found into the model's context."""
-        *_, reading = self._readings(request, trace)
+        *_, reading = readings(self.finder, self.prompt, request, self.max_tokens, trace)
         return reading
 
-    def _readings(self, request: Request, trace: Trace) -> Iterator[Reading]:
-        """Yield what would be read after each stage of the search; the last one is final."""
-        began = trace.now_ms()
-        for hits in self.finder.stages(request.question, request.passages):
-            trace.add("search", began)
-            with trace.stage("lookup"):
-                reading = fit(self.prompt, request, hits, self.max_tokens)
-            yield reading
-            began = trace.now_ms()
+    def budget(self, request: Request) -> Budget:
+        """Return how a request would share out the model's context; nothing is searched for or computed.
+
+        Raises QuestionTooLong.
+        """
+        return budget(self.finder, self.prompt, request, self.max_tokens)
 
     def evidence(self, reading: Reading, trace: Trace, cancel: Event | None = None) -> Evidence:
         """Return what strategies may look at for one reading; nothing is computed yet."""
@@ -209,6 +201,13 @@ class Engine:
         with closing(self.evidence(reading, trace, cancel)) as own:
             return prefill(self.cache.decoder, own, strategy, trace, cancel)
 
+    def _tell_reading(self, answer: Answer, reading: Reading) -> None:
+        """Put what will be read into the answer."""
+        answer.notes, answer.sources, answer.left_out = reading.notes, found(reading), reading.left_out
+        answer.question_tokens, answer.context_tokens = len(reading.question), reading.context_tokens
+        answer.prompt_tokens = len(self.prompt.prefix) + answer.context_tokens + answer.question_tokens
+        answer.max_tokens, answer.state = self.max_tokens, "reading"
+
     def _tell(self, answer: Answer, reading: Reading, ready: Prefilled, strategy: Strategy) -> None:
         """Put what was recomputed into the answer."""
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
@@ -221,29 +220,3 @@ class Engine:
         if strategy.scoring is Scoring.TRAINED and untrained:
             answer.notes += ("No selector is trained for this model: all its layers chose, as in CacheClip joint.",)
         answer.state = "writing"
-
-    def _write(
-        self, answer: Answer, reading: Reading, ready: Prefilled, first: int, sampling: Chooser, cancel: Event
-    ) -> Iterator[Answer]:
-        stream, began = self.prompt.tokens.stream(), time.perf_counter()
-
-        def texts() -> Iterator[str]:
-            tokens = decode(
-                self.cache.decoder, ready.buffer, first, sampling, self.prompt.stop_ids, reading.room, cancel
-            )
-            for token in tokens:
-                answer.new_tokens += 1
-                if answer.new_tokens > 1:  # the first token belongs to the prefill
-                    answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - began)
-                yield stream(token)
-
-        with answer.trace.stage("decode"):
-            for text in cut_at(texts(), STOP_STRINGS):
-                answer.text += text
-                if (said_before := repetition(answer.text)) is not None:
-                    answer.text = answer.text[:said_before]
-                    answer.notes += ("The answer began to repeat itself and was ended there.",)
-                    break
-                yield answer
-        answer.text, cited = cite(answer.text.strip(), reading.texts, answer.request.question)
-        answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)

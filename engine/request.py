@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.answer import Request
-from engine.errors import BadRequest, QuestionTooLong
+from engine.answer import Exchange, Request
+from engine.conversation import Asked, recall
+from engine.errors import BadRequest, DocumentTooLong, QuestionTooLong
 from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.strategies import STRATEGIES, Strategy
@@ -13,6 +14,9 @@ from store.types import Hit
 
 MAX_PASSAGES = 64
 MAX_NEW_TOKENS = 4096
+LEAST_ANSWER = 16  # tokens of an answer that every question leaves room for, or as many as are asked for
+NOTHING_AT_ALL = "No passage was found: the answer comes from the model alone. Add documents first."
+NOTHING_CHOSEN = "No passage was found in the chosen documents: the answer comes from the model alone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +24,10 @@ class Reading:
     """What the model will read, in prompt order, and how much room its answer has.
 
     texts     as tokenised, stripped
-    asked     the question as the auxiliary model reads it
+    asked     the question as the auxiliary model reads it, with what it leans on
     question  ids of everything behind the passages
     room      tokens of the answer
+    left_out  passages that were found and did not fit
     """
 
     texts: tuple[str, ...]
@@ -32,6 +37,7 @@ class Reading:
     room: int
     hits: tuple[Hit, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: int = 0
 
     @property
     def context_tokens(self) -> int:
@@ -67,9 +73,30 @@ def check(request: Request) -> None:
     ):
         if not isinstance(share, int | float) or not least <= share <= most:  # not a number is in no range
             raise BadRequest(f"The {name} must lie between {least:g} and {most:g}, got {share!r}.")
+    check_scope(request)
     if not isinstance(request.options, Mapping):
         raise BadRequest(f"The method's options must be names with values, got {request.options!r}.")
     strategy_of(request)
+
+
+def check_scope(request: Request) -> None:
+    """Raise BadRequest where documents, earlier questions or `whole` are not what they should be."""
+    if not _texts(request.documents):
+        raise BadRequest(f"The documents must be a list of their ids, got {request.documents!r}.")
+    if not isinstance(request.earlier, list | tuple):
+        raise BadRequest(f"The earlier questions must be a list, got {request.earlier!r}.")
+    for exchange in request.earlier:
+        texts = isinstance(exchange, Exchange) and _texts((exchange.question, exchange.answer))
+        if not texts or not _texts(exchange.passages):
+            raise BadRequest(f"An earlier question is its text, its answer and its passages' ids, got {exchange!r}.")
+    if not isinstance(request.whole, bool):
+        raise BadRequest(f"Whether to read a whole document must be true or false, got {request.whole!r}.")
+    if request.whole and len(request.documents) != 1:
+        raise BadRequest(f"To read a whole document, choose exactly one; {len(request.documents)} are chosen.")
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 def strategy_of(request: Request) -> Strategy:
@@ -89,37 +116,55 @@ def strategy_of(request: Request) -> Strategy:
         raise BadRequest(f"The option {error}.") from error
 
 
-def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> Reading:
-    """Take hits, best first, as long as they fit beside prefix, question and answer; say what was left out.
+def share(prompt: Prompt, request: Request, max_tokens: int) -> tuple[Asked, int, int]:
+    """Return the question as it will be asked, and the tokens that answer and passages may have beside it.
 
     Raises QuestionTooLong if the question alone does not fit.
     """
-    question = prompt.question(request.question.strip())
-    fixed = len(prompt.prefix) + len(question)
-    if fixed + min(request.max_new_tokens, 16) > max_tokens:
-        raise QuestionTooLong(f"The question has {len(question)} tokens; the model reads {max_tokens} in all.")
-    answer = min(request.max_new_tokens, max_tokens - fixed, max(16, (max_tokens - fixed) // 2))
-    left, taken = max_tokens - fixed - answer, []
-    for hit in hits:
-        passage = prompt.passage(hit.chunk.text)
-        if len(passage.ids) <= left:
-            taken.append((hit, passage))
-            left -= len(passage.ids)
-    notes = []
-    if len(taken) < len(hits):
-        notes.append(
-            f"{len(hits) - len(taken)} of {len(hits)} passages did not fit into the model's {max_tokens} tokens."
-        )
-    if STRATEGIES[request.method].scoring and len(question) > ASKED_TOKENS:
+    asked = recall(prompt, request)
+    fixed = len(prompt.prefix) + len(asked.ids)
+    if fixed + min(request.max_new_tokens, LEAST_ANSWER) > max_tokens:
+        raise QuestionTooLong(f"The question has {len(asked.ids)} tokens; the model reads {max_tokens} in all.")
+    answer = min(request.max_new_tokens, max_tokens - fixed, max(LEAST_ANSWER, (max_tokens - fixed) // 2))
+    return asked, answer, max_tokens - fixed - answer
+
+
+def taken(lengths: Sequence[int], room: int) -> list[int]:
+    """Return which of the passages are read, best first, as long as they fit; a shorter one may follow a left-out."""
+    numbers = []
+    for number, length in enumerate(lengths):
+        if length <= room:
+            numbers.append(number)
+            room -= length
+    return numbers
+
+
+def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> Reading:
+    """Take hits, best first, as long as they fit beside prefix, question and answer; say what was left out.
+
+    Raises QuestionTooLong if the question alone does not fit, DocumentTooLong if not all of a whole document does.
+    """
+    asked, answer, room = share(prompt, request, max_tokens)
+    passages = [prompt.passage(hit.chunk.text) for hit in hits]
+    lengths = [len(passage.ids) for passage in passages]
+    if request.whole and sum(lengths) > room:
+        name = hits[0].chunk.document_name
+        raise DocumentTooLong(f"{name} has {sum(lengths)} tokens; {room} fit beside the question and its answer.")
+    fitting = taken(lengths, room)
+    left_out, notes = len(hits) - len(fitting), list(asked.notes)
+    if left_out:
+        notes.append(f"{left_out} of {len(hits)} passages did not fit into the model's {max_tokens} tokens.")
+    if STRATEGIES[request.method].scoring and len(asked.ids) > ASKED_TOKENS:
         notes.append(f"The question is long: only its last {ASKED_TOKENS} tokens choose what is recomputed.")
     if not hits:
-        notes.append("No passage was found: the answer comes from the model alone. Add documents first.")
+        notes.append(NOTHING_CHOSEN if request.documents else NOTHING_AT_ALL)
     return Reading(
-        texts=tuple(hit.chunk.text.strip() for hit, _ in taken),
-        passages=tuple(passage for _, passage in taken),
-        asked=request.question.strip(),
-        question=question,
+        texts=tuple(hits[number].chunk.text.strip() for number in fitting),
+        passages=tuple(passages[number] for number in fitting),
+        asked=asked.text,
+        question=asked.ids,
         room=answer,
-        hits=tuple(hit for hit, _ in taken),
+        hits=tuple(hits[number] for number in fitting),
         notes=tuple(notes),
+        left_out=left_out,
     )
