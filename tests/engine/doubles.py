@@ -1,5 +1,7 @@
 """Small stand-ins for the store, and an engine on a tiny model."""
 
+import re
+
 import torch
 
 from engine.pipeline import Engine
@@ -8,7 +10,7 @@ from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.tree.tiers import Tiers, TiersConfig
 from store.errors import StoreFull
-from store.types import Chunk, Hit
+from store.types import Chunk, Document, Hit
 from tests import tiny
 
 TEXTS = {
@@ -60,6 +62,53 @@ class FixedLibrary:
 
     def stages(self, question, top, documents=()):
         yield self.found[:top]
+
+    def documents(self):
+        return [Document(hit.chunk.document_id, hit.chunk.document_name, 1, None, 1, 0.0) for hit in self.found]
+
+    def chunks(self, document_id):
+        return [hit.chunk for hit in self.found if hit.chunk.document_id == document_id]
+
+    def chunks_by_id(self, ids):
+        return {hit.chunk.id: hit.chunk for hit in self.found if hit.chunk.id in ids}
+
+
+class Shelf:
+    """A Finder over documents, given as name=list of texts; the more of a question's words a passage holds, the better.
+
+    asked  what was searched for
+    """
+
+    def __init__(self, **documents):
+        self.held = {
+            name: [
+                Chunk(f"{name}-{at}", name, f"{name}.txt", at, None, 0, len(text), text)
+                for at, text in enumerate(texts)
+            ]
+            for name, texts in documents.items()
+        }
+        self.asked = []
+
+    def stages(self, question, top, documents=()):
+        self.asked.append(question)
+        words = set(re.findall(r"\w+", question.lower()))
+        shared = [
+            (len(words.intersection(re.findall(r"\w+", chunk.text.lower()))), chunk)
+            for name, chunks in self.held.items()
+            for chunk in chunks
+            if not documents or name in documents
+        ]
+        ranked = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
+        yield [Hit(chunk, score, score / 100, True) for score, chunk in ranked][:top]
+
+    def documents(self):
+        return [Document(name, f"{name}.txt", 1, None, len(chunks), 0.0) for name, chunks in self.held.items()]
+
+    def chunks(self, document_id):
+        return self.held.get(document_id, [])
+
+    def chunks_by_id(self, ids):
+        return {chunk.id: chunk for chunks in self.held.values() for chunk in chunks if chunk.id in ids}
 
 
 def hit(name, text):
