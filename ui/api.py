@@ -1,14 +1,15 @@
 """What a program may call through gradio_client: plain arguments in, plain JSON out, under names that stay."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import gradio as gr
 
-from engine.answer import Request
+from engine.answer import Exchange, Request
+from engine.errors import BadRequest
 from ui.backend import Backend
 from ui.events import LIBRARY, MODEL, WAITING
 from ui.trouble import sentence
@@ -25,15 +26,32 @@ def build(backend: Backend) -> None:
         temperature: float = 0.0,
         max_new_tokens: int = 256,
         options: dict | None = None,
+        documents: list[str] | None = None,
+        earlier: list[dict] | None = None,
+        whole: bool = False,
     ) -> Iterator[dict]:
         """Stream growing answers, each with its figures, sources and stages.
 
         `ratio` lies in [0, 1]; `options` are the method's other settings by name, as list_methods gives them.
+        `documents` are the ids of those to search, as list_documents gives them; without any, all. `earlier` is the
+        conversation so far, the oldest first: {"question": ..., "answer": ..., "passages": [the `chunk` of each source
+        of that answer, in order]}, so that a follow-up is understood and finds its passages ready. With `whole`, the
+        one document in `documents` is read from its first passage to its last.
         """
         stop = Event()
-        chosen = {} if options is None else options
-        wanted = Request(question, method, ratio, passages, max_new_tokens, temperature, options=chosen)
         try:
+            wanted = Request(
+                question,
+                method,
+                ratio,
+                passages,
+                max_new_tokens,
+                temperature,
+                options={} if options is None else options,
+                documents=_tuple(documents),
+                earlier=_conversation(earlier),
+                whole=whole,
+            )
             for answer in backend.ask(wanted, stop):
                 yield answer.as_dict()
         except Exception as error:
@@ -101,6 +119,22 @@ def build(backend: Backend) -> None:
         concurrency_id=LIBRARY,
         concurrency_limit=1,
     )
+
+
+def _conversation(earlier: Any) -> tuple[Exchange, ...]:
+    """Return a program's earlier questions; the engine checks what is in them. Raises BadRequest for another shape."""
+    if earlier is not None and not isinstance(earlier, list):
+        raise BadRequest(f"The earlier questions must be a list, got {earlier!r}.")
+    known = {field.name for field in fields(Exchange)}
+    for given in earlier or ():
+        if not isinstance(given, dict) or not {"question", "answer"} <= set(given) <= known:
+            raise BadRequest(f"An earlier question has a question, an answer and its passages, got {given!r}.")
+    return tuple(Exchange(given["question"], given["answer"], _tuple(given.get("passages"))) for given in earlier or ())
+
+
+def _tuple(value: Any) -> Any:
+    """Return a list as a tuple, nothing as an empty one, and anything else as it is, for the engine to refuse."""
+    return () if value is None else tuple(value) if isinstance(value, list) else value
 
 
 def _refusal(error: Exception) -> gr.Error:

@@ -9,6 +9,7 @@ from threading import Event
 
 from engine.answer import Answer, Piece, Request, Source
 from engine.errors import BadRequest, ModelNotReady
+from engine.request import check_scope
 from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
@@ -157,6 +158,7 @@ class FakeBackend:
         """Refuse what the engine would refuse."""
         if not 0 <= request.ratio <= 1:
             raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
+        check_scope(request)
         method = next(each for each in METHODS if each.name == request.method)
         settings = {setting.name: setting for setting in method.settings if setting.name != "ratio"}
         for name, value in request.options.items():

@@ -6,6 +6,7 @@ import httpx
 import pytest
 from gradio_client import Client, handle_file
 
+from engine.answer import Exchange, Request
 from tests.ui.fake_backend import METHODS, FakeBackend
 from ui.page import build, launch_options
 
@@ -60,6 +61,42 @@ def test_options_reach_the_engine_and_wrong_ones_are_a_sentence(client, backend)
         client.predict(question="why?", method="full", options={"tokens": 16}, api_name="/ask")
     with pytest.raises(Exception, match="tokens must be a whole number between 0 and 512"):
         client.predict(question="why?", method="epic", options={"tokens": 0.5}, api_name="/ask")
+
+
+def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
+    earlier = [
+        {"question": "Who?", "answer": "She. [1]", "passages": ["a-1", "a-0"]},
+        {"question": "Why?", "answer": ""},
+    ]
+    given = {"documents": ["a", "b"], "earlier": earlier}
+    ended = client.submit(question="And then?", api_name="/ask", **given).result()
+    asked = backend.asked[-1]
+    assert asked.documents == ("a", "b") and not asked.whole
+    assert asked.earlier == (Exchange("Who?", "She. [1]", ("a-1", "a-0")), Exchange("Why?", ""))
+    assert (ended["documents"], ended["earlier"], ended["max_tokens"]) == (["a", "b"], 2, 2048)
+    client.submit(question="What?", documents=["a"], whole=True, api_name="/ask").result()
+    assert backend.asked[-1] == Request("What?", documents=("a",), whole=True)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"documents": ["a", 5]}, "documents must be a list of their ids"),
+        ({"documents": "a"}, "documents must be a list of their ids"),
+        ({"earlier": {"question": "Who?"}}, "earlier questions must be a list"),
+        ({"earlier": ["Who?"]}, "has a question, an answer and its passages"),
+        ({"earlier": [{"question": "Who?"}]}, "has a question, an answer and its passages"),
+        ({"earlier": [{"question": "Who?", "answer": "She.", "role": "user"}]}, "has a question, an answer"),
+        ({"earlier": [{"question": "Who?", "answer": 5}]}, "An earlier question is its text"),
+        ({"earlier": [{"question": "Who?", "answer": "She.", "passages": 5}]}, "An earlier question is its text"),
+        ({"whole": True}, "exactly one; 0 are chosen"),
+        ({"whole": 5, "documents": ["a"]}, "true or false"),
+    ],
+    ids=str,
+)
+def test_a_scope_or_a_conversation_of_another_kind_is_a_sentence(client, given, said):
+    with pytest.raises(Exception, match=said):
+        client.predict(question="why?", api_name="/ask", **given)
 
 
 def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client):
