@@ -9,7 +9,7 @@ from typing import Any
 from backend.adding import Adding
 from backend.loading import Loader
 from backend.work import Work
-from engine.answer import Answer, Request
+from engine.answer import Answer, Budget, Request
 from engine.own_thread import in_own_thread
 from engine.reuse.strategies import methods
 from engine.setting import Method
@@ -61,6 +61,9 @@ class LocalBackend:
 
     def clear(self) -> None:
         self.loader.ready().tiers.tree.clear()
+
+    def budget(self, request: Request) -> Budget:
+        return self.loader.ready().engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         engine = self.loader.ready().engine

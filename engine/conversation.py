@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.answer import Exchange, Request
-from engine.prompt import Prompt
+from engine.prompt import NOT_THERE, Prompt
 
 OPENING = re.compile(r"(and|but|or|so|also|then|what about|how about|what if|why not)\b")
 POINTING = re.compile(
@@ -85,8 +85,10 @@ def recall(prompt: Prompt, request: Request) -> Asked:
 
 
 def _said(exchange: Exchange) -> str:
-    """Return question and answer in one line, without the marks of citations."""
+    """Return question and answer in one line, without the marks of citations; an answer that says nothing is none."""
     answer = " ".join(MARKS.sub("", exchange.answer).split())
+    if answer == NOT_THERE:
+        return exchange.question.strip()
     ended = answer if not answer or answer[-1] in ".!?" else f"{answer}."
     return f"{exchange.question.strip()} {ended}".strip()
 

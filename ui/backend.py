@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Protocol
 
-from engine.answer import Answer, Request
+from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
 
@@ -64,6 +64,10 @@ class Backend(Protocol):
 
     def clear(self) -> None:
         """Remove all computed keys and values; documents stay, and questions compute what they need."""
+        ...
+
+    def budget(self, request: Request) -> Budget:
+        """Return how a request would share out the model's context; texts are counted, nothing is searched for."""
         ...
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.answer import Exchange, Request
 from engine.conversation import RECALLED_TOKENS, leans, recall, thread
-from engine.prompt import Prompt
+from engine.prompt import NOT_THERE, Prompt
 from tests import tiny
 
 PROMPT = Prompt(tiny.tokenizer())
@@ -84,6 +84,11 @@ def test_a_question_of_its_own_is_asked_as_if_it_were_the_first(earlier):
     question = "Which form do staff use to swap a shift?"
     asked = recall(PROMPT, Request(question, earlier=earlier))
     assert (asked.text, asked.ids, asked.notes) == (question, PROMPT.question(question), ())
+
+
+def test_an_answer_that_the_passages_do_not_say_is_not_recalled():
+    asked = recall(PROMPT, Request("Why?", earlier=(Exchange("Who owns it?", f"{NOT_THERE} [1]"),)))
+    assert asked.text == "Who owns it? Why?" and asked.notes == ()
 
 
 LONG = "The answer goes on about boats and ports and much else. " * 30

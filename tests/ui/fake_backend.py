@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from engine.answer import Answer, Piece, Request, Source
+from engine.answer import Answer, Budget, Piece, Request, Source
 from engine.errors import BadRequest, ModelNotReady
 from engine.request import check_scope
 from engine.setting import Method, Setting
@@ -116,6 +116,10 @@ class FakeBackend:
     def inspect(self, request: Request, cancel: Event) -> dict:
         self._check(request)
         return {"ratio": request.ratio, "passages": [40] * request.passages}
+
+    def budget(self, request: Request) -> Budget:
+        tokens, alone = 400 * len(request.documents or self._documents), len(request.documents) == 1
+        return Budget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.asked.append(request)
