@@ -66,14 +66,16 @@ class TierFacts:
 class Snapshot:
     """The tree at one moment.
 
-    tiers  the fastest first
-    nodes  parents before their children
-    uses   of nodes since the process began
+    tiers   the fastest first
+    nodes   parents before their children
+    uses    of nodes since the process began
+    policy  what decides who goes: 'PGDSF', 'GDSF', 'LRU' or 'LFU'
     """
 
     tiers: tuple[TierFacts, ...]
     nodes: tuple[NodeFacts, ...]
     uses: int
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Control:
                 for tier in copies.tiers
             )
             nodes = tuple(self._facts(node) for node in copies.nodes.values() if node.copies)
-            return Snapshot(tiers, nodes, self._tree.uses)
+            return Snapshot(tiers, nodes, self._tree.uses, copies.policy)
 
     def pin(self, key: str, pinned: bool) -> None:
         """Keep a node and all before it from being evicted, or let them go again. Raises NotKept."""

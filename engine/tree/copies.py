@@ -26,6 +26,11 @@ class Copies(Generic[KV]):
         self.by_chunk: dict[str, set[Node]] = {}
         self.pinned: set[Node] = set()
 
+    @property
+    def policy(self) -> str:
+        """The name of what decides who goes."""
+        return type(self._policy).__name__
+
     def attach(self, node: Node) -> None:
         """Make a node without copies known."""
         self.nodes[node.key] = node

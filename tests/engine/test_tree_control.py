@@ -30,6 +30,7 @@ def test_a_snapshot_tells_of_every_node_what_a_policy_knows_of_it():
     assert (shown.uses, first.age, second.age) == (3, 0, 1)
     assert (first.held, second.held, first.pinned, first.kept) == (True, False, False, False)
     assert [(tier.size_bytes, tier.nodes) for tier in shown.tiers] == [(20, 2), (10, 1)]
+    assert shown.policy == "PGDSF"
 
 
 def test_what_an_earlier_process_left_has_no_age_until_it_is_used():
