@@ -25,9 +25,12 @@ _POLICIES = {
 }
 
 
-def cards(view: CacheView) -> Markup:
-    """Return a card for each tier: what it holds, of how much, how fast it is read, its clock, its budget."""
-    return tag("div", *map(_card, view.tiers, view.limit_bytes), class_="kv-tiers")
+def cards(view: CacheView, refusal: int = 0) -> Markup:
+    """Return a card for each tier: what it holds, of how much, how fast it is read, its clock, its budget.
+
+    refusal  another number each time: the same markup would leave a slider where somebody has put it
+    """
+    return tag("div", *map(_card, view.tiers, view.limit_bytes), class_="kv-tiers", data_refusal=refusal or None)
 
 
 def rule(view: CacheView) -> Markup:

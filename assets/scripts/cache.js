@@ -3,6 +3,11 @@ window.kvCache = (() => {
   "use strict";
   const PAUSE_MS = 500; // arrow keys move a slider step by step; only where it comes to rest counts
 
+  const say = (slider) => {
+    const output = slider.closest("label")?.querySelector("output");
+    if (output) output.textContent = `${Number(slider.value).toFixed(1)} GiB`;
+  };
+
   const buttons = (element, trigger) => {
     let resting;
     element.addEventListener("click", (event) => {
@@ -13,10 +18,18 @@ window.kvCache = (() => {
       trigger("click", { act, id, more: tier });
     });
     element.addEventListener("input", (event) => {
-      const output = event.target.closest("label")?.querySelector("output");
-      if (output) output.textContent = `${Number(event.target.value).toFixed(1)} GiB`;
+      say(event.target);
       clearTimeout(resting);
     });
+    // Gradio leaves an element where it is and changes its attributes: a slider that was moved would stay there.
+    const settle = () => {
+      for (const slider of element.querySelectorAll('input[type="range"]')) {
+        slider.value = slider.getAttribute("value");
+        say(slider);
+      }
+    };
+    const settled = { subtree: true, attributes: true, attributeFilter: ["value", "data-refusal"] };
+    new MutationObserver(settle).observe(element, settled);
     element.addEventListener("change", (event) => {
       const { act, id } = event.target.dataset;
       if (act !== "budget") return;
@@ -28,7 +41,7 @@ window.kvCache = (() => {
   const inside = (row, box) => Math.max(0, row.bottom - box.bottom) + Math.min(0, row.top - box.top);
 
   const mark = (list, key) => {
-    const frame = list.closest("#cache-list") ?? list;
+    const frame = list.querySelector(".kv-nodes") ?? list;
     for (const button of list.querySelectorAll("button[data-id]")) {
       const chosen = button.dataset.id === key;
       button.tabIndex = chosen ? 0 : -1;

@@ -34,7 +34,7 @@ def tree(boxes: Sequence[Box]) -> go.Figure:
             branchvalues="remainder",
             sort=False,
             tiling={"orientation": "h", "pad": 1},
-            pathbar={"visible": True, "thickness": 24, "side": "top"},
+            pathbar={"visible": False},  # its transitions draw broken paths; the leftmost box leads back as well
             textfont={"color": "#ffffff", "size": 12},
             marker={
                 "colors": [_hue(box) for box in boxes],
@@ -47,7 +47,7 @@ def tree(boxes: Sequence[Box]) -> go.Figure:
     )
     figure.update_layout(
         height=_HEIGHT_PX,
-        margin={"l": 0, "r": 0, "t": 28, "b": 0},
+        margin={"l": 0, "r": 0, "t": 0, "b": 0},
         paper_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 12},
         uniformtext={"minsize": 10, "mode": "hide"},

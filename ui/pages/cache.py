@@ -1,5 +1,6 @@
 """The Cache page: what was computed, where it is kept and what it is worth; pin, evict, budgets, clear."""
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +21,8 @@ from ui.words import count, size
 _PROMISE = "What the model has computed for your passages, so that a question does not have to compute it again."
 _EMPTY = "Nothing is kept yet. The tree fills with the first document: add one, and its passages are computed once."
 _TREE = "Each box is one passage. A box to the right of another was computed behind it: together they are a path."
-_EXACT = (
-    "A question that finds the same passages in the same order takes the path as it stands. Click a box to open it."
-)
+_EXACT = "A question that finds the same passages in the same order takes the path as it stands."
+_CLICK = "Click a passage to read it; click a document to look closer, and again to go back."
 _ON_CLICK = "window.kvCache?.buttons(element, trigger);"
 _ON_TREE = "window.kvCache?.tree(element, trigger);"
 
@@ -40,6 +40,7 @@ class Cache:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._refusals = itertools.count(1)
 
     def build(self, tab: gr.Tab) -> None:
         """Draw the page inside its open tab, and draw it anew whenever somebody looks at it."""
@@ -50,9 +51,8 @@ class Cache:
             self._said = gr.HTML(elem_id="cache-said", js_on_load=None)
             self._tiers = gr.HTML(elem_id="cache-tiers", js_on_load=_ON_CLICK)
             with gr.Column(visible=False, elem_id="cache-tree-part") as self._filled:
-                gr.HTML(
-                    join(tag("h2", "Knowledge tree"), tag("p", _TREE, " ", _EXACT, class_="kv-muted")), js_on_load=None
-                )
+                explained = tag("p", f"{_TREE} {_EXACT} {_CLICK}", class_="kv-muted")
+                gr.HTML(join(tag("h2", "Knowledge tree"), explained), js_on_load=None)
                 self._legend = gr.HTML(elem_id="cache-legend", js_on_load=None)
                 with gr.Row(elem_id="cache-tree-row", equal_height=False):
                     with gr.Column(elem_id="cache-drawn", min_width=0):
@@ -138,7 +138,7 @@ class Cache:
         return {
             self._buttons: clearing(False, bool(drawn)),
             self._said: join(_message(said, trouble), empty),
-            self._tiers: join(cards(view), rule(view)),
+            self._tiers: join(cards(view, next(self._refusals) if trouble else 0), rule(view)),
             self._filled: gr.Column(visible=bool(drawn)),
             self._legend: _legend(view, len([box for box in drawn if box.passage is not None])),
             self._tree: tree(drawn) if drawn else None,
