@@ -9,6 +9,7 @@ from ui.markup import Markup, join, tag
 from ui.words import UNKNOWN, count, percent, size
 
 GIB = 2**30
+AT_ONCE = 5e11  # bytes a second: no memory copies as fast, so nothing was copied
 TIERS = {"device": "GPU memory", "host": "Memory", "disk": "Disk"}
 _SPEEDS = {"device": "the fastest, the smallest", "host": "fast, lost at restart", "disk": "slower, survives a restart"}
 _CLOCK = (
@@ -51,7 +52,8 @@ def rule(view: CacheView) -> Markup:
 def _card(tier: TierFacts, limit_bytes: int) -> Markup:
     name, budget = TIERS.get(tier.name, tier.name), tier.budget_bytes / GIB
     share = tier.size_bytes / tier.budget_bytes if tier.budget_bytes else 0.0
-    speed = f"{size(round(1e3 / tier.ms_per_byte))}/s" if tier.ms_per_byte else UNKNOWN
+    rate = 1e3 / tier.ms_per_byte if tier.ms_per_byte else None  # bytes a second
+    speed = UNKNOWN if rate is None else "at once" if rate > AT_ONCE else f"{size(round(rate))}/s"
     bar = tag("span", class_="kv-bar-fill", style=f"width:{min(100.0, 100 * share):.1f}%;background:{HUES[tier.name]}")
     slider = tag(
         "input",

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.test_accessible import serious
 from tests.ui.fake_cache import GIB
 
 pytestmark = pytest.mark.browser
@@ -148,6 +149,15 @@ def test_hostile_names_and_texts_are_shown_as_text_also_inside_the_figure(look):
         assert tab.page.locator(f"{place} img, {place} script, {place} .katex, {place} image").count() == 0
     assert tab.page.evaluate("window.harmed") is None
     assert tab.errors == [] and tab.outside == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_filled_page_has_no_serious_fault_for_a_screen_reader(look, scheme):
+    tab = look(color_scheme=scheme)
+    line(tab, 0).click()
+    tab.page.get_by_role("button", name="Evict…").click()
+    expect(tab.page.locator("#cache-detail .kv-sure")).to_be_visible()
+    assert serious(tab.page) == []
 
 
 def test_a_phone_scrolls_down_only(look):

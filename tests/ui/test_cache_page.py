@@ -152,6 +152,11 @@ def test_cards_say_fill_budget_speed_and_clock(desk):
     assert cards(desk.look()).count('type="range"') == 2
 
 
+def test_what_is_not_copied_is_read_at_once(desk):
+    desk.tree.tiers[1].was_read(10**9, 1e-3)
+    assert "at once" in cards(desk.look())
+
+
 def test_hit_rates_are_words_too():
     desk = FakeCache()
     assert "Ask a question" in served(desk.look().totals)
