@@ -7,6 +7,7 @@ from threading import Event
 from typing import Any
 
 from backend.adding import Adding
+from backend.cache import LocalCache
 from backend.loading import Loader
 from backend.work import Work
 from engine.answer import Answer, Budget, Request
@@ -25,6 +26,7 @@ class LocalBackend:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
+        self.cache = LocalCache(self.loader, settings.data / "kv")
 
     def start(self) -> None:
         """Load the models in the background."""

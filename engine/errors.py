@@ -37,5 +37,15 @@ class NothingFound(KVScopeError):
     hint = "Add documents, or ask something that stands in them."
 
 
+class NotKept(KVScopeError):
+    hint = "Refresh the page: it was evicted, or its document deleted."
+
+
+class StaysInCache(KVScopeError):
+    """Somebody wants KV away that is being read, or that a pin keeps."""
+
+    hint = "Wait until no question is being answered, or unpin it, then try again."
+
+
 class Cancelled(Exception):
     """The person pressed stop. Not an error: the caller ends quietly with what it has."""

@@ -4,7 +4,7 @@ Everything a person or a bench learns of it comes from the one trace that travel
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from threading import Event
 
@@ -24,6 +24,7 @@ from engine.reuse.strategies import STRATEGIES, Full, Strategy
 from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
 from engine.search import readings
+from engine.served import Served
 from engine.sources import found, patched
 from engine.trace import Trace
 from engine.types import Scoring
@@ -36,8 +37,8 @@ class Engine:
 
     cache      the primary's chunk KV; holds the primary model
     auxiliary  None where no method needs one
-
     turns      who uses the primary next
+    served     how questions were served from the tree
     trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
 
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
@@ -55,7 +56,7 @@ class Engine:
     ) -> None:
         self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
-        self.turns = turns or Turns()
+        self.turns, self.served = turns or Turns(), Served()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
@@ -196,10 +197,9 @@ class Engine:
 
         evidence  of this reading, where it is shared by several strategies
         """
-        if evidence is not None:
-            return prefill(self.cache.decoder, evidence, strategy, trace, cancel)
-        with closing(self.evidence(reading, trace, cancel)) as own:
-            return prefill(self.cache.decoder, own, strategy, trace, cancel)
+        own = closing(self.evidence(reading, trace, cancel)) if evidence is None else nullcontext(evidence)
+        with own as looked:
+            return prefill(self.cache.decoder, looked, strategy, trace, cancel)
 
     def _tell_reading(self, answer: Answer, reading: Reading) -> None:
         """Put what will be read into the answer."""
@@ -212,6 +212,7 @@ class Engine:
         """Put what was recomputed into the answer."""
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
         answer.sources = patched(answer.sources, reading, ready.rows, spans, ready.tiers, ready.path)
+        self.served.count(answer.sources)
         answer.recomputed_tokens = sum(source.recomputed for source in answer.sources)
         answer.realised_ratio = ready.realised_ratio
         if strategy.reuses and self.trouble():

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
+from ui.desks.cache import CacheDesk
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class Backend(Protocol):
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         """Yield growing answers. After `cancel` is set the computation ends within a layer or a token."""
         ...
+
+    @property
+    def cache(self) -> CacheDesk: ...
 
     def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
         """Return what the models look at for a question: plain lists, small enough to draw."""

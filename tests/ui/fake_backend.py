@@ -13,6 +13,7 @@ from engine.request import check_scope
 from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
+from tests.ui.fake_cache import FakeCache
 from ui.backend import IngestProgress, Kept, Status
 
 READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
@@ -72,6 +73,7 @@ class FakeBackend:
         self.cancelled: list[bool] = []
         self._documents = documents or []
         self.cleared = False
+        self.cache = FakeCache()
 
     def status(self) -> Status:
         return self.state
@@ -112,6 +114,7 @@ class FakeBackend:
 
     def clear(self) -> None:
         self.cleared = True
+        self.cache.tree.clear()
 
     def inspect(self, request: Request, cancel: Event) -> dict:
         self._check(request)
