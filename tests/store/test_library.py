@@ -129,7 +129,7 @@ def test_what_a_killed_process_left_is_removed_at_opening(open_library, file_of)
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
     before = traces(library)
-    library._purge = lambda document_id: None  # as if the process had no time to clean up
+    library._pending.purge = lambda owner: None  # as if the process had no time to clean up
     adding = library.add(file_of(BIRDS), "birds.txt")
     while next(adding).stage != "embedded":
         pass
