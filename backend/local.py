@@ -8,6 +8,7 @@ from typing import Any
 
 from backend.adding import Adding
 from backend.loading import Loader
+from backend.shelf import LocalShelf
 from backend.work import Work
 from engine.answer import Answer, Request
 from engine.own_thread import in_own_thread
@@ -25,6 +26,7 @@ class LocalBackend:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
+        self.shelf = LocalShelf(self.loader, self._work, self._adding)
 
     def start(self) -> None:
         """Load the models in the background."""
