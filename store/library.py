@@ -91,7 +91,8 @@ class DocumentLibrary:
             known = self._catalogue.document(document_id)
             claimed = known is None and self._pending.claim(document_id)
         if not claimed:
-            yield Progress("indexed", 1, 1, known, "already in the library" if known else "already being added")
+            there = f"It is already in the library as {known.name}." if known else "It is already being added."
+            yield Progress("indexed", 1, 1, known, there)
             return
         try:
             yield from self._add(data, document_id, name)
@@ -108,7 +109,7 @@ class DocumentLibrary:
             self._catalogue.owner(document_id)
             document, claimed = self._catalogue.document(document_id), self._pending.claim(document_id)
         if document is None or not claimed:
-            yield Progress("indexed", 1, 1, document, "already being cut anew")
+            yield Progress("indexed", 1, 1, document, "It is already being cut anew.")
             return
         try:
             self._pending.purge_stale(document_id)

@@ -73,7 +73,7 @@ class Progress:
     done: int
     total: int
     document: Document | None = None  # set once the document is in the library
-    warning: str = ""  # e.g. 'already in the library'; the last step has all of them
+    warning: str = ""  # sentences, e.g. 'It is already in the library as notes.md.'
 
 
 class Finder(Protocol):

@@ -1,7 +1,7 @@
 """The list of the Library page as HTML: a row for each document, what it takes, and what can be done with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ui.desks.shelf import Held
 from ui.markup import Markup, join, tag
@@ -43,7 +43,7 @@ class View:
     renaming: str = ""
     doomed: tuple[str, ...] = ()
     freed: int = 0
-    chosen: frozenset[str] = field(default_factory=frozenset)
+    chosen: tuple[str, ...] = ()
 
 
 def arranged(holdings: Sequence[Held], view: View) -> list[Held]:

@@ -84,7 +84,7 @@ def test_same_bytes_twice_are_one_document_with_a_warning(open_library, file_of)
     first = add(library, file_of(BIRDS))[-1].document
     before = traces(library)
     (step,) = add(library, file_of(BIRDS), "other.txt")
-    assert (step.document, step.warning) == (first, "already in the library")
+    assert (step.document, step.warning) == (first, "It is already in the library as file.txt.")
     assert traces(library) == before
 
 
@@ -92,7 +92,7 @@ def test_same_bytes_at_the_same_time_are_one_document(open_library, file_of):
     library = open_library()
     first = library.add(file_of(BIRDS), "a.txt")
     next(first)
-    assert [step.warning for step in library.add(file_of(BIRDS), "b.txt")] == ["already being added"]
+    assert [step.warning for step in library.add(file_of(BIRDS), "b.txt")] == ["It is already being added."]
     list(first)
     assert len(library.documents()) == 1
 

@@ -197,7 +197,7 @@ def test_two_new_cuts_at_once_are_one(open_library, file_of):
     document = add(library, file_of(BIRDS))[-1].document
     first = library.reindex(document.id)
     next(first)
-    assert [step.warning for step in library.reindex(document.id)] == ["already being cut anew"]
+    assert [step.warning for step in library.reindex(document.id)] == ["It is already being cut anew."]
     list(first)
     whole(library)
 

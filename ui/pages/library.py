@@ -62,14 +62,19 @@ class Library:
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
-        self._view = gr.State(lambda: View())  # a class would be taken for its own instance
+        self._view = gr.State(View())
         with gr.Column(elem_id="library-page", elem_classes="kv-page"):
             gr.HTML(_invitation(), js_on_load=None)
             self.uploads.build(height=132)
             with gr.Row(elem_id="library-head", equal_height=False):
                 self._summary = gr.HTML(elem_id="library-summary", js_on_load=None)
                 self._filter = gr.Textbox(
-                    placeholder="Filter by name", show_label=False, container=False, elem_id="library-filter"
+                    label="Filter documents by name",
+                    placeholder="Filter by name",
+                    show_label=False,
+                    container=False,
+                    max_lines=1,
+                    elem_id="library-filter",
                 )
             self._trouble = gr.HTML(elem_id="library-trouble", elem_classes="kv-trouble-box", js_on_load=None)
             self._list = gr.HTML(elem_id="library-list", js_on_load=_ON_LOAD)
@@ -118,7 +123,7 @@ class Library:
         wanted = (
             [name] if name else [each.document.id for each in self._arranged(view) if each.document.id in view.chosen]
         )
-        view = replace(view, open="", placed="", chosen=frozenset())
+        view = replace(view, open="", placed="", chosen=())
         yield {self._view: view}
         for update in self.uploads.follow(lambda cancel: self._backend.shelf.reindex(wanted, cancel), request):
             yield {**update, **self._drawn(view)}
@@ -140,8 +145,9 @@ class Library:
             return replace(view, limit=view.limit + AT_ONCE)
         if act in ("choose", "all", "none"):
             shown = {held.document.id for held in self._arranged(view)} if act == "all" else {name}
-            chosen = (view.chosen | shown) if data.get("on") else (view.chosen - shown)
-            return replace(view, chosen=frozenset() if act == "none" else chosen, doomed=())
+            others = tuple(each for each in view.chosen if each not in shown)
+            chosen = (*others, *sorted(shown)) if data.get("on") else others
+            return replace(view, chosen=() if act == "none" else chosen, doomed=())
         if act == "rename":
             return replace(view, renaming=name, doomed=())
         if act == "save" and name == view.renaming:
@@ -149,12 +155,12 @@ class Library:
                 desk.rename(name, typed)
             return replace(view, renaming="")
         if act == "delete":
-            doomed = (name,) if name else tuple(view.chosen)
+            doomed = (name,) if name else view.chosen
             return replace(view, doomed=doomed, freed=desk.freed_by(doomed), renaming="")
         if act == "confirm":
             for doomed_id in view.doomed:
                 self._backend.delete(doomed_id)
-            return replace(view, doomed=(), chosen=view.chosen - set(view.doomed))
+            return replace(view, doomed=(), chosen=tuple(each for each in view.chosen if each not in view.doomed))
         return replace(view, doomed=(), renaming="")
 
     def _arranged(self, view: View) -> list[Held]:
