@@ -82,6 +82,7 @@ def test_passages_come_in_parts_and_one_is_seen_in_its_place(visit, backend):
     expect(tab.page.locator(".kv-piece")).to_have_count(20)
     expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 1\u201320 of 45")
     tab.page.click(".kv-pager >> text=Later")
+    expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 21\u201340 of 45")
     tab.page.click(".kv-pager >> text=Later")
     expect(tab.page.locator(".kv-piece")).to_have_count(5)
     tab.page.locator(".kv-piece button").nth(1).click()

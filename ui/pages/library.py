@@ -84,7 +84,7 @@ class Library:
         self.uploads.wire([shelf])
         for event in (tab.select, shelf.change, self._clock.tick):
             event(self.refresh, self._view, drawn, queue=False, **QUIET)
-        self._filter.input(self.narrow, [self._view, self._filter], [self._view, *drawn], queue=False, **QUIET)
+        self._filter.change(self.narrow, [self._view, self._filter], [self._view, *drawn], queue=False, **QUIET)
         acted = [self._view, self._trouble, shelf, *drawn]
         self._list.click(self.act, self._view, acted, queue=False, **QUIET)
         again = [self._view, shelf, *self.uploads.shown(), *drawn]
