@@ -9,6 +9,7 @@ from typing import Any
 from backend.adding import Adding
 from backend.cache import LocalCache
 from backend.loading import Loader
+from backend.shelf import LocalShelf
 from backend.work import Work
 from engine.answer import Answer, Budget, Request
 from engine.own_thread import in_own_thread
@@ -27,6 +28,7 @@ class LocalBackend:
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
         self.cache = LocalCache(self.loader, settings.data / "kv")
+        self.shelf = LocalShelf(self.loader, self._work, self._adding)
 
     def start(self) -> None:
         """Load the models in the background."""

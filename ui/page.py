@@ -12,6 +12,7 @@ from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
+from ui.pages.library import Library
 from ui.status import StatusLine
 from ui.theme import theme
 
@@ -35,9 +36,11 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     documents = Documents(backend)
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
+    shelf = Library(backend, documents)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
         ("Cache", "cache", Cache(backend)),
+        ("Library", "library", shelf),
     ]
     with page:
         with gr.Row(elem_id="shell", equal_height=False):
@@ -56,6 +59,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
         def left(request: gr.Request) -> None:
             ask.stop(request)
             documents.cancel(request)
+            shelf.cancel(request)
 
         page.unload(left)
     return page

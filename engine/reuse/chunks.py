@@ -69,7 +69,7 @@ class ChunkCache:
         return fingerprint.of_chunk(self._model, self.prefix_ids, ids)
 
     def names(self, ids: Ids) -> tuple[str, str]:
-        """Return what nodes call a chunk of this model: computed behind the prefix, and without any."""
+        """Return the keys of a chunk however it was computed: behind the shared prefix, and without any."""
         return self.key(ids), fingerprint.of_chunk(self._model, (), ids)
 
     def keys(self, chunks: Sequence[Ids]) -> list[str]:
