@@ -11,6 +11,12 @@ class ModelNotFound(KVScopeError):
     hint = "Give a model with --model PATH-OR-NAME: a folder in Hugging Face format, or a name in the hub's cache."
 
 
+class HubUnreachable(KVScopeError):
+    """Nothing can be said about a model that only the hub has."""
+
+    hint = "Check the connection, or give a folder that holds the model."
+
+
 class ModelNotReady(KVScopeError):
     hint = "Wait until the status says ready, then ask again."
 
