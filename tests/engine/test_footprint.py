@@ -56,7 +56,10 @@ def test_a_model_that_loading_would_refuse_is_refused_by_its_config(tmp_path):
         footprint(str(tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("config", ["{", "[]", '{"model_type": "llama"}', '{"model_type": "llama", "hidden_size": "x"}'])
+NO_MODELS = ["{", "[]", '{"model_type": "llama"}', '{"model_type": "llama", "hidden_size": "x"}']
+
+
+@pytest.mark.parametrize("config", NO_MODELS)
 def test_a_config_that_describes_no_model_is_named(config, tmp_path):
     saved(tmp_path)
     (tmp_path / "config.json").write_text(config)
