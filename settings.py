@@ -125,7 +125,8 @@ def _valid(name: str, value: Any) -> Any:
     if name not in CHOSEN:
         raise KeyError(name)
     field = Settings.model_fields[name]
-    return TypeAdapter(Annotated[field.annotation, field]).validate_python(value)
+    kind: Any = Annotated[field.annotation, field]
+    return TypeAdapter(kind).validate_python(value)
 
 
 def read_settings(arguments: list[str] | None = None) -> Settings:

@@ -24,7 +24,7 @@ class ModelNotReady(KVScopeError):
 class LoadingFailed(KVScopeError):
     """Nothing can be answered until the next start; the message says why, and what to do first."""
 
-    hint = "Then start KVScope again."
+    hint = "Then start KVScope again, or choose another model on the Settings page."
 
 
 class QuestionTooLong(KVScopeError):
