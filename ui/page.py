@@ -11,6 +11,7 @@ from ui.backend import Backend
 from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
+from ui.pages.settings import Settings
 from ui.status import StatusLine
 from ui.theme import theme
 
@@ -36,6 +37,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     ask = Ask(backend, samples)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
+        ("Settings", "settings", Settings(backend, getattr(backend, "shelf", None))),
     ]
     with page:
         with gr.Row(elem_id="shell", equal_height=False):

@@ -18,10 +18,12 @@ def percent(ratio: float, digits: int = 0) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as '812 B', '34 kB' or '1.2 MB'."""
+    """Return bytes as '812 B', '34 kB', '1.2 MB' or '1.5 GB'."""
     if count < 1000:
         return f"{count}\u00a0B"
-    return f"{count / 1000:.0f}\u00a0kB" if count < 999_500 else f"{count / 1e6:.1f}\u00a0MB"
+    if count < 999_500:
+        return f"{count / 1000:.0f}\u00a0kB"
+    return f"{count / 1e6:.1f}\u00a0MB" if count < 999_950_000 else f"{count / 1e9:.1f}\u00a0GB"
 
 
 def count(number: int, noun: str) -> str:
