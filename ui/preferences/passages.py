@@ -50,7 +50,8 @@ class PassagesSection:
                 says = "Most tokens of a passage; a token is about three quarters of an English word."
                 self.choices.add(gr.Slider, "chunk_tokens", says, 16, 4096, step=1, label="Length", buttons=[])
                 says = "Most tokens that neighbours share: whole sentences, or none."
-                self.choices.add(gr.Slider, "chunk_overlap", says, 0, 1024, step=1, label="Overlap", buttons=[])
+                most = max(1024, self._desk.wanted().chunk_overlap)
+                self.choices.add(gr.Slider, "chunk_overlap", says, 0, most, step=1, label="Overlap", buttons=[])
             self.cuts = gr.HTML(elem_id="passages-cuts", js_on_load=None)
             self.progress = gr.HTML(elem_id="passages-progress", js_on_load=None)
             with gr.Row(elem_classes="kv-actions"):

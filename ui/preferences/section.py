@@ -23,7 +23,7 @@ def section(name: str, about: str) -> Iterator[None]:
 
 def stops_questions() -> None:
     """Draw, beside a button that applies something, what that does to others."""
-    gr.HTML(tag("p", "Stops questions that are under way. Documents, and what was computed, stay."), js_on_load=None)
+    gr.HTML(tag("p", "Stops questions that are under way. Documents stay, and keys and values on disk."), js_on_load=None)
 
 
 class Choices:
