@@ -35,9 +35,10 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     documents = Documents(backend)
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
+    settings = Settings(backend, getattr(backend, "shelf", None))
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
-        ("Settings", "settings", Settings(backend, getattr(backend, "shelf", None))),
+        ("Settings", "settings", settings),
     ]
     with page:
         with gr.Row(elem_id="shell", equal_height=False):
@@ -56,6 +57,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
         def left(request: gr.Request) -> None:
             ask.stop(request)
             documents.cancel(request)
+            settings.stop(request)
 
         page.unload(left)
     return page

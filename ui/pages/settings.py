@@ -52,6 +52,10 @@ class Settings:
             each.wire(outputs)
         tab.select(self.look, self._seen, outputs, **LOADING, **QUIET)
 
+    def stop(self, request: gr.Request) -> None:
+        """End what belongs to one session: re-indexing. A change of settings belongs to the house and goes on."""
+        self._passages.stop(request)
+
     def look(self, seen: Wanted) -> Iterator[Update]:
         """Show the house as it is. What a person has set and not yet applied stays, unless others changed something."""
         try:

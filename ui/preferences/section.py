@@ -23,7 +23,8 @@ def section(name: str, about: str) -> Iterator[None]:
 
 def stops_questions() -> None:
     """Draw, beside a button that applies something, what that does to others."""
-    gr.HTML(tag("p", "Stops questions that are under way. Documents stay, and keys and values on disk."), js_on_load=None)
+    said = "Stops questions that are under way. Documents stay, and keys and values on disk."
+    gr.HTML(tag("p", said), js_on_load=None)
 
 
 class Choices:
