@@ -1,4 +1,4 @@
-// Light or dark, as this browser was told: applied before the first paint, and again whenever Gradio decides otherwise.
+// Light or dark, as this browser was told: applied before the page is drawn, and again whenever Gradio decides otherwise.
 (() => {
   "use strict";
   const KEY = "kvscope-theme";
@@ -15,21 +15,11 @@
   const apply = () => {
     const dark = choice === "system" ? system.matches : choice === "dark";
     document.documentElement.style.colorScheme = dark ? "dark" : "light";
-    if (document.body && document.body.classList.contains("dark") !== dark) document.body.classList.toggle("dark", dark);
-  };
-  const watch = () => {
-    apply();
-    new MutationObserver(apply).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    if (document.body.classList.contains("dark") !== dark) document.body.classList.toggle("dark", dark);
   };
   apply();
   system.addEventListener("change", apply);
-  if (document.body) watch();
-  else
-    new MutationObserver((_, waiting) => {
-      if (!document.body) return;
-      waiting.disconnect();
-      watch();
-    }).observe(document.documentElement, { childList: true });
+  new MutationObserver(apply).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
   window.kvTheme = {
     chosen: () => choice,

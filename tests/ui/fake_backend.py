@@ -72,7 +72,8 @@ class FakeBackend:
         self.cancelled: list[bool] = []
         self._documents = documents or []
         self.cleared = False
-        self.models = FakeModels(pace_s)
+        self.models = self.__dict__.get("models") or FakeModels()
+        self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
 
     def status(self) -> Status:
         return self.state

@@ -6,7 +6,7 @@ from ui.markup import Markup, tag
 from ui.preferences.section import section
 
 _ABOUT = "Remembered by this browser alone."
-# assets/scripts/theme.js keeps the choice and applies it before the first paint; here it is only made and shown.
+# assets/scripts/theme.js keeps the choice and applies it before the page is drawn; here it is only made and shown.
 _ON_LOAD = """
 const shown = () => element.querySelectorAll('button').forEach((button) =>
     button.setAttribute('aria-checked', String(button.dataset.theme === window.kvTheme.chosen())));
