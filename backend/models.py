@@ -19,6 +19,7 @@ from engine.model.footprint import footprint, free_bytes
 from engine.model.precision import pick
 from engine.prompt import SYSTEM
 from settings import CHOSEN, Settings
+from store.chunk import ChunkConfig
 from store.preferences import Preferences
 from ui.desks.models import About, Change, Cut, Footprint, ModelInfo, SelfTest, Wanted
 
@@ -108,14 +109,21 @@ class Models:
         return SYSTEM
 
     def cuts(self) -> list[Cut]:
-        return []
+        settings, usual = self._loader.settings, ChunkConfig()
+        today, found = (settings.chunk_tokens, settings.chunk_overlap), dict[tuple[int, int], list[str]]()
+        for document in self._loader.listed():
+            tokens = getattr(document, "chunk_tokens", today[0])  # None: added before that was written down
+            overlap = getattr(document, "chunk_overlap", today[1])
+            cut = (usual.tokens if tokens is None else tokens, usual.overlap if overlap is None else overlap)
+            if cut != today:
+                found.setdefault(cut, []).append(document.id)
+        return [Cut(*cut, tuple(ids)) for cut, ids in found.items()]
 
     def about(self) -> About:
         versions = [("Python", platform.python_version()), *((name, version(name)) for name in SHOWN)]
         folder = self._loader.settings.data
-        sizes = {part: _size(folder / part) for part in PARTS}
-        rest = _size(folder) - sum(sizes.values())
-        parts = [*((PARTS[part], size) for part, size in sizes.items()), ("Settings, measured costs", rest)]
+        rest = sum(_size(path) for path in folder.iterdir() if path.name not in PARTS)
+        parts = [*((PARTS[part], _size(folder / part)) for part in PARTS), ("Settings, measured costs", rest)]
         return About(tuple(versions), str(folder), tuple(parts))
 
     def _keep(self, settings: Settings) -> None:
@@ -169,9 +177,9 @@ def _place(device: torch.device) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of all files under a folder; those that vanish meanwhile count as none."""
+    """Return the bytes of a file, or of all files under a folder; those that vanish meanwhile count as none."""
     total = 0
-    for path in folder.rglob("*"):
+    for path in (folder, *folder.rglob("*")):
         try:
             total += path.stat().st_size if path.is_file() else 0
         except OSError:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from store.preferences import Preferences
 from tests import tiny
 from tests.engine.doubles import TEXTS, last
 from tests.store.fakes import WordEmbedder
+from ui.desks.models import Cut
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
 
@@ -212,6 +214,24 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note and embedder.role == "embedder"
     change(backend, auxiliary=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
+
+
+def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):
+    backend = start(chunk_tokens=64, chunk_overlap=8)
+    cuts = {"a": (64, 8), "b": (512, 50), "c": (None, None), "d": (64, 0)}
+    listed = [SimpleNamespace(id=name, chunk_tokens=cut[0], chunk_overlap=cut[1]) for name, cut in cuts.items()]
+    monkeypatch.setattr(backend.loader, "listed", lambda: listed)
+    assert backend.models.cuts() == [Cut(512, 50, ("b", "c")), Cut(64, 0, ("d",))]
+
+
+def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "weights").write_bytes(b"0" * 9_000_000)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "models").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "costs.json").write_bytes(b"0" * 1000)
+    parts = dict(start().models.about().parts)
+    assert parts["Embedded model"] >= 9_000_000 and 1000 <= parts["Settings, measured costs"] < 9_000_000
 
 
 def test_a_check_says_what_a_model_would_take_with_the_format_that_is_wanted(start, models):

@@ -77,6 +77,7 @@ def test_a_failure_is_shown_with_its_reason_and_what_is_in_use(visit, backend):
     tab = open_settings(visit)
     choose(tab, SMALL.name)
     tab.page.click("#models-load")
+    expect(tab.page.locator("#change-line [role=alert]")).to_be_visible()
     expect(tab.page.locator("#change-line [role=alert]")).to_contain_text(backend.models.broken)
     expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
     clean(tab)
@@ -86,6 +87,7 @@ def test_a_hostile_model_name_is_text_everywhere(visit, backend):
     tab = open_settings(visit)
     choose(tab, HOSTILE)
     tab.page.click("#models-check")
+    expect(tab.page.locator("#models-found [role=alert]")).to_be_visible()
     expect(tab.page.locator("#models-found [role=alert]")).to_contain_text(HOSTILE)
     backend.models.known[HOSTILE] = SMALL
     tab.page.click("#models-load")
@@ -99,6 +101,7 @@ def test_another_passage_length_says_which_documents_keep_the_old_one(visit, bac
     tab.move("#choice-chunk-tokens", 256)
     tab.page.click("#passages-apply")
     cuts = tab.page.locator("#passages-cuts")
+    expect(cuts).to_be_visible()
     expect(cuts).to_contain_text(re.compile(r"3\sdocuments were cut at 512 / 50 tokens and keep that until re-indexed"))
     assert backend.models.now.chunk_tokens == 256
     clean(tab)
