@@ -10,6 +10,7 @@ from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
 from ui.desks.cache import CacheDesk
+from ui.desks.models import ModelDesk
 from ui.desks.shelf import ShelfDesk
 
 
@@ -48,6 +49,9 @@ class Backend(Protocol):
 
     @property
     def shelf(self) -> ShelfDesk: ...
+
+    @property
+    def models(self) -> ModelDesk: ...
 
     def status(self) -> Status: ...
 

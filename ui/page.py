@@ -13,6 +13,7 @@ from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
 from ui.pages.library import Library
+from ui.pages.settings import Settings
 from ui.status import StatusLine
 from ui.theme import theme
 
@@ -37,10 +38,12 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
     shelf = Library(backend, documents)
+    settings = Settings(backend, backend.shelf)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
         ("Cache", "cache", Cache(backend)),
         ("Library", "library", shelf),
+        ("Settings", "settings", settings),
     ]
     with page:
         with gr.Row(elem_id="shell", equal_height=False):
@@ -60,6 +63,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
             ask.stop(request)
             documents.cancel(request)
             shelf.cancel(request)
+            settings.stop(request)
 
         page.unload(left)
     return page
