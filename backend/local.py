@@ -7,6 +7,7 @@ from threading import Event
 from typing import Any
 
 from backend.adding import Adding
+from backend.inspection import Inspections
 from backend.loading import Loader
 from backend.work import Work
 from engine.answer import Answer, Request
@@ -16,6 +17,7 @@ from engine.setting import Method
 from settings import Settings
 from store.types import Document
 from ui.backend import IngestProgress, Kept, Status
+from ui.desks.inspection import InspectionDesk
 
 
 class LocalBackend:
@@ -25,6 +27,7 @@ class LocalBackend:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
+        self.inspection: InspectionDesk = Inspections(self.loader, self._work)
 
     def start(self) -> None:
         """Load the models in the background."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from engine.answer import Answer, Request
 from engine.setting import Method
 from store.types import Document
+from ui.desks.inspection import InspectionDesk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Kept:
 
 class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
+
+    inspection: InspectionDesk
 
     def status(self) -> Status: ...
 

@@ -11,6 +11,7 @@ from ui.backend import Backend
 from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
+from ui.pages.inspect import Inspect
 from ui.status import StatusLine
 from ui.theme import theme
 
@@ -34,8 +35,10 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     documents = Documents(backend)
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
+    inspect = Inspect(backend)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
+        ("Inspect", "inspect", inspect),
     ]
     with page:
         with gr.Row(elem_id="shell", equal_height=False):
@@ -53,6 +56,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
 
         def left(request: gr.Request) -> None:
             ask.stop(request)
+            inspect.stop(request)
             documents.cancel(request)
 
         page.unload(left)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.inspect.inspection import WINDOW
-from engine.inspect.looks import parts
+from engine.inspect.looks import parts, window_starts
 
 FAR = 50  # times the median attention of the passage's tokens
 LAYERS = 0.2  # share of the layers in which a sink is that far above
@@ -37,9 +36,9 @@ def window_ranks(values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
     """Return the rank of each window by its mean value, [windows], 1 is the highest; of equals the earlier one.
 
     values   [T]
-    lengths  tokens of each passage; windows start at its first token and never cross its end
+    lengths  tokens of each passage: T in sum
     """
-    starts = np.array([at for part in parts(lengths) for at in range(part.start, part.stop, WINDOW)], dtype=int)
+    starts = window_starts(lengths)
     if not len(starts):
         return starts
     means = np.add.reduceat(values, starts) / np.diff([*starts, len(values)])

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.inspect.looks import BINS, Looks, parts
+from engine.inspect.looks import BINS, Looks, parts, window_starts
 
 PERCENTS = 101  # nominal ratios of the grid: 0, 1, ... 100 %
 NEVER = 255  # the onset of a token that no ratio recomputes
-WINDOW = 8  # tokens that are ranked together, as they are recomputed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +92,11 @@ class Inspection(Looks):
     def parts(self) -> list[slice]:
         """The tokens of each passage."""
         return parts(self.passages)
+
+    @property
+    def windows(self) -> np.ndarray:
+        """The first token of each window of 8, as `ranks` has them."""
+        return window_starts(self.passages)
 
     def as_dict(self, bins: int = BINS) -> dict[str, Any]:
         """Return what Looks does, the curves over the ratio in whole percent, ranks, and sinks by token number."""

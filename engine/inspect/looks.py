@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 BINS = 256  # columns of an array that a page draws
+WINDOW = 8  # tokens that are ranked together, as they are recomputed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +71,8 @@ def parts(lengths: Sequence[int]) -> list[slice]:
     """Return the tokens of each passage, of so many tokens each."""
     ends = np.cumsum(lengths, dtype=int).tolist()
     return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+
+
+def window_starts(lengths: Sequence[int]) -> np.ndarray:
+    """Return the first token of each window of 8; windows start at a passage's first token and never cross its end."""
+    return np.array([at for part in parts(lengths) for at in range(part.start, part.stop, WINDOW)], dtype=int)

@@ -12,6 +12,7 @@ from engine.errors import BadRequest, ModelNotReady
 from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
+from tests.ui.fake_inspection import FakeInspections
 from ui.backend import IngestProgress, Kept, Status
 
 READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
@@ -71,6 +72,7 @@ class FakeBackend:
         self.cancelled: list[bool] = []
         self._documents = documents or []
         self.cleared = False
+        self.inspection = FakeInspections(self)
 
     def status(self) -> Status:
         return self.state
