@@ -34,11 +34,11 @@ def fates(
     """
     recomputed, block = _coarse(recomputed)
     marks = np.zeros(len(excerpt.text), dtype=np.uint8)
-    for chosen, fate in ((recomputed, RECOMPUTED), (sinks, SINK)):
-        for first, last in _runs(chosen):
-            marks[excerpt.spans[first, 0] : excerpt.spans[last - 1, 1]] |= fate
-    white = np.array([letter.isspace() for letter in excerpt.text], dtype=bool)
-    marks[white] &= ~np.uint8(SINK)  # the space before a word belongs to its token, and looks odd in its colour
+    for first, last in _runs(recomputed):
+        marks[excerpt.spans[first, 0] : excerpt.spans[last - 1, 1]] |= RECOMPUTED
+    for start, end in excerpt.spans[sinks].tolist():
+        word = excerpt.text[start:end]  # the space before a word belongs to its token, and looks odd in its colour
+        marks[end - len(word.lstrip()) : end] |= SINK
     for start, end in cited:
         marks[start:end] |= CITED
     cuts = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)] if len(marks) else []

@@ -48,7 +48,7 @@ def view_of(lengths, seed=0, exact=1):
 
 @pytest.mark.parametrize("build", WITH_RATIO)
 @given(lengths=LENGTHS, seed=st.integers(0, 99), exact=st.integers(0, 3))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_a_selection_is_the_strategys_own_plan_at_every_ratio_of_the_grid(build, lengths, seed, exact):
     view = view_of(lengths, seed, min(exact, len(lengths)))
     found = selection(build(), view)
