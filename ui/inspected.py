@@ -19,7 +19,7 @@ _LOOKS = {RECOMPUTED: "kv-fresh", SINK: "kv-sink", CITED: "kv-quoted"}
 _STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
 _SINK = (
     "A sink: a token that draws attention in many layers whatever is asked, often a word like 'the'. "
-    "It gets at least 50 times its passage's median in at least a fifth of the layers."
+    "It gets at least 50 times its passage's median in at least a quarter of the layers."
 )
 _LEGEND = (
     ("", "reused", "Keys and values come from the cache, computed when the passage was first read."),

@@ -79,10 +79,10 @@ def test_a_method_without_a_ratio_has_one_plan_and_one_that_decides_on_its_way_h
             assert np.flatnonzero(found.at(percent)).tolist() == list(wanted)
 
 
-def test_sinks_are_far_above_their_passage_in_a_fifth_of_the_layers():
+def test_sinks_are_far_above_their_passage_in_a_quarter_of_the_layers():
     primary = np.ones((10, 30))
-    primary[:2, 3] = 50  # two layers of ten
-    primary[0, 12] = 5000  # one layer only
+    primary[:3, 3] = 50  # three layers of ten
+    primary[:2, 12] = 5000  # two layers only
     primary[:5, 25] = 49  # not far enough
     assert np.flatnonzero(sinks(primary, [10, 20])).tolist() == [3]
     assert not sinks(np.zeros((4, 9)), [4, 5]).any()

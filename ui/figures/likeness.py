@@ -34,7 +34,7 @@ def agreement(
         figure.add_vline(x=percent, line={"dash": "dot", "width": 1.5, "color": TEXT})
     elif point is not None:
         figure.add_scatter(x=[percent], y=[point], mode="markers", marker={"color": CHOSEN, "size": 10})
-    plain(figure, height=270)
+    plain(figure, height=300)
     figure.update_xaxes(title={"text": "tokens chosen, %", "standoff": 8}, range=[0, 100], dtick=20)
     figure.update_yaxes(range=[0, 1.03], dtick=0.25)
     return figure
@@ -50,8 +50,8 @@ def distance(kl_layers: Sequence[float], kl_auxiliary: float) -> go.Figure:
             hovertemplate="layer %{x}: %{y:.2f} nats<extra></extra>",
         )
     )
-    figure.add_hline(y=kl_auxiliary, line={"dash": "dash", "width": 2, "color": AUXILIARY})
-    plain(figure, height=270)
+    figure.add_hline(y=kl_auxiliary, line={"dash": "dash", "width": 3, "color": AUXILIARY})
+    plain(figure, height=300)
     figure.update_layout(bargap=0.25)
     figure.update_xaxes(title={"text": "layer of the main model", "standoff": 8}, showgrid=False, nticks=7)
     figure.update_yaxes(title={"text": "nats", "standoff": 4}, nticks=5, rangemode="tozero")
