@@ -8,6 +8,7 @@ from typing import Any
 
 from backend.adding import Adding
 from backend.cache import LocalCache
+from backend.inspection import Inspections
 from backend.loading import LAST_STEP_S, Loader
 from backend.models import Models
 from backend.shelf import LocalShelf
@@ -19,6 +20,7 @@ from engine.setting import Method
 from settings import Settings
 from store.types import Document
 from ui.backend import IngestProgress, Kept, Status
+from ui.desks.inspection import InspectionDesk
 
 CHANGED = "Stopped: the settings were changed. Ask again once the status says ready."
 
@@ -36,6 +38,7 @@ class LocalBackend:
         self.cache = LocalCache(self.loader, settings.data / "kv")
         self.shelf = LocalShelf(self.loader, self._work, self._adding)
         self.models = Models(self.loader, self._work, fixed or {})
+        self.inspection: InspectionDesk = Inspections(self.loader, self._work)
 
     def start(self) -> None:
         """Load the models in the background."""

@@ -10,6 +10,7 @@ from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
 from ui.desks.cache import CacheDesk
+from ui.desks.inspection import InspectionDesk
 from ui.desks.models import ModelDesk
 from ui.desks.shelf import ShelfDesk
 
@@ -48,10 +49,16 @@ class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
 
     @property
+    def cache(self) -> CacheDesk: ...
+
+    @property
     def shelf(self) -> ShelfDesk: ...
 
     @property
     def models(self) -> ModelDesk: ...
+
+    @property
+    def inspection(self) -> InspectionDesk: ...
 
     def status(self) -> Status: ...
 
@@ -82,9 +89,6 @@ class Backend(Protocol):
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         """Yield growing answers. After `cancel` is set the computation ends within a layer or a token."""
         ...
-
-    @property
-    def cache(self) -> CacheDesk: ...
 
     def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
         """Return what the models look at for a question: plain lists, small enough to draw."""

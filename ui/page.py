@@ -12,6 +12,7 @@ from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
+from ui.pages.inspect import Inspect
 from ui.pages.library import Library
 from ui.pages.settings import Settings
 from ui.status import StatusLine
@@ -37,10 +38,12 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     documents = Documents(backend)
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
+    inspect = Inspect(backend)
     shelf = Library(backend, documents)
     settings = Settings(backend, backend.shelf)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
+        ("Inspect", "inspect", inspect),
         ("Cache", "cache", Cache(backend)),
         ("Library", "library", shelf),
         ("Settings", "settings", settings),
@@ -61,6 +64,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
 
         def left(request: gr.Request) -> None:
             ask.stop(request)
+            inspect.stop(request)
             documents.cancel(request)
             shelf.cancel(request)
             settings.stop(request)

@@ -14,6 +14,7 @@ from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
 from tests.ui.fake_cache import FakeCache
+from tests.ui.fake_inspection import FakeInspections
 from tests.ui.fake_models import FakeModels
 from tests.ui.fake_shelf import FakeShelf
 from ui.backend import IngestProgress, Kept, Status
@@ -79,6 +80,7 @@ class FakeBackend:
         self.shelf = FakeShelf(self)
         self.models = self.__dict__.get("models") or FakeModels()
         self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
+        self.inspection = FakeInspections(self)
 
     def status(self) -> Status:
         return self.state
