@@ -100,7 +100,10 @@ class Budget:
 
 @dataclass
 class Answer:
-    """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'."""
+    """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'.
+
+    Its text only grows: each snapshot's begins with the text of the one before it.
+    """
 
     request: Request
     trace: Trace
@@ -115,6 +118,7 @@ class Answer:
     max_tokens: int = 0  # the model's context, which prompt and answer share
     left_out: int = 0  # passages found that did not fit
     new_tokens: int = 0
+    cut: bool = False  # it ended because its room did: `max_new_tokens`, or the model's context
     tokens_per_second: float | None = None
     notes: tuple[str, ...] = field(default=())  # what a person should know: passages left out, KV not stored
 
