@@ -1,13 +1,13 @@
 """The page's backend: everything it asks for before the models are there is a clear sentence, not a wait."""
 
 from collections.abc import Iterator
-from copy import copy
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from backend.adding import Adding
 from backend.loading import Loader
+from backend.meter import Meter
 from backend.work import Work
 from engine.answer import Answer, Budget, Request
 from engine.own_thread import in_own_thread
@@ -25,6 +25,7 @@ class LocalBackend:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
+        self.meter = Meter(self.kept)
 
     def start(self) -> None:
         """Load the models in the background."""
@@ -66,9 +67,9 @@ class LocalBackend:
         return self.loader.ready().engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        engine = self.loader.ready().engine
-        with self._work.stoppable(cancel):  # copies: the engine goes on with its answer while the page shows this one
-            yield from in_own_thread(lambda: map(copy, engine.ask(request, cancel)), cancel)
+        with self.meter.question() as question, self._work.stoppable(cancel):
+            engine = self.loader.ready().engine
+            yield from in_own_thread(lambda: map(question.note, engine.ask(request, cancel)), cancel)
 
     def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
         engine = self.loader.ready().engine

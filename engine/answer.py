@@ -33,6 +33,11 @@ class Source:
     cited: bool = False
     chunk: str = ""  # id of the chunk in the store
 
+    @property
+    def reused(self) -> int:
+        """Tokens whose KV was found and used as it was."""
+        return self.tokens - self.recomputed if self.found in ("exact prefix hit", "chunk hit") else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
+from ui.desks.meter import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class Kept:
 
 class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
+
+    @property
+    def meter(self) -> Meter: ...
 
     def status(self) -> Status: ...
 

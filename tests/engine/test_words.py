@@ -109,7 +109,7 @@ def test_citing_only_adds_marks(answer, passages):
     assert cited <= set(range(1, len(passages) + 1))
 
 
-PARTS = ["The ferry costs 12", "The ferry", " costs 1", "2", ".5", ". ", ". ", "!", "\n", " ", "Yes", "- ", "Dahl", "渡。"]
+PARTS = ["The ferry costs 12", "The ferry", " costs 1", "2", ".5", ". ", ". ", "!", "\n", " ", "Yes", "- ", "渡。"]
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=30))

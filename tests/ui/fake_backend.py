@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+from backend.meter import Meter
 from engine.answer import Answer, Budget, Piece, Request, Source
 from engine.errors import BadRequest, ModelNotReady
 from engine.request import check_scope
@@ -72,6 +73,7 @@ class FakeBackend:
         self.cancelled: list[bool] = []
         self._documents = documents or []
         self.cleared = False
+        self.meter = Meter(self.kept)
 
     def status(self) -> Status:
         return self.state
@@ -122,6 +124,10 @@ class FakeBackend:
         return Budget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        with self.meter.question() as question:
+            yield from map(question.note, self._answers(request, cancel))
+
+    def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.asked.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")
