@@ -2,18 +2,20 @@
 
 from starlette.responses import JSONResponse
 
-from engine.errors import BadRequest, LoadingFailed, ModelNotReady, NothingFound, QuestionTooLong
+from engine.errors import LoadingFailed, ModelNotReady, QuestionTooLong
+from store.errors import KVScopeError, StoreFull
 from ui.trouble import sentence
 
 RETRY_S = 5  # a model takes some seconds to load; a question, some seconds to be answered
 
-_STATUS: dict[type[Exception], tuple[int, str | None]] = {
-    BadRequest: (400, None),
-    NothingFound: (400, None),
-    QuestionTooLong: (400, "context_length_exceeded"),
-    ModelNotReady: (503, "model_not_ready"),
-    LoadingFailed: (503, "loading_failed"),
-}
+_KINDS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first that fits
+    (QuestionTooLong, 400, "context_length_exceeded"),
+    (ModelNotReady, 503, "model_not_ready"),
+    (LoadingFailed, 503, "loading_failed"),
+    (StoreFull, 503, "store_full"),
+    (KVScopeError, 400, None),  # the caller can do something about it
+    (Exception, 500, None),
+)
 
 
 class Refused(Exception):
@@ -44,5 +46,5 @@ def refusal(error: Exception) -> Refused:
     """Return what the caller of a failed question is told; the log keeps the traceback of a bug."""
     if isinstance(error, Refused):
         return error
-    status, code = _STATUS.get(type(error), (500, None))
+    status, code = next((status, code) for kind, status, code in _KINDS if isinstance(error, kind))
     return Refused(status, sentence(error), code=code, retry=isinstance(error, ModelNotReady))
