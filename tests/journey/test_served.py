@@ -29,7 +29,9 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
         shown = last(backend.ask(Request(question, max_new_tokens=24, earlier=tuple(earlier)), Event()))
         assert text == shown.text != ""
         assert chunks[-1]["usage"]["completion_tokens"] == shown.new_tokens
-        assert {source["document"] for source in chunks[-2]["kvscope"]["sources"]} == {s.document for s in shown.sources}
+        assert {source["document"] for source in chunks[-2]["kvscope"]["sources"]} == {
+            s.document for s in shown.sources
+        }
         assert chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
         messages.append({"role": "assistant", "content": text})
         earlier.append(Exchange(question, text))
