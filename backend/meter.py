@@ -111,7 +111,7 @@ class Meter:
                 self._queued.labels(model).observe(stage.length_ms / 1e3)
             if stage.name == "decode":
                 self._decoded.labels(model).observe(stage.length_ms / 1e3)
-        self._prompt.labels(model).inc(max(answer.prompt_tokens, answer.context_tokens + answer.question_tokens))
+        self._prompt.labels(model).inc(answer.prompt_tokens)
         self._generated.labels(model).inc(answer.new_tokens)
         self._recomputed.labels(model).inc(answer.recomputed_tokens)
         for source in answer.sources:

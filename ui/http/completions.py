@@ -64,13 +64,11 @@ class Completion:
 
 def usage(answer: Answer) -> dict[str, Any]:
     """Return the tokens of prompt and answer; those whose KV was found and used as it was count as cached."""
-    prompt = max(answer.prompt_tokens, answer.context_tokens + answer.question_tokens)
-    cached = sum(source.reused for source in answer.sources)
     return {
-        "prompt_tokens": prompt,
+        "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.new_tokens,
-        "total_tokens": prompt + answer.new_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "total_tokens": answer.prompt_tokens + answer.new_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(source.reused for source in answer.sources)},
     }
 
 
