@@ -18,6 +18,7 @@ from settings import given, read_settings
 from store.blobs import remove_all
 from store.errors import KVScopeError
 from store.lock import FolderLock
+from ui.http.serving import app_kwargs
 from ui.page import build, launch_options
 
 SAMPLE_QUESTIONS = (
@@ -58,6 +59,7 @@ def main() -> int:
             show_error=True,
             quiet=False,
             prevent_thread_lock=True,
+            app_kwargs=app_kwargs(backend, settings.host),
             **launch_options(),
         )
         Event().wait()

@@ -1,7 +1,6 @@
 """The page's backend: everything it asks for before the models are there is a clear sentence, not a wait."""
 
 from collections.abc import Iterator, Mapping
-from copy import copy
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -10,6 +9,7 @@ from backend.adding import Adding
 from backend.cache import LocalCache
 from backend.inspection import Inspections
 from backend.loading import LAST_STEP_S, Loader
+from backend.meter import Meter
 from backend.models import Models
 from backend.shelf import LocalShelf
 from backend.work import Work
@@ -39,6 +39,7 @@ class LocalBackend:
         self.shelf = LocalShelf(self.loader, self._work, self._adding)
         self.models = Models(self.loader, self._work, fixed or {})
         self.inspection: InspectionDesk = Inspections(self.loader, self._work)
+        self.meter = Meter(self.kept)
 
     def start(self) -> None:
         """Load the models in the background."""
@@ -80,9 +81,9 @@ class LocalBackend:
         return self.loader.ready().engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        house = self.loader.ready()
-        with self._work.stoppable(cancel):  # copies: the engine goes on with its answer while the page shows this one
-            for answer in in_own_thread(lambda: map(copy, house.engine.ask(request, cancel)), cancel):
+        with self.meter.question() as question, self._work.stoppable(cancel):
+            engine = self.loader.ready().engine
+            for answer in in_own_thread(lambda: map(question.note, engine.ask(request, cancel)), cancel):
                 if answer.state == "stopped" and self.models.reloader.running:
                     answer.notes += (CHANGED,)
                 yield answer

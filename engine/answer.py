@@ -33,6 +33,11 @@ class Source:
     cited: bool = False
     chunk: str = ""  # id of the chunk in the store
 
+    @property
+    def reused(self) -> int:
+        """Tokens whose KV was found and used as it was."""
+        return self.tokens - self.recomputed if self.found in ("exact prefix hit", "chunk hit") else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -100,7 +105,10 @@ class Budget:
 
 @dataclass
 class Answer:
-    """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'."""
+    """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'.
+
+    Its text only grows: each snapshot's begins with the text of the one before it.
+    """
 
     request: Request
     trace: Trace
@@ -115,6 +123,7 @@ class Answer:
     max_tokens: int = 0  # the model's context, which prompt and answer share
     left_out: int = 0  # passages found that did not fit
     new_tokens: int = 0
+    cut: bool = False  # it ended because its room did: `max_new_tokens`, or the model's context
     tokens_per_second: float | None = None
     notes: tuple[str, ...] = field(default=())  # what a person should know: passages left out, KV not stored
 

@@ -3,6 +3,9 @@
 A small model does not cite by itself. Each sentence is compared, word by word, with each passage; the passage that
 holds the largest share of the sentence's telling words is cited, if that share is large enough and the passage holds
 every number of the sentence. The rule is plain and the same for every method, so it favours none.
+
+A sentence gets its mark once it has ended, and one that begins like an earlier one waits until it goes another way. So
+an answer can be shown while it is written and only ever grows: nothing that was shown is taken back.
 """
 
 import itertools
@@ -15,31 +18,63 @@ ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited pas
 TELLING = 3  # words of a sentence that nobody says twice
 
 
-def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str, set[int]]:
-    """Return the answer with [n] behind each backed sentence, and the cited ranks, from 1.
+class Citer:
+    """Marks sentences with the rank, from 1, of the passage that backs them.
 
     question  its words tell nothing: every passage was found for them
     """
-    held = [set(_words(passage)) for passage in passages]
-    spread = Counter(word for words in held for word in words)
-    asked, cited, marked = set(_words(question)), set(), ""
-    for sentence in _sentences(answer):
+
+    def __init__(self, passages: Sequence[str], question: str = "") -> None:
+        self._held = [set(_words(passage)) for passage in passages]
+        self._spread = Counter(word for words in self._held for word in words)
+        self._asked = set(_words(question))
+
+    def rank(self, sentence: str) -> int | None:
+        """Return the rank of the passage that holds enough of the sentence; None if none does."""
         words = set(_words(sentence))
         numbers = {word for word in words if word[0].isdecimal()}
-        weights = {word: math.log(1 + (1 + len(held)) / (1 + spread[word])) for word in (words - asked) or words}
+        passages = 1 + len(self._held)
+        weights = {word: math.log(1 + passages / (1 + self._spread[word])) for word in (words - self._asked) or words}
         total = sum(weights.values()) or 1.0
         shares = [
-            sum(weights[word] for word in weights if word in words) / total if numbers <= words else 0.0
-            for words in held
+            sum(weights[word] for word in weights if word in held) / total if numbers <= held else 0.0
+            for held in self._held
         ]
         best = max(range(len(shares)), key=lambda rank: (shares[rank], -rank), default=None)
-        if best is None or shares[best] < ENOUGH:
-            marked += sentence
-            continue
-        body = sentence.rstrip()
-        cited.add(best + 1)
-        marked += f"{body} [{best + 1}]{sentence[len(body) :]}"
-    return marked, cited
+        return None if best is None or shares[best] < ENOUGH else best + 1
+
+
+def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str, set[int]]:
+    """Return the answer with [n] behind each backed sentence, and the cited ranks, from 1."""
+    citer, said = Citer(passages, question), _sentences(answer)
+    ranks = [citer.rank(sentence) for sentence in said]
+    return "".join(map(_marked, said, ranks)), {rank for rank in ranks if rank is not None}
+
+
+class Steady:
+    """What of an answer under way is certain: the beginning of what `cite` will make of it, however it goes on."""
+
+    def __init__(self, passages: Sequence[str], question: str = "") -> None:
+        self._citer, self._said = Citer(passages, question), Counter[tuple[str, ...]]()
+        self._ended, self._read = "", 0  # the sentences that have ended, marked; their characters as written
+
+    def of(self, written: str) -> str:
+        """Return the certain part of the text so far; each call's text begins with that of the call before it."""
+        *ended, growing = _sentences(written.lstrip()[self._read :]) or [""]
+        for sentence in ended:
+            self._ended += _marked(sentence, self._citer.rank(sentence))
+            self._said[tuple(_words(sentence))] += 1
+            self._read += len(sentence)
+        return (self._ended + ("" if self._may_repeat(growing) else growing)).rstrip()
+
+    def _may_repeat(self, sentence: str) -> bool:
+        """Return whether the sentence may yet become one that was said too often, and be cut."""
+        words = tuple(_words(sentence))
+        return any(
+            often >= _allowed(said) and len(words) <= len(said) and _begins(said, words)
+            for said, often in self._said.items()
+            if said
+        )
 
 
 def quoted(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
@@ -77,10 +112,25 @@ def repetition(text: str) -> int | None:
     for sentence in _sentences(text)[:-1]:
         words = tuple(_words(sentence))
         said[words] += bool(words)
-        if said[words] > (1 if len(words) >= TELLING else 2):
+        if said[words] > _allowed(words):
             return at
         at += len(sentence)
     return None
+
+
+def _allowed(words: Sequence[str]) -> int:
+    """Return how often a sentence of these words may be said."""
+    return 1 if len(words) >= TELLING else 2
+
+
+def _begins(said: Sequence[str], words: Sequence[str]) -> bool:
+    """Return whether `said` begins with the words, the last of which may be unfinished."""
+    return not words or (tuple(said[: len(words) - 1]) == words[:-1] and said[len(words) - 1].startswith(words[-1]))
+
+
+def _marked(sentence: str, rank: int | None) -> str:
+    body = sentence.rstrip()
+    return sentence if rank is None else f"{body} [{rank}]{sentence[len(body) :]}"
 
 
 def _sentences(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from threading import Event
 
 from engine.answer import Answer
-from engine.cite import cite, repetition
+from engine.cite import Steady, cite, repetition
 from engine.model.decoder import Decoder
 from engine.model.generate import Chooser, cut_at, decode
 from engine.prefill import Prefilled
@@ -27,7 +27,8 @@ def write(
     cancel: Event,
 ) -> Iterator[Answer]:
     """Yield the answer as it grows token by token behind its first one. Raises Cancelled once `cancel` is set."""
-    stream, began = prompt.tokens.stream(), time.perf_counter()
+    stream, began, written = prompt.tokens.stream(), time.perf_counter(), ""
+    steady = Steady(reading.texts, answer.request.question)
 
     def texts() -> Iterator[str]:
         for token in decode(decoder, ready.buffer, first, sampling, prompt.stop_ids, reading.room, cancel):
@@ -38,11 +39,14 @@ def write(
 
     with answer.trace.stage("decode"):
         for text in cut_at(texts(), STOP_STRINGS):
-            answer.text += text
-            if (said_before := repetition(answer.text)) is not None:
-                answer.text = answer.text[:said_before]
+            written += text
+            if (said_before := repetition(written)) is not None:
+                written = written[:said_before]
                 answer.notes += ("The answer began to repeat itself and was ended there.",)
                 break
+            answer.text = steady.of(written)
             yield answer
-    answer.text, cited = cite(answer.text.strip(), reading.texts, answer.request.question)
+        else:
+            answer.cut = answer.new_tokens >= reading.room
+    answer.text, cited = cite(written.strip(), reading.texts, answer.request.question)
     answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)

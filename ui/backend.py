@@ -11,6 +11,7 @@ from engine.setting import Method
 from store.types import Document
 from ui.desks.cache import CacheDesk
 from ui.desks.inspection import InspectionDesk
+from ui.desks.meter import Meter
 from ui.desks.models import ModelDesk
 from ui.desks.shelf import ShelfDesk
 
@@ -59,6 +60,9 @@ class Backend(Protocol):
 
     @property
     def inspection(self) -> InspectionDesk: ...
+
+    @property
+    def meter(self) -> Meter: ...
 
     def status(self) -> Status: ...
 

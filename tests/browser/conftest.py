@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.ui.fake_backend import FakeBackend
+from ui.http.serving import app_kwargs
 from ui.page import build, launch_options
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
@@ -71,9 +72,10 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def serve(page: gr.Blocks) -> str:
+def serve(page: gr.Blocks, backend: FakeBackend) -> str:
     """Launch a page on a free port and return its address; `page.close()` ends it."""
-    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     return url
 
 
@@ -82,7 +84,7 @@ def served() -> Iterator[tuple[FakeBackend, str]]:
     """The fake backend and its address. One server for all: the tests share its library, not their sessions."""
     backend = FakeBackend()
     page = build(backend, SAMPLES)
-    yield backend, serve(page)
+    yield backend, serve(page, backend)
     page.close()
 
 

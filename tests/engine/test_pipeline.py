@@ -1,5 +1,7 @@
 """The way of one question on a tiny model, and law 11: the hard cases that others shipped broken."""
 
+import itertools
+from copy import copy
 from dataclasses import replace
 from threading import Event, Thread
 
@@ -65,6 +67,14 @@ def test_chunks_all_cached_and_reordered_equal_transformers_at_ratio_one():
     logits_of(made, ASK, ["ferry", "tern", "fares"])
     turned = ["fares", "ferry", "tern"]
     assert_close(logits_of(made, replace(ASK, ratio=1.0), turned), reference_logits(made, turned), **REORDERED)
+
+
+def test_an_answers_text_only_grows_and_says_when_its_room_ended_it():
+    made = engine("ferry", "tern", "fares")
+    for length in (3, 40):
+        *_, answer = shown = [copy(each) for each in made.ask(replace(ASK, max_new_tokens=length))]
+        assert all(later.text.startswith(earlier.text) for earlier, later in itertools.pairwise(shown))
+        assert answer.cut == (answer.new_tokens == length)
 
 
 def test_the_same_question_twice_gives_the_same_answer_and_finds_all_in_memory():

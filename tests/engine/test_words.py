@@ -1,11 +1,13 @@
 """Text in and text out: prompt, stop strings, sampling, citations."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cite import cite, repetition
+from engine.cite import Steady, cite, repetition
 from engine.model.generate import Sampling, cut_at
 from engine.prompt import Prompt
 from tests import tiny
@@ -105,3 +107,28 @@ def test_citing_only_adds_marks(answer, passages):
         marked = marked.replace(f" [{rank}]", "")
     assert marked == answer or " [" in answer
     assert cited <= set(range(1, len(passages) + 1))
+
+
+PARTS = ["The ferry costs 12", "The ferry", " costs 1", "2", ".5", ". ", ". ", "!", "\n", " ", "Yes", "- ", "渡。"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=30))
+def test_an_answer_under_way_only_grows_into_the_one_that_is_cited_in_the_end(parts):
+    steady, written, shown = Steady(PASSAGES, "Who?"), "", [""]
+    for part in parts:
+        written += part
+        if (end := repetition(written)) is not None:
+            written = written[:end]
+            break
+        shown.append(steady.of(written))
+    shown.append(cite(written.strip(), PASSAGES, "Who?")[0])
+    for earlier, later in itertools.pairwise(shown):
+        assert later.startswith(earlier)
+
+
+def test_what_cannot_be_a_repetition_is_shown_word_by_word_and_what_can_waits():
+    steady, first = Steady(PASSAGES), "The ferry costs 12 pounds. "
+    assert [steady.of(first[:end]) for end in (3, 9, 26)] == ["The", "The ferry", "The ferry costs 12 pounds."]
+    cited = "The ferry costs 12 pounds. [1]"
+    assert [steady.of(first + more) for more in ("", "The ferry", "The ferry costs 12")] == [cited] * 3
+    assert steady.of(first + "The ferry costs 15") == f"{cited} The ferry costs 15"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+from backend.meter import Meter
 from engine.answer import Answer, Budget, Piece, Request, Source
 from engine.errors import BadRequest, ModelNotReady
 from engine.request import check_scope
@@ -81,6 +82,7 @@ class FakeBackend:
         self.models = self.__dict__.get("models") or FakeModels()
         self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
         self.inspection = FakeInspections(self)
+        self.meter = Meter(self.kept)
 
     def status(self) -> Status:
         return self.state
@@ -132,6 +134,10 @@ class FakeBackend:
         return Budget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        with self.meter.question() as question:
+            yield from map(question.note, self._answers(request, cancel))
+
+    def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.asked.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")

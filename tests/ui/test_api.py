@@ -1,5 +1,6 @@
 """A program calls the page through gradio_client: stable names, plain JSON, and no way to other files."""
 
+import itertools
 from pathlib import Path
 
 import httpx
@@ -58,6 +59,18 @@ def test_an_answer_streams_and_ends_as_one_dictionary(client):
     assert job.result()["state"] == "done"
     assert job.result()["method"] == "full" and job.result()["ratio"] == 0.5
     assert len(job.outputs()) > 2
+
+
+def test_a_conversation_streams_turn_by_turn(client, backend):
+    earlier = []
+    for question in ("What is the code?", "And the form?"):
+        snapshots = list(client.submit(question, earlier=earlier, api_name="/ask"))
+        texts = [snapshot["answer"] for snapshot in snapshots]
+        assert texts[-1] == backend.answer and len(set(texts)) > 2
+        assert all(later.startswith(shown) for shown, later in itertools.pairwise(texts))
+        read = [source["chunk"] for source in snapshots[-1]["sources"]]
+        earlier.append({"question": question, "answer": texts[-1], "passages": read})
+    assert backend.asked[-1].earlier == (Exchange("What is the code?", backend.answer, tuple(read)),)
 
 
 def test_the_methods_say_what_may_be_set(client):
