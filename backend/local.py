@@ -8,6 +8,7 @@ from typing import Any
 
 from backend.adding import Adding
 from backend.cache import LocalCache
+from backend.comparison import Comparing
 from backend.loading import Loader
 from backend.work import Work
 from engine.answer import Answer, Budget, Request
@@ -27,6 +28,7 @@ class LocalBackend:
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
         self.cache = LocalCache(self.loader, settings.data / "kv")
+        self.comparison = Comparing(self.loader, self._work)
 
     def start(self) -> None:
         """Load the models in the background."""

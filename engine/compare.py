@@ -1,11 +1,10 @@
 """One question through several arms, one after the other, each at its own cost.
 
-The protocol (design, section 7; docs/architecture.md): search runs once, so that all arms read the same ids. Full prefill goes
-first and is the reference. Each arm gets evidence of its own, so its TTFT holds everything that it costs: loading,
-the auxiliary model, selection, recomputation, the first token; the common search is added to each. Before the first
-time, the passages' KV is brought to memory and each kind of work is done once, for nobody. What earlier answers left
-in the knowledge tree behind the first passage is left aside, and nothing is kept: a path that one arm computed would
-make the next one exact.
+Search runs once, so that all arms read the same ids. Full prefill goes first and is the reference. Each arm gets
+evidence of its own, so its TTFT holds everything that it costs: loading, the auxiliary model, selection, recomputation,
+the first token; the common search is added to each. Before the first time, the passages' KV is brought to memory and
+each kind of work is done once, for nobody. What earlier answers left in the knowledge tree behind the first passage is
+left aside, and nothing is kept: a path that one arm computed would make the next one exact.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from torch import Tensor
 from engine.answer import Request
 from engine.arms import Arm, arms_of
 from engine.cite import cite
-from engine.comparison import MAX_ANSWER_TOKENS, MAX_ARMS, MAX_REPEATS, Comparison, Outcome, Passage, Wanted
+from engine.comparison import MAX_ARMS, MAX_REPEATS, Comparison, Outcome, Passage, Wanted
 from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.inspect.likeness import FOLLOWED, along, likeness
 from engine.model.generate import Sampling
@@ -41,8 +40,11 @@ def compare(engine: Engine, wanted: Wanted, cancel: Event | None = None) -> Iter
     yield shown
     try:
         with engine.cache.tree.visit():
-            for shown in _run(engine, shown, arms, cancel):
+            for grown in _run(engine, shown, arms, cancel):
+                shown = grown
                 yield shown
+                if cancel.is_set():
+                    raise Cancelled
         yield replace(shown, state="done", now="")
     except Cancelled:
         yield replace(shown, state="stopped", now="")
@@ -74,10 +76,12 @@ def wanted_arms(wanted: Wanted) -> list[Arm]:
 
 def _request(wanted: Wanted) -> Request:
     """Return what is searched for: all arms read what this finds."""
-    return Request(wanted.question, passages=wanted.passages, max_new_tokens=MAX_ANSWER_TOKENS)
+    return Request(wanted.question, passages=wanted.passages, max_new_tokens=wanted.max_new_tokens)
 
 
 def _run(engine: Engine, shown: Comparison, arms: Sequence[Arm], cancel: Event) -> Iterator[Comparison]:
+    if cancel.is_set():
+        raise Cancelled
     began = Trace()
     reading = engine.find(_request(shown.wanted), began)
     if not reading.passages:
@@ -177,8 +181,8 @@ class _Lane:
         ready, trace, first = self.prefill(arm)
         decoder, prompt = self.engine.cache.decoder, self.engine.prompt
         writing, chooser = Writing(), Sampling().chooser()
-        for writing in written(decoder, prompt, ready.buffer, first, chooser, self.reading.room, self.cancel):
-            pass
+        for grown in written(decoder, prompt, ready.buffer, first, chooser, self.reading.room, self.cancel):
+            writing = grown
         question = torch.arange(self.prompt_tokens - len(self.reading.question), self.prompt_tokens)
         operations = decoder.spec.operations_of(torch.cat((ready.rows, question)))
         said = full.tokens if full else writing.tokens[:FOLLOWED]

@@ -9,7 +9,6 @@ from engine.trace import Stage
 
 MAX_ARMS = 64
 MAX_REPEATS = 9
-MAX_ANSWER_TOKENS = 96  # of each arm's answer: enough to see where answers part
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,7 @@ class Wanted:
     ratios: tuple[float, ...] = (0.2,)
     passages: int = 3
     repeats: int = 1
+    max_new_tokens: int = 96  # of each arm's answer: enough to see where answers part
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data: figures, answer, stages."""
-        return {**asdict(self), "ttft_ms": self.ttft_ms, "rt": self.rt, "n": len(self.ttfts_ms)}
+        held = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {**held, "ttft_ms": self.ttft_ms, "rt": self.rt, "n": len(self.ttfts_ms)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
 from ui.desks.cache import CacheDesk
+from ui.desks.compare import CompareDesk
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class Kept:
 
 class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
+
+    @property
+    def comparison(self) -> CompareDesk: ...
 
     def status(self) -> Status: ...
 

@@ -12,6 +12,7 @@ from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
+from ui.pages.compare import Compare
 from ui.status import StatusLine
 from ui.theme import theme
 
@@ -35,8 +36,10 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     documents = Documents(backend)
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
+    compare = Compare(backend, samples)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
+        ("Compare", "compare", compare),
         ("Cache", "cache", Cache(backend)),
     ]
     with page:
@@ -55,6 +58,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
 
         def left(request: gr.Request) -> None:
             ask.stop(request)
+            compare.stop(request)
             documents.cancel(request)
 
         page.unload(left)

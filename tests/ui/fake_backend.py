@@ -14,6 +14,7 @@ from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
 from tests.ui.fake_cache import FakeCache
+from tests.ui.fake_comparison import FakeComparison
 from ui.backend import IngestProgress, Kept, Status
 
 READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
@@ -74,6 +75,7 @@ class FakeBackend:
         self._documents = documents or []
         self.cleared = False
         self.cache = FakeCache()
+        self.comparison = FakeComparison()
 
     def status(self) -> Status:
         return self.state
