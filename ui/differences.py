@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from engine.comparison import Passage
 from ui.markup import Markup, join, tag
 
+GAP = "\u22ef"  # stands where words are left out
 _WORDS = re.compile(r"\S+\s*|\s+")
 _CITATION = re.compile(r"(\[\d{1,3}\])")
 
@@ -24,7 +25,7 @@ def differences(reference: str, other: str, passages: Sequence[Passage] = ()) ->
         if kind == "equal":
             parts.append(_cited(now, passages))
         elif kind == "delete":
-            parts.append(tag("mark", "\u2038", class_="kv-gap", title=f"Left out: {was}", aria_label="words left out"))
+            parts.append(tag("mark", GAP, class_="kv-gap", title=f"Left out: {was}", aria_label="words left out"))
         else:
             body = now.rstrip()
             said = f"Full prefill: {was}" if kind == "replace" else "Not in full prefill's answer"

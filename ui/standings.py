@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from engine.comparison import Comparison, Outcome
-from ui.differences import differences, same
+from ui.differences import GAP, differences, same
 from ui.figures.frontier import EXACT
 from ui.markup import Markup, join, tag
 from ui.shelf import PLACES
@@ -86,6 +86,15 @@ def table(comparison: Comparison) -> Markup:
     return join(tag("div", drawn, **how), _protocol(comparison))
 
 
+def reading() -> Markup:
+    """Return how to read the plot."""
+    said = (
+        "The dotted steps join what nobody beats in both. A grey line leads back to the floor: what computing the same "
+        "tokens would take if nothing else took any time."
+    )
+    return join(tag("h3", "How soon against how near: low and left is best"), tag("p", said, class_="kv-muted"))
+
+
 def cards(comparison: Comparison) -> Markup:
     """Return the answers side by side, full prefill's first; words that differ from it are marked."""
     outcomes = comparison.outcomes
@@ -94,7 +103,7 @@ def cards(comparison: Comparison) -> Markup:
     legend = tag(
         "p",
         tag("span", tag("mark", "Abc", class_="kv-differs"), " differs from full prefill's answer"),
-        tag("span", tag("mark", "\u2038", class_="kv-gap"), " words left out"),
+        tag("span", tag("mark", GAP, class_="kv-gap"), " words left out"),
         class_="kv-legend",
     )
     head = tag(
@@ -124,7 +133,9 @@ def _row(outcome: Outcome, full: Outcome, best: dict[str, float]) -> Markup:
     tiers = ", ".join(f"{size(read)} {PLACES.get(tier, tier)}" for tier, read in outcome.read_bytes.items())
     times = ", ".join(duration(each) for each in outcome.ttfts_ms)
     timed = f"Median of {len(outcome.ttfts_ms)}: {times}" if len(outcome.ttfts_ms) > 1 else "Timed once"
-    floor = "" if reference else f". No way of computing these tokens alone is faster than {duration(outcome.floor_ms)}"
+    spent = ", ".join(f"{name} {duration(ms)}" for name, ms in _spent(outcome).items())
+    floor = "" if reference else f". Floor, what its tokens alone would take: {duration(outcome.floor_ms)}"
+    where = f"{timed} ({spent}){floor}"
     near = (
         f"First token alone: {_nats(outcome.kl)}. Same likeliest token at {percent(outcome.answer_top1)} of the answer"
     )
@@ -135,7 +146,7 @@ def _row(outcome: Outcome, full: Outcome, best: dict[str, float]) -> Markup:
         tag("th", outcome.label, tag("small", "the reference") if reference else None, scope="row"),
         tag("td", UNKNOWN if outcome.ratio is None else percent(outcome.ratio)),
         tag("td", percent(outcome.realised_ratio, 1)),
-        _cell(duration(outcome.ttft_ms), not reference and outcome.ttft_ms == best.get("ttft"), timed + floor, bar),
+        _cell(duration(outcome.ttft_ms), not reference and outcome.ttft_ms == best.get("ttft"), where, bar),
         tag("td", "100\u00a0%" if reference else percent(outcome.rt)),
         _cell(_nats(outcome.answer_kl), not reference and _kl(outcome) == best.get("kl"), near),
         tag("td", UNKNOWN if reference else "yes" if outcome.top1 else "no", class_=None if outcome.top1 else "kv-no"),
@@ -146,6 +157,14 @@ def _row(outcome: Outcome, full: Outcome, best: dict[str, float]) -> Markup:
         ),
         class_="kv-reference" if reference else None,
     )
+
+
+def _spent(outcome: Outcome) -> dict[str, float]:
+    """Return the milliseconds of each stage's name; stages may overlap."""
+    spent: dict[str, float] = {}
+    for stage in outcome.stages:
+        spent[stage.name] = spent.get(stage.name, 0.0) + stage.length_ms
+    return spent
 
 
 def _cell(value: str, best: bool, meaning: str, bar: Markup | None = None) -> Markup:

@@ -57,7 +57,7 @@ def frontier(outcomes: Sequence[Outcome]) -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 12, "color": _TEXT},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0, "itemclick": False, "itemdoubleclick": False},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0, "itemclick": False, "itemdoubleclick": False},
         hoverlabel={"namelength": -1},
         dragmode=False,
     )
@@ -120,7 +120,7 @@ def _add_floors(figure: go.Figure, outcomes: Sequence[Outcome], scale: _Scale) -
         go.Scatter(
             x=across,
             y=upwards,
-            name="Floor",
+            showlegend=False,
             mode="lines+markers",
             line={"width": 2, "color": _QUIET},
             marker={"symbol": "line-ns-open", "size": 9, "color": _TEXT, "opacity": [1, 0, 0] * (len(across) // 3)},
@@ -136,7 +136,7 @@ def _add_front(figure: go.Figure, outcomes: Sequence[Outcome], scale: _Scale) ->
         go.Scatter(
             x=[x for x, _ in points],
             y=[y for _, y in points],
-            name="Nobody is faster and nearer",
+            showlegend=False,
             mode="lines",
             line={"width": 1.5, "dash": "dot", "color": _TEXT, "shape": "hv"},
             hoverinfo="skip",

@@ -12,14 +12,13 @@ from ui import standings
 from ui.backend import Backend
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.frontier import frontier
-from ui.markup import tag
 from ui.sheet import as_csv, as_json
 from ui.stops import Stops
 from ui.trouble import sentence
 
 RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
 _USUAL = ("cacheclip", "cacheclip-joint", "cacheblend", "direct")
-_REPEATS = {"once": 1, "3 times": 3, "5 times": 5}
+_REPEATS = {"Once": 1, "3 times": 3, "5 times": 5}
 _BLANK = "Type a question first, then press Run."
 _NONE = "Choose at least one method, and one share to recompute."
 
@@ -62,7 +61,7 @@ class Compare:
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
             self._table = gr.HTML(elem_id="standings", js_on_load=None)
             with gr.Column(elem_id="frontier-block", visible=False, min_width=0) as self._plotted:
-                gr.HTML(tag("h3", "How soon against how near: low and left is best"), js_on_load=None)
+                gr.HTML(standings.reading(), js_on_load=None)
                 self._figure = gr.Plot(show_label=False, container=False, buttons=[], elem_id="frontier")
             self._cards = gr.HTML(elem_id="answers", js_on_load=None)
             with gr.Row(elem_id="compare-downloads", visible=False) as self._downloads:
@@ -146,7 +145,7 @@ class Compare:
                 )
                 repeats = gr.Radio(
                     list(_REPEATS),
-                    value="once",
+                    value="Once",
                     label="Time each",
                     info="Methods take turns; the median is shown.",
                     elem_id="compare-repeats",
