@@ -7,6 +7,8 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.test_accessible import serious
+
 pytestmark = pytest.mark.browser
 
 HOSTILE = '<img src="x" onerror="document.title=1"> <script>document.title="x"</script> =2+3 $a$ \u202eabc [1]'
@@ -178,4 +180,5 @@ def test_figures_are_reached_by_keyboard_and_named_for_a_screen_reader(open_desk
     desk.finish()
     expect(desk.page.get_by_role("region", name="Figures of each method")).to_be_visible()
     assert desk.page.get_by_role("columnheader").count() == 8
+    assert serious(desk.page) == []
     assert all(desk.page.locator("#standings thead th").nth(n).get_attribute("title") for n in range(8))
