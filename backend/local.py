@@ -7,6 +7,7 @@ from typing import Any
 
 from backend.adding import Adding
 from backend.cache import LocalCache
+from backend.comparison import Comparing
 from backend.inspection import Inspections
 from backend.loading import LAST_STEP_S, Loader
 from backend.meter import Meter
@@ -40,6 +41,7 @@ class LocalBackend:
         self.models = Models(self.loader, self._work, fixed or {})
         self.inspection: InspectionDesk = Inspections(self.loader, self._work)
         self.meter = Meter(self.kept)
+        self.comparison = Comparing(self.loader, self._work)
 
     def start(self) -> None:
         """Load the models in the background."""

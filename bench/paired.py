@@ -4,6 +4,7 @@ Full prefill, chunk KV, auxiliary scores and the oracle's attention are computed
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from bench.errors import BadArgument
 from bench.items import Item
 from bench.score import METRICS
 from engine.inspect.distance import jaccard
-from engine.model.buffer import Rows
+from engine.inspect.likeness import FOLLOWED, along, likeness
 from engine.model.generate import decode_together
 from engine.pipeline import Engine, Prefilled
 from engine.request import Reading
@@ -23,7 +24,6 @@ from engine.reuse.strategies import OracleWindows
 from engine.trace import Trace
 
 FULL = "full@1"
-FOLLOWED = 16  # tokens of full prefill's answer along which the arms are compared
 SCORED = ("exact", "f1", "rouge_l", "contains")
 
 
@@ -46,10 +46,11 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
         item.max_new_tokens,
     )
     said = answers[0][:FOLLOWED]
-    expected, outcomes = _along(engine, ready[FULL], evidence, said), {}
+    outcomes: dict[str, dict[str, Any]] = {}
+    expected = _along(engine, ready[FULL], evidence, said)
     for (key, each), answer in zip(ready.items(), answers, strict=True):
         outcomes[key] = {
-            **_distances(expected, _along(engine, each, evidence, said)),
+            **asdict(likeness(expected, _along(engine, each, evidence, said))),
             "realised_ratio": each.realised_ratio,
             "floor_speedup": _operations(engine, evidence, everything) / _operations(engine, evidence, each.rows),
             "oracle_overlap": _overlap(evidence, each),
@@ -80,34 +81,11 @@ def reading_of(engine: Engine, item: Item, most: int) -> tuple[Reading, int]:
 
 
 def _along(engine: Engine, ready: Prefilled, evidence: Evidence, said: list[int]) -> Tensor:
-    """Return the logits [tokens of `said`, V] with which an arm would go on after each token that full prefill said."""
-    if len(said) < 2:
-        return ready.logits[None]
-    slots = torch.arange(len(said) - 1) + len(evidence.ids)
-    decoder, ids = engine.cache.decoder, torch.tensor([said[:-1]])
-    hidden = decoder.forward(ids, ready.buffer.positions(slots)[None], Rows(ready.buffer, slots))
-    return torch.cat((ready.logits[None], decoder.logits(hidden[0])))
-
-
-def _distances(full: Tensor, arm: Tensor) -> dict[str, float]:
-    """How far an arm's next tokens lie from full prefill's: KL(full || arm) in nats, and whether the likeliest agree.
-
-    `kl` and `top1` are of the first token; `answer_kl` and `answer_top1` the mean along full prefill's answer.
-    """
-    reference, found = full.log_softmax(-1), arm.log_softmax(-1)
-    kl = torch.nn.functional.kl_div(found, reference, log_target=True, reduction="none").sum(-1).clamp(min=0)
-    agree = (full.argmax(-1) == arm.argmax(-1)).float()
-    return {
-        "kl": float(kl[0]),
-        "top1": float(agree[0]),
-        "answer_kl": float(kl.mean()),
-        "answer_top1": float(agree.mean()),
-    }
+    return along(engine.cache.decoder, ready.buffer, ready.logits, len(evidence.ids), said)
 
 
 def _operations(engine: Engine, evidence: Evidence, rows: Tensor) -> float:
-    computed = torch.cat((rows, evidence.question))
-    return engine.cache.decoder.spec.operations(len(computed), int((computed + 1).sum()))
+    return engine.cache.decoder.spec.operations_of(torch.cat((rows, evidence.question)))
 
 
 def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:

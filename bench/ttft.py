@@ -104,7 +104,7 @@ def operations(engine: Engine, reading: Reading, ready: Prefilled) -> float:
     """Return the floating-point operations of the rows that the primary computed."""
     end = len(engine.prompt.prefix) + reading.context_tokens
     rows = torch.cat((ready.rows, torch.arange(end, end + len(reading.question))))
-    return engine.cache.decoder.spec.operations(len(rows), int((rows + 1).sum()))
+    return engine.cache.decoder.spec.operations_of(rows)
 
 
 def row(arm: Arm, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:

@@ -169,9 +169,14 @@ class Engine:
         """
         return budget(self.finder, self.prompt, request, self.max_tokens)
 
-    def evidence(self, reading: Reading, trace: Trace, cancel: Event | None = None) -> Evidence:
-        """Return what strategies may look at for one reading; nothing is computed yet."""
-        return Evidence(self.cache, self.prompt, self.auxiliary, reading, trace, cancel)
+    def evidence(
+        self, reading: Reading, trace: Trace, cancel: Event | None = None, longest: int | None = None
+    ) -> Evidence:
+        """Return what strategies may look at for one reading; nothing is computed yet.
+
+        longest  passages of an exact path that may be used; None for all that the tree has
+        """
+        return Evidence(self.cache, self.prompt, self.auxiliary, reading, trace, cancel, longest)
 
     def prefill(
         self,

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 from engine.answer import Answer
 from engine.cite import Steady, cite, repetition
+from engine.model.buffer import KVBuffer
 from engine.model.decoder import Decoder
 from engine.model.generate import Chooser, cut_at, decode
 from engine.prefill import Prefilled
@@ -14,6 +15,19 @@ from engine.prompt import Prompt
 from engine.request import Reading
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
+
+
+@dataclass
+class Writing:
+    """The text of an answer under way.
+
+    tokens    ids decoded so far; some of them may be cut from the text
+    repeated  it began to repeat itself and was ended there
+    """
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    repeated: bool = False
 
 
 def write(
@@ -27,26 +41,47 @@ def write(
     cancel: Event,
 ) -> Iterator[Answer]:
     """Yield the answer as it grows token by token behind its first one. Raises Cancelled once `cancel` is set."""
-    stream, began, written = prompt.tokens.stream(), time.perf_counter(), ""
-    steady = Steady(reading.texts, answer.request.question)
-
-    def texts() -> Iterator[str]:
-        for token in decode(decoder, ready.buffer, first, sampling, prompt.stop_ids, reading.room, cancel):
-            answer.new_tokens += 1
+    steady, writing, began = Steady(reading.texts, answer.request.question), Writing(), time.perf_counter()
+    with answer.trace.stage("decode"):
+        for writing in written(decoder, prompt, ready.buffer, first, sampling, reading.room, cancel):
+            answer.new_tokens = len(writing.tokens)
             if answer.new_tokens > 1:  # the first token belongs to the prefill
                 answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - began)
-            yield stream(token)
-
-    with answer.trace.stage("decode"):
-        for text in cut_at(texts(), STOP_STRINGS):
-            written += text
-            if (said_before := repetition(written)) is not None:
-                written = written[:said_before]
+            if writing.repeated:
                 answer.notes += ("The answer began to repeat itself and was ended there.",)
                 break
-            answer.text = steady.of(written)
+            answer.text = steady.of(writing.text)
             yield answer
         else:
-            answer.cut = answer.new_tokens >= reading.room
-    answer.text, cited = cite(written.strip(), reading.texts, answer.request.question)
+            answer.cut = len(writing.tokens) >= reading.room
+    answer.text, cited = cite(writing.text.strip(), reading.texts, answer.request.question)
     answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)
+
+
+def written(
+    decoder: Decoder,
+    prompt: Prompt,
+    buffer: KVBuffer,
+    first: int,
+    chooser: Chooser,
+    room: int,
+    cancel: Event | None = None,
+) -> Iterator[Writing]:
+    """Yield one growing text of at most `room` tokens, beginning with the token `first`.
+
+    Raises Cancelled between two tokens once `cancel` is set.
+    """
+    writing, stream = Writing(), prompt.tokens.stream()
+
+    def texts() -> Iterator[str]:
+        for token in decode(decoder, buffer, first, chooser, prompt.stop_ids, room, cancel):
+            writing.tokens.append(token)
+            yield stream(token)
+
+    for text in cut_at(texts(), STOP_STRINGS):
+        writing.text += text
+        if (said_before := repetition(writing.text)) is not None:
+            writing.text, writing.repeated = writing.text[:said_before], True
+        yield writing
+        if writing.repeated:
+            return

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from engine.answer import Exchange, Request
+from engine.comparison import Wanted
 from engine.errors import BadRequest
 from ui.backend import Backend
 from ui.events import LIBRARY, MODEL, WAITING
@@ -16,7 +17,7 @@ from ui.trouble import sentence
 
 
 def build(backend: Backend) -> None:
-    """Offer ask, inspect, list_methods, and what there is to do with documents; call inside the open Blocks."""
+    """Offer ask, inspect, compare, list_methods, and what there is to do with documents; call inside the Blocks."""
 
     def ask(
         question: str,
@@ -73,6 +74,31 @@ def build(backend: Backend) -> None:
         finally:
             stop.set()
 
+    def compare(
+        question: str,
+        methods: list[str] | None = None,
+        ratios: list[float] | None = None,
+        passages: int = 3,
+        repeats: int = 1,
+        max_new_tokens: int = 96,
+    ) -> Iterator[dict]:
+        """Stream one growing comparison: each method at each ratio against full prefill, one outcome after the other.
+
+        Times in ms, KL in nats, sizes in bytes; `ratios` lie in [0, 1]. Each method is timed `repeats` times.
+        """
+        stop, standard = Event(), Wanted(question)
+        chosen = standard.methods if methods is None else tuple(methods)
+        spent = standard.ratios if ratios is None else tuple(ratios)
+        try:
+            for comparison in backend.comparison.compare(
+                Wanted(question, chosen, spent, passages, repeats, max_new_tokens), stop
+            ):
+                yield comparison.as_dict()
+        except Exception as error:
+            raise _refusal(error) from error
+        finally:
+            stop.set()
+
     def list_methods() -> list[dict]:
         """Return the methods, each with its settings: their defaults, ranges and choices."""
         return [asdict(method) for method in backend.methods()]
@@ -123,6 +149,7 @@ def build(backend: Backend) -> None:
 
     gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=WAITING)
     gr.api(inspect, api_name="inspect", concurrency_id=MODEL, concurrency_limit=WAITING)
+    gr.api(compare, api_name="compare", concurrency_id=MODEL, concurrency_limit=WAITING)
     gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")

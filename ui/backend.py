@@ -10,6 +10,7 @@ from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
 from ui.desks.cache import CacheDesk
+from ui.desks.compare import CompareDesk
 from ui.desks.inspection import InspectionDesk
 from ui.desks.meter import Meter
 from ui.desks.models import ModelDesk
@@ -63,6 +64,9 @@ class Backend(Protocol):
 
     @property
     def meter(self) -> Meter: ...
+
+    @property
+    def comparison(self) -> CompareDesk: ...
 
     def status(self) -> Status: ...
 

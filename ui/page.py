@@ -12,6 +12,7 @@ from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
+from ui.pages.compare import Compare
 from ui.pages.inspect import Inspect
 from ui.pages.library import Library
 from ui.pages.settings import Settings
@@ -39,11 +40,13 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
     inspect = Inspect(backend)
+    compare = Compare(backend, samples)
     shelf = Library(backend, documents)
     settings = Settings(backend, backend.shelf)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
         ("Inspect", "inspect", inspect),
+        ("Compare", "compare", compare),
         ("Cache", "cache", Cache(backend)),
         ("Library", "library", shelf),
         ("Settings", "settings", settings),
@@ -65,6 +68,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
         def left(request: gr.Request) -> None:
             ask.stop(request)
             inspect.stop(request)
+            compare.stop(request)
             documents.cancel(request)
             shelf.cancel(request)
             settings.stop(request)

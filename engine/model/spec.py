@@ -43,6 +43,10 @@ class Spec:
         matrices = self.hidden * self.width * (2 * self.heads + 2 * self.kv_heads)
         return self.layers * (2.0 * rows * (matrices + self._mlp) + 4.0 * keys * self.heads * self.width)
 
+    def operations_of(self, slots: Tensor) -> float:
+        """Return the floating-point operations of rows at these slots [R], each seeing all slots up to its own."""
+        return self.operations(len(slots), int((slots + 1).sum()))
+
     @property
     def _mlp(self) -> float:
         attention = self.hidden * self.width * (2 * self.heads + 2 * self.kv_heads)

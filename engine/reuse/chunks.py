@@ -94,20 +94,22 @@ class ChunkCache:
             self._fresh.append(key)
         return kv, "computed"
 
-    def gather(self, chunks: Sequence[Ids], cancel: Event | None = None) -> Gathered:
+    def gather(self, chunks: Sequence[Ids], cancel: Event | None = None, longest: int | None = None) -> Gathered:
         """Return a prompt's chunks: the longest exact path of them, completed by content.
+
+        longest  chunks that the path may have; 1 takes every chunk by its content
 
         Raises Cancelled once `cancel` is set.
         """
-        path = self.path(chunks)
+        path = self.path(chunks, longest)
         rest = [self.get(ids, cancel) for ids in chunks[path.exact :]]
         kvs, tiers = tuple(kv for kv, _ in rest), tuple(tier for _, tier in rest)
         return Gathered(path.chunks + kvs, path.tiers[: path.exact] + tiers, path.exact)
 
-    def path(self, chunks: Sequence[Ids]) -> Gathered:
+    def path(self, chunks: Sequence[Ids], longest: int | None = None) -> Gathered:
         """Return the longest exact path of a prompt's chunks, and nothing of what stands behind it."""
         found: list[tuple[ChunkKV, str]] = []
-        with self.tree.holding(self.keys(chunks)) as nodes:
+        with self.tree.holding(self.keys(chunks[:longest])) as nodes:
             before = 0
             for node, ids in zip(nodes, chunks, strict=False):
                 if (read := self._read(node, before, len(ids))) is None or read[0].rounded:

@@ -42,6 +42,7 @@ class Evidence:
     cache      the primary's chunk KV
     prompt     of the primary
     auxiliary  None where nothing asks for its scores
+    longest    chunks of an exact path that may be used; 1 leaves aside what earlier answers left in the tree
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class Evidence:
         reading: Reading,
         trace: Trace,
         cancel: Event | None = None,
+        longest: int | None = None,
     ) -> None:
+        self._longest = longest
         self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
         self._trace, self._cancel, self._closed = trace, cancel, Event()
         self._chunks: dict[Placement, Gathered] = {}
@@ -71,9 +74,9 @@ class Evidence:
         if placement not in self._chunks:
             ids = [chunk.ids for chunk in self._reading.passages]
             if placement is Placement.JOINED:
-                self._chunks[placement] = self._cache.gather(ids, self._cancel)
+                self._chunks[placement] = self._cache.gather(ids, self._cancel, self._longest)
             elif placement is Placement.PATH:
-                self._chunks[placement] = self._cache.path(ids)
+                self._chunks[placement] = self._cache.path(ids, self._longest)
             else:
                 cache = self._cache.alone if placement is Placement.ALONE else self._cache
                 held = [cache.get(chunk, self._cancel) for chunk in ids]

@@ -15,6 +15,7 @@ from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
 from tests.ui.fake_cache import FakeCache
+from tests.ui.fake_comparison import FakeComparison
 from tests.ui.fake_inspection import FakeInspections
 from tests.ui.fake_models import FakeModels
 from tests.ui.fake_shelf import FakeShelf
@@ -83,6 +84,7 @@ class FakeBackend:
         self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
         self.inspection = FakeInspections(self)
         self.meter = Meter(self.kept)
+        self.comparison = FakeComparison()
 
     def status(self) -> Status:
         return self.state

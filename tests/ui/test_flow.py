@@ -90,7 +90,7 @@ def test_the_page_offers_these_names_to_programs_and_hides_the_rest():
     page = build(FakeBackend(), ["one?"])
     public = {fn.api_name for fn in page.fns.values() if fn.api_visibility == "public"}
     documents = {f"{act}_document" for act in ("add", "delete", "rename", "reindex")} | {"list_documents"}
-    assert public == {"ask", "inspect", "list_methods"} | documents
+    assert public == {"ask", "inspect", "compare", "list_methods"} | documents
     questions = [fn for fn in page.fns.values() if fn.name in ("respond", "ask")]
     assert {fn.concurrency_id for fn in questions} == {"model"}
 

@@ -1,0 +1,23 @@
+"""The desk behind the Compare page: the engine's comparison in a thread of its own."""
+
+from collections.abc import Iterator
+from threading import Event
+
+from backend.loading import Loader
+from backend.work import Work
+from engine.compare import compare
+from engine.comparison import Comparison, Wanted
+from engine.own_thread import in_own_thread
+
+
+class Comparing:
+    """Compares methods on the engine of the house."""
+
+    def __init__(self, loader: Loader, work: Work) -> None:
+        self._loader, self._work = loader, work
+
+    def compare(self, wanted: Wanted, cancel: Event) -> Iterator[Comparison]:
+        """Yield one growing comparison. Raises ModelNotReady until the models are loaded."""
+        engine = self._loader.ready().engine
+        with self._work.stoppable(cancel):
+            yield from in_own_thread(lambda: compare(engine, wanted, cancel), cancel)
