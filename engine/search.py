@@ -65,7 +65,7 @@ def _gone(finder: Finder, request: Request) -> tuple[str, ...]:
         return ()
     if gone == len(set(request.documents)):
         return ("None of the chosen documents is in the library any more. Choose others.",)
-    return (f"{gone} of the {len(set(request.documents))} chosen documents are not in the library any more.",)
+    return (f"Not in the library any more: {gone} of the {len(set(request.documents))} chosen documents.",)
 
 
 def fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
