@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from store.types import Document
+from tests.browser.test_accessible import serious
 from tests.browser.test_ask_page import HOSTILE, contrast
 
 pytestmark = pytest.mark.browser
@@ -167,3 +168,7 @@ def test_text_stands_out_in_both_themes(visit, backend, scheme):
     places = (".kv-name", ".kv-note", "td.kv-col-added", "th button", ".kv-card-line", ".kv-again", ".kv-pager span")
     for place in places:
         assert contrast(tab.page, f"{LIST} {place}") >= 4.5, place
+    tab.page.locator(f"{LIST} input[data-act=choose]").first.check()
+    tab.page.locator(f"{LIST} button[data-act=rename]").last.click()
+    expect(tab.page.locator(f"{LIST} input[type=text]")).to_be_visible()
+    assert serious(tab.page) == []
