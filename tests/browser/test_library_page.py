@@ -34,13 +34,15 @@ def some(count, **facts):
 
 
 def test_files_dropped_here_stand_in_both_lists(visit, backend):
+    backend.pace_s = 0.15  # a slow machine looks only now and then
     tab = open_library(visit)
     expect(tab.page.locator(LIST)).to_contain_text("Drop files on the box above")
     upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("log.txt", b"log"))
     expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text(re.compile("embedded|prefilled"))
+    backend.pace_s = 0.01
     expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Pick one that holds text.")
     names = tab.page.locator(f"{LIST} .kv-name bdi")
-    expect(names).to_have_text(["log.txt", "notes & more.md"])
+    expect(names).to_have_text(["log.txt", "notes & more.md"], timeout=15_000)
     expect(tab.page.locator("#shelf bdi")).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#library-summary")).to_contain_text("2\u00a0documents, 16\u00a0passages")
     expect(tab.page.locator("#cancel-library-upload")).to_be_hidden()
