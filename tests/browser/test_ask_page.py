@@ -131,12 +131,14 @@ def test_closing_the_tab_stops_the_computation(visit, backend):
 
 
 def test_files_show_their_steps_and_then_stand_in_the_list(visit, backend):
+    backend.pace_s = 0.15  # a slow machine looks only now and then
     tab = visit()
     expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
     files = [("notes & more.md", b"# Notes"), ("empty.txt", b"")]
     payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
     tab.page.set_input_files("#upload input[type=file]", payload)
     expect(tab.page.locator("#progress .kv-now").first).to_contain_text(re.compile("embedded|prefilled"))
+    backend.pace_s = 0.01
     expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Pick one that holds text.")
     expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
     expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from store.types import Document
+from tests.browser.test_accessible import serious
 from tests.browser.test_ask_page import HOSTILE, contrast
 
 pytestmark = pytest.mark.browser
@@ -33,13 +34,15 @@ def some(count, **facts):
 
 
 def test_files_dropped_here_stand_in_both_lists(visit, backend):
+    backend.pace_s = 0.15  # a slow machine looks only now and then
     tab = open_library(visit)
     expect(tab.page.locator(LIST)).to_contain_text("Drop files on the box above")
     upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("log.txt", b"log"))
     expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text(re.compile("embedded|prefilled"))
+    backend.pace_s = 0.01
     expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Pick one that holds text.")
     names = tab.page.locator(f"{LIST} .kv-name bdi")
-    expect(names).to_have_text(["log.txt", "notes & more.md"])
+    expect(names).to_have_text(["log.txt", "notes & more.md"], timeout=15_000)
     expect(tab.page.locator("#shelf bdi")).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#library-summary")).to_contain_text("2\u00a0documents, 16\u00a0passages")
     expect(tab.page.locator("#cancel-library-upload")).to_be_hidden()
@@ -167,3 +170,7 @@ def test_text_stands_out_in_both_themes(visit, backend, scheme):
     places = (".kv-name", ".kv-note", "td.kv-col-added", "th button", ".kv-card-line", ".kv-again", ".kv-pager span")
     for place in places:
         assert contrast(tab.page, f"{LIST} {place}") >= 4.5, place
+    tab.page.locator(f"{LIST} input[data-act=choose]").first.check()
+    tab.page.locator(f"{LIST} button[data-act=rename]").last.click()
+    expect(tab.page.locator(f"{LIST} input[type=text]")).to_be_visible()
+    assert serious(tab.page) == []

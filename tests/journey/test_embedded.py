@@ -116,6 +116,26 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(start, tmp_path):
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 
+def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(start, tmp_path):
+    backend, file = start(), tmp_path / "buoy.txt"
+    file.write_text("The green buoy off the stone quay is lit from dusk until dawn.")
+    *_, _ = backend.ingest([(file, "buoy.txt")], Event())
+    tree = backend.loader.house.tiers.tree
+    (buoy,) = [held for held in backend.shelf.held() if held.document.name == "buoy.txt"]
+    assert buoy.size_bytes > 0 and not buoy.outdated
+    assert backend.shelf.freed_by([buoy.document.id]) == buoy.size_bytes
+    *_, ended = backend.shelf.reindex([buoy.document.id], Event())
+    assert (ended[0].name, ended[0].stage) == ("buoy.txt", "done")
+    (passage,) = backend.shelf.passages(buoy.document.id, 0, 20)
+    assert passage.tier == "host" and passage.chunk.id.endswith(".1-0") and passage.tokens > 10
+    excerpt = backend.shelf.around(passage.chunk.id)
+    assert excerpt.text[excerpt.start : excerpt.end] == passage.chunk.text == file.read_text()
+    assert backend.shelf.rename(buoy.document.id, "lights.txt").name == "lights.txt"
+    before, freed = sum(tier.size_bytes for tier in tree.tiers), backend.shelf.freed_by([buoy.document.id])
+    backend.delete(buoy.document.id)
+    assert before - sum(tier.size_bytes for tier in tree.tiers) == freed > 0
+
+
 def test_in_fp32_recomputing_everything_equals_transformers_within_tolerance(models):
     """Law 2 on real weights and real text; bf16 is judged by its greedy answers above."""
     decoder = load(models / "SmolLM2-135M-Instruct", torch.device("cpu"), torch.float32)

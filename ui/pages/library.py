@@ -46,6 +46,10 @@ watch('value', () => {
         if (wanted.matches('input[type=text]')) wanted.select();
     }
     last = null;
+    for (const mark of element.querySelectorAll('.kv-excerpt mark')) {
+        const box = mark.closest('.kv-excerpt');
+        box.scrollTop += mark.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
+    }
 });
 """
 
