@@ -14,7 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import gradio as gr
 
 from backend.local import LocalBackend
-from settings import read_settings
+from settings import given, read_settings
 from store.blobs import remove_all
 from store.errors import KVScopeError
 from store.lock import FolderLock
@@ -47,7 +47,7 @@ def main() -> int:
             lock.close()
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
-    backend = LocalBackend(settings)
+    backend = LocalBackend(settings, given())
     page = build(backend, SAMPLE_QUESTIONS)
     try:
         _check_port(settings.host, settings.port)

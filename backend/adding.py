@@ -1,8 +1,9 @@
 """Files on their way in: into the index, then their passages' KV, so that the first question finds it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -10,7 +11,7 @@ from backend.loading import House, Loader
 from backend.work import Work
 from engine.errors import Cancelled
 from store.errors import KVScopeError
-from store.types import Chunk
+from store.types import Chunk, Progress
 from ui.backend import IngestProgress, Status
 
 SAMPLES = Path(__file__).parent.parent / "assets" / "samples"
@@ -29,7 +30,7 @@ class Adding:
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
         with self._work.stoppable(cancel):
             for place, (path, name) in enumerate(files):
-                for states[place] in self._add_one(house, path, name, cancel):
+                for states[place] in self.follow(house, name, partial(house.documents.add, path, name), cancel):
                     yield list(states)
 
     def samples(self, line: str, marker: Path) -> None:
@@ -43,12 +44,18 @@ class Adding:
         with suppress(OSError):
             marker.touch()
 
-    def _add_one(self, house: House, path: Path, name: str, cancel: Event) -> Iterator[IngestProgress]:
-        """Yield the states of one file; every error ends in a sentence, none in the next file's way."""
+    def follow(
+        self, house: House, name: str, begin: Callable[[], Iterator[Progress]], cancel: Event, kept: str = ""
+    ) -> Iterator[IngestProgress]:
+        """Yield the states of one file on its way into the documents and then into the tiers.
+
+        begin  starts the steps; they are closed, with what is half done undone, before a stop or an error is told
+        kept   what is said of a document that is stopped or fails on its way; every error ends in a sentence
+        """
         stage, document, warning = "waiting", None, ""
         try:
-            for step in house.documents.add(path, name):
-                stage, document, warning = step.stage, step.document, step.warning
+            for step in begin():
+                stage, document, warning = step.stage, step.document, step.warning or warning
                 yield IngestProgress(name, stage, step.done, step.total, warning)
                 if cancel.is_set():
                     raise Cancelled
@@ -57,13 +64,14 @@ class Adding:
             yield from self.prefill(house, name, chunks, warning, cancel)
             yield IngestProgress(name, "done", len(chunks), len(chunks), _full(house, warning))
         except Cancelled:
-            kept = "It is in the library; its passages are prepared when a question needs them." if document else ""
+            kept = "It is in the library; its passages are prepared when a question needs them." if document else kept
             yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {kept}".strip())
         except KVScopeError as error:
-            yield IngestProgress(name, "failed", 0, 1, str(error))
+            yield IngestProgress(name, "failed", 0, 1, f"{error} {kept}".strip())
         except Exception as error:
-            log.exception("adding %r failed while it was being %s", name, stage)
-            yield IngestProgress(name, "failed", 0, 1, f"Something broke ({type(error).__name__}). The log says more.")
+            log.exception("%r failed while it was being %s", name, stage)
+            said = f"Something broke ({type(error).__name__}). The log says more. {kept}"
+            yield IngestProgress(name, "failed", 0, 1, said.strip())
 
     def prefill(
         self, house: House, name: str, chunks: list[Chunk], warning: str, cancel: Event

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -11,7 +12,7 @@ from tokenizers import Tokenizer
 from backend.work import Work
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from engine.pipeline import Engine
-from engine.startup import ModelConfig, Models, build_engine, load_models
+from engine.startup import ModelConfig, Models, build_engine, load_models, release_memory
 from engine.tree.tiers import Tiers, TiersConfig
 from settings import Settings
 from store.blobs import DiskBlobs
@@ -20,6 +21,7 @@ from store.errors import KVScopeError, StoreFull
 from store.library import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
 from store.rerank import CrossEncoderReranker
+from store.types import Document
 from ui.backend import Status
 
 GIB = 2**30
@@ -46,6 +48,28 @@ class House:
             self.blobs.close()
 
 
+def model_config(settings: Settings) -> ModelConfig:
+    """Return what the settings say about models."""
+    return ModelConfig(
+        folder=settings.data / "models",
+        model=settings.model,
+        auxiliary=settings.auxiliary,
+        device=settings.device,
+        dtype=settings.dtype,
+        reader=settings.reader,
+        selector=settings.selector,
+    )
+
+
+def reason(error: Exception) -> str:
+    """Return why loading failed, in a sentence, and log it."""
+    if isinstance(error, KVScopeError):
+        log.error("%s", error)
+        return str(error)
+    log.error("the models could not be loaded", exc_info=error)
+    return f"Loading broke ({type(error).__name__}: {error}). The log says more."
+
+
 class Loader:
     """Loads once, in a thread of its own. Until then everything that needs the house gets a clear sentence.
 
@@ -53,14 +77,20 @@ class Loader:
     """
 
     def __init__(self, settings: Settings, work: Work, settled: Callable[[str], None] = lambda line: None) -> None:
-        self._settings, self._work, self._settled = settings, work, settled
+        self.settings, self._work, self.settled = settings, work, settled
         self.status = Status(ready=False, line="Starting")
         self.house: House | None = None
+        self._listed: list[Document] = []
         self._thread = Thread(target=self._load, name="loading", daemon=True)
 
     def start(self) -> None:
         """Load in the background."""
         self._thread.start()
+
+    @property
+    def loading(self) -> bool:
+        """Whether the first loading is under way, the reading of the samples included."""
+        return self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until loading has ended, well or badly."""
@@ -73,6 +103,11 @@ class Loader:
         if self.house is None:
             raise ModelNotReady(f"{self.status.line}.")
         return self.house
+
+    def listed(self) -> list[Document]:
+        """Return the documents; while the house is being built anew, those that it had."""
+        house = self.house
+        return self._listed if house is None else house.documents.documents()
 
     def close(self) -> None:
         """End loading (the caller has closed the work), then close what is loaded."""
@@ -87,53 +122,63 @@ class Loader:
 
     def _load(self) -> None:
         try:
-            config = ModelConfig(
-                folder=self._settings.data / "models",
-                model=self._settings.model,
-                auxiliary=self._settings.auxiliary,
-                device=self._settings.device,
-                dtype=self._settings.dtype,
-                reader=self._settings.reader,
-                selector=self._settings.selector,
-            )
-            models = load_models(config, self._report)
-            self._report("Opening the library", 0.95)
-            self.house = self._build(models)
-            finetuned = " with its reader" if config.adapter else ""
-            line = f"{models.primary.name}{finetuned}, {models.precision}"
-            self._settled(line)
+            line = self.open()
+            self.settled(line)
             self.status = Status(ready=True, line=line)
         except Cancelled:
             self.status = Status(ready=False, line="Closed")
-        except KVScopeError as error:
-            log.error("%s", error)
-            self.status = Status(ready=False, line=str(error), failed=True)
-        except Exception as error:
-            log.exception("the models could not be loaded")
-            said = f"Loading broke ({type(error).__name__}: {error}). The log says more."
-            self.status = Status(ready=False, line=said, failed=True)
+        except Exception as error:  # noqa: BLE001  the status line says it
+            self.status = Status(ready=False, line=reason(error), failed=True)
+
+    def open(self, models: Models | None = None) -> str:
+        """Build the house that the settings describe; return the line about it. Raises whatever stands in the way.
+
+        models  already loaded; without them the settings' own are loaded
+        """
+        config = model_config(self.settings)
+        models = models or load_models(config, self._report)
+        self._report("Opening the library", 0.95)
+        self.house = self._build(models)
+        finetuned = " with its reader" if config.adapter else ""
+        return f"{models.primary.name}{finetuned}, {models.precision}"
+
+    def release(self) -> None:
+        """Close the house (the caller has stopped the work) and let go of its memory."""
+        if self.house is None:
+            return
+        self._listed = self.house.documents.documents()
+        house, self.house = self.house, None
+        house.close()
+        del house
+        release_memory()
 
     def _build(self, models: Models) -> House:
-        blobs = self._open_blobs()
-        tiers = self._open_tiers(models, blobs)
-        opened: list[DocumentLibrary] = []
+        with ExitStack() as undo:
+            blobs = self._open_blobs()
+            if blobs is not None:
+                undo.callback(blobs.close)
+            tiers = self._open_tiers(models, blobs)
+            undo.callback(tiers.close)
+            opened: list[DocumentLibrary] = []
 
-        def documents(tokenizer: Tokenizer) -> DocumentLibrary:
-            opened.append(self.open_documents(tokenizer))
-            return opened[0]
+            def documents(tokenizer: Tokenizer) -> DocumentLibrary:
+                opened.append(self.open_documents(tokenizer))
+                undo.callback(opened[0].close)
+                return opened[0]
 
-        engine = build_engine(models, documents, tiers, self._settings.data)
+            engine = build_engine(models, documents, tiers, self.settings.data)
+            undo.pop_all()
         return House(models, opened[0], tiers, engine, blobs)
 
     def _open_blobs(self) -> DiskBlobs | None:
         try:
-            return DiskBlobs(self._settings.data / "kv")
+            return DiskBlobs(self.settings.data / "kv")
         except StoreFull as error:
             log.warning("chunk KV stays in memory only: %s", error)
             return None
 
     def _open_tiers(self, models: Models, blobs: DiskBlobs | None) -> Tiers:
-        wanted = self._settings
+        wanted = self.settings
         config = TiersConfig(
             host_bytes=int(wanted.host_gib * GIB),
             disk_bytes=int(wanted.disk_gib * GIB),
@@ -145,12 +190,12 @@ class Loader:
 
     def open_documents(self, tokenizer: Tokenizer) -> DocumentLibrary:
         """Open the documents of the data folder; chunks are counted in the tokenizer's tokens."""
-        chunking = ChunkConfig(self._settings.chunk_tokens, self._settings.chunk_overlap)
-        reranker, name = None, self._settings.reranker
+        chunking = ChunkConfig(self.settings.chunk_tokens, self.settings.chunk_overlap)
+        reranker, name = None, self.settings.reranker
         if name != "off":
             self._report(f"Loading {Path(name).name}", 0.95)
             reranker = CrossEncoderReranker(name)
-        folder = self._settings.data / "library"
+        folder = self.settings.data / "library"
         return DocumentLibrary(folder, tokenizer, MiniLM(), LibraryConfig(chunking=chunking), reranker=reranker)
 
     def _report(self, said: str, share: float) -> None:

@@ -1,13 +1,17 @@
 """The page's backend: everything it asks for before the models are there is a clear sentence, not a wait."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from backend.adding import Adding
-from backend.loading import Loader
+from backend.cache import LocalCache
+from backend.inspection import Inspections
+from backend.loading import LAST_STEP_S, Loader
 from backend.meter import Meter
+from backend.models import Models
+from backend.shelf import LocalShelf
 from backend.work import Work
 from engine.answer import Answer, Budget, Request
 from engine.own_thread import in_own_thread
@@ -16,15 +20,25 @@ from engine.setting import Method
 from settings import Settings
 from store.types import Document
 from ui.backend import IngestProgress, Kept, Status
+from ui.desks.inspection import InspectionDesk
+
+CHANGED = "Stopped: the settings were changed. Ask again once the status says ready."
 
 
 class LocalBackend:
-    """Models, documents and engine of one data folder (hold its FolderLock); one object a process."""
+    """Models, documents and engine of one data folder (hold its FolderLock); one object a process.
 
-    def __init__(self, settings: Settings) -> None:
+    fixed  choices that a flag or a variable has made, by name: the page cannot change them
+    """
+
+    def __init__(self, settings: Settings, fixed: Mapping[str, str] | None = None) -> None:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
+        self.cache = LocalCache(self.loader, settings.data / "kv")
+        self.shelf = LocalShelf(self.loader, self._work, self._adding)
+        self.models = Models(self.loader, self._work, fixed or {})
+        self.inspection: InspectionDesk = Inspections(self.loader, self._work)
         self.meter = Meter(self.kept)
 
     def start(self) -> None:
@@ -42,7 +56,7 @@ class LocalBackend:
         return methods()
 
     def documents(self) -> list[Document]:
-        return self.loader.house.documents.documents() if self.loader.house else []
+        return self.loader.listed()
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         return self._adding.add(files, cancel)
@@ -67,9 +81,15 @@ class LocalBackend:
         return self.loader.ready().engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
+            seen = question.note(answer)
+            if seen.state == "stopped" and self.models.reloader.running:
+                seen.notes += (CHANGED,)
+            return seen
+
         with self.meter.question() as question, self._work.stoppable(cancel):
             engine = self.loader.ready().engine
-            yield from in_own_thread(lambda: map(question.note, engine.ask(request, cancel)), cancel)
+            yield from in_own_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
 
     def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
         engine = self.loader.ready().engine
@@ -80,6 +100,7 @@ class LocalBackend:
         """Stop all work, then close the files; once. The next start finds everything as it was."""
         if not self._work.closing:
             self._work.close()
+            self.models.reloader.wait(LAST_STEP_S)
             self.loader.close()
 
     def _settled(self, line: str) -> None:

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
+from threading import Condition, Event
 
 
 class Work:
     """Stop events of questions, additions and the like, from any thread."""
 
     def __init__(self) -> None:
-        self._closing = Event()
+        self._closing, self._paused = Event(), False
+        self._changed = Condition()  # guards what is running
         self._running: set[Event] = set()
 
     @property
@@ -18,19 +19,37 @@ class Work:
 
     @contextmanager
     def stoppable(self, cancel: Event) -> Iterator[None]:
-        """Let `stop` and `close` end the enclosed work through `cancel` as well."""
-        self._running.add(cancel)
-        if self.closing:
-            cancel.set()
+        """Let `stop`, `paused` and `close` end the enclosed work through `cancel` as well."""
+        with self._changed:
+            self._running.add(cancel)
+            if self.closing or self._paused:
+                cancel.set()
         try:
             yield
         finally:
-            self._running.discard(cancel)
+            with self._changed:
+                self._running.discard(cancel)
+                self._changed.notify_all()
+
+    @contextmanager
+    def paused(self, patience_s: float) -> Iterator[None]:
+        """End what is under way, wait at most so long for it, and end at once what begins within the block."""
+        with self._changed:
+            self._paused = True
+        self.stop()
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._running, patience_s)
+            yield
+        finally:
+            with self._changed:
+                self._paused = False
 
     def stop(self) -> None:
         """End what is under way now; what begins later goes on."""
-        for cancel in list(self._running):
-            cancel.set()
+        with self._changed:
+            for cancel in self._running:
+                cancel.set()
 
     def close(self) -> None:
         """End what is under way, and whatever begins from now on."""

@@ -17,7 +17,7 @@ from bench.items import Item
 from bench.paired import reading_of
 from bench.quality import add_arguments, read_cut
 from bench.report import progress
-from engine.inspect.looks import looks
+from engine.inspect.probe import looks
 from engine.pipeline import Engine
 from engine.trace import Trace
 

@@ -77,6 +77,32 @@ class Steady:
         )
 
 
+def quoted(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Return where the cited passages say what the answer says: (rank from 1, start, end) in characters.
+
+    answer  as `cite` returned it, with its [n]
+
+    For each [n] that is the sentence of passage n which shares most words with the sentence before the mark, words
+    that few of the passage's sentences hold counting more. A mark of no passage, or without a shared word, has none.
+    """
+    found, parts = [], re.split(r"\[(\d{1,3})\]", answer)
+    for said, mark in zip(parts[0::2], parts[1::2], strict=False):
+        if not 1 <= (rank := int(mark)) <= len(passages) or not said.strip():
+            continue
+        sentences = _sentences(passages[rank - 1])
+        held = [set(_words(sentence)) for sentence in sentences]
+        spread = Counter(word for words in held for word in words)
+        wanted = set(_words(_sentences(said.strip())[-1]))
+        shares = [sum(1 / spread[word] for word in wanted & words) for words in held]
+        best = max(range(len(shares)), key=lambda place: (shares[place], -place), default=None)
+        if best is not None and shares[best]:
+            start = sum(map(len, sentences[:best]))
+            body = sentences[best].strip()
+            start += sentences[best].index(body)
+            found.append((rank, start, start + len(body)))
+    return found
+
+
 def repetition(text: str) -> int | None:
     """Return where the first sentence begins that was said before, word for word; None if there is none.
 

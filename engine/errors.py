@@ -11,6 +11,12 @@ class ModelNotFound(KVScopeError):
     hint = "Give a model with --model PATH-OR-NAME: a folder in Hugging Face format, or a name in the hub's cache."
 
 
+class HubUnreachable(KVScopeError):
+    """Nothing can be said about a model that only the hub has."""
+
+    hint = "Check the connection, or give a folder that holds the model."
+
+
 class ModelNotReady(KVScopeError):
     hint = "Wait until the status says ready, then ask again."
 
@@ -18,7 +24,7 @@ class ModelNotReady(KVScopeError):
 class LoadingFailed(KVScopeError):
     """Nothing can be answered until the next start; the message says why, and what to do first."""
 
-    hint = "Then start KVScope again."
+    hint = "Then start KVScope again, or choose another model on the Settings page."
 
 
 class QuestionTooLong(KVScopeError):
@@ -35,6 +41,16 @@ class BadRequest(KVScopeError):
 
 class NothingFound(KVScopeError):
     hint = "Add documents, or ask something that stands in them."
+
+
+class NotKept(KVScopeError):
+    hint = "Refresh the page: it was evicted, or its document deleted."
+
+
+class StaysInCache(KVScopeError):
+    """Somebody wants KV away that is being read, or that a pin keeps."""
+
+    hint = "Wait until no question is being answered, or unpin it, then try again."
 
 
 class Cancelled(Exception):

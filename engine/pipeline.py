@@ -4,14 +4,14 @@ Everything a person or a bench learns of it comes from the one trace that travel
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from threading import Event
 
 from engine.answer import Answer, Budget, Request
 from engine.budget import budget
-from engine.errors import Cancelled, NothingFound
-from engine.inspect.looks import Looks, looks
+from engine.errors import Cancelled
+from engine.inspect.inspection import Inspection
+from engine.inspect.probe import inspecting
 from engine.model.generate import Sampling
 from engine.prefill import Prefilled, prefill
 from engine.prompt import Prompt
@@ -20,10 +20,11 @@ from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.evidence import Evidence
-from engine.reuse.strategies import STRATEGIES, Full, Strategy
+from engine.reuse.strategies import Strategy
 from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
 from engine.search import readings
+from engine.served import Served
 from engine.sources import found, patched
 from engine.trace import Trace
 from engine.types import Scoring
@@ -36,8 +37,8 @@ class Engine:
 
     cache      the primary's chunk KV; holds the primary model
     auxiliary  None where no method needs one
-
     turns      who uses the primary next
+    served     how questions were served from the tree
     trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
 
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
@@ -55,7 +56,7 @@ class Engine:
     ) -> None:
         self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
-        self.turns = turns or Turns()
+        self.turns, self.served = turns or Turns(), Served()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
@@ -74,21 +75,11 @@ class Engine:
             answer.state = "stopped"
         yield answer
 
-    def inspect(self, request: Request, cancel: Event | None = None) -> Looks:
-        """Compare what the models look at for one question, and what each method would recompute; nothing is answered.
-
-        Costs a full prefill. Raises BadRequest or QuestionTooLong before anything is computed, NothingFound without a
-        passage to look at, and Cancelled once `cancel` is set.
-        """
-        check(request)
-        trace = Trace(settle=self.cache.decoder.settle)
-        every = {name: strategy_of(replace(request, method=name, options={})) for name in STRATEGIES}
-        with self.cache.tree.visit():
-            reading = self.find(request, trace)
-            if not reading.passages:
-                raise NothingFound("No passage was found to look at.")
-            with self._turn(reading, Full(), trace, cancel or Event()):
-                return looks(self.evidence(reading, trace, cancel), request.ratio, every)
+    def inspect(self, request: Request, cancel: Event | None = None) -> Inspection:
+        """Compare what the models look at for one question, and what each method would recompute: see `inspecting`."""
+        *_, last = inspecting(self, request, cancel or Event())
+        assert last.found is not None
+        return last.found
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
@@ -132,7 +123,7 @@ class Engine:
             self._tell_reading(answer, reading)
             yield answer
             if guess is None:
-                turn.enter_context(self._turn(reading, strategy, trace, cancel))
+                turn.enter_context(self.turn(reading, strategy, trace, cancel))
                 ready = prefilled(reading, trace, cancel)
             else:
                 ready = guess.result(cancel)
@@ -153,7 +144,7 @@ class Engine:
             cache.settle()
 
     @contextmanager
-    def _turn(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event) -> Iterator[None]:
+    def turn(self, reading: Reading, strategy: Strategy, trace: Trace, cancel: Event) -> Iterator[None]:
         """Wait until the model is free. Raises Cancelled if `cancel` is set while waiting."""
         chunks = [chunk.ids for chunk in reading.passages]
 
@@ -196,10 +187,9 @@ class Engine:
 
         evidence  of this reading, where it is shared by several strategies
         """
-        if evidence is not None:
-            return prefill(self.cache.decoder, evidence, strategy, trace, cancel)
-        with closing(self.evidence(reading, trace, cancel)) as own:
-            return prefill(self.cache.decoder, own, strategy, trace, cancel)
+        own = closing(self.evidence(reading, trace, cancel)) if evidence is None else nullcontext(evidence)
+        with own as looked:
+            return prefill(self.cache.decoder, looked, strategy, trace, cancel)
 
     def _tell_reading(self, answer: Answer, reading: Reading) -> None:
         """Put what will be read into the answer."""
@@ -212,6 +202,7 @@ class Engine:
         """Put what was recomputed into the answer."""
         spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
         answer.sources = patched(answer.sources, reading, ready.rows, spans, ready.tiers, ready.path)
+        self.served.count(answer.sources)
         answer.recomputed_tokens = sum(source.recomputed for source in answer.sources)
         answer.realised_ratio = ready.realised_ratio
         if strategy.reuses and self.trouble():

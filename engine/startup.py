@@ -1,5 +1,6 @@
 """From settings to a working engine: which models, in which format, with which caches."""
 
+import gc
 import os
 import platform
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
+from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME, Report
+from engine.model.footprint import footprint, of_folder
 from engine.model.load import load
 from engine.model.precision import pick
 from engine.model.resolve import resolve
@@ -99,6 +102,29 @@ def load_models(config: ModelConfig, report: Report = lambda said, share: None) 
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
     return Models(primary, beside, precision, _selector(config, beside))
+
+
+def fetch_models(config: ModelConfig, report: Report = lambda said, share: None) -> None:
+    """Bring both models' files to this machine, and check what their configurations tell; nothing is loaded.
+
+    Raises what `load_models` would raise of it, and HubUnreachable, all before anything is downloaded in vain.
+    """
+    try:
+        pick(config.device, config.dtype)
+    except ValueError as error:
+        raise UnsupportedModel(f"The {error}.") from error
+    names = dict.fromkeys((config.model, config.auxiliary))
+    for name in names:
+        footprint(name, config.folder)
+    for name in names:
+        of_folder(resolve(name, config.folder, report))
+
+
+def release_memory() -> None:
+    """Give back the memory of models that nobody holds any more."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _selector(config: ModelConfig, auxiliary: Decoder) -> Selector | None:

@@ -16,6 +16,10 @@ class UnreadableDocument(KVScopeError):
     hint = "Pick a PDF, DOCX, Markdown, HTML or text file that holds text."
 
 
+class NoSuchDocument(KVScopeError):
+    hint = "It was deleted or cut anew meanwhile; look at the list of documents again."
+
+
 class DocumentTooLarge(KVScopeError):
     hint = "Split the file and add the parts."
 

@@ -5,7 +5,6 @@ transaction that also enters its chunks and words; whatever ends an `add` early 
 process could not remove, the next opening does. Vectors that do not fit the embedder are made anew from the text.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +17,15 @@ from tokenizers import Tokenizer
 from store.catalogue import Catalogue
 from store.chunk import ChunkConfig, iter_split
 from store.embed import Embedder
-from store.errors import StoreFull, UnreadableDocument
+from store.fulltext import chunks_of, gaps
+from store.language import language_warning
 from store.names import clean_name
-from store.parse import ParsedDocument, ParseLimits, parse
+from store.parse import ParseLimits, parse, read_file
+from store.passages import PassageIndex
+from store.pending import Pending
+from store.recut import Recutter
 from store.search import Reranker, StagedSearch
-from store.types import Chunk, Document, Hit, Progress
+from store.types import Chunk, Document, Excerpt, Hit, Progress
 from store.vectors import VectorIndex
 
 
@@ -59,19 +62,21 @@ class DocumentLibrary:
         clock: Callable[[], float] = time.time,
         reranker: Reranker | None = None,
     ) -> None:
-        self._tokenizer, self._embedder, self._clock = tokenizer, embedder, clock
+        self._tokenizer, self._clock = tokenizer, clock
         self._config = config or LibraryConfig()
         self._lock = threading.RLock()  # around catalogue and vectors, never around parsing and embedding
-        self._adding: set[str] = set()
         self._catalogue = Catalogue(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
+        self._pending = Pending(self._catalogue, self._vectors, self._lock)
+        self._passages = PassageIndex(embedder, self._vectors, self._lock, self._config.batch_chunks)
+        self._recutter = Recutter(self._catalogue, self._lock, tokenizer, self._passages, self._pending)
         self._search = StagedSearch(self._catalogue, self._vectors, self._lock, embedder, reranker)
-        for document_id in self._catalogue.pending():
-            self._abandon(document_id)
+        for owner in self._catalogue.pending():
+            self._pending.abandon(owner)
         if self._catalogue.pending():
             return  # the disk is full: read what is there
         if self._vectors.fingerprint != embedder.fingerprint or len(self._vectors) != self._catalogue.passages():
-            self._rebuild()
+            self._rebuild(embedder.fingerprint)
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, a step at a time; a document appears whole or not at all.
@@ -80,23 +85,63 @@ class DocumentLibrary:
         warning. Raises UnreadableDocument, DocumentTooLarge or StoreFull. Closing the iterator early leaves no trace.
         """
         name = clean_name(name)
-        data = _bytes_of(path, name, self._config.limits)
+        data = read_file(path, name, self._config.limits)
         document_id = sha256(data).hexdigest()
         with self._lock:
             known = self._catalogue.document(document_id)
-            if known or document_id in self._adding:
-                warning = "already in the library" if known else "already being added"
-            else:
-                warning = ""
-                self._adding.add(document_id)
-        if warning:
-            yield Progress("indexed", 1, 1, known, warning)
+            claimed = known is None and self._pending.claim(document_id)
+        if not claimed:
+            there = f"It is already in the library as {known.name}." if known else "It is already being added."
+            yield Progress("indexed", 1, 1, known, there)
             return
         try:
             yield from self._add(data, document_id, name)
         finally:
-            with self._lock:
-                self._adding.discard(document_id)
+            self._pending.release(document_id)
+
+    def reindex(self, document_id: str) -> Iterator[Progress]:
+        """Cut a document anew with the chunking of today and embed it anew, a step at a time (see `store.recut`).
+
+        Searches find the old cut until the new one is complete; closing the iterator early leaves the old one. A
+        document that is being cut anew already gives one step with a warning. Raises NoSuchDocument or StoreFull.
+        """
+        with self._lock:
+            self._catalogue.owner(document_id)
+            document, claimed = self._catalogue.document(document_id), self._pending.claim(document_id)
+        if document is None or not claimed:
+            yield Progress("indexed", 1, 1, document, "It is already being cut anew.")
+            return
+        try:
+            self._pending.purge_stale(document_id)
+            yield from self._recutter.cut(document, self._config.chunking)
+        finally:
+            self._pending.release(document_id)
+
+    def rename(self, document_id: str, name: str) -> Document:
+        """Show a document under another name everywhere, numbered if another document has it.
+
+        Raises NoSuchDocument or StoreFull.
+        """
+        with self._lock:
+            return self._catalogue.rename(document_id, clean_name(name))
+
+    def outdated(self, document: Document) -> bool:
+        """Return whether today's chunking would cut a document otherwise; unknown settings count as the default."""
+        chunking, usual = self._config.chunking, ChunkConfig()
+        tokens = usual.tokens if document.chunk_tokens is None else document.chunk_tokens
+        overlap = usual.overlap if document.chunk_overlap is None else document.chunk_overlap
+        return (tokens, overlap) != (chunking.tokens, chunking.overlap)
+
+    def text(self, document_id: str) -> str:
+        """Return a document's text up to its last chunk: `text[chunk.start:chunk.end] == chunk.text`.
+
+        Raises NoSuchDocument.
+        """
+        return self._recutter.parsed(document_id).text
+
+    def around(self, chunk_id: str) -> Excerpt:
+        """Return a chunk where it stands. Raises NoSuchDocument if it is gone, or its document was cut anew."""
+        return self._recutter.around(chunk_id)
 
     def documents(self) -> list[Document]:
         """Return all documents, newest first."""
@@ -139,9 +184,9 @@ class DocumentLibrary:
         with self._lock:
             if self._catalogue.document(document_id) is None:
                 return []
-            chunks = self._catalogue.chunks(document_id)
+            chunks, owner = self._catalogue.chunks(document_id), self._catalogue.owner(document_id)
             self._catalogue.withdraw(document_id)
-            self._abandon(document_id)
+            self._pending.abandon(owner)
             return chunks
 
     def close(self) -> None:
@@ -151,85 +196,42 @@ class DocumentLibrary:
             self._catalogue.close()
 
     def _add(self, data: bytes, document_id: str, name: str) -> Iterator[Progress]:
-        parsed = parse(data, name, self._config.limits)
-        yield Progress("parsed", 1, 1, warning=parsed.warning)
+        parsed, chunking = parse(data, name, self._config.limits), self._config.chunking
+        warnings = [_sentence(parsed.warning), language_warning(parsed.text)]
+        warning = " ".join(filter(None, warnings))
+        yield Progress("parsed", 1, 1, warning=warning)
         spans: list[tuple[int, int]] = []
-        for more in iter_split(parsed.text, self._tokenizer, self._config.chunking):
+        for more in iter_split(parsed.text, self._tokenizer, chunking):
             spans += more
             yield Progress("chunked", spans[-1][1] if spans else 0, len(parsed.text))
+        sizes = (len(data), parsed.pages, 0, self._clock())
+        draft = Document(document_id, name, *sizes, warning, chunking.tokens, chunking.overlap)
+        self._pending.purge_stale(document_id)
         with self._lock:
-            for stale in set(self._catalogue.pending()) - (self._adding - {document_id}):
-                self._purge(stale)  # an earlier end had no room even for this
-            draft = Document(document_id, name, len(data), parsed.pages, 0, self._clock())
-            draft = self._catalogue.begin(draft)
+            draft = self._catalogue.begin(draft, parsed.page_starts)
         shown = False
         try:
-            chunks = _chunks_of(draft, parsed, spans)
+            chunks = chunks_of(draft, document_id, parsed, spans)
             passages = 0
-            for done, count in self._embed(document_id, chunks):
+            for done, count in self._passages.add(document_id, chunks):
                 passages += count
                 yield Progress("embedded", done, len(chunks))
             with self._lock:
-                self._catalogue.complete(document_id, chunks, passages)
+                self._catalogue.complete(document_id, chunks, gaps(parsed.text, chunks), passages)
                 shown = True
                 document = self._catalogue.document(document_id)
         finally:
             if not shown:
-                self._abandon(document_id)
-        yield Progress("indexed", 1, 1, document)
+                self._pending.abandon(document_id)
+        yield Progress("indexed", 1, 1, document, warning)
 
-    def _embed(self, document_id: str, chunks: list[Chunk]) -> Iterator[tuple[int, int]]:
-        """Embed chunks into the vectors; yield (chunks done, passages of the latest batch)."""
-        for start in range(0, len(chunks), self._config.batch_chunks):
-            batch = chunks[start : start + self._config.batch_chunks]
-            owned = [(chunk.id, piece) for chunk in batch for piece in self._embedder.passages(chunk.text)]
-            vectors = self._embedder.embed([piece for _, piece in owned])
-            with self._lock:
-                self._vectors.add(document_id, [chunk_id for chunk_id, _ in owned], vectors)
-            yield start + len(batch), len(owned)
-
-    def _rebuild(self) -> None:
+    def _rebuild(self, fingerprint: str) -> None:
         self._vectors.clear()
         for document in self._catalogue.documents():
-            steps = self._embed(document.id, self._catalogue.chunks(document.id))
+            steps = self._passages.add(self._catalogue.owner(document.id), self._catalogue.chunks(document.id))
             self._catalogue.count_passages(document.id, sum(count for _, count in steps))
-        self._vectors.seal(self._embedder.fingerprint)
-
-    def _purge(self, document_id: str) -> None:
-        self._vectors.delete(document_id)
-        self._catalogue.remove(document_id)
-
-    def _abandon(self, document_id: str) -> None:
-        """Remove what there is of a pending document; where even that has no room, it stays hidden until later."""
-        try:
-            with self._lock:
-                self._purge(document_id)
-        except StoreFull:
-            pass
+        self._vectors.seal(fingerprint)
 
 
-def _bytes_of(path: Path, name: str, limits: ParseLimits) -> bytes:
-    try:
-        with path.open("rb") as file:
-            limits.check_file(os.fstat(file.fileno()).st_size, name)
-            data = file.read(limits.file_bytes + 1)  # it may have grown since
-    except OSError as error:
-        raise UnreadableDocument(f"{name} cannot be opened ({error.strerror}).") from error
-    limits.check_file(len(data), name)
-    return data
-
-
-def _chunks_of(document: Document, parsed: ParsedDocument, spans: list[tuple[int, int]]) -> list[Chunk]:
-    return [
-        Chunk(
-            id=f"{document.id}-{number}",
-            document_id=document.id,
-            document_name=document.name,
-            number=number,
-            page=parsed.page_of(start),
-            start=start,
-            end=end,
-            text=parsed.text[start:end],
-        )
-        for number, (start, end) in enumerate(spans)
-    ]
+def _sentence(warning: str) -> str:
+    return f"{warning}." if warning and not warning.endswith(".") else warning

@@ -21,13 +21,16 @@ class Document:
     pages: int | None  # None where the format has no pages
     chunks: int
     added_at: float  # seconds since the epoch
+    warning: str = ""  # what a person should know of its text: sentences, e.g. about pages without any
+    chunk_tokens: int | None = None  # most tokens of a chunk when it was cut; None if that was before it was kept
+    chunk_overlap: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A piece of one document's text: `text == document_text[start:end]`."""
 
-    id: str  # f"{document id}-{number}"
+    id: str  # f"{document id}-{number}"; f"{document id}.{cut}-{number}" once the document was cut anew
     document_id: str
     document_name: str
     number: int  # from 0, in reading order
@@ -35,6 +38,18 @@ class Chunk:
     start: int  # characters into the document's text
     end: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A chunk where it stands: its pages, or what is around it. `text[start:end] == chunk.text`."""
+
+    chunk: Chunk
+    text: str
+    start: int
+    end: int
+    cut_before: bool  # the page, or a document without pages, began earlier
+    cut_after: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +64,16 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one file has come. `stage` is 'parsed', 'chunked', 'embedded' or 'indexed', in this order."""
+    """How far one file has come. `stage` is 'parsed', 'chunked', 'embedded' or 'indexed', in this order.
+
+    A document that is cut anew is not parsed again: it begins with 'chunked'.
+    """
 
     stage: str
     done: int
     total: int
     document: Document | None = None  # set once the document is in the library
-    warning: str = ""  # e.g. 'already in the library'
+    warning: str = ""  # sentences, e.g. 'It is already in the library as notes.md.'
 
 
 class Finder(Protocol):
@@ -101,6 +119,25 @@ class Library(Finder, Protocol):
 
     def delete(self, document_id: str) -> list[Chunk]:
         """Remove a document from every index; return the chunks it had (empty if it was not there)."""
+        ...
+
+    def rename(self, document_id: str, name: str) -> Document:
+        """Show a document under another name everywhere. Raises NoSuchDocument."""
+        ...
+
+    def reindex(self, document_id: str) -> Iterator[Progress]:
+        """Cut and embed a document anew; searches find the old cut until the new one is complete.
+
+        Raises NoSuchDocument or StoreFull. Closing the iterator early leaves the document as it was.
+        """
+        ...
+
+    def text(self, document_id: str) -> str:
+        """Return a document's text: `text[chunk.start:chunk.end] == chunk.text`. Raises NoSuchDocument."""
+        ...
+
+    def around(self, chunk_id: str) -> Excerpt:
+        """Return a chunk where it stands. Raises NoSuchDocument if it is gone, or its document was cut anew."""
         ...
 
 

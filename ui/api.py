@@ -16,7 +16,7 @@ from ui.trouble import sentence
 
 
 def build(backend: Backend) -> None:
-    """Offer ask, inspect, list_methods, and the library's add, list and delete; call inside the open Blocks."""
+    """Offer ask, inspect, list_methods, and what there is to do with documents; call inside the open Blocks."""
 
     def ask(
         question: str,
@@ -103,11 +103,31 @@ def build(backend: Backend) -> None:
             raise _refusal(error) from error
         return {"deleted": document_id}
 
+    def rename_document(document_id: str, name: str) -> dict:
+        """Show a document under another name; returns it with the name it got."""
+        try:
+            return asdict(backend.shelf.rename(document_id, name))
+        except Exception as error:
+            raise _refusal(error) from error
+
+    def reindex_document(document_id: str) -> list[dict]:
+        """Cut, embed and prefill a document anew with the settings of today; returns how that ended."""
+        stop = Event()
+        try:
+            *_, ended = backend.shelf.reindex([document_id], stop)
+        except Exception as error:
+            raise _refusal(error) from error
+        finally:
+            stop.set()
+        return [asdict(file) for file in ended]
+
     gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=WAITING)
     gr.api(inspect, api_name="inspect", concurrency_id=MODEL, concurrency_limit=WAITING)
     gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")
+    gr.api(rename_document, api_name="rename_document")
+    gr.api(reindex_document, api_name="reindex_document", concurrency_id=LIBRARY, concurrency_limit=1)
     # A File component, because only its input is checked to be an upload and not any path of this machine.
     file, added = gr.File(visible=False), gr.JSON(visible=False)
     gr.Button(visible=False).click(

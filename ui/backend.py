@@ -9,7 +9,11 @@ from typing import Any, Protocol
 from engine.answer import Answer, Budget, Request
 from engine.setting import Method
 from store.types import Document
+from ui.desks.cache import CacheDesk
+from ui.desks.inspection import InspectionDesk
 from ui.desks.meter import Meter
+from ui.desks.models import ModelDesk
+from ui.desks.shelf import ShelfDesk
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,18 @@ class Kept:
 
 class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
+
+    @property
+    def cache(self) -> CacheDesk: ...
+
+    @property
+    def shelf(self) -> ShelfDesk: ...
+
+    @property
+    def models(self) -> ModelDesk: ...
+
+    @property
+    def inspection(self) -> InspectionDesk: ...
 
     @property
     def meter(self) -> Meter: ...

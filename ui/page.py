@@ -11,6 +11,10 @@ from ui.backend import Backend
 from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
+from ui.pages.cache import Cache
+from ui.pages.inspect import Inspect
+from ui.pages.library import Library
+from ui.pages.settings import Settings
 from ui.status import StatusLine
 from ui.theme import theme
 
@@ -34,10 +38,18 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
     documents = Documents(backend)
     status = StatusLine(backend, documents)
     ask = Ask(backend, samples)
+    inspect = Inspect(backend)
+    shelf = Library(backend, documents)
+    settings = Settings(backend, backend.shelf)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
+        ("Inspect", "inspect", inspect),
+        ("Cache", "cache", Cache(backend)),
+        ("Library", "library", shelf),
+        ("Settings", "settings", settings),
     ]
     with page:
+        api.build(backend)  # first: a page whose handler has the same name gets another one, not the programs
         with gr.Row(elem_id="shell", equal_height=False):
             with gr.Column(elem_id="side", min_width=0):
                 gr.HTML(_brand(), elem_id="brand", js_on_load=None)
@@ -49,11 +61,13 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
                         each.build(tab)
         status.wire(page)
         ask.wire(page, documents.shelf)
-        api.build(backend)
 
         def left(request: gr.Request) -> None:
             ask.stop(request)
+            inspect.stop(request)
             documents.cancel(request)
+            shelf.cancel(request)
+            settings.stop(request)
 
         page.unload(left)
     return page

@@ -11,9 +11,12 @@ PLACES = {"device": "in GPU memory", "host": "in memory", "disk": "on disk"}
 _STEPS = ("parsed", "chunked", "embedded", "prefilled")
 
 
-def progress(files: Iterable[IngestProgress]) -> Markup:
-    """Return a line for each file with its four steps; what went wrong stands where it happened."""
-    rows = [_file(file) for file in files]
+def progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
+    """Return a line for each file with its four steps; what went wrong stands where it happened.
+
+    cancel  whether each unfinished file has a button of its own that cancels it
+    """
+    rows = [_file(file, place if cancel else None) for place, file in enumerate(files)]
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
 
 
@@ -39,13 +42,17 @@ def _kept(tiers: Sequence[Kept]) -> Markup | None:
     return tag("div", tag("small", f"Computed: {', '.join(used)}", title=meaning), button, class_="kv-shelf kv-kept")
 
 
-def _file(file: IngestProgress) -> Markup:
+def _file(file: IngestProgress, place: int | None) -> Markup:
     failed, done = file.stage == "failed", file.stage == "done"
     reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
     message = tag("p", file.message, class_="kv-trouble" if failed else "kv-warning", dir="auto")
+    stop = None
+    if place is not None and not failed and not done:
+        words = {"aria_label": f"Cancel {file.name}", "title": "Cancel this file"}
+        stop = tag("button", "\u00d7", type="button", class_="kv-remove", data_act="cancel", data_id=place, **words)
     return tag(
         "li",
-        tag("bdi", file.name, class_="kv-clip", title=file.name),
+        tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), stop, class_="kv-file-head"),
         None if failed else tag("ol", *(_step(name, place, reached, file) for place, name in enumerate(_STEPS))),
         message if file.message else None,
         class_=f"kv-file kv-file-{'failed' if failed else 'done' if done else 'busy'}",

@@ -18,9 +18,11 @@ def percent(ratio: float, digits: int = 0) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as '812 B', '34 kB' or '1.2 MB'."""
+    """Return bytes as '812 B', '34 kB', '1.2 MB' or '2.15 GB'."""
     if count < 1000:
         return f"{count}\u00a0B"
+    if count >= 999_950_000:
+        return f"{count / 1e9:.2f}\u00a0GB"
     return f"{count / 1000:.0f}\u00a0kB" if count < 999_500 else f"{count / 1e6:.1f}\u00a0MB"
 
 

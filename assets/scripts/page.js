@@ -13,6 +13,8 @@
       question()?.select();
     }
     if (event.key === "Escape") {
+      const panel = document.querySelector("#drawer [data-close]");
+      if (panel) return panel.click();
       const stop = document.querySelector("#stop");
       if (shown(stop)) stop.click();
     }

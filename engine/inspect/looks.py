@@ -3,23 +3,20 @@
 The primary's attention is that of a full prefill: the question's rows, mean over heads and question tokens, the shared
 prefix left out. The auxiliary sees each passage on its own, as it does when it selects. CacheClip's key observation
 (arXiv:2510.10129): the auxiliary's last layer is nearer to the primary's last layer than the primary's first are.
+No torch here: a page may read this. `probe` computes it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from engine.inspect.distance import jaccard, kl, renormalised
-from engine.reuse.evidence import Evidence
-from engine.reuse.strategies import OracleWindows, Strategy
-from engine.reuse.windows import top
-from engine.types import Scoring
-
 BINS = 256  # columns of an array that a page draws
+WINDOW = 8  # tokens that are ranked together, as they are recomputed together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Looks:
     """Every array is plain numpy; `as_dict` makes them small enough for a page.
 
@@ -58,37 +55,24 @@ class Looks:
         }
 
 
-def looks(evidence: Evidence, ratio: float, methods: dict[str, Strategy] | None = None) -> Looks:
-    """Compare what the models look at. Costs a full prefill, unless the evidence holds one.
-
-    ratio    of the context tokens that count as looked at, in [0, 1]
-    methods  by name, whose plans are compared with the oracle's of the same size; those that plan layer by layer have
-             no plan beforehand and are left out
-    """
-    primary, scores = evidence.reference.attention, evidence.scores(Scoring.APART)
-    last, chosen = primary[-1], top(primary[-1], ratio)
-    view, overlap = evidence.view(), {}
-    for name, strategy in (methods or {}).items():
-        plan = strategy.plan(view)
-        share = len(plan.rows) / view.context_tokens if view.context_tokens else 0.0
-        if plan.thin is None and 0 < share < 1:
-            overlap[name] = jaccard(plan.rows, OracleWindows(share).plan(view).rows)
-    return Looks(
-        renormalised(scores).numpy(),
-        renormalised(primary).numpy(),
-        float(kl(last, scores)),
-        kl(last, primary).numpy(),
-        jaccard(chosen, top(scores, ratio)),
-        np.array([jaccard(chosen, top(layer, ratio)) for layer in primary]),
-        overlap,
-        ratio,
-        tuple(view.lengths),
-    )
-
-
 def binned(values: np.ndarray, bins: int) -> np.ndarray:
     """Return [..., at most `bins`] sums of neighbouring columns of [..., T]."""
     if values.shape[-1] <= bins:
         return values
-    edges = np.linspace(0, values.shape[-1], bins + 1).astype(int)[:-1]
-    return np.add.reduceat(values, edges, axis=-1)
+    return np.add.reduceat(values, edges(values.shape[-1], bins), axis=-1)
+
+
+def edges(tokens: int, bins: int) -> np.ndarray:
+    """Return the first token of each bin, [at most `bins`]."""
+    return np.linspace(0, tokens, min(bins, tokens) + 1).astype(int)[:-1]
+
+
+def parts(lengths: Sequence[int]) -> list[slice]:
+    """Return the tokens of each passage, of so many tokens each."""
+    ends = np.cumsum(lengths, dtype=int).tolist()
+    return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+
+
+def window_starts(lengths: Sequence[int]) -> np.ndarray:
+    """Return the first token of each window of 8; windows start at a passage's first token and never cross its end."""
+    return np.array([at for part in parts(lengths) for at in range(part.start, part.stop, WINDOW)], dtype=int)

@@ -5,7 +5,7 @@ rotary attention works, a long pass can be cancelled between layers, and the voc
 """
 
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from engine.errors import Cancelled
 from engine.model.attention import NAME, Reader, register
 from engine.model.buffer import KVBuffer, Rows
 from engine.model.spec import Spec, read_spec
+
+if TYPE_CHECKING:
+    from engine.model.selftest import SelfTest
 
 Rotation = tuple[Tensor, Tensor]  # cosines and sines of positions, [B, R, D] each
 
@@ -25,6 +28,8 @@ class Decoder:
     tokenizer  a `tokenizers.Tokenizer`, or None for a model that is fed ids only
     name       what it is called on the page and in fingerprints
 
+    `proof` is what its self-test measured, where `load` made it.
+
     Raises UnsupportedModel if the model's positions or attention are of another kind.
     """
 
@@ -34,6 +39,7 @@ class Decoder:
         model.set_attn_implementation(NAME)
         self._body, self._head = model.model, model.lm_head
         self.model, self.tokenizer, self.name = model, tokenizer, name
+        self.proof: SelfTest | None = None
 
     @property
     def device(self) -> torch.device:

@@ -4,6 +4,9 @@ The reference is transformers' own forward pass with its own attention and mask;
 code with the engine.
 """
 
+import time
+from dataclasses import dataclass
+
 import torch
 
 from engine.errors import UnsupportedModel
@@ -15,9 +18,24 @@ PREFIX = 8
 BOUNDS = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
 
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What a model's self-test measured, in standard deviations of the reference logits.
+
+    deviation  root mean square of the logits' differences, which must not pass `bound`
+    largest    of a single logit, for comparison
+    """
+
+    deviation: float
+    largest: float
+    bound: float
+    ms: float
+
+
 @torch.inference_mode()
-def selftest(decoder: Decoder) -> float:
-    """Return the root mean square difference of the logits. Raises UnsupportedModel if it is past the bound."""
+def selftest(decoder: Decoder) -> SelfTest:
+    """Return what was measured. Raises UnsupportedModel if the deviation is past its bound."""
+    began = time.perf_counter()
     ids = torch.randint(0, decoder.spec.vocab, (TOKENS,), generator=torch.Generator().manual_seed(0))
     reference = decoder.reference_logits(ids)
     buffer = decoder.buffer(TOKENS)
@@ -27,9 +45,10 @@ def selftest(decoder: Decoder) -> float:
     odd = torch.arange(PREFIX + 1, TOKENS, 2)
     decoder.prefill(ids[PREFIX:], buffer, torch.arange(PREFIX, TOKENS))
     found = decoder.prefill(ids[odd], buffer, odd)  # rows in between keep their exact KV
-    difference = float((found - reference).square().mean().sqrt() / reference.std())
-    if not difference <= BOUNDS[decoder.dtype]:
+    difference = (found - reference) / reference.std()
+    deviation, bound = float(difference.square().mean().sqrt()), BOUNDS[decoder.dtype]
+    if not deviation <= bound:
         raise UnsupportedModel(
-            f"{decoder.name} failed its self-test: recomputed logits differ by {difference:.3g} standard deviations."
+            f"{decoder.name} failed its self-test: recomputed logits differ by {deviation:.3g} standard deviations."
         )
-    return difference
+    return SelfTest(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)

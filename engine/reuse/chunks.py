@@ -68,6 +68,10 @@ class ChunkCache:
     def key(self, ids: Ids) -> str:
         return fingerprint.of_chunk(self._model, self.prefix_ids, ids)
 
+    def names(self, ids: Ids) -> tuple[str, str]:
+        """Return the keys of a chunk however it was computed: behind the shared prefix, and without any."""
+        return self.key(ids), fingerprint.of_chunk(self._model, (), ids)
+
     def keys(self, chunks: Sequence[Ids]) -> list[str]:
         """Return the key of each path that ends at one of the chunks, in order."""
         keys: list[str] = []
@@ -156,7 +160,7 @@ class ChunkCache:
 
     def delete(self, ids: Ids) -> None:
         """Remove a chunk's KV, and every path through it, from every tier, however it was computed."""
-        for key in (self.key(ids), fingerprint.of_chunk(self._model, (), ids)):
+        for key in self.names(ids):
             self.tree.delete(key)
 
     def _read(self, node: Node, before: int, tokens: int) -> tuple[ChunkKV, str] | None:

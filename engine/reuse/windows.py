@@ -56,11 +56,11 @@ def budgeted(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -
     window_of, sizes = _windows(lengths)
     means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
     left, keep = share(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
-    needless = len(_windows(lengths[:exact])[1])
+    needless, held = len(_windows(lengths[:exact])[1]), sizes.tolist()
     for best in sorted(range(needless, len(sizes)), key=means.neg().tolist().__getitem__):
-        if (size := int(sizes[best])) <= left:
+        if held[best] <= left:
             keep[best] = True
-            left -= size
+            left -= held[best]
     keep[:needless] = ratio == 1
     return _tokens_in(keep, window_of)
 

@@ -27,11 +27,13 @@ class Node:
     copies    by the number of the tier, 0 the fastest; none only while the node is put in or taken out
     near      by tier: how many children have a copy there or in a faster one
     holds     readers; a held node keeps its copies
+    pinned    a person wants it kept, so it keeps its copies as well
+    pins      pinned nodes among it and all behind it
     """
 
     __slots__ = (
         *("key", "chunk", "parent", "family", "children", "tokens", "copies", "near", "holds"),
-        *("frequency", "last_use", "misses", "_cost"),
+        *("pinned", "pins", "frequency", "last_use", "misses", "_cost"),
     )
 
     def __init__(self, key: str, chunk: str, parent: Node | None, tokens: int, tiers: int, family: str = "") -> None:
@@ -39,6 +41,7 @@ class Node:
         self.children: set[Node] = set()
         self.copies: dict[int, Copy] = {}
         self.near, self.holds = [0] * tiers, 0
+        self.pinned, self.pins = False, 0
         self.frequency, self.last_use, self.misses, self._cost = 0, 0, 0, 0.0
 
     @property
@@ -63,6 +66,11 @@ class Node:
     def remember(self, frequency: int, misses: int, cost: float) -> None:
         """Take what an earlier process learned."""
         self.frequency, self.misses, self._cost = frequency, misses, cost
+
+    @property
+    def stays(self) -> bool:
+        """Whether no policy may take a copy of it: it is read, or it or one behind it is pinned."""
+        return self.holds > 0 or self.pins > 0
 
     def ancestors(self) -> list[Node]:
         """Return the nodes before this one, the nearest first."""

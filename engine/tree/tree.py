@@ -45,7 +45,7 @@ class KnowledgeTree(Generic[KV]):
         self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._copies, self._clock, self._lock = Copies(tiers, policy or PGDSF()), clock, RLock()
-        self._uses = 0
+        self.uses = 0  # so far; a node's age is how many came since its last
         self._visits: list[list[str]] = []  # chunks deleted during each visit
 
     @property
@@ -79,6 +79,12 @@ class KnowledgeTree(Generic[KV]):
         finally:
             with self._lock:
                 self._hold(nodes, -1)
+
+    @contextmanager
+    def locked(self) -> Iterator[Copies[KV]]:
+        """Keep every other thread out while somebody looks at all nodes and copies, or changes several."""
+        with self._lock:
+            yield self._copies
 
     @contextmanager
     def visit(self) -> Iterator[None]:
@@ -155,9 +161,9 @@ class KnowledgeTree(Generic[KV]):
     def used(self, nodes: Sequence[Node]) -> None:
         """Count one use of each node."""
         with self._lock:
-            self._uses += 1
+            self.uses += 1
             for node in nodes:
-                node.frequency, node.last_use = node.frequency + 1, self._uses
+                node.frequency, node.last_use = node.frequency + 1, self.uses
                 self._copies.reprice(node)
 
     def replicate(self, key: str) -> bool:
@@ -204,30 +210,13 @@ class KnowledgeTree(Generic[KV]):
         Returns the keys for which there is no place: the path to them is broken, or the budget is smaller now.
         """
         with self._lock:
-            waiting = list(found)
-            while waiting:
-                ready = [one for one in waiting if one[2].parent is None or one[2].parent in self]
-                if not ready:
-                    break
-                for one in ready:
-                    self._take_in(*one)
-                waiting = [one for one in waiting if one[0] not in self]
-            self._copies.make_room(len(self.tiers) - 1, 0)
+            self._copies.restore(found)
             return [key for key, _, _ in found if key not in self]
 
     def records(self) -> dict[str, tuple[int, Record]]:
         """Return bytes and record of every node that lies in the slowest tier."""
         with self._lock:
-            last = len(self.tiers) - 1
-            nodes = (node for node in self._copies.nodes.values() if last in node.copies)
-            return {node.key: (node.copies[last].size_bytes, Copies.record(node)) for node in nodes}
-
-    def _take_in(self, key: str, size_bytes: int, record: Record) -> None:
-        parent = self._copies.nodes[record.parent] if record.parent is not None else None
-        node = Node(key, record.chunk, parent, record.tokens, len(self.tiers), record.family)
-        node.remember(record.frequency, record.misses, record.cost)
-        self._copies.attach(node)
-        self._copies.book(node, len(self.tiers) - 1, size_bytes)
+            return self._copies.records()
 
     def _bring_up(self, node: Node, kv: KV) -> None:
         """Copy a held node into the fastest tier that takes it; its parent lies at least as fast."""

@@ -4,7 +4,9 @@ What a file is, its content decides; its name only breaks ties. Every reader giv
 line end and no control character but `\n` and `\t`, so offsets into it mean the same everywhere.
 """
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 from store.errors import UnreadableDocument
 from store.names import clean_name
@@ -41,4 +43,16 @@ def parse(data: bytes, name: str, limits: ParseLimits | None = None) -> ParsedDo
     return document
 
 
-__all__ = ["ParseLimits", "ParsedDocument", "parse"]
+def read_file(path: Path, name: str, limits: ParseLimits) -> bytes:
+    """Return a file's bytes; `name` is for messages. Raises UnreadableDocument or DocumentTooLarge."""
+    try:
+        with path.open("rb") as file:
+            limits.check_file(os.fstat(file.fileno()).st_size, name)
+            data = file.read(limits.file_bytes + 1)  # it may have grown since
+    except OSError as error:
+        raise UnreadableDocument(f"{name} cannot be opened ({error.strerror}).") from error
+    limits.check_file(len(data), name)
+    return data
+
+
+__all__ = ["ParseLimits", "ParsedDocument", "parse", "read_file"]

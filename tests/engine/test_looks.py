@@ -11,7 +11,8 @@ import torch
 
 from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.inspect.distance import jaccard, kl, renormalised
-from engine.inspect.looks import binned, looks
+from engine.inspect.looks import binned
+from engine.inspect.probe import looks
 from engine.reuse.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
 from engine.trace import Trace
 from tests.engine.doubles import engine

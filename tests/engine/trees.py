@@ -61,10 +61,13 @@ def check(made):
         assert tier.size_bytes == sum(node.copies[number].size_bytes for node in here) <= tier.budget_bytes
         assert tier.nodes == len(here)
         assert set(tier.store.held) == {node.key for node in here}
+        pinned = {one.key for node in nodes if node.pinned for one in (node, *node.ancestors())}
+        assert made._copies.pinned_bytes(number) == sum(n.copies[number].size_bytes for n in here if n.key in pinned)
         for node in here:
             assert tier.store.get(node.key)[0] == node.key
     for node in nodes:
         assert node.copies
+        assert node.pins == sum(other.pinned for other in nodes if node in (other, *other.ancestors()))
         assert node.parent is None or (node.parent.key in made and node.parent.level <= node.level)
         assert node.near == [sum(child.level <= number for child in node.children) for number in range(len(made.tiers))]
         assert all(child.parent is node and child.key in made for child in node.children)

@@ -84,7 +84,7 @@ def test_same_bytes_twice_are_one_document_with_a_warning(open_library, file_of)
     first = add(library, file_of(BIRDS))[-1].document
     before = traces(library)
     (step,) = add(library, file_of(BIRDS), "other.txt")
-    assert (step.document, step.warning) == (first, "already in the library")
+    assert (step.document, step.warning) == (first, "It is already in the library as file.txt.")
     assert traces(library) == before
 
 
@@ -92,7 +92,7 @@ def test_same_bytes_at_the_same_time_are_one_document(open_library, file_of):
     library = open_library()
     first = library.add(file_of(BIRDS), "a.txt")
     next(first)
-    assert [step.warning for step in library.add(file_of(BIRDS), "b.txt")] == ["already being added"]
+    assert [step.warning for step in library.add(file_of(BIRDS), "b.txt")] == ["It is already being added."]
     list(first)
     assert len(library.documents()) == 1
 
@@ -129,7 +129,7 @@ def test_what_a_killed_process_left_is_removed_at_opening(open_library, file_of)
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
     before = traces(library)
-    library._purge = lambda document_id: None  # as if the process had no time to clean up
+    library._pending.purge = lambda owner: None  # as if the process had no time to clean up
     adding = library.add(file_of(BIRDS), "birds.txt")
     while next(adding).stage != "embedded":
         pass

@@ -48,4 +48,4 @@ def test_a_killed_addition_is_whole_or_nothing(open_library, file_of, tmp_path, 
         assert add(library, path)[-1].document.name == "birds.txt"
     else:
         assert left["chunks"] == left["words"] == whole["birds.txt"]
-        assert add(library, path)[-1].warning == "already in the library"
+        assert add(library, path)[-1].warning == "It is already in the library as birds.txt."

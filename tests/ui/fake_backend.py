@@ -14,6 +14,10 @@ from engine.request import check_scope
 from engine.setting import Method, Setting
 from engine.trace import Stage, Trace
 from store.types import Document
+from tests.ui.fake_cache import FakeCache
+from tests.ui.fake_inspection import FakeInspections
+from tests.ui.fake_models import FakeModels
+from tests.ui.fake_shelf import FakeShelf
 from ui.backend import IngestProgress, Kept, Status
 
 READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
@@ -73,6 +77,11 @@ class FakeBackend:
         self.cancelled: list[bool] = []
         self._documents = documents or []
         self.cleared = False
+        self.cache = FakeCache()
+        self.shelf = FakeShelf(self)
+        self.models = self.__dict__.get("models") or FakeModels()
+        self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
+        self.inspection = FakeInspections(self)
         self.meter = Meter(self.kept)
 
     def status(self) -> Status:
@@ -114,6 +123,7 @@ class FakeBackend:
 
     def clear(self) -> None:
         self.cleared = True
+        self.cache.tree.clear()
 
     def inspect(self, request: Request, cancel: Event) -> dict:
         self._check(request)

@@ -40,6 +40,20 @@ def test_a_document_is_added_listed_and_deleted(client, backend, tmp_path):
     assert backend.documents() == []
 
 
+def test_a_document_is_renamed_and_indexed_anew(client, backend, tmp_path):
+    (tmp_path / "notes.md").write_text("# Other notes")
+    client.predict(file=handle_file(tmp_path / "notes.md"), api_name="/add_document")
+    (listed,) = client.predict(api_name="/list_documents")
+    renamed = client.predict(document_id=listed["id"], name="log.md", api_name="/rename_document")
+    assert renamed == {**listed, "name": "log.md"} == client.predict(api_name="/list_documents")[0]
+    (ended,) = client.predict(document_id=listed["id"], api_name="/reindex_document")
+    assert (ended["name"], ended["stage"]) == ("log.md", "done") and backend.shelf.reindexed == [listed["id"]]
+    for call in ({"name": "a.md", "api_name": "/rename_document"}, {"api_name": "/reindex_document"}):
+        with pytest.raises(Exception, match="not in the library"):
+            client.predict(document_id="nothing", **call)
+    client.predict(document_id=listed["id"], api_name="/delete_document")
+
+
 def test_an_answer_streams_and_ends_as_one_dictionary(client):
     job = client.submit(question="why?", method="full", ratio=0.5, api_name="/ask")
     assert job.result()["state"] == "done"

@@ -86,10 +86,11 @@ def test_an_error_for_a_person_is_shown_and_not_logged_and_a_bug_is_both(caplog)
     assert caplog.records[0].exc_info
 
 
-def test_the_page_offers_six_names_to_programs_and_hides_the_rest():
+def test_the_page_offers_these_names_to_programs_and_hides_the_rest():
     page = build(FakeBackend(), ["one?"])
     public = {fn.api_name for fn in page.fns.values() if fn.api_visibility == "public"}
-    assert public == {"ask", "inspect", "list_methods", "add_document", "list_documents", "delete_document"}
+    documents = {f"{act}_document" for act in ("add", "delete", "rename", "reindex")} | {"list_documents"}
+    assert public == {"ask", "inspect", "list_methods"} | documents
     questions = [fn for fn in page.fns.values() if fn.name in ("respond", "ask")]
     assert {fn.concurrency_id for fn in questions} == {"model"}
 

@@ -13,6 +13,7 @@ from ui.backend import Backend
 from ui.chat import Chat
 from ui.coalesce import coalesce
 from ui.composer import Composer
+from ui.drawer import Drawer
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.history import History
 from ui.markup import tag
@@ -61,6 +62,10 @@ class Ask:
                 figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
+        drawer = Drawer(self._backend)
+        drawer.build()
+        for cites in (thread, answer):
+            drawer.follow(cites)
         self._results = Results(thread, answer, passages, figures, figure, download, history)
         self._history = History(self._chat, self._carrier, self._bar, self._results, [self._promise, self._welcome])
         self._connect(buttons)

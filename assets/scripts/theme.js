@@ -1,0 +1,37 @@
+// Light or dark, as this browser was told: applied before the page is drawn, and again whenever Gradio decides otherwise.
+(() => {
+  "use strict";
+  const KEY = "kvscope-theme";
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const read = () => {
+    try {
+      return localStorage.getItem(KEY);
+    } catch {
+      return null; // storage is switched off: the choice then lasts as long as the page
+    }
+  };
+  let choice = ["light", "dark"].includes(read()) ? read() : "system";
+
+  const apply = () => {
+    const dark = choice === "system" ? system.matches : choice === "dark";
+    document.documentElement.style.colorScheme = dark ? "dark" : "light";
+    if (document.body.classList.contains("dark") !== dark) document.body.classList.toggle("dark", dark);
+  };
+  apply();
+  system.addEventListener("change", apply);
+  new MutationObserver(apply).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+
+  window.kvTheme = {
+    chosen: () => choice,
+    choose: (wanted) => {
+      choice = wanted;
+      try {
+        if (wanted === "system") localStorage.removeItem(KEY);
+        else localStorage.setItem(KEY, wanted);
+      } catch {
+        // see above
+      }
+      apply();
+    },
+  };
+})();

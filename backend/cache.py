@@ -1,0 +1,92 @@
+"""The desk behind the Cache page: the knowledge tree's keys turned back into passages."""
+
+import os
+import shutil
+from pathlib import Path
+from threading import Lock
+
+import torch
+
+from backend.loading import House, Loader
+from engine.pipeline import Engine
+from engine.tree.control import Control, Evicted
+from store.types import Chunk
+from ui.desks.cache import CachedPassage, CacheView
+
+MEMORY_SHARE = 0.75  # of what the machine has; models and the system need the rest
+Named = tuple[tuple[str, str], ...]  # (name of a chunk in the tree, role)
+
+
+class LocalCache:
+    """Reads the tree of the loaded house. What each chunk is called there is computed once.
+
+    folder  where the disk tier's blobs are
+    """
+
+    def __init__(self, loader: Loader, folder: Path) -> None:
+        self._loader, self._folder, self._lock = loader, folder, Lock()
+        self._engine: Engine | None = None
+        self._names: dict[str, tuple[str, Named]] = {}  # by chunk id: its text, and what the tree calls it
+
+    def look(self) -> CacheView:
+        house = self._loader.ready()
+        shown = Control(house.tiers.tree).snapshot()
+        known = self._known(house)
+        return CacheView(
+            tiers=shown.tiers,
+            limit_bytes=tuple(max(tier.budget_bytes, self._limit(house, tier.name)) for tier in shown.tiers),
+            passages=tuple(CachedPassage(facts, *known.get(facts.chunk, (None, "other"))) for facts in shown.nodes),
+            policy=shown.policy,
+            recent=house.engine.served.recent(),
+            totals=house.engine.served.totals(),
+        )
+
+    def pin(self, key: str, pinned: bool) -> None:
+        Control(self._loader.ready().tiers.tree).pin(key, pinned)
+
+    def evict(self, key: str, tier: str | None = None) -> Evicted:
+        return Control(self._loader.ready().tiers.tree).evict(key, tier)
+
+    def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
+        return Control(self._loader.ready().tiers.tree).set_budget(tier, budget_bytes)
+
+    def _known(self, house: House) -> dict[str, tuple[Chunk, str]]:
+        """Return chunk and role by the name that the tree has for it; only new chunks are tokenised."""
+        with self._lock:
+            if self._engine is not house.engine:
+                self._engine, self._names = house.engine, {}
+            known: dict[str, tuple[Chunk, str]] = {}
+            names: dict[str, tuple[str, Named]] = {}
+            for document in house.documents.documents():
+                for chunk in house.documents.chunks(document.id):
+                    text, named = self._names.get(chunk.id, ("", ()))
+                    if text != chunk.text:
+                        named = names_of(house.engine, chunk.text)
+                    names[chunk.id] = chunk.text, named
+                    for name, role in named:
+                        known.setdefault(name, (chunk, role))
+            self._names = names
+            return known
+
+    def _limit(self, house: House, tier: str) -> int:
+        """Return the bytes that the machine could give to a tier; 0 where it does not say."""
+        if tier == "disk":
+            parent = next(path for path in (self._folder, *self._folder.parents) if path.exists())
+            return house.tiers.tree.tiers[-1].size_bytes + shutil.disk_usage(parent).free
+        device = house.models.primary.device
+        if tier == "device" and device.type == "cuda":
+            return int(MEMORY_SHARE * torch.cuda.get_device_properties(device).total_memory)
+        try:
+            return int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        except (AttributeError, ValueError, OSError):  # not every system has these names
+            return 0
+
+
+def names_of(engine: Engine, text: str) -> Named:
+    """Return what the tree calls one passage's KV, for the primary model and for an auxiliary of its own."""
+    behind, alone = engine.cache.names(engine.prompt.passage(text).ids)
+    names = [(behind, "primary"), (alone, "alone")]
+    scorer = engine.auxiliary
+    if scorer is not None and scorer.cache is not engine.cache:
+        names.append((scorer.cache.key(scorer.prompt.passage(text).ids), "auxiliary"))
+    return tuple(names)

@@ -1,0 +1,139 @@
+"""Other settings without a restart, one change at a time, and never without a way back.
+
+What can be told beforehand is told beforehand: downloads and the checks of a configuration happen while the present
+models still answer. Only then is what is under way stopped, the house closed and the new one built, in that order, so
+that two models need not fit into memory at once. If that fails, the earlier house is built again. KV on disk is filed
+under its model's fingerprint: it stays where it is, and is found again when the model comes back.
+"""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+from backend.loading import LAST_STEP_S, Loader, model_config, reason
+from backend.work import Work
+from engine.errors import Cancelled, ModelNotReady
+from engine.startup import fetch_models, release_memory
+from settings import Settings
+from store.errors import KVScopeError
+from ui.backend import Status
+
+log = logging.getLogger("kvscope")
+
+
+class NothingChanges(KVScopeError):
+    hint = "Choose something else first."
+
+
+class Reloader:
+    """Changes the settings of a loader's house, in a thread of its own.
+
+    keep  called with settings that work, to remember them
+
+    `trouble` says why the latest change was not made, and what answers now; empty if it was.
+    """
+
+    def __init__(self, loader: Loader, work: Work, keep: Callable[[Settings], None]) -> None:
+        self._loader, self._work, self._keep = loader, work, keep
+        self._stopped = Event()
+        self._thread: Thread | None = None
+        self.fetching, self.trouble = False, ""
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, wanted: Settings) -> None:
+        """Start to change to these settings. Raises NothingChanges, or ModelNotReady while something is loading."""
+        if self.running or self._loader.loading:
+            raise ModelNotReady(f"{self._loader.status.line}.")
+        if wanted == self._loader.settings and self._loader.house is not None:
+            raise NothingChanges("These settings are in use already.")
+        self.trouble = ""
+        self._stopped.clear()
+        self._thread = Thread(target=self._run, args=[wanted], name="reloading", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End a download; what is loaded goes on. Once the house is being rebuilt it is too late."""
+        self._stopped.set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the change has ended, well or badly."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self, wanted: Settings) -> None:
+        loader, shown = self._loader, self._loader.status
+        first = loader.house is None
+        if first or model_config(wanted) != model_config(loader.settings):
+            self.trouble = self._fetch(wanted)
+        if self.trouble:
+            loader.say(shown)
+            return
+        with self._work.paused(LAST_STEP_S):
+            line = self._exchange(wanted)
+        if loader.house is None:
+            loader.say(Status(ready=False, line=line, failed=not self._work.closing))
+            return
+        if first:
+            loader.settled(line)
+        loader.say(Status(ready=True, line=line))
+
+    def _fetch(self, wanted: Settings) -> str:
+        """Bring the models' files here; return what went wrong, in a sentence."""
+        self.fetching = True
+        try:
+            fetch_models(model_config(wanted), self._report)
+        except Cancelled:
+            return "The download was stopped. What has arrived is used when it is begun again."
+        except Exception as error:  # noqa: BLE001  the page says it
+            return f"{reason(error)} Nothing was changed."
+        finally:
+            self.fetching = False
+        return ""
+
+    def _exchange(self, wanted: Settings) -> str:
+        """Build another house in place of the present one, or the present one again; return the line to show."""
+        loader, earlier, house = self._loader, self._loader.settings, self._loader.house
+        same = house is not None and model_config(wanted) == model_config(earlier)
+        models = house.models if house is not None and same else None
+        had = house is not None
+        del house
+        loader.say(Status(ready=False, line="Closing what is loaded", share=0.78))
+        try:
+            loader.release()
+            loader.settings = wanted
+            line = loader.open(models)
+        except Cancelled:
+            return "Closed"
+        except Exception as error:  # noqa: BLE001  the page says it
+            why = reason(error)
+        else:
+            self._remember(wanted)
+            return line
+        loader.settings = earlier  # here, where nothing holds what was half loaded any more
+        release_memory()
+        if not had:
+            return why
+        try:
+            line = loader.open(models)
+        except Cancelled:
+            return "Closed"
+        except Exception as error:  # noqa: BLE001  the page says it
+            return f"{why} What was there before cannot be loaded again either: {reason(error)}"
+        self.trouble = f"{why} What was there before is in use again."
+        return line
+
+    def _remember(self, wanted: Settings) -> None:
+        try:
+            self._keep(wanted)
+        except KVScopeError as error:
+            log.error("%s", error)
+            self.trouble = f"This is in use now, but it is forgotten at the next start. {error}"
+
+    def _report(self, said: str, share: float) -> None:
+        """Tell what is being fetched; the present models answer meanwhile."""
+        if self._stopped.is_set() or self._work.closing:
+            raise Cancelled
+        self._loader.say(Status(ready=self._loader.house is not None, line=said, share=share))

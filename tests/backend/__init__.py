@@ -1,0 +1,1 @@
+"""The desks behind the page, on tiny models."""

@@ -1,0 +1,282 @@
+"""Settings change without a restart, and whatever goes wrong, the models that worked work again."""
+
+import json
+from dataclasses import replace
+from threading import Event, Thread
+from types import SimpleNamespace
+
+import pytest
+
+from backend.local import LocalBackend
+from backend.reloading import NothingChanges
+from backend.work import Work
+from engine.answer import Request
+from engine.errors import BadRequest, ModelNotReady
+from settings import Settings, read_settings
+from store.preferences import Preferences
+from tests import tiny
+from tests.engine.doubles import TEXTS, last
+from tests.store.fakes import WordEmbedder
+from ui.desks.models import Cut
+
+ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
+
+
+def saved(folder, build=tiny.llama, seed=0):
+    made = tiny.decoder(build, seed)
+    made.model.set_attn_implementation("sdpa")
+    made.model.save_pretrained(folder)
+    made.tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Folders of two good models, and of one whose weights are fine and whose tokenizer is missing."""
+    root = tmp_path_factory.mktemp("models")
+    found = {"one": saved(root / "one"), "two": saved(root / "two", tiny.qwen2, 1), "bad": saved(root / "bad")}
+    for path in (root / "bad").glob("tokenizer*"):
+        path.unlink()
+    return found
+
+
+@pytest.fixture
+def start(tmp_path, models, monkeypatch):
+    """Start a backend with model one, on words in place of MiniLM; it is closed when the test ends."""
+    monkeypatch.setattr("backend.loading.MiniLM", WordEmbedder)
+    monkeypatch.setattr("engine.startup.costs_of", lambda decoder, folder: None)
+    opened = []
+
+    def open_backend(fixed=None, **chosen):
+        for earlier in opened:
+            earlier.close()
+        chosen = {"model": models["one"], "auxiliary": models["one"], "dtype": "fp32"} | chosen
+        settings = Settings(data=tmp_path / "data", samples=False, **chosen)
+        opened.append(LocalBackend(settings, fixed))
+        opened[-1].start()
+        opened[-1].wait(60)
+        return opened[-1]
+
+    yield open_backend
+    opened[-1].close()
+
+
+def filled(backend, folder):
+    file = folder / "boats.txt"
+    file.write_text("\n\n".join(TEXTS.values()))
+    list(backend.ingest([(file, file.name)], Event()))
+    return backend
+
+
+def change(backend, **choices):
+    backend.models.change(replace(backend.models.wanted(), **choices))
+    backend.models.reloader.wait(60)
+    return backend.models.changing()
+
+
+def both(name):
+    return {"model": name, "auxiliary": name}
+
+
+def test_another_model_answers_without_a_restart_and_at_the_next_start(start, models, tmp_path):
+    backend = filled(start(), tmp_path)
+    assert change(backend, **both(models["two"])).trouble == ""
+    assert backend.status().ready and backend.status().line.startswith("two")
+    assert last(backend.ask(ASK, Event())).state == "done"
+    assert [document.name for document in backend.documents()] == ["boats.txt"]
+    assert read_settings(["--data", str(tmp_path / "data")]).model == models["two"]
+
+
+def test_kv_of_a_model_that_comes_back_is_found_again(start, models, tmp_path):
+    backend = filled(start(), tmp_path)
+    before = last(backend.ask(ASK, Event()))
+    change(backend, **both(models["two"]))
+    assert {source.tier for source in last(backend.ask(ASK, Event())).sources} == {"computed"}
+    change(backend, **both(models["one"]))
+    after = last(backend.ask(ASK, Event()))
+    assert {source.tier for source in after.sources} == {"disk"}
+    assert after.text == before.text
+
+
+@pytest.mark.parametrize("wrong", ["<b>typo</b>", "no/such/place/at all"])
+def test_a_name_of_nothing_changes_nothing(start, models, tmp_path, wrong):
+    backend = filled(start(), tmp_path)
+    house, status = backend.loader.house, backend.status()
+    change(backend, model=wrong)
+    assert "neither a folder nor a name" in backend.models.changing().trouble
+    assert backend.loader.house is house and backend.status() == status
+    assert backend.models.wanted().model == models["one"] and not Preferences(tmp_path / "data").read()
+
+
+def test_a_model_that_fails_when_it_is_loaded_gives_way_to_the_earlier_one(start, models, tmp_path):
+    backend = filled(start(), tmp_path)
+    before, status = last(backend.ask(ASK, Event())), backend.status()
+    trouble = change(backend, model=models["bad"]).trouble
+    assert "bad" in trouble and "in use again" in trouble
+    assert backend.status() == status and backend.models.wanted().model == models["one"]
+    assert last(backend.ask(ASK, Event())).text == before.text
+    assert not Preferences(tmp_path / "data").read()
+
+
+def test_where_the_earlier_model_is_gone_too_the_status_says_both_and_another_can_be_chosen(start, models, monkeypatch):
+    backend = start()
+
+    def no_room(*_):
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("backend.loading.load_models", no_room)
+        change(backend, model=models["two"])
+    assert backend.status().failed and backend.status().line.count("no room") == 2
+    assert change(backend, model=models["two"]).trouble == "" and backend.status().ready
+
+
+def test_a_first_start_that_failed_is_mended_by_choosing_a_model(start, models, tmp_path):
+    backend = start(model=str(tmp_path / "nowhere"))
+    assert backend.status().failed
+    change(backend, **both(models["one"]))
+    assert backend.status().ready and last(backend.ask(ASK, Event())).state == "done"
+
+
+def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.prompt._stop_ids", lambda tokenizer: [])
+    monkeypatch.setattr("engine.pipeline.repetition", lambda text: None)
+    backend = filled(start(), tmp_path)
+    answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
+    while next(answers).state != "writing":
+        pass
+    changing = Thread(target=change, args=[backend], kwargs=both(models["two"]))
+    changing.start()
+    answer = last(answers)
+    changing.join(60)
+    assert answer.state == "stopped" and answer.new_tokens < 1800
+    assert any("the settings were changed" in note for note in answer.notes)
+    assert backend.status().line.startswith("two")
+
+
+def test_while_models_load_questions_get_a_sentence_and_documents_stay_listed(start, models, tmp_path, monkeypatch):
+    backend, seen = filled(start(), tmp_path), {}
+    opened = backend.loader.open
+
+    def open_and_look(given=None):
+        with pytest.raises(ModelNotReady, match="Wait until the status says ready"):
+            next(backend.ask(ASK, Event()))
+        with pytest.raises(ModelNotReady):
+            backend.models.change(backend.models.wanted())
+        seen.update(documents=backend.documents(), ready=backend.status().ready)
+        return opened(given)
+
+    monkeypatch.setattr(backend.loader, "open", open_and_look)
+    change(backend, **both(models["two"]))
+    assert [document.name for document in seen["documents"]] == ["boats.txt"]
+    assert not seen["ready"] and not backend.models.changing().running
+
+
+def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
+    backend = filled(start(), tmp_path)
+    loaded = backend.loader.house.models
+    change(backend, host_gib=0.25, policy="lru", chunk_tokens=64, chunk_overlap=8)
+    assert backend.loader.house.models is loaded
+    assert backend.kept()[0].budget_bytes == 2**28
+    assert last(backend.ask(ASK, Event())).state == "done"
+    assert Preferences(tmp_path / "data").read() | {"model": "", "auxiliary": ""} == {
+        **{"model": "", "auxiliary": "", "dtype": "fp32"},
+        **{"host_gib": 0.25, "policy": "lru", "chunk_tokens": 64, "chunk_overlap": 8},
+    }
+
+
+def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):
+    backend = start(fixed={"policy": "--policy"})
+    house = backend.loader.house
+    with pytest.raises(NothingChanges):
+        change(backend)
+    with pytest.raises(Exception, match="--chunk-overlap 600 must be below"):
+        change(backend, chunk_overlap=600)
+    with pytest.raises(BadRequest, match="--policy"):
+        change(backend, policy="lru")
+    assert backend.loader.house is house
+
+
+def test_what_a_flag_fixes_is_not_remembered_and_an_earlier_choice_stays(start, models, tmp_path):
+    Preferences(tmp_path / "data").write({"policy": "lfu", "unknown": 1})
+    backend = start(fixed={"policy": "--policy", "model": "--model"}, policy="lru")
+    change(backend, host_gib=0.5)
+    kept = json.loads((tmp_path / "data" / "preferences.json").read_text())
+    assert kept["policy"] == "lfu" and kept["host_gib"] == 0.5 and "model" not in kept and "unknown" not in kept
+
+
+def test_what_is_loaded_is_told_with_its_self_test(start, models):
+    backend = start()
+    primary, auxiliary, embedder = backend.models.loaded()
+    weights = sum(weight.nbytes for weight in tiny.model().parameters())
+    assert (primary.role, primary.name, primary.dtype, primary.memory_bytes) == ("primary", "one", "fp32", weights)
+    assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
+    assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note and embedder.role == "embedder"
+    change(backend, auxiliary=models["two"])
+    assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
+
+
+def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):
+    backend = start(chunk_tokens=64, chunk_overlap=8)
+    cuts = {"a": (64, 8), "b": (512, 50), "c": (None, None), "d": (64, 0)}
+    listed = [SimpleNamespace(id=name, chunk_tokens=cut[0], chunk_overlap=cut[1]) for name, cut in cuts.items()]
+    monkeypatch.setattr(backend.loader, "listed", lambda: listed)
+    assert backend.models.cuts() == [Cut(512, 50, ("b", "c")), Cut(64, 0, ("d",))]
+
+
+def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "weights").write_bytes(b"0" * 9_000_000)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "models").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "costs.json").write_bytes(b"0" * 1000)
+    parts = dict(start().models.about().parts)
+    assert parts["Embedded model"] >= 9_000_000 and 1000 <= parts["Settings, measured costs"] < 9_000_000
+
+
+def test_a_check_says_what_a_model_would_take_with_the_format_that_is_wanted(start, models):
+    desk = start().models
+    wanted = desk.wanted()
+    found = desk.check(models["two"], "primary", wanted)
+    assert found.weights_bytes == 4 * found.parameters and found.dtype == "fp32" and not found.fetch_bytes
+    assert found.question_bytes <= found.kv_bytes < found.free_bytes and not found.short
+
+
+def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, monkeypatch):
+    backend, begun = start(), Event()
+    house = backend.loader.house
+
+    def fetch(config, report):
+        begun.set()
+        while True:
+            report("Downloading x/y (9 MB)", 0.1)
+
+    monkeypatch.setattr("backend.reloading.fetch_models", fetch)
+    backend.models.change(replace(backend.models.wanted(), model="x/y"))
+    assert begun.wait(10) and backend.models.changing().stoppable
+    assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
+    backend.models.stop()
+    backend.models.reloader.wait(10)
+    assert "stopped" in backend.models.changing().trouble and backend.loader.house is house and backend.status().ready
+
+
+def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
+    work, first, second, third = Work(), Event(), Event(), Event()
+    ended = Thread(target=lambda: first.wait(10))
+
+    def running():
+        with work.stoppable(first):
+            ended.start()
+            ended.join()
+
+    thread = Thread(target=running)
+    thread.start()
+    while not ended.is_alive() and not first.is_set():
+        pass
+    with work.paused(10):
+        assert first.is_set() and not work._running
+        with work.stoppable(second):
+            assert second.is_set()
+    with work.stoppable(third):
+        assert not third.is_set()
+    thread.join()

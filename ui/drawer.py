@@ -1,0 +1,75 @@
+"""The side panel that a citation opens: the passage where it stands, on its page."""
+
+from typing import Any
+
+import gradio as gr
+
+from store.types import Excerpt
+from ui.backend import Backend
+from ui.events import QUIET, Update
+from ui.markup import Markup, tag
+from ui.trouble import sentence
+
+# A passage that is shown is brought into sight; the panel takes the focus, for Esc and screen readers.
+_ON_LOAD = """
+element.addEventListener('click', (event) => {
+    if (event.target.closest('[data-close]')) trigger('clear');
+});
+new MutationObserver(() => {
+    element.querySelector('aside')?.focus({preventScroll: true});
+    element.querySelector('mark')?.scrollIntoView({block: 'center'});
+}).observe(element, {childList: true, subtree: true});
+"""
+
+
+class Drawer:
+    """One panel for all citations of the page."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def build(self) -> None:
+        """Draw the panel, still closed, inside the open Blocks."""
+        self._panel = gr.HTML(elem_id="drawer", js_on_load=_ON_LOAD)
+        self._panel.clear(lambda: "", None, self._panel, queue=False, **QUIET)
+
+    def follow(self, cites: gr.HTML) -> None:
+        """Open the passage whose citation is clicked there."""
+        cites.select(self.show, None, self._panel, queue=False, **QUIET)
+
+    def show(self, event: gr.EventData) -> Update:
+        """Show the passage that was cited, or say why it cannot be shown."""
+        told: dict[str, Any] = event._data
+        chunk, rank = str(told.get("id", "")), str(told.get("rank", ""))
+        try:
+            return {self._panel: excerpt(self._backend.shelf.around(chunk), rank)}
+        except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            return {self._panel: _panel(rank, "Not here any more", tag("p", sentence(error), class_="kv-warning"))}
+
+
+def excerpt(found: Excerpt, rank: str) -> Markup:
+    """Return the panel of a passage, its own text marked within the page around it."""
+    before, text, after = found.text[: found.start], found.text[found.start : found.end], found.text[found.end :]
+    chunk = found.chunk
+    place = f"passage {chunk.number + 1}" if chunk.page is None else f"page {chunk.page}, passage {chunk.number + 1}"
+    body = tag(
+        "div",
+        "… " if found.cut_before else None,
+        before,
+        tag("mark", text),
+        after,
+        " …" if found.cut_after else None,
+        class_="kv-drawer-text",
+        dir="auto",
+        tabindex=0,
+        role="region",
+        aria_label="Text around the passage",
+    )
+    return _panel(rank, chunk.document_name, tag("p", place, class_="kv-muted"), body)
+
+
+def _panel(rank: str, title: str, *parts: Markup) -> Markup:
+    close = tag("button", "\u00d7", type="button", data_close=True, aria_label="Close", title="Close (Esc)")
+    number = tag("span", rank, class_="kv-rank") if rank else None
+    head = tag("header", number, tag("bdi", title, class_="kv-document"), close)
+    return tag("aside", head, *parts, class_="kv-drawer", tabindex=-1, aria_label=f"Source {rank}".strip())

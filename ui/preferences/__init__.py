@@ -1,0 +1,1 @@
+"""The Settings page's sections, and the HTML of what they show."""
