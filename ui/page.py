@@ -49,7 +49,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
         ("Settings", "settings", settings),
     ]
     with page:
-        api.build(backend)  # first: a page whose handler has the same name gets another one, not the programs
+        api.build(backend)  # first, so that no event of a page takes one of its names
         with gr.Row(elem_id="shell", equal_height=False):
             with gr.Column(elem_id="side", min_width=0):
                 gr.HTML(_brand(), elem_id="brand", js_on_load=None)

@@ -133,7 +133,7 @@ def test_looking_again_shows_what_came_meanwhile(look, backend):
     backend.cache.ask(exact=300, missed=100)
     tab.page.get_by_role("button", name="Refresh").click()
     expect(tab.page.locator("#cache-served")).to_contain_text("75\u00a0%")
-    expect(tab.page.locator("#cache-hits path.js-fill").first).to_be_attached()
+    expect(tab.page.locator("#cache-hits path.js-fill").first).to_be_attached(timeout=20_000)
     assert tab.errors == []
 
 

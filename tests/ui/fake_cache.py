@@ -32,7 +32,7 @@ class FakeCache:
                 said = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
                 key = f"{place:02x}{n:06x}"
                 self.chunks[key] = Chunk(f"{place}-{n}", str(place), name, n, 1 + n // 2, 0, len(said), said)
-                self._insert(Place(key, key, None, 480 - 20 * n), (2.0 + n / 4 + place))
+                self._insert(Place(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + place))
                 self.tree.replicate(key)
         first, second, third = (f"{n % len(names):02x}{n % each:06x}" for n in range(3))
         self._insert(Place(f"{first}/{second}", second, first, 460), 3.1)

@@ -112,7 +112,7 @@ def test_an_empty_passage_and_no_choice_make_no_piece_too_many():
 
 def test_apply_asks_the_inspected_question_and_marks_what_the_answer_rests_on(page, backend):
     held = inspect(page, "What is the code?")[page._held]
-    *_, last = page.ask(held, "cacheclip", 35, 0, TAB)
+    *_, last = page.apply(held, "cacheclip", 35, 0, TAB)
     (asked,) = backend.asked
     assert (asked.question, asked.method, asked.ratio, asked.passages) == ("What is the code?", "cacheclip", 0.35, 3)
     assert last[page._held].cited and "kv-quoted" in last[page._parts.text]

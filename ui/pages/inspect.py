@@ -116,7 +116,7 @@ class Inspect:
         heat = attention_map(found.auxiliary[part], found.primary[:, part], lengths, first=only or 1)
         return {self._parts.map: heat, **self.redraw(held, method, nominal, only)}
 
-    def ask(self, held: Held | None, method: str, nominal: float, only: int, request: gr.Request) -> Iterator[Update]:
+    def apply(self, held: Held | None, method: str, nominal: float, only: int, request: gr.Request) -> Iterator[Update]:
         """Ask the inspected question with the chosen method and ratio; then mark what its answer rests on."""
         parts, session, answer = self._parts, session_of(request), None
         stop, how = self.stops.current(session), self._methods[method]
@@ -135,7 +135,7 @@ class Inspect:
         finally:
             self.stops.finish(session, stop)
 
-    def asking(self, request: gr.Request) -> Update:
+    def applying(self, request: gr.Request) -> Update:
         """Answer the click on Apply at once."""
         self.stops.start(session_of(request))
         return {self._parts.answer: inspected.waiting("Waiting for the model"), **self._running(True)}
@@ -165,8 +165,8 @@ class Inspect:
         parts.ratio.change(self.redraw, chosen, drawn, **instant)
         parts.method.change(self.choose, chosen, [parts.method, parts.ratio, *drawn], **instant)
         parts.only.input(self.drill, chosen, [parts.map, *drawn], **instant)
-        applied = parts.apply.click(self.asking, None, [parts.answer, *buttons], queue=False, **QUIET)
-        applied.then(self.ask, chosen, [self._held, parts.answer, *drawn, *buttons], **slow)
+        applied = parts.apply.click(self.applying, None, [parts.answer, *buttons], queue=False, **QUIET)
+        applied.then(self.apply, chosen, [self._held, parts.answer, *drawn, *buttons], **slow)
         for button in (parts.stop, parts.halt):
             button.click(self.stop, None, None, queue=False, **QUIET)
 
