@@ -83,12 +83,15 @@ class LocalBackend:
         return self.loader.ready().engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
+            seen = question.note(answer)
+            if seen.state == "stopped" and self.models.reloader.running:
+                seen.notes += (CHANGED,)
+            return seen
+
         with self.meter.question() as question, self._work.stoppable(cancel):
             engine = self.loader.ready().engine
-            for answer in in_own_thread(lambda: map(question.note, engine.ask(request, cancel)), cancel):
-                if answer.state == "stopped" and self.models.reloader.running:
-                    answer.notes += (CHANGED,)
-                yield answer
+            yield from in_own_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
 
     def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
         engine = self.loader.ready().engine
