@@ -140,7 +140,7 @@ def test_a_first_start_that_failed_is_mended_by_choosing_a_model(start, models, 
 
 def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.prompt._stop_ids", lambda tokenizer: [])
-    monkeypatch.setattr("engine.pipeline.repetition", lambda text: None)
+    monkeypatch.setattr("engine.writing.repetition", lambda text: None)
     backend = filled(start(), tmp_path)
     answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
     while next(answers).state != "writing":
