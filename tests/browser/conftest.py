@@ -40,6 +40,13 @@ class Visit:
         self.page.click("#ask")
         expect(self.page.locator("#stop")).to_be_visible()
 
+    def go(self, name: str) -> None:
+        """Open a page by its tab, which a narrow window keeps in a menu."""
+        if (tab := self.page.get_by_role("tab", name=name, exact=True)).count() == 0:
+            self.page.get_by_label("More tabs").click()
+            tab = self.page.locator(".overflow-dropdown button", has_text=name)
+        tab.click()
+
     def finish(self, timeout_s: float = 15) -> None:
         """Wait until the answer is complete."""
         expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=timeout_s * 1e3)

@@ -16,7 +16,7 @@ LIST = "#library-list"
 
 def open_library(visit, **options):
     tab = visit(**options)
-    tab.page.get_by_role("tab", name="Library").click()
+    tab.go("Library")
     expect(tab.page.locator(f"{LIST} .kv-holdings, {LIST} .kv-none")).to_be_visible()
     return tab
 
