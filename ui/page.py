@@ -8,7 +8,6 @@ import gradio as gr
 
 from ui import api
 from ui.backend import Backend
-from ui.documents import Documents
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
@@ -16,6 +15,7 @@ from ui.pages.compare import Compare
 from ui.pages.inspect import Inspect
 from ui.pages.library import Library
 from ui.pages.settings import Settings
+from ui.shelf.documents import Documents
 from ui.status import StatusLine
 from ui.theme import theme
 

@@ -3,9 +3,9 @@
 import gradio as gr
 
 from ui.backend import Backend, Status
-from ui.documents import Documents
 from ui.events import QUIET, Update
 from ui.markup import Markup, join, tag
+from ui.shelf.documents import Documents
 from ui.trouble import sentence
 
 _EAGER_S, _CALM_S = 1.5, 10.0

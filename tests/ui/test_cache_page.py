@@ -9,15 +9,15 @@ import pytest
 from engine.errors import ModelNotReady
 from tests.ui.fake_backend import FakeBackend
 from tests.ui.fake_cache import GIB, FakeCache
-from ui.boxes import ROOT, boxes, name_of
-from ui.cached import detail, listed
+from ui.cache.boxes import ROOT, boxes, name_of
+from ui.cache.cached import detail, listed
+from ui.cache.tiers import cards, served
 from ui.desks.cache import Service
 from ui.figures.hits import KINDS, hits, steps
 from ui.figures.labels import label
 from ui.figures.tree import tree
 from ui.page import build
 from ui.pages.cache import Cache, Shown
-from ui.tiers import cards, served
 
 HOSTILE = "<img src=x onerror='window.harmed=1'> $x$ &amp; <b>b</b>"
 

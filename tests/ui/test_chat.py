@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ui.chat import Chat
-from ui.chatbar import Listed
-from ui.turn import Read, Turn
+from ui.ask.chat import Chat
+from ui.ask.chatbar import Listed
+from ui.ask.turn import Read, Turn
 
 TURN = Turn(
     question="Who owns\nit?",

@@ -15,11 +15,11 @@ from engine.comparison import Passage, Wanted
 from store.errors import KVScopeError
 from tests.ui.fake_backend import FakeBackend
 from tests.ui.fake_comparison import FakeComparison
-from ui import standings
-from ui.differences import differences
+from ui.compare import standings
+from ui.compare.differences import differences
+from ui.compare.sheet import as_csv, as_json, guarded
 from ui.figures.frontier import front, frontier
 from ui.page import build, launch_options
-from ui.sheet import as_csv, as_json, guarded
 
 ME = SimpleNamespace(session_hash="me")
 HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"

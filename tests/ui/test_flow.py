@@ -11,10 +11,10 @@ from engine.errors import QuestionTooLong
 from store.types import Document
 from tests.ui.fake_backend import METHODS, FakeBackend
 from ui import words
+from ui.ask.chat import Chat
+from ui.ask.options import own
 from ui.backend import Status
-from ui.chat import Chat
 from ui.coalesce import coalesce
-from ui.options import own
 from ui.page import build, launch_options
 from ui.stops import Stops
 from ui.trouble import sentence

@@ -13,9 +13,9 @@ from engine.errors import NothingFound
 from engine.trace import Trace
 from tests.ui.fake_backend import METHODS, FakeBackend
 from tests.ui.fake_inspection import excerpt, fabricated
-from ui import inspected
-from ui.fates import CITED, MOST, RECOMPUTED, SINK, fates
-from ui.held import Held
+from ui.inspect import inspected
+from ui.inspect.fates import CITED, MOST, RECOMPUTED, SINK, fates
+from ui.inspect.held import Held
 from ui.pages.inspect import Inspect
 
 METHOD = {method.name: method for method in METHODS}

@@ -11,9 +11,9 @@ from tests.ui.fake_backend import FakeBackend
 from tests.ui.fake_shelf import EACH
 from ui.backend import Status
 from ui.desks.shelf import Held
-from ui.holdings import AT_ONCE, View, arranged, listing
 from ui.page import build
-from ui.preview import AT_ONCE as PASSAGES
+from ui.shelf.holdings import AT_ONCE, View, arranged, listing
+from ui.shelf.preview import AT_ONCE as PASSAGES
 
 ME = SimpleNamespace(session_hash="me")
 NAMES = ("b.pdf", "A.txt", "c & d.md")

@@ -10,14 +10,15 @@ from engine.setting import Method, Setting
 from engine.trace import Trace
 from store.types import Document
 from tests.ui.fake_backend import METHODS, RATIO
-from ui import numbers, passages, reply, shelf
+from ui.ask import numbers, passages, reply
+from ui.ask.chat import Chat
+from ui.ask.chatbar import Listed, chatbar
+from ui.ask.thread import thread
+from ui.ask.turn import Turn
 from ui.backend import IngestProgress, Kept, Status
-from ui.chat import Chat
-from ui.chatbar import Listed, chatbar
 from ui.markup import join, tag, text
+from ui.shelf import listing as shelf
 from ui.status import line
-from ui.thread import thread
-from ui.turn import Turn
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -7,8 +7,8 @@ from engine.answer import Request
 from engine.request import check
 from engine.reuse.strategies import methods
 from tests.ui.fake_backend import METHODS, FakeBackend
-from ui.composer import build
-from ui.options import Options, own, unusual
+from ui.ask.composer import build
+from ui.ask.options import Options, own, unusual
 
 BLEND = next(method for method in METHODS if method.name == "cacheblend")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from ui.boxes import Box, age_of, full_name
+from ui.cache.boxes import Box, age_of, full_name
 from ui.figures.labels import label
 from ui.words import count, short, size
 

@@ -8,20 +8,20 @@ from typing import Any
 import gradio as gr
 
 from engine.answer import Answer
-from ui import chatbar, composer, reply, welcome
+from ui.ask import chatbar, composer, reply, welcome
+from ui.ask.chat import Chat
+from ui.ask.composer import Composer
+from ui.ask.drawer import Drawer
+from ui.ask.history import History
+from ui.ask.numbers import blank
+from ui.ask.results import Results
+from ui.ask.turn import Turn
 from ui.backend import Backend
-from ui.chat import Chat
 from ui.coalesce import coalesce
-from ui.composer import Composer
-from ui.drawer import Drawer
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
-from ui.history import History
 from ui.markup import tag
-from ui.numbers import blank
-from ui.results import Results
 from ui.stops import Stops
 from ui.trouble import sentence
-from ui.turn import Turn
 
 _BLANK = reply.trouble("", "Type a question first, then press Enter.")
 _TO_THE_BOX = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"

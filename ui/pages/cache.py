@@ -7,14 +7,14 @@ from typing import Any
 import gradio as gr
 
 from ui.backend import Backend
-from ui.boxes import boxes
-from ui.cached import clearing, detail, listed
+from ui.cache.boxes import boxes
+from ui.cache.cached import clearing, detail, listed
+from ui.cache.tiers import GIB, TIERS, cards, legend, rule, served
 from ui.desks.cache import CacheView, Evicted
 from ui.events import QUIET, Update
 from ui.figures.hits import hits
 from ui.figures.tree import tree
 from ui.markup import Markup, join, tag
-from ui.tiers import GIB, TIERS, cards, legend, rule, served
 from ui.trouble import sentence
 from ui.words import count, size
 

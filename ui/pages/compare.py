@@ -8,11 +8,11 @@ from typing import Any
 import gradio as gr
 
 from engine.comparison import Comparison, Wanted
-from ui import standings
 from ui.backend import Backend
+from ui.compare import standings
+from ui.compare.sheet import as_csv, as_json
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.frontier import frontier
-from ui.sheet import as_csv, as_json
 from ui.stops import Stops
 from ui.trouble import sentence
 

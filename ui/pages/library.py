@@ -8,13 +8,13 @@ import gradio as gr
 
 from ui.backend import Backend
 from ui.desks.shelf import Held
-from ui.documents import Documents
 from ui.events import LIBRARY, QUIET, Update
-from ui.holdings import AT_ONCE, COLUMNS, View, arranged, listing, summary
 from ui.markup import Markup, join, tag
-from ui.preview import AT_ONCE as PASSAGES
-from ui.preview import Preview
-from ui.uploads import KINDS, Uploads, trouble
+from ui.shelf.documents import Documents
+from ui.shelf.holdings import AT_ONCE, COLUMNS, View, arranged, listing, summary
+from ui.shelf.preview import AT_ONCE as PASSAGES
+from ui.shelf.preview import Preview
+from ui.shelf.uploads import KINDS, Uploads, trouble
 
 _STILL_COUNTING_S = 1.0
 # One handler for all buttons and boxes of the list. After it is drawn anew, the focus goes where it was, or to what

@@ -14,7 +14,7 @@ from ui.preferences import facts
 from ui.preferences.changes import Changes
 from ui.preferences.models import LOADING
 from ui.preferences.section import Choices, section, stops_questions
-from ui.shelf import progress
+from ui.shelf.listing import progress
 from ui.stops import Stops
 from ui.trouble import sentence
 

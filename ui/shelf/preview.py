@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from store.types import Excerpt
 from ui.desks.shelf import Passage
-from ui.excerpt import marked, place
 from ui.markup import Markup, tag
-from ui.shelf import PLACES
+from ui.shelf.excerpt import marked, place
+from ui.shelf.listing import PLACES
 from ui.words import count
 
 AT_ONCE = 20

@@ -7,10 +7,10 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from ui.chat import Chat
-from ui.chatbar import Listed, chatbar
+from ui.ask.chat import Chat
+from ui.ask.chatbar import Listed, chatbar
+from ui.ask.results import Results
 from ui.events import QUIET, Update
-from ui.results import Results
 
 _LOAD = "() => [kvscopeChats.load()]"
 _TAKE = "(sent) => [kvscopeChats.take(sent), null]"

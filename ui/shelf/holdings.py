@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from ui.desks.shelf import Held
 from ui.markup import Markup, join, tag
-from ui.preview import Preview
-from ui.shelf import PLACES
+from ui.shelf.listing import PLACES
+from ui.shelf.preview import Preview
 from ui.words import UNKNOWN, count, day, size
 
 AT_ONCE = 50  # rows drawn before a person asks for more

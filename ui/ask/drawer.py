@@ -4,10 +4,10 @@ from typing import Any
 
 import gradio as gr
 
-from store.types import Excerpt
 from ui.backend import Backend
 from ui.events import QUIET, Update
 from ui.markup import Markup, tag
+from ui.shelf import excerpt
 from ui.trouble import sentence
 
 # A passage that is shown is brought into sight; the panel takes the focus, for Esc and screen readers.
@@ -42,30 +42,11 @@ class Drawer:
         told: dict[str, Any] = event._data
         chunk, rank = str(told.get("id", "")), str(told.get("rank", ""))
         try:
-            return {self._panel: excerpt(self._backend.shelf.around(chunk), rank)}
+            found = self._backend.shelf.around(chunk)
+            where, text = tag("p", excerpt.place(found), class_="kv-muted"), excerpt.marked(found)
+            return {self._panel: _panel(rank, found.chunk.document_name, where, text)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             return {self._panel: _panel(rank, "Not here any more", tag("p", sentence(error), class_="kv-warning"))}
-
-
-def excerpt(found: Excerpt, rank: str) -> Markup:
-    """Return the panel of a passage, its own text marked within the page around it."""
-    before, text, after = found.text[: found.start], found.text[found.start : found.end], found.text[found.end :]
-    chunk = found.chunk
-    place = f"passage {chunk.number + 1}" if chunk.page is None else f"page {chunk.page}, passage {chunk.number + 1}"
-    body = tag(
-        "div",
-        "… " if found.cut_before else None,
-        before,
-        tag("mark", text),
-        after,
-        " …" if found.cut_after else None,
-        class_="kv-drawer-text",
-        dir="auto",
-        tabindex=0,
-        role="region",
-        aria_label="Text around the passage",
-    )
-    return _panel(rank, chunk.document_name, tag("p", place, class_="kv-muted"), body)
 
 
 def _panel(rank: str, title: str, *parts: Markup) -> Markup:

@@ -5,8 +5,8 @@ import gradio as gr
 from ui.backend import Backend
 from ui.events import QUIET, Update
 from ui.markup import Markup, join, tag
-from ui.shelf import shelf
-from ui.uploads import KINDS, Uploads, trouble
+from ui.shelf.listing import shelf
+from ui.shelf.uploads import KINDS, Uploads, trouble
 
 # Buttons inside our own HTML: a click becomes an event with what to do and to which document.
 _ON_CLICK = """

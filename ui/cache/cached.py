@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from ui.boxes import Box, age_of, full_name, name_of
+from ui.cache.boxes import Box, age_of, full_name, name_of
+from ui.cache.tiers import TIERS
 from ui.desks.cache import CachedPassage, CacheView, NodeFacts
 from ui.figures.tree import HUES
 from ui.markup import Markup, join, tag
-from ui.tiers import TIERS
 from ui.words import UNKNOWN, count, duration, size
 
 _DEEPEST = 6  # further steps of a path are not moved in any further

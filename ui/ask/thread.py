@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from ui.ask.reply import cited
+from ui.ask.turn import Turn
 from ui.markup import Markup, join, tag
-from ui.reply import cited
-from ui.turn import Turn
 from ui.words import duration, percent
 
 

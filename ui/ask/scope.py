@@ -7,9 +7,9 @@ import gradio as gr
 from gradio.components import Component
 
 from store.types import Document
+from ui.ask.options import shown
 from ui.backend import Backend
 from ui.events import QUIET, Update
-from ui.options import shown
 from ui.words import short
 
 _NAME = 48

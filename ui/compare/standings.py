@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from engine.comparison import Comparison, Outcome
-from ui.differences import GAP, differences, same
+from ui.compare.differences import GAP, differences, same
 from ui.figures.frontier import EXACT
 from ui.markup import Markup, join, tag
-from ui.shelf import PLACES
+from ui.shelf.listing import PLACES
 from ui.words import UNKNOWN, count, duration, percent, size
 
 _COLUMNS = {

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from engine.answer import Answer
 from engine.setting import Method
-from ui.budget import budget
+from ui.ask.budget import budget
+from ui.ask.turn import Turn
 from ui.markup import Markup, join, tag
-from ui.turn import Turn
 from ui.words import UNKNOWN, count, duration, percent, short
 
 _ROWS = 10

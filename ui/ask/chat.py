@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.answer import Exchange
-from ui.turn import Turn
+from ui.ask.turn import Turn
 from ui.words import day, duration, percent, short
 
 _TURNS = 50  # of one chat; the oldest go first

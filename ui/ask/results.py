@@ -9,13 +9,13 @@ from gradio.components import Component
 
 from engine.answer import Answer
 from engine.setting import Method
-from ui.chat import Chat
+from ui.ask.chat import Chat
+from ui.ask.numbers import blank, history, numbers
+from ui.ask.passages import passages
+from ui.ask.reply import reply
+from ui.ask.thread import thread
 from ui.events import Update
 from ui.figures.waterfall import waterfall
-from ui.numbers import blank, history, numbers
-from ui.passages import passages
-from ui.reply import reply
-from ui.thread import thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.answer import Exchange, Request
+from ui.ask.options import Options, shown
+from ui.ask.scope import Scope
 from ui.backend import Backend
 from ui.events import QUIET, Update
 from ui.markup import Markup, tag
-from ui.options import Options, shown
-from ui.scope import Scope
 
 _DEFAULTS = Request(question="")
 

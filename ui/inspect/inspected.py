@@ -7,12 +7,12 @@ import numpy as np
 from engine.answer import Answer
 from engine.inspect.inspection import Excerpt
 from engine.setting import Method
-from ui.fates import CITED, RECOMPUTED, SINK, Fate, fates
+from ui.ask.numbers import numbers
 from ui.figures.ranks import scatter
 from ui.figures.strips import peak, strips
-from ui.held import Held
+from ui.inspect.fates import CITED, RECOMPUTED, SINK, Fate, fates
+from ui.inspect.held import Held
 from ui.markup import Markup, join, tag
-from ui.numbers import numbers
 from ui.words import UNKNOWN, count, percent
 
 _LOOKS = {RECOMPUTED: "kv-fresh", SINK: "kv-sink", CITED: "kv-quoted"}

@@ -7,9 +7,9 @@ import gradio as gr
 
 from engine.answer import Request
 from engine.setting import Method
-from ui import inspected
+from ui.ask.options import shown
+from ui.inspect import inspected
 from ui.markup import Markup, tag
-from ui.options import shown
 
 ALL = 0  # which passage is looked at: every one
 _DEFAULTS = Request(question="")

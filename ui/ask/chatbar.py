@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ui.chat import Chat
+from ui.ask.chat import Chat
 from ui.markup import Markup, tag
 from ui.words import count, day
 

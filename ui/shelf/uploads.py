@@ -12,7 +12,7 @@ from ui.backend import Backend, IngestProgress
 from ui.coalesce import coalesce
 from ui.events import LIBRARY, QUIET, Update, session_of
 from ui.markup import Markup, tag
-from ui.shelf import progress
+from ui.shelf.listing import progress
 from ui.trouble import sentence
 
 KINDS = "PDF, DOCX, Markdown, HTML or text"

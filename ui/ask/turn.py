@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from engine.answer import Answer, Exchange
 from engine.setting import Method
-from ui.options import unusual
+from ui.ask.options import unusual
 
 
 @dataclass(frozen=True, slots=True)
