@@ -87,12 +87,11 @@ def build(backend: Backend) -> None:
         Times in ms, KL in nats, sizes in bytes; `ratios` lie in [0, 1]. Each method is timed `repeats` times.
         """
         stop, standard = Event(), Wanted(question)
-        chosen = standard.methods if methods is None else tuple(methods)
-        spent = standard.ratios if ratios is None else tuple(ratios)
         try:
-            for comparison in backend.comparison.compare(
-                Wanted(question, chosen, spent, passages, repeats, max_new_tokens), stop
-            ):
+            chosen = standard.methods if methods is None else tuple(methods)
+            spent = standard.ratios if ratios is None else tuple(ratios)
+            wanted = Wanted(question, chosen, spent, passages, repeats, max_new_tokens)
+            for comparison in backend.comparison.compare(wanted, stop):
                 yield comparison.as_dict()
         except Exception as error:
             raise _refusal(error) from error
