@@ -58,12 +58,14 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
                 gr.HTML(_brand(), elem_id="brand", js_on_load=None)
                 status.build()
                 documents.build()
-            with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages"):
+            with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
                 for label, name, each in pages:
                     with gr.Tab(label, id=name, elem_id=f"tab-{name}") as tab:
                         each.build(tab)
         status.wire(page)
         ask.wire(page, documents.shelf)
+        ask.lead("expand", tabs, "inspect", inspect.question, "#inspect-go")
+        ask.lead("apply", tabs, "compare", compare.question, "#compare-run")
 
         def left(request: gr.Request) -> None:
             ask.stop(request)

@@ -229,7 +229,8 @@ def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
     tab.ask("What is the maintenance code of the Morning Gannet, and where is it printed?")
     tab.finish()
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
-    over = "[...document.querySelectorAll('#shell *')].filter(e => e.getBoundingClientRect().right > 391).length"
+    seen = "e.checkVisibility({visibilityProperty: true}) && e.getBoundingClientRect().right > 391"
+    over = f"[...document.querySelectorAll('#shell *')].filter(e => {seen}).length"
     assert tab.page.evaluate(over) == 0
 
 

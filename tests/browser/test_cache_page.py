@@ -23,7 +23,7 @@ def look(visit, backend):
             backend.cache.ask(exact=400, chunk=500, missed=100)
             backend.cache.ask(chunk=900, missed=100)
         tab = visit(**options)
-        tab.page.get_by_role("tab", name="Cache").click()
+        tab.go("Cache")
         if fill:
             expect(tab.page.locator("#cache-tree .slice").first).to_be_visible(timeout=20_000)
         return tab
@@ -127,8 +127,8 @@ def test_looking_again_shows_what_came_meanwhile(look, backend):
     tab = look(fill=False)
     expect(tab.page.locator("#cache-said")).to_contain_text("fills with the first document")
     backend.cache.fill()
-    tab.page.get_by_role("tab", name="Ask").click()
-    tab.page.get_by_role("tab", name="Cache").click()
+    tab.go("Ask")
+    tab.go("Cache")
     expect(tab.page.locator("#cache-list button")).to_have_count(15)
     backend.cache.ask(exact=300, missed=100)
     tab.page.get_by_role("button", name="Refresh").click()

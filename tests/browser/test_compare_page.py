@@ -19,7 +19,7 @@ class Desk:
 
     def __init__(self, tab):
         self.tab, self.page = tab, tab.page
-        self.page.get_by_role("tab", name="Compare").click()
+        self.go("Compare")
         expect(self.page.locator("#compare-question textarea")).to_be_visible()
 
     def pick(self, group, label):

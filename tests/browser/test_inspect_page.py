@@ -21,7 +21,7 @@ def patience():
 
 
 def inspect(tab, question="What is the maintenance code?"):
-    tab.page.get_by_role("tab", name="Inspect").click()
+    tab.go("Inspect")
     tab.page.fill("#inspect-question textarea", question)
     tab.page.press("#inspect-question textarea", "Enter")
     expect(tab.page.locator("#inspect-passages .kv-card").first).to_be_visible()
@@ -30,7 +30,7 @@ def inspect(tab, question="What is the maintenance code?"):
 
 def test_a_question_is_inspected_and_the_slider_redraws_without_a_second_look(visit, backend):
     tab = visit()
-    tab.page.get_by_role("tab", name="Inspect").click()
+    tab.go("Inspect")
     expect(tab.page.locator("#inspect-empty")).to_contain_text("press Inspect")
     inspect(tab)
     expect(tab.page.locator("#inspect-empty")).to_be_hidden()
@@ -112,7 +112,7 @@ def test_hostile_passages_and_names_are_shown_as_text(visit, backend):
 def test_an_error_says_what_to_do(visit, backend):
     backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
     tab = visit()
-    tab.page.get_by_role("tab", name="Inspect").click()
+    tab.go("Inspect")
     tab.page.fill("#inspect-question textarea", "Why?")
     tab.page.click("#inspect-go")
     expect(tab.page.locator("#inspect-progress .kv-trouble")).to_contain_text("the <b>disk</b> is gone")

@@ -13,7 +13,7 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 def open_settings(visit, **options):
     tab = visit(**options)
-    tab.page.get_by_role("tab", name="Settings").click()
+    tab.go("Settings")
     expect(tab.page.locator("#about .kv-parts")).to_be_visible()
     return tab
 
@@ -131,7 +131,7 @@ def test_the_chosen_theme_outlives_a_reload_and_nothing_is_ever_shown_in_the_oth
     expect(tab.page.locator("#status .kv-status")).to_be_visible(timeout=20_000)
     looks = tab.page.evaluate("window.looks")
     assert looks and set(looks) == {chosen == "Dark"}
-    tab.page.get_by_role("tab", name="Settings").click()
+    tab.go("Settings")
     expect(tab.page.get_by_role("radio", name=chosen)).to_have_attribute("aria-checked", "true")
     tab.page.get_by_role("radio", name="As the system").click()
     assert tab.page.evaluate(dark) == (system == "dark")

@@ -213,6 +213,6 @@ class FakeBackend:
             tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
             recomputed=round(0.91 * request.ratio * tokens),
             pieces=tuple(pieces),
-            chunk=f"{'d' * 64}-{rank}",
+            chunk=f"{(self._documents[0].id if self._documents else 'd' * 64)}-{rank}",
             found=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
         )

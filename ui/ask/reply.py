@@ -17,6 +17,8 @@ _ACTS = {
     "copy": ("Copy", "Copy the answer"),
     "retry": ("Retry", "Ask the same question again, with the settings of now"),
     "edit": ("Edit", "Change the question; its answer is replaced"),
+    "expand": ("Inspect", "See what the models look at for this question"),
+    "apply": ("Compare", "Ask the same of several methods, side by side"),
 }
 # Buttons and citations inside our own HTML become events with what to do and to which passage.
 ON_CLICK = """

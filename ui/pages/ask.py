@@ -75,6 +75,23 @@ class Ask:
         self._history.wire(page)
         self._box.scope.follow(shelf)
 
+    def lead(self, act: str, tabs: gr.Tabs, name: str, box: gr.Textbox, press: str) -> None:
+        """Let a button under the answer ask the same on another page.
+
+        act    the button's
+        name   of the page's tab
+        box    its question
+        press  a selector of the button that starts it
+        """
+        clicked = getattr(self._results.reply, act)(
+            lambda chat: {box: chat.shown[-1].question, tabs: gr.Tabs(selected=name)} if chat.shown else {},
+            self._chat,
+            [box, tabs],
+            queue=False,
+            **QUIET,
+        )
+        clicked.then(None, None, None, js=f"() => document.querySelector('{press}')?.click()", queue=False, **QUIET)
+
     def begin(self, question: str, request: gr.Request) -> Update:
         """Answer the click at once, before the model is free."""
         self.stops.start(session_of(request))

@@ -34,6 +34,11 @@ class Compare:
         self._methods = [method for method in backend.methods() if method.name != "full"]
         self.stops = Stops()
 
+    @property
+    def question(self) -> gr.Textbox:
+        """The box of the question, for a page that sends one here."""
+        return self._question
+
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
         with gr.Column(elem_id="compare-page", min_width=0):

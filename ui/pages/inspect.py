@@ -39,9 +39,10 @@ class Inspect:
         self._parts: Parts = draw(list(self._methods.values()))
         self._wire()
 
-    def show(self, question: str) -> Update:
-        """Put a question into the box, for a page that sends one here."""
-        return {self._parts.question: question}
+    @property
+    def question(self) -> gr.Textbox:
+        """The box of the question, for a page that sends one here."""
+        return self._parts.question
 
     def stop(self, request: gr.Request) -> None:
         """Stop what this session has asked for, now."""

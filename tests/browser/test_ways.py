@@ -1,0 +1,52 @@
+"""Ways from an answer to elsewhere: a citation to its page, the question to Inspect and to Compare."""
+
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from store.types import Document
+
+pytestmark = pytest.mark.browser
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture
+def answered(visit, backend):
+    backend._documents = [Document("e" * 64, "<b>notes</b>.md", 10, None, 8, time.time())]
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    return tab
+
+
+def test_a_citation_opens_its_passage_where_it_stands_and_escape_closes_it(answered):
+    answered.page.click("#reply .kv-cite >> text=2")
+    panel = answered.page.locator("#drawer aside")
+    expect(panel).to_contain_text("<b>notes</b>.md")
+    expect(panel.locator("mark")).to_be_in_viewport()
+    assert panel.locator("b").count() == 0
+    answered.page.keyboard.press("Escape")
+    expect(panel).to_have_count(0)
+    assert answered.errors == []
+
+
+def test_an_earlier_answers_citation_works_after_a_refresh(answered, backend):
+    answered.page.reload()
+    answered.page.click("#thread .kv-cite >> text=1")
+    expect(answered.page.locator("#drawer mark")).to_be_visible()
+    answered.page.click("#drawer [data-close]")
+    backend._documents = []
+    answered.page.click("#thread .kv-cite >> text=1")
+    expect(answered.page.locator("#drawer .kv-warning")).to_be_visible()
+    assert answered.errors == []
+
+
+@pytest.mark.parametrize(("button", "found"), [("Inspect", "#inspect-found"), ("Compare", "#answers")])
+def test_the_same_question_goes_to_another_page_with_one_click(answered, button, found):
+    answered.page.click(f"#reply .kv-acts >> text={button}")
+    expect(answered.page.get_by_role("tab", name=button)).to_have_attribute("aria-selected", "true")
+    expect(answered.page.locator(found)).to_be_visible(timeout=PATIENCE_MS)
+    box = answered.page.locator(f"#{button.lower()}-question textarea")
+    expect(box).to_have_value("What is the maintenance code?")
+    assert answered.errors == []
