@@ -4,6 +4,13 @@
   const question = () => document.querySelector("#question textarea, #question input");
   const shown = (element) => element && element.offsetParent !== null;
 
+  // A tab that was never open has no button yet.
+  window.kvscopePress = (selector, tries = 100) => {
+    const button = document.querySelector(selector);
+    if (shown(button)) button.click();
+    else if (tries) setTimeout(() => window.kvscopePress(selector, tries - 1), 50);
+  };
+
   document.addEventListener("keydown", (event) => {
     if (event.isComposing) return;
     const writing = event.target.matches("input, textarea, select, [contenteditable]");

@@ -90,7 +90,7 @@ class Ask:
             queue=False,
             **QUIET,
         )
-        clicked.then(None, None, None, js=f"() => document.querySelector('{press}')?.click()", queue=False, **QUIET)
+        clicked.then(None, None, None, js=f"() => kvscopePress('{press}')", queue=False, **QUIET)
 
     def begin(self, question: str, request: gr.Request) -> Update:
         """Answer the click at once, before the model is free."""
