@@ -1,5 +1,6 @@
 """Fixtures that several folders share."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,18 @@ def family(request):
     return request.param
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let one process have all tests of the embedded model: it is large, and unpacked once."""
+    for item in items:
+        if item.get_closest_marker("embedded"):
+            item.add_marker(pytest.mark.xdist_group("embedded"))
+
+
 @pytest.fixture(autouse=True)
-def _two_threads():
-    torch.set_num_threads(2)
+def _threads():
+    """Share two cores among the processes that test."""
+    torch.set_num_threads(max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
 
 
 @pytest.fixture(scope="session")

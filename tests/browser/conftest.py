@@ -68,6 +68,9 @@ class Visit:
         box.press("Tab")
 
 
+expect.set_options(timeout=30_000)  # a busy machine draws late; nothing here is about speed
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     if not Path(CHROMIUM).exists():

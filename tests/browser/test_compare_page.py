@@ -19,7 +19,7 @@ class Desk:
 
     def __init__(self, tab):
         self.tab, self.page = tab, tab.page
-        self.go("Compare")
+        tab.go("Compare")
         expect(self.page.locator("#compare-question textarea")).to_be_visible()
 
     def pick(self, group, label):

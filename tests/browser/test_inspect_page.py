@@ -12,14 +12,6 @@ from tests.browser.test_ask_page import HOSTILE, contrast
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(autouse=True)
-def patience():
-    """Three plots are drawn in software before the page answers again: a busy machine takes its time."""
-    expect.set_options(timeout=30_000)
-    yield
-    expect.set_options(timeout=5_000)
-
-
 def inspect(tab, question="What is the maintenance code?"):
     tab.go("Inspect")
     tab.page.fill("#inspect-question textarea", question)

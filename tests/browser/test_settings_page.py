@@ -35,7 +35,7 @@ def test_a_model_is_checked_and_then_loaded(visit, backend):
     tab.page.click("#models-check")
     found = tab.page.locator("#models-found")
     expect(found).to_contain_text("596\u00a0M parameters")
-    expect(found.locator(".kv-verdict")).to_contain_text("Fits: at most 5.9\u00a0GB of 11.8\u00a0GB free")
+    expect(found.locator(".kv-verdict")).to_contain_text("Fits: at most 5.89\u00a0GB of 11.80\u00a0GB free")
     tab.page.click("#models-load")
     expect(tab.page.locator("#change-line")).to_contain_text("Done")
     expect(tab.page.locator("#models-loaded")).to_contain_text(SMALL.name)
