@@ -1,4 +1,4 @@
-"""Makes the README's picture from the real app: `python docs/picture.py` (needs requirements-dev.txt and chromium)."""
+"""Makes the README's pictures from the real app: `python docs/picture.py` (needs requirements-dev.txt and chromium)."""
 
 import shutil
 import signal
@@ -12,14 +12,14 @@ from pathlib import Path
 from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).parent.parent
-TARGET = ROOT / "assets" / "ask.png"
+ASSETS = ROOT / "assets"
 URL = "http://127.0.0.1:7899/"
 QUESTION = "How much does the island card cost a year?"
 OTHER = "Who is the chief engineer of Harbour Line?"
 
 
 def main() -> None:
-    """Start the app on an empty data folder, ask with three settings, take the picture, end the app."""
+    """Start the app on an empty data folder, ask with three methods, take the pictures, end the app."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
         app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -34,7 +34,11 @@ def main() -> None:
                 _ask(page, "Direct reuse")
                 _ask(page, "CacheClip")
                 page.wait_for_timeout(1500)
-                page.screenshot(path=TARGET)
+                page.screenshot(path=ASSETS / "ask.png")
+                page.click("#reply .kv-acts >> text=Inspect")
+                expect(page.locator("#inspect-found")).to_be_visible(timeout=120_000)
+                page.wait_for_timeout(3000)
+                page.screenshot(path=ASSETS / "inspect.png")
                 browser.close()
         finally:
             app.send_signal(signal.SIGTERM)

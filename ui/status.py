@@ -33,7 +33,10 @@ class StatusLine:
     def tick(self, shown: tuple[str, tuple[str, ...]], doomed: str) -> Update:
         """Return what changed since `shown`; a list that waits for a yes is left as it is."""
         status = self._status()
-        now, listed = line(status), (*map(str, self._backend.documents()), *map(str, self._backend.kept()))
+        now, listed = (
+            line(status),
+            (str(status.ready), *map(str, self._backend.documents()), *map(str, self._backend.kept())),
+        )
         update: Update = {self._shown: (str(now), shown[1] if doomed else listed)}
         if now != shown[0]:
             update |= {self._line: now, self._timer: gr.Timer(_CALM_S if status.ready else _EAGER_S)}

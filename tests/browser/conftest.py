@@ -2,13 +2,14 @@
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import gradio as gr
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
 from tests.ui.fake_backend import FakeBackend
 from ui.http.serving import app_kwargs
@@ -68,7 +69,8 @@ class Visit:
         box.press("Tab")
 
 
-expect.set_options(timeout=30_000)  # a busy machine draws late; nothing here is about speed
+PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)  # a busy machine draws late; nothing here is about speed
 
 
 @pytest.fixture(scope="session")
@@ -105,25 +107,56 @@ def backend(served: tuple[FakeBackend, str]) -> FakeBackend:
     return served[0]
 
 
+@pytest.fixture(scope="session")
+def contexts(chromium: Browser) -> Iterator[dict[str, list[BrowserContext]]]:
+    """Contexts that no test uses now, by what they were made with: they have the page's files in their cache."""
+    free: dict[str, list[BrowserContext]] = defaultdict(list)
+    yield free
+    for context in (context for each in free.values() for context in each):
+        context.close()
+
+
 @pytest.fixture
-def visit(chromium: Browser, served: tuple[FakeBackend, str], backend: FakeBackend) -> Iterator[Callable[..., Visit]]:
+def visit(
+    chromium: Browser,
+    contexts: dict[str, list[BrowserContext]],
+    served: tuple[FakeBackend, str],
+    backend: FakeBackend,
+) -> Iterator[Callable[..., Visit]]:
     """Open a tab: `visit()`, or with what a browser context takes, e.g. `visit(color_scheme='dark')`."""
-    contexts: list[BrowserContext] = []
+    taken: list[tuple[str, BrowserContext]] = []
 
     def open_tab(url: str = served[1], **options) -> Visit:
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options})
-        contexts.append(context)
+        wanted = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options}
+        free = contexts[repr(wanted)]
+        context = free.pop() if free else chromium.new_context(**wanted)
+        taken.append((repr(wanted), context))
         tab = Visit(context.new_page())
         tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
         tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
         tab.page.on("request", lambda request: _is_outside(request.url) and tab.outside.append(request.url))
         tab.page.goto(url)
-        expect(tab.page.locator("#status .kv-status")).to_be_visible(timeout=20_000)
+        expect(tab.page.locator("#status .kv-status")).to_be_visible(timeout=PATIENCE_MS)
         return tab
 
     yield open_tab
-    for context in contexts:
-        context.close()
+    for wanted, context in taken:
+        if forget(context):
+            contexts[wanted].append(context)
+        else:
+            context.close()
+
+
+def forget(context: BrowserContext) -> bool:
+    """Close a context's tabs and empty what they kept; return whether it is as good as new."""
+    try:
+        context.pages[0].evaluate("() => localStorage.clear()")
+    except (IndexError, Error):  # the test has closed its tab, and what that kept is out of reach
+        return False
+    for page in context.pages:
+        page.close()
+    context.clear_cookies()
+    return True
 
 
 def _is_outside(url: str) -> bool:

@@ -22,6 +22,7 @@ def test_no_page_has_a_serious_fault(visit, scheme):
     tab, faults = visit(color_scheme=scheme), {}
     tab.ask("What is the maintenance code?")
     tab.finish()
+    expect(tab.page.locator("#waterfall .bars path").first).to_be_visible()  # until then Gradio's own stand-in is there
     for button in tab.page.get_by_role("tab").all():
         button.click()
         expect(button).to_have_attribute("aria-selected", "true")

@@ -76,7 +76,7 @@ def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
     tab.page.set_input_files("#upload input[type=file]", document)
-    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=30_000)
+    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=90_000)
 
     tab.ask(QUESTION)
     tab.finish(120)
@@ -112,7 +112,7 @@ def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=20_000)
+    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=90_000)
     app.end(signal.SIGKILL)
 
     again = App(data)
@@ -120,7 +120,7 @@ def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data,
         again.wait()
         tab = visit(again.url)
         ready(tab)
-        expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=20_000)
+        expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=90_000)
         tab.ask(QUESTION)
         tab.finish(120)
         expect(tab.page.locator("#passages")).to_contain_text("4417")

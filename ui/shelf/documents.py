@@ -56,4 +56,6 @@ class Documents:
 
     def current(self, doomed: str = "") -> Markup:
         """Return the list as it is now."""
-        return shelf(self._backend.documents(), self._backend.kept(), doomed)
+        status = self._backend.status()
+        opening = not status.ready and not status.failed
+        return shelf(self._backend.documents(), self._backend.kept(), doomed, opening)

@@ -20,15 +20,19 @@ def progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
 
 
-def shelf(documents: Iterable[Document], kept: Sequence[Kept] = (), doomed: str = "") -> Markup:
-    """Return the documents, newest first, and what is kept of them. `doomed` waits for a yes to be deleted."""
+_EMPTY = "No documents yet. Drop files on the box above, or click it to choose some. Then ask about them."
+_OPENING = "Your documents are shown as soon as they are opened."
+
+
+def shelf(documents: Iterable[Document], kept: Sequence[Kept] = (), doomed: str = "", opening: bool = False) -> Markup:
+    """Return the documents, newest first, and what is kept of them.
+
+    doomed   waits for a yes to be deleted
+    opening  nobody knows yet which documents there are
+    """
     rows = [_document(document, document.id == doomed) for document in documents]
     if not rows:
-        return tag(
-            "p",
-            "No documents yet. Drop files on the box above, or click it to choose some. Then ask about them.",
-            class_="kv-muted kv-empty",
-        )
+        return tag("p", _OPENING if opening else _EMPTY, class_="kv-muted kv-empty")
     return join(tag("ul", *rows, class_="kv-shelf", aria_label="Documents"), _kept(kept))
 
 
