@@ -45,12 +45,13 @@ class Results:
         }
 
     def grow(self, answer: Answer, method: Method, milestone: bool) -> Update:
-        """Show more text; at a milestone also what else is known by then."""
+        """Show more text; at a milestone also what else is known by then.
+
+        The waterfall waits for the end: drawing it takes longer than writing several tokens.
+        """
         update: Update = {self.reply: reply(answer)}
         if milestone:
             update |= {self.passages: passages(answer.sources), self.numbers: numbers(answer, method)}
-            if answer.trace.ttft_ms is not None:
-                update |= self._drawn(answer)
         return update
 
     def open(self, chat: Chat) -> Update:
@@ -68,6 +69,6 @@ class Results:
             self.history: history(chat.turns),
         }
 
-    def _drawn(self, answer: Answer, full_ms: float | None = None) -> Update:
+    def _drawn(self, answer: Answer, full_ms: float | None) -> Update:
         drawn = waterfall(list(answer.trace.stages), answer.trace.ttft_ms, full_ms)
         return {self.figure: gr.Plot(drawn, visible=bool(answer.trace.stages))}
