@@ -19,7 +19,7 @@ from engine.model.footprint import footprint, free_bytes
 from engine.model.precision import pick
 from engine.prompt import SYSTEM
 from settings import CHOSEN, Settings
-from store.chunk import ChunkConfig
+from store.chunk import ChunkConfig, cut_of
 from store.preferences import Preferences
 from ui.desks.models import About, Change, Cut, Footprint, ModelInfo, SelfTest, Wanted
 
@@ -109,15 +109,12 @@ class Models:
         return SYSTEM
 
     def cuts(self) -> list[Cut]:
-        settings, usual = self._loader.settings, ChunkConfig()
-        today, found = (settings.chunk_tokens, settings.chunk_overlap), dict[tuple[int, int], list[str]]()
+        settings, found = self._loader.settings, dict[ChunkConfig, list[str]]()
+        today = ChunkConfig(settings.chunk_tokens, settings.chunk_overlap)
         for document in self._loader.listed():
-            tokens = getattr(document, "chunk_tokens", today[0])  # None: added before that was written down
-            overlap = getattr(document, "chunk_overlap", today[1])
-            cut = (usual.tokens if tokens is None else tokens, usual.overlap if overlap is None else overlap)
-            if cut != today:
+            if (cut := cut_of(document)) != today:
                 found.setdefault(cut, []).append(document.id)
-        return [Cut(*cut, tuple(ids)) for cut, ids in found.items()]
+        return [Cut(cut.tokens, cut.overlap, tuple(ids)) for cut, ids in found.items()]
 
     def about(self) -> About:
         versions = [("Python", platform.python_version()), *((name, version(name)) for name in SHOWN)]

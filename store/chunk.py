@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer
 
+from store.types import Document
+
 SECTION = 100_000  # characters; about a tenth of a second
 CUTS = tuple(  # the best first: after a paragraph, a line, a sentence, a word
     map(re.compile, (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+"))
@@ -31,6 +33,13 @@ class ChunkConfig:
             raise ValueError(f"tokens must be at least 1, got {self.tokens}")
         if not 0 <= self.overlap < self.tokens:
             raise ValueError(f"overlap must lie in [0, {self.tokens}), got {self.overlap}")
+
+
+def cut_of(document: Document) -> ChunkConfig:
+    """Return how a document was cut; one from before that was kept counts as cut in the default way."""
+    if document.chunk_tokens is None or document.chunk_overlap is None:
+        return ChunkConfig()
+    return ChunkConfig(document.chunk_tokens, document.chunk_overlap)
 
 
 def split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from store.catalogue import Catalogue
-from store.chunk import ChunkConfig, iter_split
+from store.chunk import ChunkConfig, cut_of, iter_split
 from store.embed import Embedder
 from store.fulltext import chunks_of, gaps
 from store.language import language_warning
@@ -127,10 +127,7 @@ class DocumentLibrary:
 
     def outdated(self, document: Document) -> bool:
         """Return whether today's chunking would cut a document otherwise; unknown settings count as the default."""
-        chunking, usual = self._config.chunking, ChunkConfig()
-        tokens = usual.tokens if document.chunk_tokens is None else document.chunk_tokens
-        overlap = usual.overlap if document.chunk_overlap is None else document.chunk_overlap
-        return (tokens, overlap) != (chunking.tokens, chunking.overlap)
+        return cut_of(document) != self._config.chunking
 
     def text(self, document_id: str) -> str:
         """Return a document's text up to its last chunk: `text[chunk.start:chunk.end] == chunk.text`.

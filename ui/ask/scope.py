@@ -6,6 +6,8 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from engine.answer import Request
+from store.errors import KVScopeError
 from store.types import Document
 from ui.ask.options import shown
 from ui.backend import Backend
@@ -13,6 +15,7 @@ from ui.events import QUIET, Update
 from ui.words import short
 
 _NAME = 48
+_WHOLE = "All of it in order, instead of the best passages."
 
 
 class Scope:
@@ -32,7 +35,7 @@ class Scope:
         )
         self.whole = gr.Checkbox(
             label="Read it whole",
-            info="All of it in order, if it fits, instead of the best passages.",
+            info=_WHOLE,
             visible=shown(False),
             min_width=120,
             elem_id="whole",
@@ -54,8 +57,17 @@ class Scope:
         return {self.documents: gr.Dropdown(choices=_choices(there), value=left), self.whole: self._choose(left)}
 
     def _choose(self, chosen: list[str] | None) -> Any:
-        one = len(chosen or []) == 1
-        return gr.Checkbox(visible=True) if one else gr.Checkbox(visible=shown(False), value=False)
+        """Offer to read one chosen document whole, with its length; not where it is too long."""
+        if len(chosen or []) != 1:
+            return gr.Checkbox(visible=shown(False), value=False)
+        try:
+            budget = self._backend.budget(Request("", documents=tuple(chosen or ()), whole=True))
+        except KVScopeError:  # the models are still loading: the question itself will say what is wrong
+            return gr.Checkbox(visible=True, interactive=True, info=_WHOLE)
+        if budget.fits_whole:
+            return gr.Checkbox(visible=True, interactive=True, info=f"{_WHOLE} It has {budget.documents:,} tokens.")
+        said = f"Too long: it has {budget.documents:,} tokens, the model reads {budget.max_tokens:,} in all."
+        return gr.Checkbox(visible=True, interactive=False, value=False, info=said)
 
 
 def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:
