@@ -18,14 +18,6 @@ def family(request):
     return request.param
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Let one process have all tests of the embedded model: it is large, and unpacked once."""
-    for item in items:
-        if item.get_closest_marker("embedded"):
-            item.add_marker(pytest.mark.xdist_group("embedded"))
-
-
 @pytest.fixture(autouse=True)
 def _threads():
     """Share two cores among the processes that test."""

@@ -26,8 +26,8 @@ def start(data):
             earlier.close()
         backend = LocalBackend(Settings(data=data))
         backend.start()
-        backend.wait(120)
-        assert backend.status().ready, backend.status().line
+        backend.wait(300)
+        assert backend.status().ready and "Reading" not in backend.status().line, backend.status().line
         opened.append(backend)
         return backend
 
