@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 ROOT = Path(__file__).parent.parent.parent
-pytestmark = [pytest.mark.browser, pytest.mark.embedded, pytest.mark.xdist_group("embedded")]
+pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 QUESTION = "Which key opens the boathouse in Nether Wallop?"
 DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
 

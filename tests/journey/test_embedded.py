@@ -19,7 +19,7 @@ from engine.reuse.chunks import ChunkCache
 from tests.engine.doubles import last, tiers
 from tests.tolerance import DEEP
 
-pytestmark = [pytest.mark.embedded, pytest.mark.xdist_group("embedded")]
+pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parent.parent / "sample_questions.json").read_text())
 ASK = Request(SAMPLE_QUESTIONS[0], max_new_tokens=24, passages=4)
 

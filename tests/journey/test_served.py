@@ -12,7 +12,7 @@ from engine.answer import Exchange, Request
 from tests.engine.doubles import last
 from ui.http.serving import app_kwargs
 
-pytestmark = [pytest.mark.embedded, pytest.mark.xdist_group("embedded")]
+pytestmark = [pytest.mark.embedded]
 
 
 def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages_in_memory(start):
