@@ -17,8 +17,8 @@ from engine.tree.tiers import Tiers, TiersConfig
 from settings import Settings
 from store.blobs import DiskBlobs
 from store.chunk import ChunkConfig
+from store.documents import DocumentLibrary, LibraryConfig
 from store.errors import KVScopeError, StoreFull
-from store.library import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
 from store.rerank import CrossEncoderReranker
 from store.types import Document

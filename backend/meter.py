@@ -25,10 +25,10 @@ class Plain(Collector):
     """A registry without the time at which each metric began: half of the lines, and nobody asks for them."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.all = CollectorRegistry()
 
     def collect(self) -> Iterator[Metric]:
-        for metric in self.registry.collect():
+        for metric in self.all.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
 
@@ -124,10 +124,10 @@ class Meter:
 
     def _draw_counters(self) -> None:
         def counter(name: str, about: str, *labels: str) -> Counter:
-            return Counter(name, about, labels, registry=self._metrics.registry)
+            return Counter(name, about, labels, registry=self._metrics.all)
 
         def histogram(name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, about, (MODEL,), registry=self._metrics.registry, buckets=buckets)
+            return Histogram(name, about, (MODEL,), registry=self._metrics.all, buckets=buckets)
 
         self._ended = counter("vllm:request_success", "Questions that ended.", MODEL, "finished_reason")
         self._ttft = histogram("vllm:time_to_first_token_seconds", "From the question to its first token.", TTFT_S)
@@ -151,7 +151,7 @@ class Meter:
 
     def _draw_gauges(self) -> None:
         def gauge(name: str, about: str, *labels: str) -> Gauge:
-            return Gauge(name, about, labels, registry=self._metrics.registry)
+            return Gauge(name, about, labels, registry=self._metrics.all)
 
         self._running = gauge("vllm:num_requests_running", "Questions that are read or answered.")
         self._waiting = gauge("vllm:num_requests_waiting", "Questions that search, or wait for the model.")

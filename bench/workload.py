@@ -15,7 +15,7 @@ from engine.pipeline import Engine
 from engine.startup import build_engine, load_models
 from engine.tree.tiers import Tiers, TiersConfig
 from store.blobs import DiskBlobs
-from store.library import DocumentLibrary, LibraryConfig
+from store.documents import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM
 
 CHUNK = 512  # tokens

@@ -12,8 +12,8 @@ from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
 from ui.pages.compare import Compare
+from ui.pages.documents import Library
 from ui.pages.inspect import Inspect
-from ui.pages.library import Library
 from ui.pages.settings import Settings
 from ui.shelf.documents import Documents
 from ui.status import StatusLine

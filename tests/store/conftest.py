@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 from store.chunk import ChunkConfig
-from store.library import DocumentLibrary, LibraryConfig
+from store.documents import DocumentLibrary, LibraryConfig
 from tests.store.fakes import WordEmbedder, word_tokenizer
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure

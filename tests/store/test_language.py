@@ -4,7 +4,7 @@ import pytest
 
 from store.language import language_warning
 from tests.store.files import pdf
-from tests.store.test_library import BIRDS, add
+from tests.store.test_documents import BIRDS, add
 
 RUSSIAN = (
     "\u0426\u0430\u043f\u043b\u044f \u0441\u0442\u043e\u0438\u0442 \u0432 \u043a\u0430\u043c\u044b\u0448\u0430\u0445. "

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store.chunk import ChunkConfig, split
+from store.documents import LibraryConfig
 from store.errors import NoSuchDocument, StoreFull
 from store.fulltext import Slice, chunks_of, excerpt, gaps, guessed_page_starts, joined, stretch
-from store.library import LibraryConfig
 from store.parse import ParsedDocument
 from store.types import Document
 from tests.store.conftest import SMALL
 from tests.store.fakes import WordEmbedder, word_tokenizer
 from tests.store.files import pdf
-from tests.store.test_library import BIRDS, ROCKS, Full, add, traces
+from tests.store.test_documents import BIRDS, ROCKS, Full, add, traces
 
 ROOT = Path(__file__).parents[2]
 WIDE = LibraryConfig(chunking=ChunkConfig(tokens=45, overlap=9), batch_chunks=2)
@@ -288,7 +288,7 @@ import sys
 from pathlib import Path
 from tests.store.test_recut import WIDE
 from tests.store.fakes import WordEmbedder, word_tokenizer
-from store.library import DocumentLibrary
+from store.documents import DocumentLibrary
 
 library = DocumentLibrary(Path(sys.argv[1]), word_tokenizer(), WordEmbedder(), WIDE)
 print("open", flush=True)

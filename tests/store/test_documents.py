@@ -11,8 +11,8 @@ from chromadb.errors import InternalError
 
 import store.vectors
 from store.chunk import ChunkConfig
+from store.documents import LibraryConfig
 from store.errors import DocumentTooLarge, StoreFull, UnreadableDocument
-from store.library import LibraryConfig
 from store.parse import ParseLimits
 from tests.store.fakes import WordEmbedder
 from tests.store.files import pdf

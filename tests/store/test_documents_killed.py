@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.test_library import BIRDS, NOTHING, ROCKS, add, traces
+from tests.store.test_documents import BIRDS, NOTHING, ROCKS, add, traces
 
 ROOT = Path(__file__).parents[2]
 VICTIM = """
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from tests.store.conftest import SMALL
 from tests.store.fakes import WordEmbedder, word_tokenizer
-from store.library import DocumentLibrary
+from store.documents import DocumentLibrary
 
 library = DocumentLibrary(Path(sys.argv[1]), word_tokenizer(), WordEmbedder(), SMALL)
 print("open", flush=True)
