@@ -50,15 +50,7 @@ class House:
 
 def model_config(settings: Settings) -> ModelConfig:
     """Return what the settings say about models."""
-    return ModelConfig(
-        folder=settings.data / "models",
-        model=settings.model,
-        auxiliary=settings.auxiliary,
-        device=settings.device,
-        dtype=settings.dtype,
-        reader=settings.reader,
-        selector=settings.selector,
-    )
+    return ModelConfig.of(settings.data / "models", settings)
 
 
 def reason(error: Exception) -> str:

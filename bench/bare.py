@@ -32,15 +32,7 @@ class NoLibrary:
 
 def model_config(arguments: Namespace) -> ModelConfig:
     """Return which models the command line names, and where they run."""
-    return ModelConfig(
-        folder=arguments.data / "models",
-        model=arguments.model,
-        auxiliary=arguments.auxiliary,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        reader=arguments.reader,
-        selector=arguments.selector,
-    )
+    return ModelConfig.of(arguments.data / "models", arguments)
 
 
 def open_engine(arguments: Namespace) -> Engine:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from tokenizers import Tokenizer
@@ -42,6 +43,19 @@ def default_data() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "kvscope"
 
 
+class Named(Protocol):
+    """Settings that name models: the app's, or a bench's arguments. See ModelConfig for what each may be."""
+
+    model: str
+    auxiliary: str
+    device: str
+    reader: str
+    selector: str
+
+    @property
+    def dtype(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Which models answer and select, and where they run.
@@ -61,6 +75,11 @@ class ModelConfig:
     dtype: str = "auto"
     reader: str = "auto"
     selector: str = "auto"
+
+    @classmethod
+    def of(cls, folder: Path, named: Named) -> "ModelConfig":
+        """Return what settings say about models."""
+        return cls(folder, named.model, named.auxiliary, named.device, named.dtype, named.reader, named.selector)
 
     @property
     def adapter(self) -> Path | None:

@@ -6,13 +6,13 @@ characters then neither freezes the page nor needs more memory than a section.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer
 
-from store.types import Document
+from store.types import Document, Progress
 
 SECTION = 100_000  # characters; about a tenth of a second
 CUTS = tuple(  # the best first: after a paragraph, a line, a sentence, a word
@@ -49,6 +49,15 @@ def split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> list[tuple[in
     A single character that takes more tokens than a chunk may have is a chunk nevertheless.
     """
     return [span for spans in iter_split(text, tokenizer, config) for span in spans]
+
+
+def steps_of(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Generator[Progress, None, list[tuple[int, int]]]:
+    """Cut a text as `split` does, a section a step; return the chunks."""
+    spans: list[tuple[int, int]] = []
+    for more in iter_split(text, tokenizer, config):
+        spans += more
+        yield Progress("chunked", spans[-1][1] if spans else 0, len(text))
+    return spans
 
 
 def iter_split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:

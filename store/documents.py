@@ -15,7 +15,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from store.catalogue import Catalogue
-from store.chunk import ChunkConfig, cut_of, iter_split
+from store.chunk import ChunkConfig, cut_of, steps_of
 from store.embed import Embedder
 from store.fulltext import chunks_of, gaps
 from store.language import language_warning
@@ -197,10 +197,7 @@ class DocumentLibrary:
         warnings = [_sentence(parsed.warning), language_warning(parsed.text)]
         warning = " ".join(filter(None, warnings))
         yield Progress("parsed", 1, 1, warning=warning)
-        spans: list[tuple[int, int]] = []
-        for more in iter_split(parsed.text, self._tokenizer, chunking):
-            spans += more
-            yield Progress("chunked", spans[-1][1] if spans else 0, len(parsed.text))
+        spans = yield from steps_of(parsed.text, self._tokenizer, chunking)
         sizes = (len(data), parsed.pages, 0, self._clock())
         draft = Document(document_id, name, *sizes, warning, chunking.tokens, chunking.overlap)
         self._pending.purge_stale(document_id)
@@ -209,10 +206,7 @@ class DocumentLibrary:
         shown = False
         try:
             chunks = chunks_of(draft, document_id, parsed, spans)
-            passages = 0
-            for done, count in self._passages.add(document_id, chunks):
-                passages += count
-                yield Progress("embedded", done, len(chunks))
+            passages = yield from self._passages.add(document_id, chunks)
             with self._lock:
                 self._catalogue.complete(document_id, chunks, gaps(parsed.text, chunks), passages)
                 shown = True
@@ -225,9 +219,14 @@ class DocumentLibrary:
     def _rebuild(self, fingerprint: str) -> None:
         self._vectors.clear()
         for document in self._catalogue.documents():
-            steps = self._passages.add(self._catalogue.owner(document.id), self._catalogue.chunks(document.id))
-            self._catalogue.count_passages(document.id, sum(count for _, count in steps))
+            for _ in self._embed_anew(document.id):
+                pass  # nobody watches an opening
         self._vectors.seal(fingerprint)
+
+    def _embed_anew(self, document_id: str) -> Iterator[Progress]:
+        owner, chunks = self._catalogue.owner(document_id), self._catalogue.chunks(document_id)
+        passages = yield from self._passages.add(owner, chunks)
+        self._catalogue.count_passages(document_id, passages)
 
 
 def _sentence(warning: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tokenizers import Tokenizer
 
 from store.catalogue import Catalogue
-from store.chunk import ChunkConfig, iter_split
+from store.chunk import ChunkConfig, steps_of
 from store.errors import NoSuchDocument
 from store.fulltext import chunks_of, excerpt, gaps, guessed_page_starts, joined, stretch
 from store.language import language_warning
@@ -60,19 +60,13 @@ class Recutter:
     def cut(self, document: Document, chunking: ChunkConfig) -> Iterator[Progress]:
         """Replace a document's cut, a step at a time. Raises NoSuchDocument, with nothing changed, if it is deleted."""
         parsed = self.parsed(document.id)
-        spans: list[tuple[int, int]] = []
-        for more in iter_split(parsed.text, self._tokenizer, chunking):
-            spans += more
-            yield Progress("chunked", spans[-1][1] if spans else 0, len(parsed.text))
+        spans = yield from steps_of(parsed.text, self._tokenizer, chunking)
         with self._lock:
             owner = self._catalogue.begin_cut(document.id)
         leftover = owner
         try:
             chunks = chunks_of(document, owner, parsed, spans)
-            passages = 0
-            for done, count in self._passages.add(owner, chunks):
-                passages += count
-                yield Progress("embedded", done, len(chunks))
+            passages = yield from self._passages.add(owner, chunks)
             warning = document.warning or language_warning(parsed.text)  # an earlier version gave none
             tokens, overlap = chunking.tokens, chunking.overlap
             cut = replace(document, warning=warning, chunk_tokens=tokens, chunk_overlap=overlap)

@@ -158,5 +158,5 @@ def test_nobody_waits_for_the_reranker(filled):
 
 def test_the_library_itself_imports_no_model():
     loaded = "'torch' in sys.modules or 'sentence_transformers' in sys.modules"
-    code = f"import sys; from store import library; sys.exit({loaded})"
+    code = f"import sys; from store import documents; sys.exit({loaded})"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -8,13 +8,15 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.answer import Exchange, Request
-from ui.ask.options import Options, shown
+from ui.ask.options import Options
 from ui.ask.scope import Scope
 from ui.backend import Backend
 from ui.events import QUIET, Update
+from ui.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider, shown
 from ui.markup import Markup, tag
 
 _DEFAULTS = Request(question="")
+_RATIO = "Share of the passages computed again. Less is faster; more is closer to a full reading."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,57 +62,15 @@ def build(backend: Backend) -> Composer:
     """
     methods = backend.methods()
     known = {each.name: each for each in methods}
-    first = known.get(_DEFAULTS.method, methods[0])
     with gr.Column(elem_id="composer", min_width=0):
         with gr.Row(elem_id="ask-row", equal_height=False):
-            question = gr.Textbox(
-                label="Question",
-                placeholder="Ask your documents…",
-                show_label=False,
-                container=False,
-                lines=1,
-                max_lines=8,
-                autofocus=True,
-                scale=1,
-                min_width=120,
-                elem_id="question",
-            )
-            ask = gr.Button("Ask", variant="primary", scale=0, min_width=92, elem_id="ask")
-            stop = gr.Button("Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id="stop")
+            question = question_box("Question", "Ask your documents…", "question", autofocus=True)
+            ask, stop = go_and_stop("Ask", "ask", "stop")
         gr.HTML(_toggle(), elem_id="settings-toggle", js_on_load=None)
         with gr.Row(elem_id="settings", equal_height=False):
-            method = gr.Dropdown(
-                [(each.label, each.name) for each in methods],
-                value=first.name,
-                label="Method",
-                info=first.about,
-                filterable=False,
-                min_width=120,
-                elem_id="method",
-            )
-            passages = gr.Slider(
-                1,
-                16,
-                value=_DEFAULTS.passages,
-                step=1,
-                label="Passages",
-                info="How many of the best matches the model reads.",
-                buttons=[],
-                min_width=120,
-                elem_id="passages-count",
-            )
-            ratio = gr.Slider(
-                0,
-                100,
-                value=_DEFAULTS.ratio * 100,
-                step=1,
-                label="Recompute %",
-                info="Share of the passages computed again. Less is faster; more is closer to a full reading.",
-                buttons=[],
-                visible=shown(first.has_ratio),
-                min_width=120,
-                elem_id="ratio",
-            )
+            method, first = method_choice(methods, "method")
+            passages = passages_slider("passages-count")
+            ratio = ratio_slider("ratio", _RATIO, first.has_ratio)
             scope = Scope(backend)
             options = Options(methods, first.name)
         with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():

@@ -12,6 +12,7 @@ from gradio.components import Component
 
 from engine.setting import Method, Setting
 from ui.events import Update
+from ui.inputs import shown
 
 Option = float | str | bool
 
@@ -39,11 +40,6 @@ class Options:
         """Return the options of this method by name, out of the values of all components."""
         said = zip(self._drawn.items(), values, strict=True)
         return {name: _value(setting, value) for ((owner, name), (setting, _)), value in said if owner == method}
-
-
-def shown(seen: bool) -> Any:
-    """Return Gradio's word for a component that is seen, or hidden in place, where it keeps what it was set to."""
-    return True if seen else "hidden"
 
 
 def own(method: Method) -> list[Setting]:

@@ -9,9 +9,9 @@ from gradio.components import Component
 from engine.answer import Request
 from store.errors import KVScopeError
 from store.types import Document
-from ui.ask.options import shown
 from ui.backend import Backend
 from ui.events import QUIET, Update
+from ui.inputs import shown
 from ui.words import short
 
 _NAME = 48

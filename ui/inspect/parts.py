@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from engine.answer import Request
 from engine.setting import Method
-from ui.ask.options import shown
+from ui.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider
 from ui.inspect import inspected
 from ui.markup import Markup, tag
 
 ALL = 0  # which passage is looked at: every one
-_DEFAULTS = Request(question="")
+_RATIO = "Moves at once: the choice is drawn from stored scores, no model runs."
 _EMPTY = (
     "See where the models look for a question, and which words each method would compute anew at every ratio. "
     "Type a question above and press Inspect: the passages are read once in full, then the slider answers at once."
@@ -121,50 +120,14 @@ def draw(methods: Sequence[Method]) -> Parts:
 
 
 def _box() -> tuple[gr.Textbox, gr.Button, gr.Button, gr.Slider]:
-    question = gr.Textbox(
-        label="Question to inspect",
-        placeholder="Which question do you want to look into?",
-        show_label=False,
-        container=False,
-        lines=1,
-        max_lines=6,
-        scale=1,
-        min_width=120,
-        elem_id="inspect-question",
-    )
-    passages = gr.Slider(
-        1, 16, value=_DEFAULTS.passages, step=1, label="Passages", buttons=[], min_width=120, elem_id="inspect-count"
-    )
-    inspect = gr.Button("Inspect", variant="primary", scale=0, min_width=92, elem_id="inspect-go")
-    stop = gr.Button("Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id="inspect-stop")
-    return question, inspect, stop, passages
+    question = question_box("Question to inspect", "Which question do you want to look into?", "inspect-question")
+    passages = passages_slider("inspect-count", None)
+    return question, *go_and_stop("Inspect", "inspect-go", "inspect-stop"), passages
 
 
 def _choice(methods: Sequence[Method]) -> tuple[gr.Dropdown, gr.Slider]:
-    known = {each.name: each for each in methods}
-    first = known.get(_DEFAULTS.method, methods[0])
-    method = gr.Dropdown(
-        [(each.label, each.name) for each in methods],
-        value=first.name,
-        label="Method",
-        info=first.about,
-        filterable=False,
-        min_width=120,
-        elem_id="inspect-method",
-    )
-    ratio = gr.Slider(
-        0,
-        100,
-        value=_DEFAULTS.ratio * 100,
-        step=1,
-        label="Recompute %",
-        info="Moves at once: the choice is drawn from stored scores, no model runs.",
-        buttons=[],
-        visible=shown(first.has_ratio),
-        min_width=120,
-        elem_id="inspect-ratio",
-    )
-    return method, ratio
+    method, first = method_choice(methods, "inspect-method")
+    return method, ratio_slider("inspect-ratio", _RATIO, first.has_ratio)
 
 
 def _plot(name: str) -> gr.Plot:

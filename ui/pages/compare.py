@@ -13,6 +13,7 @@ from ui.compare import standings
 from ui.compare.sheet import as_csv, as_json
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.frontier import frontier
+from ui.inputs import go_and_stop, passages_slider, question_box
 from ui.stops import Stops
 from ui.trouble import sentence
 
@@ -44,21 +45,10 @@ class Compare:
         with gr.Column(elem_id="compare-page", min_width=0):
             with gr.Column(elem_id="compare-box", min_width=0):
                 with gr.Row(elem_id="compare-row", equal_height=False):
-                    self._question = gr.Textbox(
-                        label="Question to compare methods on",
-                        placeholder="One question for all methods…",
-                        show_label=False,
-                        container=False,
-                        lines=1,
-                        max_lines=8,
-                        scale=1,
-                        min_width=120,
-                        elem_id="compare-question",
+                    self._question = question_box(
+                        "Question to compare methods on", "One question for all methods…", "compare-question"
                     )
-                    self._run = gr.Button("Run", variant="primary", scale=0, min_width=92, elem_id="compare-run")
-                    self._stop = gr.Button(
-                        "Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id="compare-stop"
-                    )
+                    self._run, self._stop = go_and_stop("Run", "compare-run", "compare-stop")
                 self._settings = self._draw_settings()
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(standings.hint(), js_on_load=None)
@@ -137,17 +127,7 @@ class Compare:
                 elem_id="compare-ratios",
             )
             with gr.Row(elem_id="compare-numbers", equal_height=False):
-                passages = gr.Slider(
-                    1,
-                    16,
-                    value=3,
-                    step=1,
-                    label="Passages",
-                    info="How many of the best matches the model reads.",
-                    buttons=[],
-                    min_width=120,
-                    elem_id="compare-passages",
-                )
+                passages = passages_slider("compare-passages")
                 repeats = gr.Radio(
                     list(_REPEATS),
                     value="Once",

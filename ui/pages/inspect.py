@@ -10,12 +10,12 @@ import gradio as gr
 
 from engine.answer import Answer, Request
 from engine.setting import Method
-from ui.ask.options import shown
 from ui.backend import Backend
 from ui.coalesce import coalesce
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.attention_map import attention_map
 from ui.figures.likeness import agreement, distance
+from ui.inputs import shown
 from ui.inspect import inspected
 from ui.inspect.held import Held
 from ui.inspect.parts import ALL, Parts, draw
