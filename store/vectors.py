@@ -1,8 +1,9 @@
-"""Find chunks by meaning: the vectors of their passages in a Chroma collection, compared by cosine.
+"""Keep the vectors of passages in a Chroma collection, and find chunks by them.
 
 Everything here can be computed again from the catalogue's text. So the collection carries the fingerprint of the
 embedder that filled it, written only when it is complete; one that does not match is emptied and filled anew.
 Chroma allows one process per folder (`store.lock`), embeds nothing here, and reports nothing to anybody.
+It keeps the vectors; they are searched in memory, all of them (`store.nearest` says why).
 """
 
 import shutil
@@ -15,16 +16,18 @@ from typing import Any, cast
 import chromadb
 import numpy as np
 from chromadb.api.client import Client
+from chromadb.api.collection_configuration import CreateHNSWConfiguration
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
 from store.errors import StoreFull
+from store.nearest import Nearest
 from store.room import full_becomes_store_full, is_full
 
 NAME = "passages"
 LEAST_ROOM_BYTES = 16 * 2**20  # with less of it free, an unclear error of Chroma's means a full disk
 BATCH = 5000  # Chroma refuses more than 5461 at once
-CLOSEST_PASSAGES = 4  # looked at per chunk wanted: a chunk has about three, and one is enough
+THIN_GRAPH = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched: soon built
 
 
 class VectorIndex:
@@ -38,6 +41,7 @@ class VectorIndex:
             settings = Settings(anonymized_telemetry=False)
             self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
             self._collection = self._opened()
+            self._nearest = self._loaded()
 
     @property
     def fingerprint(self) -> str:
@@ -51,7 +55,7 @@ class VectorIndex:
         """Drop everything; the fingerprint is empty until `seal`."""
         with self._writing("rebuild the vectors"):
             self._client.delete_collection(NAME)
-            self._collection = self._opened()
+            self._collection, self._nearest = self._opened(), Nearest()
 
     def seal(self, fingerprint: str) -> None:
         """Declare that every passage of every document is here, embedded by this embedder."""
@@ -75,11 +79,13 @@ class VectorIndex:
                     embeddings=vectors[piece],
                     metadatas=[{"document": document_id, "chunk": chunk} for chunk in chunk_ids[piece]],
                 )
+        self._nearest.add(document_id, chunk_ids, vectors)
 
     def delete(self, document_id: str) -> None:
         """Forget all passages of a document. Raises StoreFull."""
         with self._writing("delete the vectors"):
             self._collection.delete(where={"document": document_id})
+        self._nearest.delete(document_id)
 
     def search(
         self, vector: np.ndarray, top: int, hidden: Sequence[str] = (), documents: Sequence[str] = ()
@@ -90,20 +96,7 @@ class VectorIndex:
         hidden     ids of documents that must not be found
         documents  ids of the documents to look in; none for all
         """
-        wanted = min(len(self), top * CLOSEST_PASSAGES)
-        if not wanted:
-            return []
-        found: Any = self._collection.query(
-            query_embeddings=vector[None],
-            n_results=wanted,
-            where=_where(hidden, documents),
-            include=["metadatas", "distances"],
-        )
-        best: dict[str, float] = {}
-        for metadata, distance in zip(found["metadatas"][0], found["distances"][0], strict=True):
-            chunk = str(metadata["chunk"])
-            best[chunk] = max(best.get(chunk, -1.0), float(np.clip(1 - distance, -1, 1)))
-        return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:top]
+        return self._nearest.search(vector, top, hidden, documents)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -121,17 +114,21 @@ class VectorIndex:
                 raise
 
     def _opened(self) -> chromadb.Collection:
-        return self._client.get_or_create_collection(
-            NAME, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
-        )
+        return self._client.get_or_create_collection(NAME, embedding_function=None, configuration={"hnsw": THIN_GRAPH})
 
-
-def _where(hidden: Sequence[str], documents: Sequence[str]) -> Any:
-    """Return Chroma's condition on a passage's document; None where any will do."""
-    conditions = [
-        {"document": {operator: list(ids)}} for operator, ids in (("$nin", hidden), ("$in", documents)) if ids
-    ]
-    return {"$and": conditions} if len(conditions) > 1 else next(iter(conditions), None)
+    def _loaded(self) -> Nearest:
+        """Read every vector: about a second for 20,000 passages."""
+        held: dict[str, tuple[list[str], list[np.ndarray]]] = {}
+        for piece in _batches(len(self)):
+            found: Any = self._collection.get(limit=BATCH, offset=piece.start, include=["metadatas", "embeddings"])
+            for metadata, vector in zip(found["metadatas"], found["embeddings"], strict=True):
+                chunks, vectors = held.setdefault(str(metadata["document"]), ([], []))
+                chunks.append(str(metadata["chunk"]))
+                vectors.append(vector.astype(np.float32))
+        nearest = Nearest()
+        for document, (chunks, vectors) in held.items():
+            nearest.add(document, chunks, np.stack(vectors))
+        return nearest
 
 
 def _drop_if_damaged(folder: Path) -> None:

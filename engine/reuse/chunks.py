@@ -117,7 +117,8 @@ class ChunkCache:
                 found.append(read)
                 before += len(ids)
             self.tree.used(nodes[: len(found)])
-            self._fresh += [node.key for node in nodes[: len(found)] if node.frequency == HOT]
+            with self._lock:
+                self._fresh += [node.key for node in nodes[: len(found)] if node.frequency == HOT]
         kvs, tiers = tuple(kv for kv, _ in found), tuple(tier for _, tier in found)
         return Gathered(kvs, tiers + ("computed",) * (len(chunks) - len(found)), len(found))
 
@@ -143,7 +144,8 @@ class ChunkCache:
                 if self.tree.insert(place, kv, ms_per_token) is None:
                     return
                 if not number:
-                    self._fresh.append(keys[0])
+                    with self._lock:
+                        self._fresh.append(keys[0])
             start = slots.stop
 
     def settle(self) -> None:

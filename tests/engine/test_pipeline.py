@@ -259,11 +259,13 @@ def test_another_model_finds_nothing_of_this_ones_kv():
 
 def test_a_forgotten_passage_is_gone_from_every_tier():
     blobs = MemoryBlobs()
-    made = engine("ferry", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    made = engine("ferry", "tern", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
     last(made.ask(ASK))
     made.tiers.drain()
-    assert len(blobs.held) == 2
+    assert len(blobs.held) == 4  # each passage, for both models
     made.forget(TEXTS["ferry"])
+    assert len(blobs.held) == 2
+    made.forget(TEXTS["tern"])
     assert not blobs.held
     assert len(made.cache.tree) == 0 and {tier.size_bytes for tier in made.cache.tree.tiers} == {0}
 

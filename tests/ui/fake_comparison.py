@@ -27,11 +27,14 @@ ANSWERS = {
 
 
 class FakeComparison:
-    """`answers` and `error` may be set; `wanted` and `cancelled` tell what happened."""
+    """`answers` and `error` may be set; `wanted` and `cancelled` tell what happened.
+
+    stands_after  methods that are run; then it stands still until somebody stops it
+    """
 
     def __init__(self, pace_s: float = 0.05) -> None:
         self.pace_s, self.answers, self.error = pace_s, dict(ANSWERS), None
-        self.error_after = 0
+        self.error_after, self.stands_after = 0, 1000
         self.document = "harbour-handbook.md"
         self.wanted: list[Wanted] = []
         self.cancelled: list[bool] = []
@@ -61,7 +64,7 @@ class FakeComparison:
                     now = made.label + at
                     shown = replace(shown, state="running", now=now, step=shown.step + 1, round=round_)
                     yield shown
-                    if cancel.wait(self.pace_s):
+                    if cancel.wait(60 if shown.step > self.stands_after else self.pace_s):
                         yield replace(shown, state="stopped", now="")
                         return
                     held = outcomes.get(made.key)
