@@ -54,8 +54,9 @@ def data(models, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def app(data):
+    """The first test uses it, the second kills it."""
     started = App(data)
     started.wait()
     yield started

@@ -16,20 +16,35 @@ def data(models, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture
-def start(data):
-    """Open the backend on the data folder as `app.py` does, and close it when the test ends."""
-    opened = []
+class App:
+    """The backend as `app.py` opens it, one at a time on its folder."""
 
-    def open_backend() -> LocalBackend:
-        for earlier in opened:
-            earlier.close()
-        backend = LocalBackend(Settings(data=data))
-        backend.start()
-        backend.wait(300)
-        assert backend.status().ready and "Reading" not in backend.status().line, backend.status().line
-        opened.append(backend)
-        return backend
+    def __init__(self, data: Path) -> None:
+        self._data, self._backend = data, None
 
-    yield open_backend
-    opened[-1].close()
+    def running(self) -> LocalBackend:
+        """Return the backend that is open, whatever was asked of it before."""
+        return self._backend or self.restarted()
+
+    def restarted(self) -> LocalBackend:
+        """Close what is open, and open the folder again."""
+        self.close()
+        self._backend = LocalBackend(Settings(data=self._data))
+        self._backend.start()
+        self._backend.wait(300)
+        status = self._backend.status()
+        assert status.ready and "Reading" not in status.line, status.line
+        return self._backend
+
+    def close(self) -> None:
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+
+
+@pytest.fixture(scope="session")
+def app(data):
+    """Every start loads the models: tests share what is running, but where the start is what they are about."""
+    app = App(data)
+    yield app
+    app.close()

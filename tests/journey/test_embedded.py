@@ -1,4 +1,4 @@
-"""The main job on the real embedded model: documents in, cited answers out, fast again after a restart."""
+"""The main job on the real embedded model: documents in, cited answers out, over HTTP too, fast after a restart."""
 
 import json
 from dataclasses import replace
@@ -7,17 +7,20 @@ from threading import Event
 
 import pytest
 import torch
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from torch.testing import assert_close
 
 from app import SAMPLE_QUESTIONS
 from backend.adding import SAMPLES
-from engine.answer import Request
+from engine.answer import Exchange, Request
 from engine.model.load import load
 from engine.prompt import Prompt
 from engine.reuse.assemble import assemble
 from engine.reuse.chunks import ChunkCache
 from tests.engine.doubles import last, tiers
 from tests.tolerance import DEEP
+from ui.http.serving import app_kwargs
 
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parent.parent / "sample_questions.json").read_text())
@@ -28,8 +31,8 @@ def answer_of(backend, request):
     return last(backend.ask(request, Event()))
 
 
-def test_a_first_start_holds_the_samples_and_answers_from_them(start):
-    backend = start()
+def test_a_first_start_holds_the_samples_and_answers_from_them(app):
+    backend = app.running()
     assert {document.name for document in backend.documents()} == {path.name for path in SAMPLES.iterdir()}
     answer = answer_of(backend, ASK)
     assert answer.state == "done" and answer.text
@@ -37,9 +40,9 @@ def test_a_first_start_holds_the_samples_and_answers_from_them(start):
     assert 0.15 < answer.realised_ratio <= 0.2
 
 
-def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(start):
-    before = answer_of(start(), ASK)
-    backend = start()
+def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(app):
+    before = answer_of(app.running(), ASK)
+    backend = app.restarted()
     after = answer_of(backend, ASK)
     assert after.text == before.text
     assert {source.tier for source in after.sources} == {"disk"}
@@ -47,15 +50,16 @@ def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(start):
 
 
 @pytest.mark.parametrize("question", SAMPLE_QUESTIONS)
-def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(start, question):
-    backend, request = start(), replace(ASK, question=question)
+def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(app, question):
+    backend, request = app.running(), replace(ASK, question=question)
     everything = answer_of(backend, replace(request, ratio=1.0))
     assert everything.realised_ratio == 1.0
     assert everything.text == answer_of(backend, replace(request, method="full")).text
 
 
-def test_every_method_answers_and_says_what_it_recomputed(start):
-    backend, realised = start(), {}
+def test_every_method_answers_and_says_what_it_recomputed(app):
+    backend, realised = app.running(), {}
+    backend.clear()  # also the exact paths that full prefills have left
     for method in backend.methods():
         answer = answer_of(backend, replace(ASK, method=method.name, max_new_tokens=6))
         assert answer.state == "done" and answer.text, method.name
@@ -66,17 +70,17 @@ def test_every_method_answers_and_says_what_it_recomputed(start):
     assert realised["cacheclip-v1"] < ASK.ratio  # isolated candidates are dropped
 
 
-def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(start):
-    text = answer_of(start(), replace(ASK, method="full")).text
-    for method in ("prefix", "prefix", ASK.method):
-        answer = answer_of(start(), replace(ASK, method=method))
+def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(app):
+    text = answer_of(app.running(), replace(ASK, method="full")).text
+    for method, opened in (("prefix", app.running), ("prefix", app.restarted), (ASK.method, app.running)):
+        answer = answer_of(opened(), replace(ASK, method=method))
         assert answer.text == text
         assert answer.sources[0].found == "exact prefix hit"
     assert {source.found for source in answer.sources} == {"exact prefix hit"} and answer.realised_ratio == 0.0
 
 
-def test_clearing_takes_the_kv_and_leaves_the_documents(start):
-    backend = start()
+def test_clearing_takes_the_kv_and_leaves_the_documents(app):
+    backend = app.running()
     before = answer_of(backend, ASK)
     assert sum(kept.size_bytes for kept in backend.kept()) > 0
     backend.clear()
@@ -85,39 +89,39 @@ def test_clearing_takes_the_kv_and_leaves_the_documents(start):
     assert after.text == before.text and {source.found for source in after.sources} == {"miss"}
 
 
-def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(start):
+def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(app):
     """Both are the same model here, so what differs is only that the auxiliary reads each passage apart."""
-    seen = start().inspect(ASK, Event())
+    seen = app.running().inspect(ASK, Event())
     assert seen["kl_layers"][-1] == pytest.approx(0.0, abs=1e-5)
     assert seen["kl_auxiliary"] < max(seen["kl_layers"])
     assert len(json.dumps(seen)) < 1_000_000
 
 
-def test_the_passages_found_hold_the_answer(start):
-    backend, found = start(), 0
+def test_the_passages_found_hold_the_answer(app):
+    backend, found = app.running(), 0
     for each in QUESTIONS:
         reading = answer_of(backend, Request(each["question"], method="direct", max_new_tokens=1, passages=4))
         found += any(each["answer"] in "".join(p.text for p in source.pieces) for source in reading.sources)
     assert found >= 11, f"{found} of {len(QUESTIONS)}"
 
 
-def test_a_deleted_document_is_gone_and_its_kv_freed(start, tmp_path):
-    backend, file = start(), tmp_path / "note.txt"
+def test_a_deleted_document_is_gone_and_its_kv_freed(app, tmp_path):
+    backend, file = app.running(), tmp_path / "note.txt"
     file.write_text("The spare key to the boathouse hangs behind the red fire bucket in the workshop.")
     *_, ended = backend.ingest([(file, "note.txt")], Event())
     assert ended[0].stage == "done"
-    backend.loader.house.tiers.drain()
-    held = backend.loader.house.blobs.size_bytes
     (note,) = [document for document in backend.documents() if document.name == "note.txt"]
     request = replace(ASK, question="Where does the spare key to the boathouse hang?")
     assert "note.txt" in {source.document for source in answer_of(backend, request).sources}
+    backend.loader.house.tiers.drain()  # the answer, too, has computed what is to be written
+    held = backend.loader.house.blobs.size_bytes
     backend.delete(note.id)
     assert backend.loader.house.blobs.size_bytes < held
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 
-def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(start, tmp_path):
-    backend, file = start(), tmp_path / "buoy.txt"
+def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
+    backend, file = app.running(), tmp_path / "buoy.txt"
     file.write_text("The green buoy off the stone quay is lit from dusk until dawn.")
     *_, _ = backend.ingest([(file, "buoy.txt")], Event())
     tree = backend.loader.house.tiers.tree
@@ -134,6 +138,31 @@ def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(start, tmp_path)
     before, freed = sum(tier.size_bytes for tier in tree.tiers), backend.shelf.freed_by([buoy.document.id])
     backend.delete(buoy.document.id)
     assert before - sum(tier.size_bytes for tier in tree.tiers) == freed > 0
+
+
+def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages_in_memory(app):
+    backend, messages, earlier = app.restarted(), [], []
+    client = TestClient(Starlette(**app_kwargs(backend, "127.0.0.1")), base_url="http://127.0.0.1")
+    for question in SAMPLE_QUESTIONS[:2]:
+        messages.append({"role": "user", "content": question})
+        asked = {"messages": messages, "max_tokens": 24, "stream": True, "stream_options": {"include_usage": True}}
+        lines = client.post("/v1/chat/completions", json=asked).text.split("\n\n")
+        assert lines[-2:] == ["data: [DONE]", ""]
+        chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+        text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
+
+        shown = last(backend.ask(Request(question, max_new_tokens=24, earlier=tuple(earlier)), Event()))
+        assert text == shown.text != ""
+        assert chunks[-1]["usage"]["completion_tokens"] == shown.new_tokens
+        assert {source["document"] for source in chunks[-2]["kvscope"]["sources"]} == {
+            s.document for s in shown.sources
+        }
+        assert chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+        messages.append({"role": "assistant", "content": text})
+        earlier.append(Exchange(question, text))
+    metrics = client.get("/metrics").text
+    assert 'vllm:time_to_first_token_seconds_count{model_name="kvscope/cacheclip"} 4.0' in metrics
+    assert client.get("/healthz").json()["status"] == "ok"
 
 
 def test_in_fp32_recomputing_everything_equals_transformers_within_tolerance(models):
