@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from store.types import Document
 from tests.browser.conftest import SAMPLES
+from tests.browser.seen import too_wide
 from tests.ui.fake_backend import METHODS
 
 pytestmark = pytest.mark.browser
@@ -30,6 +31,8 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     tab.finish()
     assert len(tab.page.inner_text("#reply .kv-text")) > len(early)
     assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
+    badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
+    assert sum("exact" in badge for badge in badges) == 1
     expect(tab.page.locator("#waterfall .bars path")).to_have_count(7)
     expect(tab.page.locator("#numbers")).to_contain_text("386 ms")
     expect(tab.page.locator("#reply .kv-notes")).to_contain_text("2 passages did not fit")
@@ -130,7 +133,7 @@ def test_closing_the_tab_stops_the_computation(visit, backend):
     assert backend.cancelled == [True]
 
 
-def test_files_show_their_steps_and_then_stand_in_the_list(visit, backend):
+def test_files_show_their_steps_and_stand_in_the_list_with_what_was_computed_of_them(visit, backend):
     backend.pace_s = 0.15  # a slow machine looks only now and then
     tab = visit()
     expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
@@ -142,6 +145,11 @@ def test_files_show_their_steps_and_then_stand_in_the_list(visit, backend):
     expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Pick one that holds text.")
     expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
     expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")
+    kept = tab.page.locator("#shelf .kv-kept")
+    expect(kept).to_contain_text("12.4\u00a0MB in memory, 37.2\u00a0MB on disk")
+    kept.locator("button").click()
+    expect(kept).to_have_count(0)
+    assert backend.cleared
     tab.page.click("#shelf .kv-remove")
     tab.page.click("#shelf >> text=Keep it")
     assert len(backend.documents()) == 1
@@ -149,25 +157,6 @@ def test_files_show_their_steps_and_then_stand_in_the_list(visit, backend):
     tab.page.click("#shelf .kv-danger")
     expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
     assert backend.documents() == [] and tab.errors == []
-
-
-def test_what_was_computed_is_shown_and_can_be_cleared(visit, backend):
-    backend._documents = [Document("d" * 64, "notes.md", 10, None, 8, time.time())]
-    tab = visit()
-    kept = tab.page.locator("#shelf .kv-kept")
-    expect(kept).to_contain_text("12.4\u00a0MB in memory, 37.2\u00a0MB on disk")
-    kept.locator("button").click()
-    expect(kept).to_have_count(0)
-    expect(tab.page.locator("#shelf")).to_contain_text("notes.md")
-    assert backend.cleared and tab.errors == []
-
-
-def test_a_passage_that_is_exact_says_so(visit):
-    tab = visit()
-    tab.ask("What is the maintenance code?")
-    tab.finish()
-    badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
-    assert sum("exact" in badge for badge in badges) == 1
 
 
 def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
@@ -228,39 +217,4 @@ def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
     tab.move("#option-cacheblend-check_layer", 3)
     tab.ask("What is the maintenance code of the Morning Gannet, and where is it printed?")
     tab.finish()
-    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
-    parts = "document.querySelectorAll('#side *, #ask-page *')"
-    over = f"[...{parts}].filter(e => e.getBoundingClientRect().right > 391).map(e => e.outerHTML.slice(0, 160))"
-    assert tab.page.evaluate(over) == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_both_themes(visit, scheme):
-    tab = visit(color_scheme=scheme)
-    tab.ask("What is the maintenance code?")
-    tab.finish()
-    assert tab.page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
-    for place in ("#reply .kv-text", "#passages mark", "#numbers small", "#shelf p", ".kv-badge", ".kv-notes li"):
-        assert contrast(tab.page, place) >= 4.5, place
-
-
-def contrast(page, selector):
-    """WCAG contrast of an element's text against the nearest opaque background behind it."""
-    colours = page.evaluate(
-        """selector => {
-            let element = document.querySelector(selector), ink = getComputedStyle(element).color, paper;
-            for (; element; element = element.parentElement) {
-                paper = getComputedStyle(element).backgroundColor;
-                if (!/, 0\\)|transparent/.test(paper)) break;
-            }
-            return [ink, paper];
-        }""",
-        selector,
-    )
-    lights = sorted((luminance([int(n) for n in re.findall(r"\d+", colour)[:3]]) for colour in colours), reverse=True)
-    return (lights[0] + 0.05) / (lights[1] + 0.05)
-
-
-def luminance(rgb):
-    linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    assert too_wide(tab.page, "#side *, #ask-page *") == []

@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_accessible import serious
+from tests.browser.seen import serious
 
 pytestmark = pytest.mark.browser
 
@@ -63,19 +63,10 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
     expect(desk.page.locator("#answers li").nth(2).locator("mark").nth(1)).to_have_attribute(
         "title", "Full prefill: 5730264"
     )
-    desk.clean()
-
-
-def test_a_line_says_how_far_it_is_and_escape_stops_it(open_desk, backend):
-    backend.comparison.stands_after = 0
-    desk = open_desk()
-    desk.pick("ratios", "10 %")
-    desk.pick("repeats", "3 times")
-    desk.run()
-    expect(desk.page.locator("#compare-progress")).to_contain_text("Round 1 of 3 · 1 of 6: Full prefill")
-    expect(desk.page.locator("#compare-progress progress")).to_have_attribute("max", "18")
-    desk.page.keyboard.press("Escape")
-    expect(desk.page.locator("#compare-progress")).to_contain_text("Stopped early")
+    expect(desk.page.get_by_role("region", name="Figures of each method")).to_be_visible()
+    assert desk.page.get_by_role("columnheader").count() == 8
+    assert serious(desk.page) == []
+    assert all(desk.page.locator("#standings thead th").nth(n).get_attribute("title") for n in range(8))
     desk.clean()
 
 
@@ -97,20 +88,9 @@ def test_stopping_keeps_what_is_finished_on_the_page_and_for_download(open_desk,
     desk.clean()
 
 
-def test_the_csv_has_a_row_for_each_line_of_the_table_and_no_formula(open_desk, backend):
-    backend.comparison.answers["full"] = "=cmd|x"
-    desk = open_desk()
-    desk.run()
-    desk.finish()
-    with desk.page.expect_download() as loading:
-        desk.page.click("#download-csv")
-    rows = list(csv.DictReader(io.StringIO(loading.value.path().read_text(encoding="utf-8"), newline="")))
-    assert len(rows) == desk.rows().count() and rows[0]["answer"] == "'=cmd|x"
-    assert loading.value.suggested_filename == "kvscope-comparison.csv"
-
-
-def test_hostile_answers_questions_and_names_are_text(open_desk, backend):
-    backend.comparison.answers = dict.fromkeys(backend.comparison.answers, HOSTILE) | {"cacheblend": f"{HOSTILE} more"}
+def test_hostile_answers_questions_and_names_are_text_and_no_formula_in_the_csv(open_desk, backend):
+    backend.comparison.answers = dict.fromkeys(backend.comparison.answers, HOSTILE)
+    backend.comparison.answers |= {"cacheblend": f"{HOSTILE} more", "full": f"=cmd|x {HOSTILE}"}
     backend.comparison.document = HOSTILE
     desk = open_desk()
     desk.run(HOSTILE)
@@ -119,10 +99,16 @@ def test_hostile_answers_questions_and_names_are_text(open_desk, backend):
     expect(desk.page.locator("#compare-progress h2")).to_contain_text("<img src=")
     assert desk.page.locator("#compare-page img[src=x], #compare-page .html-container script").count() == 0
     assert desk.page.title() == "KVScope"
+    with desk.page.expect_download() as loading:
+        desk.page.click("#download-csv")
+    rows = list(csv.DictReader(io.StringIO(loading.value.path().read_text(encoding="utf-8"), newline="")))
+    assert len(rows) == desk.rows().count() and rows[0]["answer"] == f"'=cmd|x {HOSTILE}"
+    assert loading.value.suggested_filename == "kvscope-comparison.csv"
     desk.clean()
 
 
-def test_what_is_missing_is_said_in_its_place(open_desk, backend):
+def test_what_is_missing_is_said_in_its_place_and_then_how_far_it_is_and_escape_stops_it(open_desk, backend):
+    backend.comparison.stands_after = 0
     desk = open_desk()
     desk.page.click("#compare-run")
     expect(desk.page.locator("#compare-progress [role=alert]")).to_contain_text("Type a question first")
@@ -131,6 +117,15 @@ def test_what_is_missing_is_said_in_its_place(open_desk, backend):
     desk.run()
     expect(desk.page.locator("#compare-progress [role=alert]")).to_contain_text("at least one method")
     expect(desk.page.locator("#compare-run")).to_be_visible()
+    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
+        desk.pick("methods", label)
+    desk.pick("ratios", "10 %")
+    desk.pick("repeats", "3 times")
+    desk.run()
+    expect(desk.page.locator("#compare-progress")).to_contain_text("Round 1 of 3 · 1 of 6: Full prefill")
+    expect(desk.page.locator("#compare-progress progress")).to_have_attribute("max", "18")
+    desk.page.keyboard.press("Escape")
+    expect(desk.page.locator("#compare-progress")).to_contain_text("Stopped early")
     desk.clean()
 
 
@@ -146,40 +141,23 @@ def test_on_a_phone_only_the_table_scrolls_sideways(open_desk, backend, scheme):
     assert inner > outer
     card = desk.page.locator("#answers li").first.bounding_box()
     assert card["x"] >= 0 and card["x"] + card["width"] <= seen
-    desk.clean()
-
-
-def test_dark_shows_light_words_on_dark_cards(open_desk, backend):
-    desk = open_desk(color_scheme="dark")
-    desk.run()
-    desk.finish()
     word, card = desk.page.locator("#answers li h4").first.evaluate(
         "head => [getComputedStyle(head).color, getComputedStyle(head.closest('li')).backgroundColor]"
     )
-    light, dark = (sum(int(part) for part in colour[4:-1].split(",")) for colour in (word, card))
-    assert light > 600 and dark < 120
+    ink, paper = (sum(int(part) for part in colour[4:-1].split(",")) for colour in (word, card))
+    assert (ink > 600 and paper < 120) if scheme == "dark" else (ink < 200 and paper > 700), (word, card)
     desk.clean()
 
 
 def test_two_people_compare_apart_and_stop_their_own(open_desk, backend):
-    backend.comparison.pace_s = 0.3
+    backend.comparison.stands_after = 1
     one, two = open_desk(), open_desk()
     one.run("Mine?")
     two.run("Yours?")
     expect(one.rows()).to_have_count(1)
     one.page.click("#compare-stop")
     expect(one.page.locator("#compare-progress")).to_contain_text("Stopped early")
+    backend.comparison.stands_after = 1000
     two.finish()
     expect(two.rows()).to_have_count(4)
     expect(two.page.locator("#compare-progress h2")).to_have_text("Yours?")
-
-
-def test_figures_are_reached_by_keyboard_and_named_for_a_screen_reader(open_desk, backend):
-    desk = open_desk()
-    desk.run()
-    desk.finish()
-    expect(desk.page.get_by_role("region", name="Figures of each method")).to_be_visible()
-    assert desk.page.get_by_role("columnheader").count() == 8
-    expect(desk.page.locator("#frontier .main-svg").first).to_be_visible()  # until then Gradio's own stand-in is there
-    assert serious(desk.page) == []
-    assert all(desk.page.locator("#standings thead th").nth(n).get_attribute("title") for n in range(8))

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from store.types import Document
-from tests.browser.test_accessible import serious
-from tests.browser.test_ask_page import HOSTILE, contrast
+from tests.browser.seen import contrast, serious, too_wide
+from tests.browser.test_ask_page import HOSTILE
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +20,7 @@ def inspect(tab, question="What is the maintenance code?"):
     expect(tab.page.locator("#inspect-go")).to_be_visible()
 
 
-def test_a_question_is_inspected_and_the_slider_redraws_without_a_second_look(visit, backend):
+def test_a_question_is_inspected_and_slider_and_passage_redraw_without_a_second_look(visit, backend):
     tab = visit()
     tab.go("Inspect")
     expect(tab.page.locator("#inspect-empty")).to_contain_text("press Inspect")
@@ -36,6 +36,14 @@ def test_a_question_is_inspected_and_the_slider_redraws_without_a_second_look(vi
     expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
     expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 55")
     assert tab.page.locator("#inspect-passages").inner_html() != before
+    tab.page.locator("#inspect-only label").nth(2).click()
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
+    expect(tab.page.locator("#inspect-passages .kv-rank")).to_have_text("2")
+    tab.move("#inspect-ratio", 70)
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 70")
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
+    tab.page.locator("#inspect-only label").first.click()
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(3)
     assert len(backend.inspection.requests) == 1 and backend.asked == []
     assert tab.errors == [] and tab.outside == []
 
@@ -59,23 +67,16 @@ def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it(visit, backe
     assert len(backend.inspection.requests) == 1 and tab.errors == []
 
 
-def test_one_passage_can_be_looked_at_alone(visit):
-    tab = visit()
-    inspect(tab)
-    tab.page.locator("#inspect-only label").nth(2).click()
-    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
-    expect(tab.page.locator("#inspect-passages .kv-rank")).to_have_text("2")
-    tab.move("#inspect-ratio", 70)
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 70")
-    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
-    tab.page.locator("#inspect-only label").first.click()
-    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(3)
-    assert tab.errors == []
-
-
-def test_stop_ends_the_answer_that_apply_began(visit, backend):
+def test_an_error_says_what_to_do_and_stop_ends_the_answer_that_apply_began(visit, backend):
     backend.answer = "word " * 2000
+    backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
     tab = visit()
+    tab.go("Inspect")
+    tab.page.fill("#inspect-question textarea", "Why?")
+    tab.page.click("#inspect-go")
+    expect(tab.page.locator("#inspect-progress .kv-trouble")).to_contain_text("the <b>disk</b> is gone")
+    expect(tab.page.locator("#inspect-go")).to_be_visible()
+    backend.inspection.error = None
     inspect(tab)
     tab.page.click("#inspect-apply")
     expect(tab.page.locator("#inspect-answer .kv-text")).to_be_visible()
@@ -101,23 +102,11 @@ def test_hostile_passages_and_names_are_shown_as_text(visit, backend):
     assert tab.errors == [] and tab.outside == []
 
 
-def test_an_error_says_what_to_do(visit, backend):
-    backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
-    tab = visit()
-    tab.go("Inspect")
-    tab.page.fill("#inspect-question textarea", "Why?")
-    tab.page.click("#inspect-go")
-    expect(tab.page.locator("#inspect-progress .kv-trouble")).to_contain_text("the <b>disk</b> is gone")
-    expect(tab.page.locator("#inspect-go")).to_be_visible()
-
-
 def test_a_phone_scrolls_down_only(visit):
     tab = visit(viewport={"width": 390, "height": 844}, has_touch=True)
     inspect(tab)
     expect(tab.page.locator("#inspect-map .heatmaplayer image")).to_have_count(1)
-    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
-    over = "[...document.querySelectorAll('#inspect-page *')].filter(e => e.getBoundingClientRect().right > 391).length"
-    assert tab.page.evaluate(over) == 0
+    assert too_wide(tab.page, "#inspect-page *") == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -29,7 +29,7 @@ def clean(tab):
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_model_is_checked_and_then_loaded(visit, backend):
+def test_a_model_is_checked_and_then_loaded_and_one_that_is_too_large_after_a_second_yes(visit, backend):
     tab = open_settings(visit)
     choose(tab, SMALL.name)
     tab.page.click("#models-check")
@@ -40,6 +40,18 @@ def test_a_model_is_checked_and_then_loaded(visit, backend):
     expect(tab.page.locator("#change-line")).to_contain_text("Done")
     expect(tab.page.locator("#models-loaded")).to_contain_text(SMALL.name)
     assert backend.models.now.model == SMALL.name
+    backend.models.asked.clear()
+    choose(tab, LARGE.name)
+    tab.page.click("#models-load")
+    expect(tab.page.locator("#models-found")).to_contain_text("Too large")
+    tab.page.click("#models-keep")
+    expect(tab.page.locator("#models-found")).to_be_hidden()
+    assert backend.models.asked == []
+    tab.page.click("#models-load")
+    tab.page.click("#models-anyway")
+    expect(tab.page.locator("#models-loaded")).to_contain_text(LARGE.name)
+    expect(tab.page.locator("#change-line")).to_contain_text("Done")
+    assert backend.models.now.model == LARGE.name
     clean(tab)
 
 
@@ -57,22 +69,7 @@ def test_a_download_shows_its_progress_and_can_be_stopped(visit, backend):
     clean(tab)
 
 
-def test_a_model_that_is_too_large_is_loaded_after_a_second_yes_only(visit, backend):
-    tab = open_settings(visit)
-    choose(tab, LARGE.name)
-    tab.page.click("#models-load")
-    expect(tab.page.locator("#models-found")).to_contain_text("Too large")
-    tab.page.click("#models-keep")
-    expect(tab.page.locator("#models-found")).to_be_hidden()
-    assert backend.models.asked == []
-    tab.page.click("#models-load")
-    tab.page.click("#models-anyway")
-    expect(tab.page.locator("#change-line")).to_contain_text("Done")
-    assert backend.models.now.model == LARGE.name
-    clean(tab)
-
-
-def test_a_failure_is_shown_with_its_reason_and_what_is_in_use(visit, backend):
+def test_a_failure_is_shown_with_its_reason_and_a_hostile_name_is_text_everywhere(visit, backend):
     backend.models.broken = f"{HOSTILE} failed its self-test. What was there before is in use again."
     tab = open_settings(visit)
     choose(tab, SMALL.name)
@@ -80,11 +77,7 @@ def test_a_failure_is_shown_with_its_reason_and_what_is_in_use(visit, backend):
     expect(tab.page.locator("#change-line [role=alert]")).to_be_visible()
     expect(tab.page.locator("#change-line [role=alert]")).to_contain_text(backend.models.broken)
     expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
-    clean(tab)
-
-
-def test_a_hostile_model_name_is_text_everywhere(visit, backend):
-    tab = open_settings(visit)
+    backend.models.broken = ""
     choose(tab, HOSTILE)
     tab.page.click("#models-check")
     expect(tab.page.locator("#models-found [role=alert]")).to_be_visible()
@@ -96,23 +89,18 @@ def test_a_hostile_model_name_is_text_everywhere(visit, backend):
     clean(tab)
 
 
-def test_another_passage_length_says_which_documents_keep_the_old_one(visit, backend):
+def test_budgets_are_applied_and_another_passage_length_says_which_documents_keep_the_old_one(visit, backend):
     tab = open_settings(visit)
+    tab.move("#choice-host-gib", 3.5)
+    tab.page.click("#memory-apply")
+    expect(tab.page.locator("#change-line")).to_contain_text("Done")
+    assert (backend.models.now.host_gib, backend.models.now.kv_bits) == (3.5, 16)
     tab.move("#choice-chunk-tokens", 256)
     tab.page.click("#passages-apply")
     cuts = tab.page.locator("#passages-cuts")
     expect(cuts).to_be_visible()
     expect(cuts).to_contain_text(re.compile(r"3\sdocuments were cut at 512 / 50 tokens and keep that until re-indexed"))
     assert backend.models.now.chunk_tokens == 256
-    clean(tab)
-
-
-def test_budgets_are_applied(visit, backend):
-    tab = open_settings(visit)
-    tab.move("#choice-host-gib", 3.5)
-    tab.page.click("#memory-apply")
-    expect(tab.page.locator("#change-line")).to_contain_text("Done")
-    assert (backend.models.now.host_gib, backend.models.now.kv_bits) == (3.5, 16)
     clean(tab)
 
 
@@ -138,7 +126,7 @@ def test_the_chosen_theme_outlives_a_reload_and_nothing_is_ever_shown_in_the_oth
     clean(tab)
 
 
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}])
+@pytest.mark.parametrize("options", [{"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}])
 def test_it_fits_and_its_controls_have_names(visit, backend, options):
     tab = open_settings(visit, **options)
     choose(tab, LARGE.name)

@@ -29,7 +29,7 @@ ANSWERS = {
 class FakeComparison:
     """`answers` and `error` may be set; `wanted` and `cancelled` tell what happened.
 
-    stands_after  methods that are run; then it stands still until somebody stops it
+    stands_after  methods that are run; then it stands still until this grows, or somebody stops it
     """
 
     def __init__(self, pace_s: float = 0.05) -> None:
@@ -64,7 +64,7 @@ class FakeComparison:
                     now = made.label + at
                     shown = replace(shown, state="running", now=now, step=shown.step + 1, round=round_)
                     yield shown
-                    if cancel.wait(60 if shown.step > self.stands_after else self.pace_s):
+                    if self._stopped(shown.step, cancel):
                         yield replace(shown, state="stopped", now="")
                         return
                     held = outcomes.get(made.key)
@@ -74,6 +74,11 @@ class FakeComparison:
             yield replace(shown, state="done", now="")
         finally:
             self.cancelled.append(cancel.is_set())
+
+    def _stopped(self, step: int, cancel: Event) -> bool:
+        while step > self.stands_after and not cancel.is_set():
+            cancel.wait(0.05)
+        return cancel.wait(self.pace_s)
 
     def outcome(self, method: str, ratio: float | None) -> Outcome:
         label, ttft_ms, kl, _ = KNOWN[method]
