@@ -46,8 +46,8 @@ def read_all(made):
     return found
 
 
-def write_for_ever(folder, seed):
-    """Insert, replicate, evict and delete paths of chunks until the process is killed."""
+def write_for_ever(folder, seed, begun):
+    """Insert, replicate, evict and delete paths of chunks until killed; close `begun` once something is written."""
     draw = Random(seed)
     made = Tiers(TiersConfig(host_bytes=20 * 512, disk_bytes=30 * 512), DiskBlobs(folder), CPU)
     while True:
@@ -58,6 +58,10 @@ def write_for_ever(folder, seed):
                 break
             made.tree.replicate(key)
             parent = key
+        if begun is not None:
+            made.drain()
+            os.close(begun)
+            begun = None
         if draw.random() < 0.1:
             made.tree.delete(f"{draw.randrange(1, 60):08x}")
 
@@ -66,15 +70,20 @@ def test_a_killed_process_leaves_nothing_torn(tmp_path):
     """100 kills at random moments: it always opens again, and never a wrong byte is read."""
     draw, found = Random(1), 0
     for number in range(KILLS):
+        begins, begun = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                write_for_ever(tmp_path / "kv", number)
+                write_for_ever(tmp_path / "kv", number, begun)
             finally:
                 os._exit(1)
-        time.sleep(draw.uniform(0.0, 0.08))
+        os.close(begun)
+        if number % 2:  # the others may die while they open
+            os.read(begins, 1)  # nothing comes: it is closed
+        time.sleep(draw.uniform(0.0, 0.06))
         os.kill(child, signal.SIGKILL)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        os.close(begins)
         blobs = DiskBlobs(tmp_path / "kv")
         made = Tiers(TiersConfig(host_bytes=0, disk_bytes=2**30), blobs, CPU)
         found += read_all(made)
