@@ -4,20 +4,23 @@ What can be told beforehand is told beforehand: downloads and the checks of a co
 models still answer. Only then is what is under way stopped, the house closed and the new one built, in that order, so
 that two models need not fit into memory at once. If that fails, the earlier house is built again. KV on disk is filed
 under its model's fingerprint: it stays where it is, and is found again when the model comes back.
+Budgets alone need none of this: the tiers take them over at once, with all that they hold.
 """
 
 import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
-from backend.loading import LAST_STEP_S, Loader, model_config, reason
+from backend.loading import GIB, LAST_STEP_S, Loader, model_config, reason
 from backend.work import Work
 from engine.errors import Cancelled, ModelNotReady
 from engine.startup import fetch_models, release_memory
+from engine.tree.control import Control, Evicted
 from settings import Settings
 from store.errors import KVScopeError
 from ui.backend import Status
 
+BUDGETS = {"device": "device_gib", "host": "host_gib", "disk": "disk_gib"}  # the setting of each tier
 log = logging.getLogger("kvscope")
 
 
@@ -44,15 +47,34 @@ class Reloader:
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, wanted: Settings) -> None:
-        """Start to change to these settings. Raises NothingChanges, or ModelNotReady while something is loading."""
+        """Start to change to these settings; other budgets are in use when this returns.
+
+        Raises NothingChanges, ModelNotReady while something is loading, and what `rebudget` raises.
+        """
         if self.running or self._loader.loading:
             raise ModelNotReady(f"{self._loader.status.line}.")
         if wanted == self._loader.settings and self._loader.house is not None:
             raise NothingChanges("These settings are in use already.")
         self.trouble = ""
+        if budgets := self._budgets_alone(wanted):
+            for tier, size_bytes in budgets.items():
+                self.rebudget(tier, size_bytes)
+            return
         self._stopped.clear()
         self._thread = Thread(target=self._run, args=[wanted], name="reloading", daemon=True)
         self._thread.start()
+
+    def rebudget(self, tier: str, budget_bytes: int) -> Evicted:
+        """Give a tier another budget, evict down to it, and remember it.
+
+        Raises ModelNotReady, and what `Control.set_budget` raises, with nothing changed.
+        """
+        if self.running:
+            raise ModelNotReady(f"{self._loader.status.line}.")
+        evicted = Control(self._loader.ready().tiers.tree).set_budget(tier, budget_bytes)
+        self._loader.settings = self._loader.settings.with_choices({BUDGETS[tier]: round(budget_bytes / GIB, 3)})
+        self._remember(self._loader.settings)
+        return evicted
 
     def stop(self) -> None:
         """End a download; what is loaded goes on. Once the house is being rebuilt it is too late."""
@@ -62,6 +84,15 @@ class Reloader:
         """Wait until the change has ended, well or badly."""
         if self._thread is not None:
             self._thread.join(timeout)
+
+    def _budgets_alone(self, wanted: Settings) -> dict[str, int]:
+        """Return the bytes for each tier that gets another budget, if there is a house and nothing else changes."""
+        if self._loader.house is None:
+            return {}
+        new, old = wanted.choices(), self._loader.settings.choices()
+        changed = {name for name in new if new[name] != old[name]}
+        tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.house.tiers.tree.tiers}
+        return {tiers[name]: int(new[name] * GIB) for name in changed} if changed <= tiers.keys() else {}
 
     def _run(self, wanted: Settings) -> None:
         loader, shown = self._loader, self._loader.status

@@ -8,6 +8,7 @@ import pytest
 from backend.cache import LocalCache
 from engine.answer import Request
 from engine.errors import StaysInCache
+from engine.tree.control import Control
 from store.types import Chunk
 from tests import tiny
 from tests.engine.doubles import TEXTS, FixedLibrary, engine, last
@@ -34,7 +35,8 @@ def opened(folder, *names, **settings):
     made, documents = engine(**settings), Documents(*names)
     models = SimpleNamespace(primary=made.cache.decoder)
     house = SimpleNamespace(engine=made, documents=documents, tiers=made.tiers, models=models)
-    return LocalCache(SimpleNamespace(ready=lambda: house), folder / "kv"), made, documents
+    control = Control(made.tiers.tree)
+    return LocalCache(SimpleNamespace(ready=lambda: house), folder / "kv", control.set_budget), made, documents
 
 
 def ask(made, *names, method="full"):

@@ -11,7 +11,7 @@ from backend.local import LocalBackend
 from backend.reloading import NothingChanges
 from backend.work import Work
 from engine.answer import Request
-from engine.errors import BadRequest, ModelNotReady
+from engine.errors import BadRequest, ModelNotReady, StaysInCache
 from settings import Settings, read_settings
 from store.preferences import Preferences
 from tests import tiny
@@ -183,6 +183,27 @@ def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
         **{"model": "", "auxiliary": "", "dtype": "fp32"},
         **{"host_gib": 0.25, "policy": "lru", "chunk_tokens": 64, "chunk_overlap": 8},
     }
+
+
+def test_budgets_alone_are_in_use_at_once_with_all_that_is_kept_and_remembered(start, tmp_path):
+    backend = filled(start(), tmp_path)
+    last(backend.ask(ASK, Event()))
+    house, held = backend.loader.house, backend.kept()[0].size_bytes
+    assert not change(backend, host_gib=0.25, disk_gib=3.5).trouble
+    assert backend.loader.house is house and backend.kept()[0].size_bytes == held > 0
+    assert [tier.budget_bytes for tier in backend.kept()] == [2**28, 7 * 2**29]
+    backend.cache.set_budget("host", 2**29)
+    assert backend.models.wanted().host_gib == 0.5
+    assert start().kept()[0].budget_bytes == 2**29
+
+
+def test_a_budget_below_what_is_pinned_is_refused_in_settings_too(start, tmp_path):
+    backend = filled(start(), tmp_path)
+    last(backend.ask(ASK, Event()))
+    backend.cache.pin(backend.cache.look().passages[0].facts.key, True)
+    with pytest.raises(StaysInCache, match="pinned"):
+        change(backend, host_gib=0.0)
+    assert backend.models.wanted().host_gib == 1.5 and backend.kept()[0].budget_bytes == 3 * 2**29
 
 
 def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):
