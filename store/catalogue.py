@@ -91,11 +91,14 @@ class Catalogue:
 
     def owner(self, document_id: str) -> str:
         """Return the name under which a complete document's vectors are filed. Raises NoSuchDocument."""
-        query = f"SELECT {OWNER} FROM documents WHERE NOT pending AND id = ?"
-        row = self._connection.execute(query, (document_id,)).fetchone()
-        if row is None:
+        if not (owners := self.owners([document_id])):
             raise NoSuchDocument("This document is not in the library.")
-        return row[0]
+        return owners[0]
+
+    def owners(self, document_ids: Sequence[str]) -> list[str]:
+        """Return `owner` of each of these documents that is here and complete."""
+        query = f"SELECT {OWNER} FROM documents WHERE NOT pending AND id IN (SELECT value FROM json_each(?))"
+        return [row[0] for row in self._connection.execute(query, (json.dumps(list(document_ids)),))]
 
     def page_starts(self, document_id: str) -> tuple[int, ...] | None:
         """Return the character where each page begins; None if that is not known."""

@@ -41,7 +41,7 @@ class LexicalIndex:
     def search(self, question: str, top: int, documents: Sequence[str] = ()) -> list[str]:
         """Return at most `top` chunk ids with a word of the question, best first. Any characters are allowed.
 
-        documents  ids of the documents to look in; none for all. A chunk's id says whose it is
+        documents  owners of the chunks to look in; none for all. A chunk's id says whose it is
         """
         query = query_of(question)
         if not query:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
 from store.catalogue import Catalogue
 from store.embed import Embedder
 from store.fusion import fuse
@@ -65,16 +67,28 @@ class StagedSearch:
             return
         (vector,) = self._embedder.embed([question])
         with self._lock:
-            near = self._vectors.search(vector, top * CANDIDATES, self._catalogue.pending(), documents)
+            near = self._near(vector, top * CANDIDATES, documents)
             hits = self._hits(near, [])
         yield hits[:top]
         with self._lock:
-            hits = self._hits(near, self._catalogue.lexical.search(question, top * CANDIDATES, documents))
+            hits = self._hits(near, self._worded(question, top * CANDIDATES, documents))
         yield hits[:top]
         if self._reranker:
             hits = hits[: top * RERANKED]
             scores = self._reranker.order(question, [hit.chunk.text for hit in hits])
             yield self._reranked(hits, scores)[:top]
+
+    def _near(self, vector: np.ndarray, top: int, documents: Sequence[str]) -> list[tuple[str, float]]:
+        owners = self._catalogue.owners(documents)  # a document that was cut anew is filed under another name
+        if documents and not owners:
+            return []
+        return self._vectors.search(vector, top, self._catalogue.pending(), owners)
+
+    def _worded(self, question: str, top: int, documents: Sequence[str]) -> list[str]:
+        owners = self._catalogue.owners(documents)
+        if documents and not owners:
+            return []
+        return self._catalogue.lexical.search(question, top, owners)
 
     def _is_empty(self) -> bool:
         with self._lock:

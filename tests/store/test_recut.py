@@ -283,6 +283,16 @@ def test_a_library_of_an_earlier_version_opens_and_can_be_cut_anew(open_library,
     assert library.search("eight", 1)[0].chunk.id == "abc.1-0"
 
 
+def test_a_document_that_was_cut_anew_is_still_found_where_it_is_chosen(open_library, file_of):
+    library = open_library()
+    first = add(library, file_of(BIRDS, "birds.txt"))[-1].document
+    add(library, file_of("Granite is hard. The heron is not made of it.", "stones.txt"))
+    for _ in range(2):
+        list(library.reindex(first.id))
+        for hits in library.stages("heron", 5, (first.id,)):
+            assert hits and {hit.chunk.document_id for hit in hits} == {first.id}
+
+
 VICTIM = """
 import sys
 from pathlib import Path
