@@ -7,6 +7,7 @@ the parameters, and its config.json.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,7 +82,9 @@ def of_hub(name: str) -> Footprint:
     """Return what a model on the hub takes. Raises ModelNotFound and HubUnreachable."""
     try:
         info = model_info(name, files_metadata=True, timeout=TIMEOUT_S)
-        config = json.loads(Path(hf_hub_download(name, "config.json", etag_timeout=TIMEOUT_S)).read_text())
+        with TemporaryDirectory() as apart:  # in the hub's cache, this one file would pass for the whole model
+            held = hf_hub_download(name, "config.json", etag_timeout=TIMEOUT_S, local_dir=apart)
+            config = json.loads(Path(held).read_text())
     except HFValidationError as error:
         raise ModelNotFound(f"{name!r} is neither a folder nor a name on the hub.") from error
     except HfHubHTTPError as error:  # the hub answers, and says no

@@ -57,11 +57,12 @@ def found_here(name: str, folder: Path) -> Path | None:
     except (OSError, RuntimeError) as error:  # longer than a path may be, or the home of nobody
         raise ModelNotFound(f"{name[:96]!r} is neither a folder nor a name on the hub.") from error
     try:
-        return Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True))
+        place = Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True))
     except HFValidationError as error:
         raise ModelNotFound(f"{name!r} is neither a folder nor a name on the hub.") from error
     except LocalEntryNotFoundError:
         return None
+    return place if any(place.glob("*.safetensors")) else None  # another program may have fetched its config alone
 
 
 def _reporting(name: str, report: Report) -> type:
