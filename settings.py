@@ -110,8 +110,12 @@ class _Chosen(PydanticBaseSettingsSource):
                 found[name] = _valid(name, value)
             except (ValidationError, KeyError):
                 log.warning("the chosen setting %r cannot be %r and is left aside", name, value)
-        whole = {name: Settings.model_fields[name].default for name in CHOSEN} | found | dict(given)
-        if any(name in found for name in _CUTS) and int(whole["chunk_overlap"]) >= int(whole["chunk_tokens"]):
+        whole = {name: Settings.model_fields[name].default for name in _CUTS} | found | dict(given)
+        try:
+            fit = _valid("chunk_overlap", whole["chunk_overlap"]) < _valid("chunk_tokens", whole["chunk_tokens"])
+        except ValidationError:  # of a flag or a variable: it is said of that
+            return found
+        if not fit and any(name in found for name in _CUTS):
             log.warning("the chosen passage length and overlap do not fit together and are left aside")
             found = {name: value for name, value in found.items() if name not in _CUTS}
         return found

@@ -39,10 +39,12 @@ class Adding:
             return
         self._loader.say(Status(ready=True, line=f"{line}. Reading the sample documents"))
         files = [(path, path.name) for path in sorted(SAMPLES.iterdir())]
+        states: list[IngestProgress] = []
         for states in self.add(files, Event()):
             log.debug("%s", states)
-        with suppress(OSError):
-            marker.touch()
+        if all(state.stage == "done" for state in states):  # else the next start goes on with those that are missing
+            with suppress(OSError):
+                marker.touch()
 
     def follow(
         self, house: House, name: str, begin: Callable[[], Iterator[Progress]], cancel: Event, kept: str = ""
@@ -78,12 +80,12 @@ class Adding:
     ) -> Iterator[IngestProgress]:
         """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
         for done, chunk in enumerate(chunks):
-            if house.tiers.nearly_full or house.tiers.trouble or not house.documents.chunks(chunk.document_id):
+            if house.tiers.nearly_full or house.tiers.trouble or not house.documents.chunks_by_id([chunk.id]):
                 break  # it would only push other passages out, or nobody wants it any more
             house.tiers.wait_for_room()
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
             house.engine.warm(chunk.text, cancel)
-            if not house.documents.chunks(chunk.document_id):
+            if not house.documents.chunks_by_id([chunk.id]):
                 house.engine.forget(chunk.text)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -22,10 +22,10 @@ class LocalCache:
     """Reads the tree of the loaded house. What each chunk is called there is computed once.
 
     folder    where the disk tier's blobs are
-    rebudget  gives a tier another budget, and remembers it
+    rebudget  gives tiers other budgets, in bytes by name, and remembers them
     """
 
-    def __init__(self, loader: Loader, folder: Path, rebudget: Callable[[str, int], Evicted]) -> None:
+    def __init__(self, loader: Loader, folder: Path, rebudget: Callable[[Mapping[str, int]], Evicted]) -> None:
         self._loader, self._folder, self._lock = loader, folder, Lock()
         self._rebudget = rebudget
         self._engine: Engine | None = None
@@ -51,7 +51,7 @@ class LocalCache:
         return Control(self._loader.ready().tiers.tree).evict(key, tier)
 
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
-        return self._rebudget(tier, budget_bytes)
+        return self._rebudget({tier: budget_bytes})
 
     def _known(self, house: House) -> dict[str, tuple[Chunk, str]]:
         """Return chunk and role by the name that the tree has for it; only new chunks are tokenised."""

@@ -12,8 +12,11 @@ from tokenizers import Tokenizer
 from backend.work import Work
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from engine.pipeline import Engine
+from engine.served import Served
 from engine.startup import ModelConfig, Models, build_engine, load_models, release_memory
+from engine.tree.tier import Tier
 from engine.tree.tiers import Tiers, TiersConfig
+from engine.types import ChunkKV
 from settings import Settings
 from store.blobs import DiskBlobs
 from store.chunk import ChunkConfig
@@ -72,6 +75,7 @@ class Loader:
         self.settings, self._work, self.settled = settings, work, settled
         self.status = Status(ready=False, line="Starting")
         self.house: House | None = None
+        self._served = Served()  # of all houses: other settings do not begin the counting anew
         self._listed: list[Document] = []
         self._thread = Thread(target=self._load, name="loading", daemon=True)
 
@@ -90,11 +94,17 @@ class Loader:
 
     def ready(self) -> House:
         """Return the house. Raises ModelNotReady or LoadingFailed, with what the status says."""
-        if self.status.failed:
-            raise LoadingFailed(self.status.line)
-        if self.house is None:
-            raise ModelNotReady(f"{self.status.line}.")
-        return self.house
+        house, status = self.house, self.status  # another thread may take them away between two looks
+        if status.failed:
+            raise LoadingFailed(status.line)
+        if house is None:
+            raise ModelNotReady(f"{status.line}.")
+        return house
+
+    def tiers(self) -> tuple[Tier[ChunkKV], ...]:
+        """Return the tiers that hold chunk KV; none until they are open."""
+        house = self.house
+        return () if house is None else house.tiers.tree.tiers
 
     def listed(self) -> list[Document]:
         """Return the documents; while the house is being built anew, those that it had."""
@@ -105,8 +115,8 @@ class Loader:
         """End loading (the caller has closed the work), then close what is loaded."""
         if self._thread.is_alive():
             self._thread.join(LAST_STEP_S)
-        if self.house is not None:
-            self.house.close()
+        self.status = Status(ready=False, line="Closing")  # open tabs go on asking until the server ends
+        self.release()
 
     def say(self, status: Status) -> None:
         """Show another status line."""
@@ -158,7 +168,7 @@ class Loader:
                 undo.callback(opened[0].close)
                 return opened[0]
 
-            engine = build_engine(models, documents, tiers, self.settings.data)
+            engine = build_engine(models, documents, tiers, self.settings.data, self._served)
             undo.pop_all()
         return House(models, opened[0], tiers, engine, blobs)
 

@@ -64,17 +64,16 @@ class LocalBackend:
         return self._adding.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        house = self.loader.ready()
-        for chunk in house.documents.chunks(document_id):
-            house.engine.forget(chunk.text)  # before the document goes: afterwards nobody would know its passages
-        for chunk in house.documents.delete(document_id):
-            house.engine.forget(chunk.text)
-        house.engine.forget_others()
+        with self._work.stoppable(Event()):  # is not stopped half way; who closes the house waits for it
+            house = self.loader.ready()
+            for chunk in house.documents.chunks(document_id):
+                house.engine.forget(chunk.text)  # before the document goes: afterwards nobody would know its passages
+            for chunk in house.documents.delete(document_id):
+                house.engine.forget(chunk.text)
+            house.engine.forget_others()
 
     def kept(self) -> list[Kept]:
-        if self.loader.house is None:
-            return []
-        return [Kept(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.house.tiers.tree.tiers]
+        return [Kept(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
 
     def clear(self) -> None:
         self.loader.ready().tiers.tree.clear()
@@ -85,7 +84,7 @@ class LocalBackend:
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
             seen = question.note(answer)
-            if seen.state == "stopped" and self.models.reloader.running:
+            if seen.state == "stopped" and self._work.paused_now:
                 seen.notes += (CHANGED,)
             return seen
 
@@ -101,7 +100,7 @@ class LocalBackend:
     def close(self) -> None:
         """Stop all work, then close the files; once. The next start finds everything as it was."""
         if not self._work.closing:
-            self._work.close()
+            self._work.close(LAST_STEP_S)
             self.models.reloader.wait(LAST_STEP_S)
             self.loader.close()
 

@@ -35,7 +35,7 @@ class Models:
     def __init__(self, loader: Loader, work: Work, fixed: Mapping[str, str]) -> None:
         self._loader, self._fixed = loader, dict(fixed)
         self._preferences = Preferences(loader.settings.data)
-        self.reloader = Reloader(loader, work, self._keep)
+        self.reloader = Reloader(loader, work, self._keep, self._fixed)
 
     def loaded(self) -> list[ModelInfo]:
         if (house := self._loader.house) is None:
@@ -91,11 +91,7 @@ class Models:
         )
 
     def change(self, wanted: Wanted) -> None:
-        settings = self._loader.settings.with_choices(asdict(wanted))
-        for name, flag in self._fixed.items():
-            if getattr(settings, name) != getattr(self._loader.settings, name):
-                raise BadRequest(f"This was fixed with {flag} when KVScope started. Start it without, to choose here.")
-        self.reloader.begin(settings)
+        self.reloader.begin(self._loader.settings.with_choices(asdict(wanted)))
 
     def changing(self) -> Change:
         running, status = self.reloader.running, self._loader.status

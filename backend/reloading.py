@@ -8,16 +8,18 @@ Budgets alone need none of this: the tiers take them over at once, with all that
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from threading import Event, Thread
 
 from backend.loading import GIB, LAST_STEP_S, Loader, model_config, reason
 from backend.work import Work
-from engine.errors import Cancelled, ModelNotReady
+from engine.errors import BadRequest, Cancelled, ModelNotReady
 from engine.startup import fetch_models, release_memory
 from engine.tree.control import Control, Evicted
 from settings import Settings
 from store.errors import KVScopeError
+from store.rerank import fetch as fetch_reranker
 from ui.backend import Status
 
 BUDGETS = {"device": "device_gib", "host": "host_gib", "disk": "disk_gib"}  # the setting of each tier
@@ -31,13 +33,14 @@ class NothingChanges(KVScopeError):
 class Reloader:
     """Changes the settings of a loader's house, in a thread of its own.
 
-    keep  called with settings that work, to remember them
+    keep   called with settings that work, to remember them
+    fixed  the flag or variable that fixes a choice, by the choice's name: the page cannot change it
 
     `trouble` says why the latest change was not made, and what answers now; empty if it was.
     """
 
-    def __init__(self, loader: Loader, work: Work, keep: Callable[[Settings], None]) -> None:
-        self._loader, self._work, self._keep = loader, work, keep
+    def __init__(self, loader: Loader, work: Work, keep: Callable[[Settings], None], fixed: Mapping[str, str]) -> None:
+        self._loader, self._work, self._keep, self._fixed = loader, work, keep, fixed
         self._stopped = Event()
         self._thread: Thread | None = None
         self.fetching, self.trouble = False, ""
@@ -49,30 +52,37 @@ class Reloader:
     def begin(self, wanted: Settings) -> None:
         """Start to change to these settings; other budgets are in use when this returns.
 
-        Raises NothingChanges, ModelNotReady while something is loading, and what `rebudget` raises.
+        Raises NothingChanges, BadRequest for what a flag has fixed, ModelNotReady while something is loading, and what
+        `rebudget` raises.
         """
+        new, old = wanted.choices(), self._loader.settings.choices()
+        changed = {name for name in new if new[name] != old[name]}
+        self._check_free(changed)
         if self.running or self._loader.loading:
             raise ModelNotReady(f"{self._loader.status.line}.")
         if wanted == self._loader.settings and self._loader.house is not None:
             raise NothingChanges("These settings are in use already.")
         self.trouble = ""
-        if budgets := self._budgets_alone(wanted):
-            for tier, size_bytes in budgets.items():
-                self.rebudget(tier, size_bytes)
+        tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.tiers()}
+        if changed and changed <= tiers.keys():
+            self.rebudget({tiers[name]: int(new[name] * GIB) for name in changed})
             return
         self._stopped.clear()
         self._thread = Thread(target=self._run, args=[wanted], name="reloading", daemon=True)
         self._thread.start()
 
-    def rebudget(self, tier: str, budget_bytes: int) -> Evicted:
-        """Give a tier another budget, evict down to it, and remember it.
+    def rebudget(self, budgets: Mapping[str, int]) -> Evicted:
+        """Give tiers other budgets, in bytes by name, evict down to them, and remember them.
 
-        Raises ModelNotReady, and what `Control.set_budget` raises, with nothing changed.
+        Raises ModelNotReady, BadRequest for what a flag has fixed, and what `Control.set_budgets` raises, with nothing
+        changed.
         """
         if self.running:
             raise ModelNotReady(f"{self._loader.status.line}.")
-        evicted = Control(self._loader.ready().tiers.tree).set_budget(tier, budget_bytes)
-        self._loader.settings = self._loader.settings.with_choices({BUDGETS[tier]: round(budget_bytes / GIB, 3)})
+        self._check_free(BUDGETS[tier] for tier in budgets if tier in BUDGETS)
+        evicted = Control(self._loader.ready().tiers.tree).set_budgets(budgets)
+        chosen = {BUDGETS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
+        self._loader.settings = self._loader.settings.with_choices(chosen)
         self._remember(self._loader.settings)
         return evicted
 
@@ -85,19 +95,16 @@ class Reloader:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _budgets_alone(self, wanted: Settings) -> dict[str, int]:
-        """Return the bytes for each tier that gets another budget, if there is a house and nothing else changes."""
-        if self._loader.house is None:
-            return {}
-        new, old = wanted.choices(), self._loader.settings.choices()
-        changed = {name for name in new if new[name] != old[name]}
-        tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.house.tiers.tree.tiers}
-        return {tiers[name]: int(new[name] * GIB) for name in changed} if changed <= tiers.keys() else {}
+    def _check_free(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            if flag := self._fixed.get(name):
+                raise BadRequest(f"This was fixed with {flag} when KVScope started. Start it without, to choose here.")
 
     def _run(self, wanted: Settings) -> None:
         loader, shown = self._loader, self._loader.status
         first = loader.house is None
-        if first or model_config(wanted) != model_config(loader.settings):
+        named = (model_config(wanted), wanted.reranker)
+        if first or named != (model_config(loader.settings), loader.settings.reranker):
             self.trouble = self._fetch(wanted)
         if self.trouble:
             loader.say(shown)
@@ -116,6 +123,9 @@ class Reloader:
         self.fetching = True
         try:
             fetch_models(model_config(wanted), self._report)
+            if wanted.reranker not in ("off", self._loader.settings.reranker):
+                self._report(f"Downloading {Path(wanted.reranker).name}", 0.76)
+                fetch_reranker(wanted.reranker)
         except Cancelled:
             return "The download was stopped. What has arrived is used when it is begun again."
         except Exception as error:  # noqa: BLE001  the page says it

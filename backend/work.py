@@ -17,6 +17,11 @@ class Work:
     def closing(self) -> bool:
         return self._closing.is_set()
 
+    @property
+    def paused_now(self) -> bool:
+        """Whether everything is held up, so that what stops now was not stopped by the person who asked."""
+        return self._paused
+
     @contextmanager
     def stoppable(self, cancel: Event) -> Iterator[None]:
         """Let `stop`, `paused` and `close` end the enclosed work through `cancel` as well."""
@@ -51,7 +56,9 @@ class Work:
             for cancel in self._running:
                 cancel.set()
 
-    def close(self) -> None:
-        """End what is under way, and whatever begins from now on."""
+    def close(self, patience_s: float) -> None:
+        """End what is under way, and whatever begins from now on; wait at most so long for it."""
         self._closing.set()
         self.stop()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running, patience_s)

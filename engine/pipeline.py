@@ -38,7 +38,7 @@ class Engine:
     cache      the primary's chunk KV; holds the primary model
     auxiliary  None where no method needs one
     turns      who uses the primary next
-    served     how questions were served from the tree
+    served     counts how questions were served from the tree; its own unless it shall outlive this engine
     trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
 
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
@@ -53,10 +53,11 @@ class Engine:
         turns: Turns | None = None,
         trouble: Callable[[], str] = lambda: "",
         speculation: SpeculationConfig | None = None,
+        served: Served | None = None,
     ) -> None:
         self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
-        self.turns, self.served = turns or Turns(), Served()
+        self.turns, self.served = turns or Turns(), served or Served()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:

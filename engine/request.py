@@ -66,6 +66,9 @@ def check(request: Request) -> None:
     ):
         if not isinstance(value, int) or not low <= value <= high:
             raise BadRequest(f"The {name} must be a whole number between {low} and {high}, got {value!r}.")
+    seed = request.seed
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
+        raise BadRequest(f"The seed must be a whole number of 64 bits, got {seed!r}.")
     for name, share, least, most in (
         ("recompute ratio", request.ratio, 0.0, 1.0),
         ("temperature", request.temperature, 0.0, 5.0),
@@ -139,8 +142,19 @@ def taken(lengths: Sequence[int], room: int) -> list[int]:
     return numbers
 
 
+def in_old_order(hits: Sequence[Hit], numbers: Sequence[int], read: Sequence[str]) -> list[int]:
+    """Return the same numbers of hits, those that were read last in front as they stood then.
+
+    A passage changes its place, and takes none: what fits was decided before, best first.
+    """
+    places = {chunk: place for place, chunk in enumerate(read)}
+    return sorted(numbers, key=lambda number: places.get(hits[number].chunk.id, len(places)))
+
+
 def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> Reading:
     """Take hits, best first, as long as they fit beside prefix, question and answer; say what was left out.
+
+    What was read last goes in front, in its order of then, so that its path in the knowledge tree is exact again.
 
     Raises QuestionTooLong if the question alone does not fit, DocumentTooLong if not all of a whole document does.
     """
@@ -150,7 +164,8 @@ def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) 
     if request.whole and sum(lengths) > room:
         name = hits[0].chunk.document_name
         raise DocumentTooLong(f"{name} has {sum(lengths)} tokens; {room} fit beside the question and its answer.")
-    fitting = taken(lengths, room)
+    read = request.earlier[-1].passages if request.earlier and not request.whole else ()
+    fitting = in_old_order(hits, taken(lengths, room), read)
     left_out, notes = len(hits) - len(fitting), list(asked.notes)
     if left_out:
         notes.append(f"{left_out} of {len(hits)} passages did not fit into the model's {max_tokens} tokens.")

@@ -36,7 +36,7 @@ def readings(finder: Finder, prompt: Prompt, request: Request, max_tokens: int, 
 
 
 def ranked(finder: Finder, request: Request) -> Iterator[list[Hit]]:
-    """Yield the passages chosen after each stage of the search, in prompt order; for a whole document, all of them."""
+    """Yield the passages found after each stage of the search, best first; for a whole document, all of it in order."""
     if request.whole:
         chunks = [chunk for document in request.documents for chunk in finder.chunks(document)]
         if not chunks:
@@ -45,16 +45,15 @@ def ranked(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         return
     top, documents = request.passages, request.documents
     leaning = thread(request.question, request.earlier)
-    read = request.earlier[-1].passages if request.earlier else ()
-    if not leaning:  # what was read last may change places, but takes none
-        for hits in finder.stages(request.question, top, documents):
-            yield in_old_order(hits, read)
+    if not leaning:
+        yield from finder.stages(request.question, top, documents)
         return
+    read = request.earlier[-1].passages
     behind = " ".join([*(exchange.question for exchange in leaning), request.question])
     for found in _together([finder.stages(question, top, documents) for question in (request.question, behind)]):
         held = finder.chunks_by_id(read)
         again = [_unscored(held[chunk]) for chunk in read if chunk in held and _within(held[chunk], documents)]
-        yield in_old_order(fused([*found, again])[:top], read)
+        yield fused([*found, again])[:top]
 
 
 def _gone(finder: Finder, request: Request) -> tuple[str, ...]:
@@ -84,12 +83,6 @@ def fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
                 matched_words=before.matched_words or hit.matched_words,
             )
     return sorted(hits.values(), key=lambda hit: -hit.score)
-
-
-def in_old_order(hits: Iterable[Hit], read: Sequence[str]) -> list[Hit]:
-    """Return the same hits, those that were read last in front as they stood then; the others keep their order."""
-    places = {chunk: place for place, chunk in enumerate(read)}
-    return sorted(hits, key=lambda hit: places.get(hit.chunk.id, len(places)))
 
 
 def _together(searches: Sequence[Iterable[list[Hit]]]) -> Iterator[list[list[Hit]]]:

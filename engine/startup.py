@@ -25,6 +25,7 @@ from engine.reuse import fingerprint
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.selector import FILE, Selector, load_selector
+from engine.served import Served
 from engine.tree.costs import Costs, kept, measured
 from engine.tree.tiers import Tiers
 from store.types import Finder
@@ -155,6 +156,7 @@ def build_engine(
     open_library: Callable[[Tokenizer], Finder],
     tiers: Tiers,
     costs: Path | None = None,
+    served: Served | None = None,
 ) -> Engine:
     """Return the engine over a library and tiers of chunk KV.
 
@@ -162,6 +164,7 @@ def build_engine(
     tiers         of both models together
     costs         folder that keeps what computing costs on this machine, measured once for each model; None leaves
                   it unmeasured: every token then costs the same
+    served        counts how questions are served, where that shall go on from an engine before
     """
     prompt = Prompt(models.primary.tokenizer)
     cache = ChunkCache(models.primary, prompt.prefix, tiers.tree, costs_of(models.primary, costs))
@@ -170,7 +173,8 @@ def build_engine(
         own = Prompt(models.auxiliary.tokenizer)
         beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, costs_of(models.auxiliary, costs))
         auxiliary = Auxiliary(beside, own, models.selector)
-    return Engine(open_library(prompt.tokens.data), cache, prompt, auxiliary, trouble=lambda: tiers.trouble)
+    finder = open_library(prompt.tokens.data)
+    return Engine(finder, cache, prompt, auxiliary, trouble=lambda: tiers.trouble, served=served)
 
 
 def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:

@@ -26,6 +26,16 @@ class RerankerUnusable(KVScopeError):
     hint = "Give --reranker a folder, or a name on the hub, of a cross-encoder with safetensors weights; or off."
 
 
+def fetch(name: str) -> None:
+    """Bring a cross-encoder's files to this machine; nothing is loaded. Raises RerankerUnusable."""
+    if Path(name).expanduser().is_dir():
+        return
+    try:
+        snapshot_download(name, allow_patterns=WANTED)
+    except Exception as error:  # whatever the hub and the network make the client raise
+        raise _unreadable(name, error) from error
+
+
 class CrossEncoderReranker:
     """A Reranker on the CPU, in fp32, loaded at once. Threads take turns: the tokenizer cannot serve two at once.
 
@@ -39,8 +49,7 @@ class CrossEncoderReranker:
         try:
             self._model = _find(name)
         except Exception as error:  # whatever the files of strangers make the loaders raise
-            reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
-            raise RerankerUnusable(f"The reranker {name!r} cannot be read ({reason}).") from error
+            raise _unreadable(name, error) from error
         if reason := _misfit(self._model):
             raise RerankerUnusable(f"The reranker {name!r} cannot be used: {reason}.")
         self._model.max_seq_length = min(READS, self._model.max_seq_length or READS)
@@ -52,6 +61,11 @@ class CrossEncoderReranker:
         pairs = [(question, text) for text in texts]
         with self._turn:
             return self._model.predict(pairs, batch_size=BATCH, show_progress_bar=False).tolist()
+
+
+def _unreadable(name: str, error: Exception) -> RerankerUnusable:
+    reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+    return RerankerUnusable(f"The reranker {name!r} cannot be read ({reason}).")
 
 
 def _find(name: str) -> CrossEncoder:

@@ -36,7 +36,7 @@ def opened(folder, *names, **settings):
     models = SimpleNamespace(primary=made.cache.decoder)
     house = SimpleNamespace(engine=made, documents=documents, tiers=made.tiers, models=models)
     control = Control(made.tiers.tree)
-    return LocalCache(SimpleNamespace(ready=lambda: house), folder / "kv", control.set_budget), made, documents
+    return LocalCache(SimpleNamespace(ready=lambda: house), folder / "kv", control.set_budgets), made, documents
 
 
 def ask(made, *names, method="full"):

@@ -119,6 +119,14 @@ def test_a_flag_that_no_longer_fits_a_chosen_passage_length_leaves_the_choice_as
     assert "do not fit together" in caplog.text
 
 
+def test_a_flag_of_the_wrong_kind_is_named_whatever_was_chosen(tmp_path):
+    chosen(tmp_path, chunk_overlap=100)
+    with pytest.raises(BadSettings, match="--chunk-tokens"):
+        read_settings(["--data", str(tmp_path), "--chunk-tokens", "abc"])
+    found = read_settings(["--data", str(tmp_path), "--chunk-tokens", "256.0"])
+    assert (found.chunk_tokens, found.chunk_overlap) == (256, 100)
+
+
 def test_choices_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     kept = Preferences(tmp_path / "new")
     kept.write({"policy": "lru"})

@@ -4,7 +4,7 @@ Policies decide alone otherwise. A pin lasts as long as the process and goes wit
 and losing a blob take a pinned node like any other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,20 +126,23 @@ class Control:
             copies.take(node, set(numbers))
             return _difference(before, _filled(copies, numbers))
 
-    def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
-        """Give a tier another budget and evict down to it at once; what leaves goes to the next slower one.
+    def set_budgets(self, budgets: Mapping[str, int]) -> Evicted:
+        """Give tiers other budgets, in bytes by name, and evict down to them; what leaves goes to the next slower one.
 
-        Raises StaysInCache where more than that is read or pinned, and nothing changes then; ValueError below zero.
+        Raises StaysInCache where more than that is read or pinned, ValueError below zero and for an unknown tier; then
+        nothing changes.
         """
-        if budget_bytes < 0:
-            raise ValueError(f"budget_bytes must not be negative, got {budget_bytes}")
         with self._tree.locked() as copies:
-            number = _number(copies, tier)
-            if (staying := copies.staying_bytes(number)) > budget_bytes:
-                raise StaysInCache(f"{staying / 1e6:,.0f} MB of this tier are pinned, or read by a question.")
-            before = _filled(copies, [number])
-            copies.shrink(number, budget_bytes)
-            return _difference(before, _filled(copies, [number]))
+            numbers = {_number(copies, tier): budget_bytes for tier, budget_bytes in budgets.items()}
+            for number, budget_bytes in numbers.items():
+                if budget_bytes < 0:
+                    raise ValueError(f"a budget must not be negative, got {budget_bytes}")
+                if (staying := copies.staying_bytes(number)) > budget_bytes:
+                    raise StaysInCache(f"{staying / 1e6:,.0f} MB of this tier are pinned, or read by a question.")
+            before = _filled(copies, list(numbers))
+            for number in sorted(numbers, reverse=True):  # the slowest first: it may have to take in what leaves
+                copies.shrink(number, numbers[number])
+            return _difference(before, _filled(copies, list(numbers)))
 
     def _facts(self, node: Node) -> NodeFacts:
         tiers = self._tree.tiers

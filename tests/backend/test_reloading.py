@@ -14,6 +14,7 @@ from engine.answer import Request
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
 from settings import Settings, read_settings
 from store.preferences import Preferences
+from store.rerank import RerankerUnusable
 from tests import tiny
 from tests.engine.doubles import TEXTS, last
 from tests.store.fakes import WordEmbedder
@@ -204,6 +205,79 @@ def test_a_budget_below_what_is_pinned_is_refused_in_settings_too(start, tmp_pat
     with pytest.raises(StaysInCache, match="pinned"):
         change(backend, host_gib=0.0)
     assert backend.models.wanted().host_gib == 1.5 and backend.kept()[0].budget_bytes == 3 * 2**29
+
+
+def test_of_two_budgets_both_are_taken_or_none(start, tmp_path):
+    backend = filled(start(), tmp_path)
+    last(backend.ask(ASK, Event()))
+    backend.cache.pin(backend.cache.look().passages[0].facts.key, True)
+    for wanted in ({"host_gib": 1.0, "disk_gib": 0.0}, {"host_gib": 0.0, "disk_gib": 4.0}):
+        with pytest.raises(StaysInCache, match="pinned"):
+            change(backend, **wanted)
+        assert [tier.budget_bytes for tier in backend.kept()] == [3 * 2**29, 2**33]
+    assert not Preferences(tmp_path / "data").read()
+
+
+def test_a_budget_that_a_flag_fixes_is_fixed_on_every_page(start):
+    backend = start(fixed={"host_gib": "--host-gib"})
+    with pytest.raises(BadRequest, match="--host-gib"):
+        change(backend, host_gib=0.5)
+    with pytest.raises(BadRequest, match="--host-gib"):
+        backend.cache.set_budget("host", 2**29)
+    assert backend.kept()[0].budget_bytes == 3 * 2**29
+
+
+def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, monkeypatch):
+    backend, seen = filled(start(), tmp_path), []
+    house = backend.loader.house
+
+    def fetch(name):
+        seen.append((name, last(backend.ask(ASK, Event())).state))
+        raise RerankerUnusable("The reranker cannot be read.")
+
+    monkeypatch.setattr("backend.reloading.fetch_reranker", fetch)
+    assert "Nothing was changed" in change(backend, reranker="owner/cross").trouble
+    assert seen == [("owner/cross", "done")] and backend.loader.house is house and backend.status().ready
+
+
+def test_who_stops_a_question_during_a_download_is_not_told_of_other_settings(start, models, tmp_path, monkeypatch):
+    backend, goes_on = filled(start(), tmp_path), Event()
+    monkeypatch.setattr("backend.reloading.fetch_models", lambda *_: goes_on.wait(30))
+    backend.models.change(replace(backend.models.wanted(), **both(models["two"])))
+    cancel = Event()
+    cancel.set()
+    answer = last(backend.ask(ASK, cancel))
+    assert answer.state == "stopped" and backend.models.changing().running
+    assert not any("settings" in note for note in answer.notes)
+    goes_on.set()
+    backend.models.reloader.wait(60)
+
+
+def test_how_questions_were_served_is_counted_on_under_other_settings(start, models, tmp_path):
+    backend = filled(start(), tmp_path)
+    last(backend.ask(ASK, Event()))
+    change(backend, **both(models["two"]))
+    last(backend.ask(ASK, Event()))
+    assert backend.cache.look().totals.questions == 2
+
+
+def test_when_it_is_closed_every_page_gets_a_sentence(start, tmp_path):
+    backend = filled(start(), tmp_path)
+    backend.close()
+    assert not backend.status().ready and backend.kept() == []
+    assert [document.name for document in backend.documents()] == ["boats.txt"]
+    for step in (lambda: last(backend.ask(ASK, Event())), backend.cache.look, backend.clear):
+        with pytest.raises(ModelNotReady, match="Closing"):
+            step()
+
+
+def test_samples_that_were_not_read_to_the_end_come_at_the_next_start(start, tmp_path):
+    backend, marker = start(), tmp_path / "marker"
+    with backend._work.paused(0):
+        backend._adding.samples("tiny", marker)
+    assert not marker.exists() and backend.documents() == []
+    backend._adding.samples("tiny", marker)
+    assert marker.exists() and len(backend.documents()) == 3
 
 
 def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):

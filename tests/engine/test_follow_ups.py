@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from engine.answer import Exchange, Request
 from engine.errors import BadRequest
-from engine.request import alike
+from engine.prompt import Prompt
+from engine.request import alike, in_old_order
 from engine.schedule.speculation import SpeculationConfig, Speculator
-from engine.search import fused, in_old_order, ranked
+from engine.search import fused, ranked, readings
 from engine.trace import Trace
 from store.types import Hit
+from tests import tiny
 from tests.engine.doubles import TEXTS, FixedLibrary, Shelf, engine, hit, last
 
 BOATS = [
@@ -36,9 +38,11 @@ def shelf():
     return Shelf(boats=BOATS, rules=RULES)
 
 
-def chosen(request, finder=None):
-    *_, hits = ranked(finder or shelf(), request)
-    return ids(hits)
+def chosen(request, finder=None, max_tokens=4096):
+    """Return the passages that are read, in prompt order."""
+    prompt = Prompt(tiny.decoder().tokenizer)
+    *_, reading = readings(finder or shelf(), prompt, request, max_tokens, Trace())
+    return ids(reading.hits)
 
 
 def named(*names):
@@ -79,10 +83,25 @@ def test_another_topic_reads_what_it_would_have_read_as_the_first_question():
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef"), unique=True))
 def test_the_old_order_changes_places_and_nothing_else(found, read):
     hits = named(*found)
-    ordered = ids(in_old_order(hits, [f"{name}-0" for name in read]))
+    numbers = in_old_order(hits, range(len(hits)), [f"{name}-0" for name in read])
+    ordered = [hits[number].chunk.id for number in numbers]
     assert sorted(ordered) == sorted(ids(hits))
     again = [f"{name}-0" for name in read if name in found]
     assert ordered == again + [chunk for chunk in ids(hits) if chunk not in again]
+
+
+def test_what_was_read_last_pushes_out_nothing_better():
+    """Four passages of which two fit: the best two, whatever stood in front before."""
+    texts = [f"tide {'moon ' * (5 - at)}{'water ' * 60}" for at in range(4)]
+    finder, prompt = Shelf(sea=texts), Prompt(tiny.decoder().tokenizer)
+    request = Request("How do moon and tide rise?", passages=4, max_new_tokens=16)
+    best = chosen(request, finder)
+    assert len(best) == 4
+    length = max(len(prompt.passage(text).ids) for text in texts)
+    room = len(prompt.prefix) + len(prompt.question(request.question)) + 16 + 2 * length
+    again = replace(request, earlier=(Exchange("Before?", "Yes.", (best[3], best[2])),))
+    assert chosen(again, finder, room) == chosen(request, finder, room) == best[:2]
+    assert chosen(again, finder) == [best[3], best[2], *best[:2]]
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=3))

@@ -141,6 +141,7 @@ def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
         *({"method": method} for method in ("none", None, ["full"])),
         *({"ratio": ratio} for ratio in (-0.1, 1.01, float("nan"), float("inf"), "0.2", None)),
         *({"passages": passages} for passages in (0, 1000, 2.5, float("nan"), "4", None)),
+        *({"seed": seed} for seed in (1.5, "1", None, True, 2**63)),
     ],
     ids=str,
 )

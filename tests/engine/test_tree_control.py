@@ -167,11 +167,11 @@ def test_a_smaller_budget_is_kept_at_once_and_what_leaves_goes_to_the_next_tier(
     made = tree(100, 100)
     for name in "abcde":
         grow(made, name)
-    gone = Control(made).set_budget("tier 0", 25)
+    gone = Control(made).set_budgets({"tier 0": 25})
     assert (gone.copies, gone.size_bytes, gone.gone) == (3, 30, 0)
     assert (made.tiers[0].size_bytes, made.tiers[1].size_bytes) == (20, 30)
     check(made)
-    assert Control(made).set_budget("tier 1", 5).gone == 3
+    assert Control(made).set_budgets({"tier 1": 5}).gone == 3
     check(made)
 
 
@@ -181,9 +181,9 @@ def test_a_budget_below_what_is_pinned_is_refused_and_nothing_changes():
     grow(made, "c")
     Control(made).pin("a/b", True)
     with pytest.raises(StaysInCache, match="pinned"):
-        Control(made).set_budget("tier 0", 19)
+        Control(made).set_budgets({"tier 0": 19})
     assert made.tiers[0].budget_bytes == 100 and keys(made) == {"a", "a/b", "c"}
-    Control(made).set_budget("tier 0", 20)
+    Control(made).set_budgets({"tier 0": 20})
     assert keys(made) == {"a", "a/b"}
     check(made)
 
@@ -193,7 +193,7 @@ def test_a_budget_of_nothing_empties_a_tier_under_paths_that_lie_faster():
     grow(made, "abc")
     for place in places("abc"):
         made.replicate(place.key)
-    Control(made).set_budget("tier 1", 0)
+    Control(made).set_budgets({"tier 1": 0})
     assert [set(node.copies) for node in all_nodes(made)] == [{0}, {0}, {0}]
     check(made)
 
@@ -201,7 +201,7 @@ def test_a_budget_of_nothing_empties_a_tier_under_paths_that_lie_faster():
 def test_a_larger_budget_makes_room():
     made = tree(10)
     grow(made, "a")
-    assert Control(made).set_budget("tier 0", 20).copies == 0
+    assert Control(made).set_budgets({"tier 0": 20}).copies == 0
     grow(made, "b")
     assert keys(made) == {"a", "b"}
 
@@ -212,6 +212,6 @@ def test_unknown_nodes_and_tiers_and_negative_budgets_are_refused():
         with pytest.raises(NotKept):
             step()
     with pytest.raises(ValueError, match="'attic'"):
-        control.set_budget("attic", 5)
+        control.set_budgets({"attic": 5})
     with pytest.raises(ValueError, match="got -1"):
-        control.set_budget("tier 0", -1)
+        control.set_budgets({"tier 0": -1})

@@ -82,7 +82,7 @@ class TreeMachine(RuleBasedStateMachine):
             return
         staying = sum(n.copies[number].size_bytes for n in all_nodes(self.tree) if number in n.copies and n.stays)
         try:
-            Control(self.tree).set_budget(self.tree.tiers[number].name, budget)
+            Control(self.tree).set_budgets({self.tree.tiers[number].name: budget})
             assert staying <= budget == self.tree.tiers[number].budget_bytes
             self.budgets[number] = budget
         except StaysInCache:

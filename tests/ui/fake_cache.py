@@ -65,7 +65,7 @@ class FakeCache:
         return Control(self.tree).evict(key, tier)
 
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
-        return Control(self.tree).set_budget(tier, budget_bytes)
+        return Control(self.tree).set_budgets({tier: budget_bytes})
 
     def _insert(self, place: Place, ms_per_token: float) -> None:
         self.tree.insert(place, (place.key, place.tokens * 46_080), ms_per_token)
