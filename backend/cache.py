@@ -8,6 +8,7 @@ from threading import Lock
 
 import torch
 
+from backend.filed import Named, names_of
 from backend.loading import House, Loader
 from engine.pipeline import Engine
 from engine.tree.control import Control, Evicted
@@ -15,7 +16,6 @@ from store.types import Chunk
 from ui.desks.cache import CachedPassage, CacheView
 
 MEMORY_SHARE = 0.75  # of what the machine has; models and the system need the rest
-Named = tuple[tuple[str, str], ...]  # (name of a chunk in the tree, role)
 
 
 class LocalCache:
@@ -83,13 +83,3 @@ class LocalCache:
             return int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         except (AttributeError, ValueError, OSError):  # not every system has these names
             return 0
-
-
-def names_of(engine: Engine, text: str) -> Named:
-    """Return what the tree calls one passage's KV, for the primary model and for an auxiliary of its own."""
-    behind, alone = engine.cache.names(engine.prompt.passage(text).ids)
-    names = [(behind, "primary"), (alone, "alone")]
-    scorer = engine.auxiliary
-    if scorer is not None and scorer.cache is not engine.cache:
-        names.append((scorer.cache.key(scorer.prompt.passage(text).ids), "auxiliary"))
-    return tuple(names)

@@ -11,15 +11,18 @@ from engine.pipeline import Engine
 from store.types import Chunk, Document
 
 SLICE_S = 0.15  # of one call
+Named = tuple[tuple[str, str], ...]  # (name of a chunk in the tree, role)
 
 
-def names_of(engine: Engine, text: str) -> tuple[str, ...]:
-    """Return the keys of a passage's KV for both models, however it was computed."""
-    names: tuple[str, ...] = engine.cache.names(engine.prompt.passage(text).ids)
+def names_of(engine: Engine, text: str) -> Named:
+    """Return what the knowledge tree calls one passage's KV, for the primary model and for an auxiliary of its own."""
+    behind, alone = engine.cache.names(engine.prompt.passage(text).ids)
+    found = [(behind, "primary"), (alone, "alone")]
     other = engine.auxiliary
     if other is not None and other.cache is not engine.cache:
-        names += other.cache.names(other.prompt.passage(text).ids)
-    return names
+        behind, alone = other.cache.names(other.prompt.passage(text).ids)
+        found += [(behind, "auxiliary"), (alone, "alone")]
+    return tuple(found)
 
 
 class Filed:
@@ -71,5 +74,5 @@ class Filed:
                 if until is not None and self._clock() > until:
                     return None
                 if chunk.id not in known:
-                    known[chunk.id] = names_of(engine, chunk.text)
+                    known[chunk.id] = tuple(name for name, _ in names_of(engine, chunk.text))
         return [name for names in known.values() for name in names]
