@@ -24,12 +24,12 @@ def main() -> None:
         command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
         app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            _wait()
+            wait()
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
                 page = browser.new_page(viewport={"width": 1440, "height": 900})
                 page.goto(URL)
-                _ready(page)
+                ready(page)
                 _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
                 _ask(page, "Direct reuse")
                 _ask(page, "CacheClip")
@@ -45,7 +45,8 @@ def main() -> None:
             app.wait(20)
 
 
-def _wait() -> None:
+def wait() -> None:
+    """Wait until the app answers."""
     for _ in range(240):
         try:
             urllib.request.urlopen(URL, timeout=2).close()
@@ -55,7 +56,8 @@ def _wait() -> None:
             return
 
 
-def _ready(page: Page) -> None:
+def ready(page: Page) -> None:
+    """Wait until the samples are read."""
     expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
     expect(page.locator("#shelf")).to_contain_text("season-report.html", timeout=120_000)
     expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)
