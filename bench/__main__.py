@@ -25,6 +25,7 @@ MEASURES = {
     "load": load,
     "cache": cache,
 }
+RESUMED = ("quality", "ruler", "inspect")  # keep finished samples; the others are short and start over
 METHODS = ["cacheclip", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv", "epic", "ape", "random", "oracle"]
 
 
@@ -36,7 +37,9 @@ def main() -> int:
     try:
         rows = measure.run(arguments)
     except KeyboardInterrupt:
-        print("\nInterrupted. Finished samples are kept; the same command goes on from here.", file=sys.stderr)
+        kept = "Finished samples are kept; the same command goes on from here."
+        lost = "Nothing was kept; the same command starts over."
+        print(f"\nInterrupted. {kept if arguments.measure in RESUMED else lost}", file=sys.stderr)
         return 130
     except (KVScopeError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -83,7 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
         one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")
-        one.add_argument("--json", type=Path, help="write the rows here, and finished samples beside them")
+        beside = ", and finished samples beside them" if name in RESUMED else ""
+        one.add_argument("--json", type=Path, help=f"write the rows here{beside}")
         measure.add_arguments(one)
     return parser
 

@@ -1,11 +1,6 @@
-// Escape stops a comparison that can be seen to run; its progress is read out as it changes.
+// The progress of a comparison is read out as it changes.
 (() => {
   "use strict";
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || event.isComposing) return;
-    const stop = document.querySelector("#compare-stop");
-    if (stop && stop.offsetParent !== null) stop.click();
-  });
   const watcher = new MutationObserver(() => {
     const progress = document.querySelector("#compare-progress");
     if (!progress) return;

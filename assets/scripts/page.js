@@ -4,11 +4,38 @@
   const question = () => document.querySelector("#question textarea, #question input");
   const shown = (element) => element && element.offsetParent !== null;
 
+  const STOPS = ["#stop", "#inspect-stop", "#inspect-halt", "#compare-stop"];
+
   // A tab that was never open has no button yet.
   window.kvscopePress = (selector, tries = 100) => {
     const button = document.querySelector(selector);
     if (shown(button)) button.click();
     else if (tries) setTimeout(() => window.kvscopePress(selector, tries - 1), 50);
+  };
+
+  // Escape closes what is open, and only where nothing is, it stops the work of the page that can be seen. Gradio has
+  // closed a list by the time the event arrives at the document, so that is looked at before.
+  let taken = false;
+  window.addEventListener(
+    "keydown",
+    (event) => {
+      const list = event.target.matches?.('input[aria-expanded="true"]');
+      taken = list || document.querySelector('dialog[open], [aria-modal="true"]') !== null;
+    },
+    true,
+  );
+  const close = (target) => {
+    const form = target.closest("#chatbar form");
+    const panel = document.querySelector("#drawer [data-close]");
+    if (form) {
+      form.reset();
+      form.hidden = true;
+      document.querySelector('#chatbar [data-act="rename"]')?.focus();
+      return true;
+    }
+    if (!shown(panel)) return false;
+    panel.click();
+    return true;
   };
 
   document.addEventListener("keydown", (event) => {
@@ -19,11 +46,8 @@
       question()?.focus();
       question()?.select();
     }
-    if (event.key === "Escape") {
-      const panel = document.querySelector("#drawer [data-close]");
-      if (panel) return panel.click();
-      const stop = document.querySelector("#stop");
-      if (shown(stop)) stop.click();
+    if (event.key === "Escape" && !taken && !close(event.target)) {
+      STOPS.map((name) => document.querySelector(name)).find(shown)?.click();
     }
   });
 

@@ -1,7 +1,8 @@
 """What a person may do to the knowledge tree: look at all of it, pin, evict, give a tier another budget.
 
-Policies decide alone otherwise. A pin lasts as long as the process and goes with its node; deleting a chunk, clearing,
-and losing a blob take a pinned node like any other.
+Policies decide alone otherwise. A pin lasts as long as the tree, which ends with the process and wherever other
+settings are loaded, and goes with its node; deleting a chunk, clearing, and losing a blob take a pinned node like any
+other.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bench.__main__ import main
+from bench.__main__ import MEASURES, main
 from bench.intervals import median_interval
 from bench.workload import CHUNK, paragraph
 from settings import default_data
@@ -49,6 +49,28 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
         assert row["speedup"] == pytest.approx(row["full_ttft_ms"] / row["ttft_ms"])
     assert rows[1]["realised_ratio"] == 1.0 and rows[1]["floor_speedup"] == pytest.approx(1.0, rel=0.2)
     assert rows[2]["realised_ratio"] == 0.0 and rows[2]["floor_speedup"] > 5
+
+
+@pytest.mark.parametrize(
+    "command, said",
+    [
+        (["quality", "squad.json"], "goes on from here"),
+        (["ruler"], "goes on from here"),
+        (["inspect", "squad.json"], "goes on from here"),
+        (["ttft"], "starts over"),
+        (["decode"], "starts over"),
+        (["load"], "starts over"),
+        (["cache"], "starts over"),
+    ],
+)
+def test_an_interrupted_run_says_whether_it_goes_on_where_it_stopped(command, said, monkeypatch, capsys):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["bench", *command])
+    monkeypatch.setattr(MEASURES[command[0]], "run", interrupted)
+    assert main() == 130
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,34 @@ def test_stop_ends_the_computation_within_a_second_and_the_question_stays(visit,
     assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
 
 
+def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
+    backend.answer = "Yes [1]."
+    tab = visit()
+    tab.ask("Is it long?")
+    tab.finish()
+    backend.answer = "word " * 2000
+    tab.ask("How long?")
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("word")
+    tab.page.click("#method input")
+    expect(tab.page.get_by_role("option").first).to_be_visible()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.get_by_role("option")).to_have_count(0)
+    tab.page.click("#chatbar [data-act=rename]")
+    tab.page.fill("#chatbar input", "dropped")
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#chatbar form")).to_be_hidden()
+    expect(tab.page.locator("#chatbar [data-act=rename]")).to_be_focused()
+    tab.page.click("#thread .kv-cite")
+    expect(tab.page.locator("#drawer aside")).to_be_focused()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#drawer aside")).to_have_count(0)
+    expect(tab.page.locator("#stop")).to_be_visible()
+    assert backend.cancelled == [False]
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    assert backend.cancelled == [False, True] and tab.errors == []
+
+
 def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
     backend.answer = "word " * 60
     one, other = visit(), visit()

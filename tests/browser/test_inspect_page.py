@@ -48,7 +48,7 @@ def test_a_question_is_inspected_and_slider_and_passage_redraw_without_a_second_
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it(visit, backend):
+def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it_whatever_is_chosen_meanwhile(visit, backend):
     tab = visit()
     inspect(tab)
     tab.page.click("#inspect-method input")
@@ -64,6 +64,19 @@ def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it(visit, backe
     tab.page.get_by_role("option", name="EPIC", exact=True).click()
     expect(tab.page.locator("#inspect-ratio")).to_be_hidden()
     expect(tab.page.locator("#inspect-summary")).to_contain_text("EPIC has no ratio")
+    tab.page.click("#inspect-method input")
+    tab.page.get_by_role("option", name="CacheClip", exact=True).click()
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 20")
+    backend.answer = "word " * 100
+    tab.page.click("#inspect-apply")
+    expect(tab.page.locator("#inspect-answer .kv-text")).to_be_visible()
+    tab.move("#inspect-ratio", 60)
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
+    backend.pace_s = 0.0
+    expect(tab.page.locator("#inspect-apply")).to_be_visible()
+    tab.page.wait_for_timeout(500)  # for what is drawn after the end
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
+    assert backend.asked[-1].ratio == 0.2
     assert len(backend.inspection.requests) == 1 and tab.errors == []
 
 

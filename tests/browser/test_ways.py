@@ -21,17 +21,20 @@ def answered(visit, backend):
 
 
 def test_a_citation_opens_its_passage_where_it_stands_also_after_a_refresh(answered, backend):
-    answered.page.click("#reply .kv-cite >> text=2")
+    citation = answered.page.locator("#reply .kv-cite", has_text="2")
+    citation.click()
     panel = answered.page.locator("#drawer aside")
     expect(panel).to_contain_text("<b>notes</b>.md")
     expect(panel.locator("mark")).to_be_in_viewport()
     assert panel.locator("b").count() == 0
     answered.page.keyboard.press("Escape")
     expect(panel).to_have_count(0)
+    expect(citation).to_be_focused()
     answered.page.reload()
     answered.page.click("#thread .kv-cite >> text=1")
     expect(answered.page.locator("#drawer mark")).to_be_visible()
     answered.page.click("#drawer [data-close]")
+    expect(answered.page.locator("#thread .kv-cite", has_text="1")).to_be_focused()
     backend._documents = []
     answered.page.click("#thread .kv-cite >> text=1")
     expect(answered.page.locator("#drawer .kv-warning")).to_be_visible()

@@ -150,6 +150,7 @@ def test_cards_say_fill_budget_speed_and_clock(desk):
     for words in ("Memory", "Disk", "1.5 GiB", "8.0 GiB", "3.00 GB/s", "Clock"):
         assert words in shown
     assert cards(desk.look()).count('type="range"') == 2
+    assert "kept for the next start" in cards(desk.look())
 
 
 def test_what_is_not_copied_is_read_at_once(desk):
@@ -189,6 +190,7 @@ def test_choosing_shows_the_text_and_draws_no_tree(page):
 def test_pinning_shows_and_holds(page):
     update = page.act("pin", "00000001", shown=Shown("00000001"))
     assert "Unpin" in update[page.cache._detail] and "pinned" in update[page.cache._list]
+    assert "until KVScope ends or other settings are loaded" in said(page, update)
     assert "disabled" in update[page.cache._detail]
     assert "unpin it, then try again" in said(page, page.act("evict-all", "00000001", shown=Shown("", "00000001")))
     update = page.act("unpin", "00000001", shown=Shown("00000001"))

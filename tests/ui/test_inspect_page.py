@@ -31,14 +31,15 @@ def backend():
 @pytest.fixture
 def page(backend):
     made = Inspect(backend)
-    with gr.Blocks(), gr.Tabs(), gr.Tab("Inspect") as tab:
+    with gr.Blocks() as blocks, gr.Tabs(), gr.Tab("Inspect") as tab:
         made.build(tab)
+    made._blocks = blocks
     return made
 
 
 def inspect(page, question="Why?"):
     page.begin(question, TAB)
-    *_, last = page.look(question, 3, "cacheclip", 20, TAB)
+    *_, last = page.look(question, 3, 20, TAB)
     return last
 
 
@@ -112,11 +113,25 @@ def test_an_empty_passage_and_no_choice_make_no_piece_too_many():
 
 def test_apply_asks_the_inspected_question_and_marks_what_the_answer_rests_on(page, backend):
     held = inspect(page, "What is the code?")[page._held]
-    *_, last = page.apply(held, "cacheclip", 35, 0, TAB)
+    *_, last = page.apply(held, "cacheclip", 35, TAB)
     (asked,) = backend.asked
     assert (asked.question, asked.method, asked.ratio, asked.passages) == ("What is the code?", "cacheclip", 0.35, 3)
-    assert last[page._held].cited and "kv-quoted" in last[page._parts.text]
     assert last[page._parts.apply].visible is True and last[page._parts.halt].visible is False
+    assert "kv-quoted" in page.redraw(last[page._held], "cacheclip", 35, 0)[page._parts.text]
+
+
+def test_what_was_found_is_drawn_with_the_settings_of_the_end_not_of_the_click(page):
+    """Apply and Inspect take a while, and the slider is free meanwhile: only a step of its own reads where it is."""
+    parts, steps = page._parts, list(page._blocks.fns.values())
+    drawn = {parts.summary, parts.text, parts.ranks, parts.agreement}
+    found = inspect(page)
+    *_, last = page.apply(found[page._held], "cacheclip", 35, TAB)
+    for update, slow, redraws in ((found, page.look, page.drill), (last, page.apply, page.redraw)):
+        assert not drawn & update.keys()
+        (ends,) = [step for step in steps if step.fn == slow]
+        (after,) = [step for step in steps if step.trigger_after == ends._id]
+        assert after.fn == redraws and drawn <= set(after.outputs)
+        assert after.inputs == [page._held, parts.method, parts.ratio, parts.only]
 
 
 def test_a_method_that_decides_on_its_way_shows_its_choice_once_it_was_asked():

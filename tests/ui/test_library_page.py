@@ -115,6 +115,38 @@ def test_all_means_all_that_the_filter_lets_through(opened):
     assert opened.view.chosen == ()
 
 
+@pytest.mark.parametrize("words", ["txt", "zebra"])
+def test_chosen_documents_that_the_filter_hides_are_counted_asked_about_and_deleted(opened, words):
+    one, _, other = (document.id for document in opened.backend.documents())
+    opened.click("choose", one, on=True)
+    opened.see(opened.page.narrow(opened.view, words))
+    assert "1 chosen (not shown)" in opened.html
+    opened.click("delete")
+    assert "Delete <bdi>b.pdf</bdi> (not shown)? This frees" in opened.html
+    opened.click("keep")
+    opened.click("choose", other, on=True)
+    assert "2 chosen (not shown)" in opened.html
+    opened.see(opened.page.narrow(opened.view, "md"))
+    assert "2 chosen (1 of them not shown)" in opened.html
+    opened.click("delete")
+    assert "Delete 2 documents (1 of them not shown)?" in opened.html
+    opened.click("confirm")
+    assert [document.name for document in opened.backend.documents()] == ["A.txt"]
+
+
+def test_the_question_stands_once_below_its_row_or_in_the_bar(opened):
+    (one, *_) = opened.backend.documents()
+    opened.click("choose", one.id, on=True)
+    opened.click("delete")
+    assert opened.html.count("This frees") == 1 and "kv-below" in opened.html and "not shown" not in opened.html
+    holdings = opened.backend.shelf.held()
+    last = arranged(holdings, opened.view)[-1].document.id
+    below_the_fold = View(limit=1, doomed=(last,), chosen=(last,))
+    assert listing(holdings, below_the_fold).count("This frees") == 1
+    gone = View(doomed=("gone", one.id), chosen=("gone", one.id))  # somebody else has deleted the other meanwhile
+    assert "Delete <bdi>b.pdf</bdi>?" in listing(holdings, gone)
+
+
 def test_a_rename_needs_a_name_and_the_row_that_was_opened_for_it(opened):
     one, other, _ = opened.backend.documents()
     opened.click("rename", one.id)
@@ -161,6 +193,15 @@ def test_reindexing_shows_its_steps_and_takes_the_chosen_ones(opened):
     opened.reindex()
     assert sorted(opened.backend.shelf.reindexed) == sorted([one.id, one.id, other.id]) and opened.view.chosen == ()
     assert any("kv-file" in str(value) for update in opened.updates for value in update.values())
+
+
+def test_reindexing_takes_the_chosen_ones_in_the_order_of_the_list_shown_or_not(opened):
+    one, _, other = (document.id for document in opened.backend.documents())
+    opened.click("choose", one, on=True)
+    opened.click("choose", other, on=True)
+    opened.see(opened.page.narrow(opened.view, "txt"))
+    opened.reindex()
+    assert opened.backend.shelf.reindexed == [other, one] and opened.view.chosen == ()
 
 
 def test_an_error_is_a_sentence_and_the_list_stays(opened):

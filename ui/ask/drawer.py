@@ -10,13 +10,23 @@ from ui.markup import Markup, tag
 from ui.shelf import excerpt
 from ui.trouble import sentence
 
-# A passage that is shown is brought into sight; the panel takes the focus, for Esc and screen readers.
+# A passage that is shown is brought into sight; the panel takes the focus, for Esc and screen readers. When it closes,
+# the focus goes back to the citation that opened it, which may have been drawn anew, unless it has gone elsewhere.
 _ON_LOAD = """
+let opener = null;
+document.addEventListener('click', (event) => { opener = event.target.closest?.('.kv-cite') ?? opener; });
+const citation = () => {
+    const {id, rank} = opener.dataset;
+    const again = `.kv-cite[data-id="${CSS.escape(id)}"][data-rank="${CSS.escape(rank)}"]`;
+    return opener.isConnected ? opener : document.querySelector(again);
+};
 element.addEventListener('click', (event) => {
     if (event.target.closest('[data-close]')) trigger('clear');
 });
 new MutationObserver(() => {
-    element.querySelector('aside')?.focus({preventScroll: true});
+    const panel = element.querySelector('aside');
+    if (!panel && opener && document.activeElement === document.body) citation()?.focus();
+    panel?.focus({preventScroll: true});
     element.querySelector('mark')?.scrollIntoView({block: 'center'});
 }).observe(element, {childList: true, subtree: true});
 """

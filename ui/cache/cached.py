@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ui.cache.boxes import Box, age_of, full_name, name_of
-from ui.cache.tiers import TIERS
+from ui.cache.tiers import PIN_LASTS, TIERS
 from ui.desks.cache import CachedPassage, CacheView, NodeFacts
 from ui.figures.tree import HUES
 from ui.markup import Markup, join, tag
@@ -133,7 +133,7 @@ def _fact(name: str, value: str, meaning: str) -> Markup:
 
 
 def _actions(facts: NodeFacts) -> Markup:
-    pin = "Pinned, it and all before it stay in the cache until KVScope ends or its document is deleted."
+    pin = f"Pinned, it and all before it stay in the cache {PIN_LASTS}, or its document is deleted."
     evict = "Unpin it first, or what stands behind it." if facts.kept else "Remove its keys and values; its text stays."
     return tag(
         "div",

@@ -9,6 +9,7 @@ from ui.markup import Markup, join, tag
 from ui.words import UNKNOWN, count, percent, size
 
 GIB = 2**30
+PIN_LASTS = "until KVScope ends or other settings are loaded"
 AT_ONCE = 5e11  # bytes a second: no memory copies as fast, so nothing was copied
 TIERS = {"device": "GPU memory", "host": "Memory", "disk": "Disk"}
 _SPEEDS = {"device": "the fastest, the smallest", "host": "fast, lost at restart", "disk": "slower, survives a restart"}
@@ -17,7 +18,7 @@ _CLOCK = (
     "it is worth, so whatever is not used falls behind, however dear it was."
 )
 _MEASURED = "Measured on this machine while passages were read. A tier read more slowly than computing is passed over."
-_BUDGET = "Until KVScope ends. --device-gib, --host-gib and --disk-gib set it for good."
+_BUDGET = "Used at once and kept for the next start, unless --device-gib, --host-gib or --disk-gib sets another then."
 _POLICIES = {
     "PGDSF": "Priority = clock + uses \u00d7 milliseconds to compute one of its tokens again (PGDSF, from RAGCache).",
     "GDSF": "Priority = clock + uses (GDSF).",

@@ -51,7 +51,7 @@ class CacheDesk(Protocol):
         ...
 
     def pin(self, key: str, pinned: bool) -> None:
-        """Keep a passage and all before it in the cache until the app ends, or let it go again. Raises NotKept."""
+        """Keep a passage and all before it until the app ends or loads other settings, or let it go. Raises NotKept."""
         ...
 
     def evict(self, key: str, tier: str | None = None) -> Evicted:
@@ -62,5 +62,5 @@ class CacheDesk(Protocol):
         ...
 
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
-        """Give a tier another budget, until the app ends, and evict down to it at once. Raises StaysInCache."""
+        """Give a tier another budget, evict down to it at once, and remember it. Raises StaysInCache."""
         ...

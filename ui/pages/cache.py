@@ -9,7 +9,7 @@ import gradio as gr
 from ui.backend import Backend
 from ui.cache.boxes import boxes
 from ui.cache.cached import clearing, detail, listed
-from ui.cache.tiers import GIB, TIERS, cards, legend, rule, served
+from ui.cache.tiers import GIB, PIN_LASTS, TIERS, cards, legend, rule, served
 from ui.desks.cache import CacheView, Evicted
 from ui.events import QUIET, Update
 from ui.figures.hits import hits
@@ -95,9 +95,7 @@ class Cache:
         desk = self._backend.cache
         if act in ("pin", "unpin"):
             desk.pin(key, act == "pin")
-            return (
-                "Pinned: it stays until KVScope ends." if act == "pin" else "Unpinned: it may leave when room is short."
-            )
+            return f"Pinned: it stays {PIN_LASTS}." if act == "pin" else "Unpinned: it may leave when room is short."
         if act == "evict-all" and key == shown.doomed:
             return _evicted(desk.evict(key), "the cache")
         if act == "evict-one" and key == shown.doomed:

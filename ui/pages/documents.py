@@ -124,9 +124,7 @@ class Library:
     def reindex(self, view: View, request: gr.Request, event: gr.EventData) -> Iterator[Update]:
         """Re-index one document, or all that are chosen, with progress where uploads have theirs."""
         name = str(event._data.get("id"))
-        wanted = (
-            [name] if name else [each.document.id for each in self._arranged(view) if each.document.id in view.chosen]
-        )
+        wanted = (name,) if name else self._chosen(view)
         view = replace(view, open="", placed="", chosen=())
         yield {self._view: view}
         for update in self.uploads.follow(lambda cancel: self._backend.shelf.reindex(wanted, cancel), request):
@@ -159,7 +157,7 @@ class Library:
                 desk.rename(name, typed)
             return replace(view, renaming="")
         if act == "delete":
-            doomed = (name,) if name else view.chosen
+            doomed = (name,) if name else self._chosen(view)
             return replace(view, doomed=doomed, freed=desk.freed_by(doomed), renaming="")
         if act == "confirm":
             for doomed_id in view.doomed:
@@ -169,6 +167,11 @@ class Library:
 
     def _arranged(self, view: View) -> list[Held]:
         return arranged(self._backend.shelf.held(), view)
+
+    def _chosen(self, view: View) -> tuple[str, ...]:
+        """Return the ids of all that are chosen, whether the filter shows them or not, in the list's order."""
+        every = self._arranged(replace(view, filter=""))
+        return tuple(held.document.id for held in every if held.document.id in view.chosen)
 
     def _drawn(self, view: View) -> Update:
         """Return the list and its summary; while something is still being counted, the clock asks again."""

@@ -1,6 +1,7 @@
 """The Inspect page: where both models look for a question, and which tokens each method recomputes.
 
 One click reads the passages in full; after that the sliders only redraw what is held. 'Apply' asks the question.
+Both end by drawing what was found with the settings of that moment, which may have been changed while they ran.
 """
 
 from collections.abc import Iterator
@@ -55,10 +56,8 @@ class Inspect:
             return {self._parts.progress: inspected.trouble(_BLANK)}
         return {self._parts.progress: inspected.waiting("Waiting for the model"), **self._running(True)}
 
-    def look(
-        self, question: str, passages: float, method: str, nominal: float, request: gr.Request
-    ) -> Iterator[Update]:
-        """Inspect the question, saying what is being done; then draw everything."""
+    def look(self, question: str, passages: float, nominal: float, request: gr.Request) -> Iterator[Update]:
+        """Inspect the question, saying what is being done; then hold what was found, for `drill` to draw."""
         parts, session = self._parts, session_of(request)
         stop = self.stops.current(session)
         try:
@@ -80,7 +79,6 @@ class Inspect:
                     parts.only: gr.update(choices=choices, value=ALL),
                     parts.answer: "",
                     parts.kl: distance(step.found.kl_layers.tolist(), step.found.kl_auxiliary),
-                    **self.drill(held, method, nominal, ALL),
                     **self._running(False),
                 }
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
@@ -117,8 +115,8 @@ class Inspect:
         heat = attention_map(found.auxiliary[part], found.primary[:, part], lengths, first=only or 1)
         return {self._parts.map: heat, **self.redraw(held, method, nominal, only)}
 
-    def apply(self, held: Held | None, method: str, nominal: float, only: int, request: gr.Request) -> Iterator[Update]:
-        """Ask the inspected question with the chosen method and ratio; then mark what its answer rests on."""
+    def apply(self, held: Held | None, method: str, nominal: float, request: gr.Request) -> Iterator[Update]:
+        """Ask the inspected question with these settings; then hold what its answer rests on, for `redraw` to mark."""
         parts, session, answer = self._parts, session_of(request), None
         stop, how = self.stops.current(session), self._methods[method]
         try:
@@ -129,8 +127,7 @@ class Inspect:
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 yield {parts.answer: inspected.answer(answer, how)}
             if answer is not None:
-                held = held.after(answer, round(nominal))
-                yield {self._held: held, **self.redraw(held, method, nominal, only), **self._running(False)}
+                yield {self._held: held.after(answer, round(nominal)), **self._running(False)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             yield {parts.answer: inspected.trouble(sentence(error)), **self._running(False)}
         finally:
@@ -156,18 +153,17 @@ class Inspect:
             queue=False,
             **QUIET,
         )
-        everything = [parts.progress, parts.empty, parts.found, parts.only, parts.answer, parts.kl, parts.map]
-        clicked.then(
-            self.look,
-            [parts.question, parts.passages, parts.method, parts.ratio],
-            [self._held, *everything, *drawn, *buttons],
-            **slow,
-        )
+        everything = [parts.progress, parts.empty, parts.found, parts.only, parts.answer, parts.kl]
+        wanted = [parts.question, parts.passages, parts.ratio]
+        looked = clicked.then(self.look, wanted, [self._held, *everything, *buttons], **slow)
+        looked.then(self.drill, chosen, [parts.map, *drawn], **instant)
         parts.ratio.change(self.redraw, chosen, drawn, **instant)
         parts.method.change(self.choose, chosen, [parts.method, parts.ratio, *drawn], **instant)
         parts.only.input(self.drill, chosen, [parts.map, *drawn], **instant)
-        applied = parts.apply.click(self.applying, None, [parts.answer, *buttons], queue=False, **QUIET)
-        applied.then(self.apply, chosen, [self._held, parts.answer, *drawn, *buttons], **slow)
+        clicked = parts.apply.click(self.applying, None, [parts.answer, *buttons], queue=False, **QUIET)
+        asked = [self._held, parts.method, parts.ratio]
+        applied = clicked.then(self.apply, asked, [self._held, parts.answer, *buttons], **slow)
+        applied.then(self.redraw, chosen, drawn, **instant)
         for button in (parts.stop, parts.halt):
             button.click(self.stop, None, None, queue=False, **QUIET)
 

@@ -1,6 +1,6 @@
 """The list of the Library page as HTML: a row for each document, what it takes, and what can be done with it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from ui.desks.shelf import Held
@@ -81,13 +81,16 @@ def listing(holdings: Sequence[Held], view: View, preview: Preview | None = None
     if not holdings:
         return _empty(waiting)
     rows = arranged(holdings, view)
+    shown = rows[: view.limit]
+    bar = _chosen(holdings, view, {held.document.id for held in shown})
     if not rows:
-        return tag("p", "No name holds ", tag("bdi", view.filter), ". Clear the filter to see all.", class_="kv-none")
-    bodies = [_document(held, view, preview) for held in rows[: view.limit]]
+        said = ("No name holds ", tag("bdi", view.filter), ". Clear the filter to see all.")
+        return join(bar, tag("p", *said, class_="kv-none"))
+    bodies = [_document(held, view, preview) for held in shown]
     rest = len(rows) - view.limit
     more = _button("more", "", f"Show {min(rest, AT_ONCE)} more of {rest}", class_="kv-more") if rest > 0 else None
     table = tag("table", _heading(view, rows), *bodies, class_="kv-holdings", aria_label="Documents")
-    return join(_chosen(holdings, view), table, more)
+    return join(bar, table, more)
 
 
 def _empty(waiting: str) -> Markup:
@@ -108,22 +111,35 @@ def _heading(view: View, rows: Sequence[Held]) -> Markup:
     return tag("thead", tag("tr", tag("th", box, class_="kv-col-choose"), *cells, tag("th", _unseen("Actions"))))
 
 
-def _chosen(holdings: Sequence[Held], view: View) -> Markup:
-    """Return the bar over the list: what can be done with all that are chosen, or the question before deleting."""
+def _chosen(holdings: Sequence[Held], view: View, shown: Set[str]) -> Markup:
+    """Return the bar over the list: what can be done with all that are chosen, or the question before deleting.
+
+    shown  ids of the documents whose rows are drawn; the question about one of them stands below its row
+    """
+    doomed = [held for held in holdings if held.document.id in view.doomed]
+    if doomed and (len(view.doomed) > 1 or view.doomed[0] not in shown):
+        what = tag("bdi", doomed[0].document.name) if len(doomed) == 1 else f"{len(doomed)} documents"
+        question = _question(join(what, _hidden(doomed, shown)), doomed, view)
+        return tag("div", question, class_="kv-chosen kv-doomed")
     chosen = [held for held in holdings if held.document.id in view.chosen]
-    if len(view.doomed) > 1:
-        doomed = [held for held in holdings if held.document.id in view.doomed]
-        return tag("div", _question(f"{len(doomed)} documents", doomed, view), class_="kv-chosen kv-doomed")
     if not chosen:
         return Markup("")
     return tag(
         "div",
-        tag("span", f"{len(chosen)} chosen", role="status"),
+        tag("span", f"{len(chosen)} chosen{_hidden(chosen, shown)}", role="status"),
         _button("reindex", "", "Re-index"),
         _button("delete", "", "Delete", class_="kv-danger"),
         _button("none", "", "Choose none"),
         class_="kv-chosen",
     )
+
+
+def _hidden(some: Sequence[Held], shown: Set[str]) -> str:
+    """Return how many of these have no row now, as an apposition; nothing if all have."""
+    hidden = sum(held.document.id not in shown for held in some)
+    if not hidden:
+        return ""
+    return " (not shown)" if hidden == len(some) else f" ({hidden} of them not shown)"
 
 
 def _document(held: Held, view: View, preview: Preview | None) -> Markup:
