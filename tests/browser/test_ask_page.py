@@ -190,7 +190,8 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
     expect(tab.page.locator("#ask")).to_be_visible()
     tab.page.fill("#question textarea", "  ")
     tab.page.click("#ask")
-    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something broke")
 
 
 def test_the_keyboard_and_the_samples(visit, backend):

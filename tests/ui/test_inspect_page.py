@@ -112,11 +112,25 @@ def test_an_empty_passage_and_no_choice_make_no_piece_too_many():
 
 def test_apply_asks_the_inspected_question_and_marks_what_the_answer_rests_on(page, backend):
     held = inspect(page, "What is the code?")[page._held]
+    page.applying(TAB)
     *_, last = page.apply(held, "cacheclip", 35, 0, TAB)
     (asked,) = backend.asked
     assert (asked.question, asked.method, asked.ratio, asked.passages) == ("What is the code?", "cacheclip", 0.35, 3)
     assert last[page._held].cited and "kv-quoted" in last[page._parts.text]
     assert last[page._parts.apply].visible is True and last[page._parts.halt].visible is False
+
+
+def test_a_click_while_it_looks_neither_stops_it_nor_starts_another(page, backend):
+    held = inspect(page)[page._held]
+    page.begin("What is the code?", TAB)
+    looking = page.look("What is the code?", 3, "cacheclip", 20, TAB)
+    next(looking)
+    assert page.begin("Another?", TAB) == page.begin(" ", TAB) == page.applying(TAB) == gr.skip()
+    assert list(page.look("Another?", 3, "cacheclip", 20, TAB)) == [gr.skip()]
+    assert list(page.apply(held, "cacheclip", 35, 0, TAB)) == [gr.skip()]
+    *_, last = looking
+    assert page._held in last and len(page.stops) == 0
+    assert [request.question for request in backend.inspection.requests] == ["Why?", "What is the code?"]
 
 
 def test_a_method_that_decides_on_its_way_shows_its_choice_once_it_was_asked():
@@ -137,7 +151,6 @@ def test_an_answer_over_other_passages_changes_nothing():
 
 def test_errors_and_an_empty_question_are_sentences_in_their_place(page, backend):
     assert "Type a question first" in page.begin("  ", TAB)[page._parts.progress]
-    assert "Type a question first" in inspect(page, " ")[page._parts.progress]
     backend.inspection.error = NothingFound("No passage was found to look at.")
     said = inspect(page)
     assert "Add documents" in said[page._parts.progress] and said[page._parts.inspect].visible is True

@@ -23,7 +23,7 @@ from ui.markup import tag
 from ui.stops import Stops
 from ui.trouble import sentence
 
-_BLANK = reply.trouble("", "Type a question first, then press Enter.")
+_BLANK = tag("p", "Type a question first, then press Enter.", class_="kv-trouble", role="alert")
 _TO_THE_BOX = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
 _TO_THE_ANSWER = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
@@ -93,27 +93,28 @@ class Ask:
         clicked.then(None, None, None, js=f"() => kvscopePress('{press}')", queue=False, **QUIET)
 
     def begin(self, question: str, request: gr.Request) -> Update:
-        """Answer the click at once, before the model is free."""
-        self.stops.start(session_of(request))
-        if not question.strip():
-            return {self._results.reply: _BLANK}
-        return {self._results.reply: reply.waiting(question), **self._running(True)}
+        """Answer the click at once, before the model is free; while this session's answer runs, nothing else begins."""
+        session = session_of(request)
+        if not question.strip() and not self.stops.busy(session):
+            return {self._box.said: _BLANK}
+        if not question.strip() or not self.stops.start(session):
+            return gr.skip()
+        return {self._box.said: "", self._results.reply: reply.waiting(question), **self._running(True)}
 
     def respond(
         self, question: str, chat: Chat, replacing: bool, request: gr.Request, *settings: Any
     ) -> Iterator[Update]:
-        """Stream one answer. However this ends, the computation is told to stop.
+        """Stream the answer to what has begun. However this ends, the computation is told to stop.
 
         replacing  whether the chat's last turn gives way to this one
         settings   the values of the composer's inputs
         """
         session, shown, answer = session_of(request), self._results, None
-        stop = self.stops.current(session)
         reached: Hashable = None
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()  # a generator without any update would empty every output
+            return
         try:
-            if not question.strip():
-                yield {shown.reply: _BLANK}  # a generator without any update would empty every output
-                return
             before = chat.without_last() if replacing else chat
             wanted = self._box.request(question, settings, before.earlier())
             how = self._methods[wanted.method]
@@ -158,7 +159,7 @@ class Ask:
         box.stop.click(self.stop, None, None, queue=False, **QUIET)
 
     def _first_sign(self) -> dict[str, Any]:
-        outputs = [self._results.reply, self._box.ask, self._box.stop]
+        outputs = [self._results.reply, self._box.said, self._box.ask, self._box.stop]
         return {"fn": self.begin, "inputs": self._box.question, "outputs": outputs, "queue": False, **QUIET}
 
     def _then_respond(self, asked: Any) -> None:

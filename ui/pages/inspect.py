@@ -49,18 +49,22 @@ class Inspect:
         self.stops.stop(session_of(request))
 
     def begin(self, question: str, request: gr.Request) -> Update:
-        """Answer the click at once, before the model is free."""
-        self.stops.start(session_of(request))
-        if not question.strip():
+        """Answer the click at once, before the model is free; while this session looks, nothing else begins."""
+        session = session_of(request)
+        if not question.strip() and not self.stops.busy(session):
             return {self._parts.progress: inspected.trouble(_BLANK)}
+        if not question.strip() or not self.stops.start(session):
+            return gr.skip()
         return {self._parts.progress: inspected.waiting("Waiting for the model"), **self._running(True)}
 
     def look(
         self, question: str, passages: float, method: str, nominal: float, request: gr.Request
     ) -> Iterator[Update]:
-        """Inspect the question, saying what is being done; then draw everything."""
+        """Inspect the question that has begun, saying what is being done; then draw everything."""
         parts, session = self._parts, session_of(request)
-        stop = self.stops.current(session)
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()
+            return
         try:
             if not question.strip():
                 yield {parts.progress: inspected.trouble(_BLANK)}  # a generator without updates would empty all
@@ -120,7 +124,10 @@ class Inspect:
     def apply(self, held: Held | None, method: str, nominal: float, only: int, request: gr.Request) -> Iterator[Update]:
         """Ask the inspected question with the chosen method and ratio; then mark what its answer rests on."""
         parts, session, answer = self._parts, session_of(request), None
-        stop, how = self.stops.current(session), self._methods[method]
+        how = self._methods[method]
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()
+            return
         try:
             if held is None:
                 yield {parts.answer: inspected.trouble(_BLANK)}
@@ -137,8 +144,9 @@ class Inspect:
             self.stops.finish(session, stop)
 
     def applying(self, request: gr.Request) -> Update:
-        """Answer the click on Apply at once."""
-        self.stops.start(session_of(request))
+        """Answer the click on Apply at once; while this session looks, nothing else begins."""
+        if not self.stops.start(session_of(request)):
+            return gr.skip()
         return {self._parts.answer: inspected.waiting("Waiting for the model"), **self._running(True)}
 
     def _wire(self) -> None:
