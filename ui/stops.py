@@ -49,7 +49,11 @@ class Stops:
             event.set()
 
     def finish(self, session: str, event: Event) -> None:
-        """Set and forget `event`; work that the session started since is left alone."""
+        """Set and forget `event`; work that the session started since is left alone.
+
+        Called before the page shows that the work has ended, so that the next click then is not ignored; and again,
+        without effect, however the work ended.
+        """
         event.set()
         with self._lock:
             if self._events.get(session) is event:

@@ -169,6 +169,41 @@ def test_enter_while_an_answer_runs_neither_stops_it_nor_asks_again():
     assert len(page.stops) == 0
 
 
+def test_the_answer_is_to_what_was_begun_and_the_browser_clears_the_box_of_that_alone():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page = respond.__self__
+    assert page.begin(" why?\n", ME)[page._asked] == " why?\n"
+    *_, ended = respond(" why?\n", Chat.new(), False, ME, "full", 6, 20, 0, 64, [], False, *DEFAULTS)
+    assert ended[page._carrier]["answered"] == " why?\n" and page._box.question not in ended
+    stream = asked(respond, "and then?")
+    next(stream)
+    page.stop(ME)
+    *_, ended = stream
+    assert ended[page._carrier]["answered"] is None
+
+
+def test_the_session_is_free_again_before_the_page_says_that_the_answer_has_ended():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page = respond.__self__
+    ended = next(update for update in asked(respond, "why?") if page._carrier in update)
+    assert ended and page.begin("and then?", ME)[page._asked] == "and then?"
+
+
+def test_retry_asks_the_last_question_again_and_leaves_what_stands_in_the_box():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page = respond.__self__
+    *_, ended = asked(respond, "why?")
+    chat = ended[page._chat]
+    begun = page.retry(chat, ME)
+    assert begun[page._asked] == "why?" and begun[page._replacing] and page._box.question not in begun
+    assert page.retry(chat, ME) == gr.skip()
+    assert page.retry(Chat.new(), SimpleNamespace(session_hash="you")) == gr.skip()
+    assert page.edit(chat)[page._box.question] == "why?" and page.edit(Chat.new()) == gr.skip()
+
+
 def test_only_the_chosen_method_is_asked_for_its_options():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn

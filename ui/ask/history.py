@@ -13,6 +13,7 @@ from ui.ask.results import Results
 from ui.events import QUIET, Update
 
 _LOAD = "() => [kvscopeChats.load()]"
+_CLEAR = "(sent, box) => [sent?.answered === box ? '' : box]"  # what was typed meanwhile stays
 _TAKE = "(sent) => [kvscopeChats.take(sent), null]"
 _SEND = "(sent) => { kvscopeChats.take(sent); return [null]; }"
 
@@ -43,10 +44,11 @@ class History:
         outputs = [*self.components(), *self._results.components()]
         page.load(self.restore, self._carrier, outputs, js=_LOAD, queue=False, **QUIET)
 
-    def then_keep(self, answered: Any) -> None:
-        """Let the browser keep the chat once an answer has ended, and show its name in the bar."""
+    def then_keep(self, answered: Any, box: gr.Textbox) -> None:
+        """Let the browser clear the box and keep the chat once an answer has ended, and show its name in the bar."""
         inputs = [self._carrier, self._chat]
-        answered.then(self.listed, inputs, [self._bar, self._carrier], js=_TAKE, queue=False, **QUIET)
+        cleared = answered.then(None, [self._carrier, box], box, js=_CLEAR, queue=False, **QUIET)
+        cleared.then(self.listed, inputs, [self._bar, self._carrier], js=_TAKE, queue=False, **QUIET)
 
     def restore(self, told: Any) -> Update:
         """Show the chat that the browser kept for this tab, if it is one."""
@@ -66,9 +68,12 @@ class History:
         """Show the bar as it is now."""
         return {self._bar: chatbar(chat, _told(told)[1]), self._carrier: None}
 
-    def keep(self, chat: Chat) -> Update:
-        """Return what makes the session and the browser keep a chat."""
-        return {self._chat: chat, self._carrier: {"chat": chat.as_dict()}}
+    def keep(self, chat: Chat, answered: str | None = None) -> Update:
+        """Return what makes the session and the browser keep a chat.
+
+        answered  the question that is done with; the box is cleared if it still holds it
+        """
+        return {self._chat: chat, self._carrier: {"chat": chat.as_dict(), "answered": answered}}
 
     def talking(self, talking: bool = True) -> Update:
         """Hide what only an empty chat shows, or show it."""

@@ -42,6 +42,7 @@ class Ask:
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
         self._chat = gr.State(Chat(""))  # one with an id comes when the page is loaded
+        self._asked = gr.State("")  # what is being answered: the box may hold the next question by then
         self._replacing = gr.State(False)
         self._carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between this browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
@@ -99,7 +100,13 @@ class Ask:
             return {self._box.said: _BLANK}
         if not question.strip() or not self.stops.start(session):
             return gr.skip()
-        return {self._box.said: "", self._results.reply: reply.waiting(question), **self._running(True)}
+        waiting = {self._asked: question, self._results.reply: reply.waiting(question)}
+        return {self._box.said: "", **waiting, **self._running(True)}
+
+    def retry(self, chat: Chat, request: gr.Request) -> Update:
+        """Begin with the last question again; its answer gives way, and what stands in the box stays."""
+        begun = self.begin(chat.shown[-1].question, request) if chat.shown else gr.skip()
+        return {**begun, self._replacing: True} if self._asked in begun else begun
 
     def respond(
         self, question: str, chat: Chat, replacing: bool, request: gr.Request, *settings: Any
@@ -122,16 +129,17 @@ class Ask:
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 news, reached = _milestone(answer) != reached, _milestone(answer)
                 yield shown.grow(answer, how, milestone=news)
+            self.stops.finish(session, stop)
             if answer is None:
                 yield self._running(False)
                 return
             after = before.add(Turn.of(answer, how))
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
                 ended = {**shown.finish(answer, how, after, Path(folder)), **self._running(False)}
-                if answer.state == "done":
-                    ended[self._box.question] = ""
-                yield {**ended, **self._history.keep(after), self._replacing: False}
+                kept = self._history.keep(after, question if answer.state == "done" else None)
+                yield {**ended, **kept, self._replacing: False}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            self.stops.finish(session, stop)
             block = reply.trouble(question, sentence(error), answer.text if answer else "")
             yield {shown.reply: block, **self._running(False)}
         finally:
@@ -141,9 +149,11 @@ class Ask:
         """Stop what this session has asked, now."""
         self.stops.stop(session_of(request))
 
-    def again(self, chat: Chat) -> Update:
+    def edit(self, chat: Chat) -> Update:
         """Put the last question back into the box; the next answer takes the place of its own."""
-        return {self._box.question: chat.shown[-1].question, self._replacing: True} if chat.shown else {}
+        if not chat.shown:
+            return gr.skip()
+        return {self._box.question: chat.shown[-1].question, self._replacing: True}
 
     def _connect(self, sample_buttons: dict[str, gr.Button]) -> None:
         box = self._box
@@ -152,24 +162,24 @@ class Ask:
         for text, button in sample_buttons.items():
             filled = button.click(lambda text=text: text, None, box.question, queue=False, **QUIET)
             self._then_respond(filled.then(**self._first_sign()))
-        last: dict[str, Any] = {"fn": self.again, "inputs": self._chat, "outputs": [box.question, self._replacing]}
-        self._results.reply.edit(**last, js=_TO_THE_BOX, queue=False, **QUIET)
-        retried = self._results.reply.retry(**last, queue=False, **QUIET)
-        self._then_respond(retried.then(**self._first_sign()))
+        edited = [box.question, self._replacing]
+        self._results.reply.edit(self.edit, self._chat, edited, js=_TO_THE_BOX, queue=False, **QUIET)
+        begun = [*self._first_sign()["outputs"], self._replacing]
+        self._then_respond(self._results.reply.retry(self.retry, self._chat, begun, queue=False, **QUIET))
         box.stop.click(self.stop, None, None, queue=False, **QUIET)
 
     def _first_sign(self) -> dict[str, Any]:
-        outputs = [self._results.reply, self._box.said, self._box.ask, self._box.stop]
+        outputs = [self._asked, self._results.reply, self._box.said, self._box.ask, self._box.stop]
         return {"fn": self.begin, "inputs": self._box.question, "outputs": outputs, "queue": False, **QUIET}
 
     def _then_respond(self, asked: Any) -> None:
         box = self._box
-        outputs = [*self._results.components(), *self._history.components(), box.question, self._replacing]
-        inputs = [box.question, self._chat, self._replacing, *box.inputs()]
+        outputs = [*self._results.components(), *self._history.components(), self._replacing]
+        inputs = [self._asked, self._chat, self._replacing, *box.inputs()]
         asked = asked.then(None, None, None, js=_TO_THE_ANSWER, queue=False, **QUIET)
         limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING}
         answered = asked.then(self.respond, inputs, [*outputs, box.ask, box.stop], **limit, **QUIET)
-        self._history.then_keep(answered)
+        self._history.then_keep(answered, box.question)
 
     def _running(self, running: bool) -> Update:
         return {self._box.ask: gr.Button(visible=not running), self._box.stop: gr.Button(visible=running)}

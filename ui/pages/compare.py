@@ -100,11 +100,13 @@ class Compare:
             for comparison in self._backend.comparison.compare(wanted, stop):
                 news, reached = (found := _found(comparison)) != reached, found
                 yield self._shown(comparison, news)
+            self.stops.finish(session, stop)
             if comparison is None:
                 yield self._running(False)
                 return
             yield from self._ended(comparison, self._shown(comparison, news=True))
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            self.stops.finish(session, stop)
             yield from self._ended(comparison, {self._progress: standings.trouble(sentence(error))})
         finally:
             self.stops.finish(session, stop)

@@ -76,7 +76,7 @@ class Inspect:
                     continue
                 held = Held(step.found, int(passages))
                 choices = [("All", ALL), *((str(rank), rank) for rank in range(1, len(step.found.excerpts) + 1))]
-                yield {
+                seen = {
                     self._held: held,
                     parts.progress: "",
                     parts.empty: gr.update(visible=False),
@@ -87,8 +87,11 @@ class Inspect:
                     **self.drill(held, method, nominal, ALL),
                     **self._running(False),
                 }
+                self.stops.finish(session, stop)
+                yield seen
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             said = inspected.note("Stopped.") if stop.is_set() else inspected.trouble(sentence(error))
+            self.stops.finish(session, stop)
             yield {parts.progress: said, **self._running(False)}
         finally:
             self.stops.finish(session, stop)
@@ -135,10 +138,12 @@ class Inspect:
             wanted = Request(held.found.question, method, round(nominal) / 100, held.passages)
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 yield {parts.answer: inspected.answer(answer, how)}
+            self.stops.finish(session, stop)
             if answer is not None:
                 held = held.after(answer, round(nominal))
                 yield {self._held: held, **self.redraw(held, method, nominal, only), **self._running(False)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            self.stops.finish(session, stop)
             yield {parts.answer: inspected.trouble(sentence(error)), **self._running(False)}
         finally:
             self.stops.finish(session, stop)
