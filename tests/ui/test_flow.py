@@ -204,6 +204,45 @@ def test_retry_asks_the_last_question_again_and_leaves_what_stands_in_the_box():
     assert page.edit(chat)[page._box.question] == "why?" and page.edit(Chat.new()) == gr.skip()
 
 
+@pytest.fixture
+def answered():
+    """A backend, the handler of questions, and a chat of one answered question."""
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    *_, ended = asked(respond, "why?")
+    return backend, respond, ended[respond.__self__._chat]
+
+
+def test_an_error_leaves_the_answer_it_was_to_replace_and_replaces_nothing_later(answered):
+    backend, respond, chat = answered
+    backend.error, page = QuestionTooLong("It has 5,000 words."), respond.__self__
+    *_, ended = asked(respond, "why?", chat=chat, replacing=True)
+    assert ended[page._replacing] is False and page._chat not in ended
+    assert "5730264" in ended[page._results.thread] and "5,000 words" in ended[page._results.reply]
+
+
+def test_an_answer_stopped_before_its_first_word_replaces_none(answered):
+    _, respond, chat = answered
+    page, stream = respond.__self__, asked(respond, "why?", chat=chat, replacing=True)
+    next(stream)
+    page.stop(ME)
+    *_, ended = stream
+    assert ended[page._replacing] is False and page._chat not in ended
+    assert "5730264" in ended[page._results.thread] and "as it was" in ended[page._results.reply]
+    stream = asked(respond, "and then?", chat=chat)
+    next(stream)
+    page.stop(ME)
+    *_, ended = stream
+    assert [turn.question for turn in ended[page._chat].shown] == ["why?", "and then?"]
+
+
+@pytest.mark.parametrize("act", ["open", "new", "delete"])
+def test_the_question_that_was_to_be_edited_stays_behind_with_its_chat(answered, act):
+    page = answered[1].__self__
+    told = SimpleNamespace(_data={"act": act, "listing": [], "chat": None})
+    assert page._history.act(answered[2], told)[page._replacing] is False
+
+
 def test_only_the_chosen_method_is_asked_for_its_options():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn

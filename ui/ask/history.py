@@ -21,23 +21,31 @@ _SEND = "(sent) => { kvscopeChats.take(sent); return [null]; }"
 class History:
     """The bar over the thread, and what a chat shows when it is opened.
 
-    chat     the session's chat, a State
-    carrier  JSON that goes between the server and the script which keeps the chats
-    results  where a chat is shown
-    empty    what only an empty chat shows
+    chat       the session's chat, a State
+    replacing  whether the chat's last turn gives way to the next answer, a State; never that of another chat
+    carrier    JSON that goes between the server and the script which keeps the chats
+    results    where a chat is shown
+    empty      what only an empty chat shows
     """
 
     def __init__(
-        self, chat: gr.State, carrier: gr.JSON, bar: gr.HTML, results: Results, empty: Sequence[Component | gr.Column]
+        self,
+        chat: gr.State,
+        replacing: gr.State,
+        carrier: gr.JSON,
+        bar: gr.HTML,
+        results: Results,
+        empty: Sequence[Component | gr.Column],
     ) -> None:
-        self._chat, self._carrier, self._bar, self._results, self._empty = chat, carrier, bar, results, empty
+        self._chat, self._replacing, self._carrier, self._bar = chat, replacing, carrier, bar
+        self._results, self._empty = results, empty
         bar.click(self.act, chat, [*self.components(), *results.components()], queue=False, **QUIET).then(
             None, carrier, carrier, js=_SEND, queue=False, **QUIET
         )
 
     def components(self) -> list[Any]:
         """Return what `keep` and `talking` fill."""
-        return [self._chat, self._carrier, self._bar, *self._empty]
+        return [self._chat, self._replacing, self._carrier, self._bar, *self._empty]
 
     def wire(self, page: gr.Blocks) -> None:
         """Show what this tab showed before it was refreshed."""
@@ -83,7 +91,8 @@ class History:
         }
 
     def _open(self, chat: Chat, listed: list[Listed]) -> Update:
-        shown = {self._chat: chat, self._bar: chatbar(chat, listed), **self._results.open(chat)}
+        shown = {self._chat: chat, self._replacing: False, self._bar: chatbar(chat, listed)}
+        shown |= self._results.open(chat)
         return {**shown, **self.talking(bool(chat.turns))}
 
 

@@ -15,6 +15,7 @@ from ui.ask.drawer import Drawer
 from ui.ask.history import History
 from ui.ask.numbers import blank
 from ui.ask.results import Results
+from ui.ask.thread import thread
 from ui.ask.turn import Turn
 from ui.backend import Backend
 from ui.coalesce import coalesce
@@ -24,6 +25,7 @@ from ui.stops import Stops
 from ui.trouble import sentence
 
 _BLANK = tag("p", "Type a question first, then press Enter.", class_="kv-trouble", role="alert")
+_AS_BEFORE = "Stopped before a word was written. The chat is as it was."
 _TO_THE_BOX = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
 _TO_THE_ANSWER = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
@@ -49,7 +51,7 @@ class Ask:
             with gr.Column(elem_id="main", min_width=0):
                 self._bar = gr.HTML(elem_id="chatbar", js_on_load=chatbar.ON_CLICK)
                 self._promise = gr.HTML(welcome.promise(), elem_id="promise", js_on_load=None)
-                thread = gr.HTML(elem_id="thread", js_on_load=reply.ON_CLICK)
+                turns = gr.HTML(elem_id="thread", js_on_load=reply.ON_CLICK)
                 answer = gr.HTML(elem_id="reply", js_on_load=reply.ON_CLICK)
                 passages = gr.HTML(elem_id="passages", js_on_load=None)
                 self._box: Composer = composer.build(self._backend)
@@ -65,10 +67,11 @@ class Ask:
                 history = gr.HTML(elem_id="history", js_on_load=None)
         drawer = Drawer(self._backend)
         drawer.build()
-        for cites in (thread, answer):
+        for cites in (turns, answer):
             drawer.follow(cites)
-        self._results = Results(thread, answer, passages, figures, figure, download, history)
-        self._history = History(self._chat, self._carrier, self._bar, self._results, [self._promise, self._welcome])
+        self._results = Results(turns, answer, passages, figures, figure, download, history)
+        empty = [self._promise, self._welcome]
+        self._history = History(self._chat, self._replacing, self._carrier, self._bar, self._results, empty)
         self._connect(buttons)
 
     def wire(self, page: gr.Blocks, shelf: gr.HTML) -> None:
@@ -130,8 +133,9 @@ class Ask:
                 news, reached = _milestone(answer) != reached, _milestone(answer)
                 yield shown.grow(answer, how, milestone=news)
             self.stops.finish(session, stop)
-            if answer is None:
-                yield self._running(False)
+            if answer is None or (replacing and answer.state == "stopped" and not answer.text):
+                said = {**shown.open(chat), shown.reply: reply.trouble(question, _AS_BEFORE)}
+                yield {**said, **self._running(False), self._replacing: False}
                 return
             after = before.add(Turn.of(answer, how))
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
@@ -141,7 +145,7 @@ class Ask:
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             self.stops.finish(session, stop)
             block = reply.trouble(question, sentence(error), answer.text if answer else "")
-            yield {shown.reply: block, **self._running(False)}
+            yield {shown.thread: thread(chat.shown), shown.reply: block, **self._running(False), self._replacing: False}
         finally:
             self.stops.finish(session, stop)
 
@@ -174,7 +178,7 @@ class Ask:
 
     def _then_respond(self, asked: Any) -> None:
         box = self._box
-        outputs = [*self._results.components(), *self._history.components(), self._replacing]
+        outputs = [*self._results.components(), *self._history.components()]
         inputs = [self._asked, self._chat, self._replacing, *box.inputs()]
         asked = asked.then(None, None, None, js=_TO_THE_ANSWER, queue=False, **QUIET)
         limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING}
