@@ -236,13 +236,6 @@ def test_an_answer_stopped_before_its_first_word_replaces_none(answered):
     assert [turn.question for turn in ended[page._chat].shown] == ["why?", "and then?"]
 
 
-@pytest.mark.parametrize("act", ["open", "new", "delete"])
-def test_the_question_that_was_to_be_edited_stays_behind_with_its_chat(answered, act):
-    page = answered[1].__self__
-    told = SimpleNamespace(_data={"act": act, "listing": [], "chat": None})
-    assert page._history.act(answered[2], told)[page._replacing] is False
-
-
 def test_only_the_chosen_method_is_asked_for_its_options():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn

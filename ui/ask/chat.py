@@ -20,7 +20,7 @@ _TITLE = 60
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """id     random
+    """id     random; empty until its first turn, if the browser told nothing of its chats
     title  what a person called it; empty: its first question
     at     of its last turn, seconds since the epoch
     """
@@ -57,8 +57,8 @@ class Chat:
         return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
 
     def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":
-        """Return the chat with one more turn."""
-        return replace(self, turns=(*self.turns, turn)[-_TURNS:], at=clock())
+        """Return the chat with one more turn, and with an id if it had none."""
+        return replace(self, id=self.id or Chat.new().id, turns=(*self.turns, turn)[-_TURNS:], at=clock())
 
     def without_last(self) -> "Chat":
         """Return the chat with its last shown turn replaced by whatever comes next."""

@@ -71,7 +71,9 @@ class Ask:
             drawer.follow(cites)
         self._results = Results(turns, answer, passages, figures, figure, download, history)
         empty = [self._promise, self._welcome]
-        self._history = History(self._chat, self._replacing, self._carrier, self._bar, self._results, empty)
+        self._history = History(
+            self._chat, self._replacing, self._carrier, self._bar, self._results, empty, self.stops.busy
+        )
         self._connect(buttons)
 
     def wire(self, page: gr.Blocks, shelf: gr.HTML) -> None:
@@ -128,14 +130,20 @@ class Ask:
             before = chat.without_last() if replacing else chat
             wanted = self._box.request(question, settings, before.earlier())
             how = self._methods[wanted.method]
-            yield {**shown.start(before), **self._running(True), **self._history.talking()}
+            held = {**self._history.talking(), **self._history.held(chat)}
+            yield {**shown.start(before), **self._running(True), **held}
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 news, reached = _milestone(answer) != reached, _milestone(answer)
                 yield shown.grow(answer, how, milestone=news)
             self.stops.finish(session, stop)
             if answer is None or (replacing and answer.state == "stopped" and not answer.text):
                 said = {**shown.open(chat), shown.reply: reply.trouble(question, _AS_BEFORE)}
-                yield {**said, **self._running(False), self._replacing: False}
+                yield {
+                    **said,
+                    **self._history.talking(bool(chat.turns)),
+                    **self._running(False),
+                    self._replacing: False,
+                }
                 return
             after = before.add(Turn.of(answer, how))
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
