@@ -31,6 +31,8 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     tab.finish()
     assert len(tab.page.inner_text("#reply .kv-text")) > len(early)
     expect(tab.page.locator("#question textarea")).to_have_value("")
+    tab.page.press("#question textarea", "Enter")
+    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
     assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
     badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
     assert sum("exact" in badge for badge in badges) == 1
@@ -48,6 +50,7 @@ def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     tab = visit()
     tab.ask("What is the maintenance code?")
     tab.page.fill("#question textarea", "And then?")
+    tab.page.press("#question textarea", "Enter")
     tab.finish()
     tab.move_ratio(50)
     tab.page.click("#reply >> text=Retry")
