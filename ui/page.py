@@ -8,6 +8,7 @@ import gradio as gr
 
 from ui import api
 from ui.backend import Backend
+from ui.events import session_of
 from ui.markup import Markup, tag
 from ui.pages.ask import Ask
 from ui.pages.cache import Cache
@@ -68,12 +69,10 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
         ask.lead("apply", tabs, "compare", compare.question, "#compare-run")
 
         def left(request: gr.Request) -> None:
-            ask.stop(request)
-            inspect.stop(request)
-            compare.stop(request)
+            for each in (ask, inspect, compare, settings):
+                each.stops.leave(session_of(request))
             documents.cancel(request)
             shelf.cancel(request)
-            settings.stop(request)
 
         page.unload(left)
     return page

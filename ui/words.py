@@ -32,8 +32,11 @@ def count(number: int, noun: str) -> str:
 
 
 def day(seconds: float) -> str:
-    """Return a moment as '3 Oct 2026', in local time."""
-    moment = time.localtime(seconds)
+    """Return a moment as '3 Oct 2026', in local time; a dash for one that no calendar has."""
+    try:
+        moment = time.localtime(seconds)
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
     month = time.strftime("%b\u00a0%Y", moment)
     return f"{moment.tm_mday}\u00a0{month}"
 

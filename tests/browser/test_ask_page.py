@@ -30,6 +30,9 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     early = tab.page.inner_text("#reply .kv-text")
     tab.finish()
     assert len(tab.page.inner_text("#reply .kv-text")) > len(early)
+    expect(tab.page.locator("#question textarea")).to_have_value("")
+    tab.page.press("#question textarea", "Enter")
+    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
     assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
     badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
     assert sum("exact" in badge for badge in badges) == 1
@@ -46,8 +49,9 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
 def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     tab = visit()
     tab.ask("What is the maintenance code?")
+    tab.page.fill("#question textarea", "And then?")
+    tab.page.press("#question textarea", "Enter")
     tab.finish()
-    assert tab.page.input_value("#question textarea") == ""
     tab.move_ratio(50)
     tab.page.click("#reply >> text=Retry")
     rows = tab.page.locator("#history tbody tr")
@@ -57,6 +61,8 @@ def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
     assert "20" in before and "386 ms" in before.replace("\u00a0", " ")
     expect(tab.page.locator("#thread article")).to_have_count(0)
+    tab.finish()
+    assert tab.page.input_value("#question textarea") == "And then?"  # typed while the first answer was written
 
 
 def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(visit):
@@ -218,7 +224,8 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
     expect(tab.page.locator("#ask")).to_be_visible()
     tab.page.fill("#question textarea", "  ")
     tab.page.click("#ask")
-    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something broke")
 
 
 def test_the_keyboard_and_the_samples(visit, backend):

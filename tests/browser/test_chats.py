@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
+KEPT = "Object.keys(localStorage).filter((key) => key.startsWith('kvscope-chat-')).length"
 
 
 @pytest.fixture
@@ -62,27 +63,59 @@ def test_a_new_chat_is_empty_the_old_one_a_click_away_and_can_be_renamed_exporte
     talked.page.reload()
     expect(talked.page.locator("#chatbar summary")).to_have_text("<b>Boats</b>")
     talked.page.click("#chatbar >> text=Delete")
-    assert talked.page.evaluate("localStorage.length") >= 1
+    assert talked.page.evaluate(KEPT) == 2
     talked.page.click("#chatbar >> text=Really delete?")
     expect(talked.page.locator("#promise")).to_be_visible()
-    kept = "Object.keys(localStorage).filter((key) => key.startsWith('kvscope-chat-')).length"
-    assert talked.page.evaluate(kept) == 1  # the other chat's
+    expect(talked.page.locator("#chatbar summary")).to_have_text("New chat")
+    assert talked.page.evaluate(KEPT) == 1  # the other chat's
     assert talked.errors == []
 
 
-def test_two_tabs_keep_their_own_chats(talked):
+def test_two_tabs_with_the_same_chat_both_keep_what_was_said_in_them(talked):
     other = talked.page.context.new_page()
     other.goto(talked.page.url)
     expect(other.locator("#promise")).to_be_visible()
+    other.click("#chatbar summary")
+    other.click(".kv-chat-list >> text=What is the code?")
+    expect(other.locator("#thread article")).to_have_count(2)
     other.fill("#question textarea", "Mine?")
     other.click("#ask")
+    expect(other.locator("#chatbar nav")).to_have_attribute("inert", "")
     expect(other.locator("#reply .kv-acts")).to_be_visible(timeout=15_000)
+    expect(other.locator("#chatbar nav")).not_to_have_attribute("inert", "")
     talked.ask("Still here?")
     talked.finish()
-    other.reload()
-    expect(other.locator("#thread article")).to_have_count(1)
-    talked.page.reload()
-    expect(talked.page.locator("#thread article")).to_have_count(3)
+    expect(talked.page.locator("#chatbar .kv-warning")).to_contain_text("Another tab has gone on with this chat")
+    assert talked.page.evaluate(KEPT) == 2
+    for page, question in ((other, "Mine?"), (talked.page, "Still here?")):
+        page.reload()
+        expect(page.locator("#thread article")).to_have_count(3)
+        expect(page.locator("#thread article h2").last).to_have_text(question)
+
+
+def test_a_storage_that_is_damaged_full_or_switched_off_costs_no_chat_and_says_so(talked):
+    page, damaged = talked.page, {"id": "bad", "title": "", "at": 1, "turns": [{"question": 5}]}
+    page.evaluate("bad => localStorage.setItem('kvscope-chat-bad', bad)", json.dumps(damaged))
+    full = "() => { throw new DOMException('', 'QuotaExceededError') }"
+    page.evaluate(f"() => {{ Storage.prototype.setItem = {full} }}")
+    talked.ask("Is there room?")
+    talked.finish()
+    expect(page.locator("#chatbar .kv-warning")).to_contain_text("storage is full: this chat is not kept")
+    assert page.evaluate(KEPT) == 2
+    page.reload()
+    expect(page.locator("#thread article")).to_have_count(2)
+    page.click("#chatbar summary")
+    expect(page.locator(".kv-chat-list li")).to_have_count(1)
+    off = page.context.new_page()
+    names, refuse = "['localStorage', 'sessionStorage']", "{ get() { throw new DOMException('', 'SecurityError') } }"
+    off.add_init_script(f"for (const name of {names}) Object.defineProperty(window, name, {refuse})")
+    off.goto(page.url)
+    off.click("#chatbar summary")
+    expect(off.locator("#chatbar")).to_contain_text("There is none yet")
+    off.fill("#question textarea", "Who keeps this?")
+    off.click("#ask")
+    expect(off.locator("#chatbar .kv-warning")).to_contain_text("switched off: this chat is not kept")
+    assert talked.errors == []
 
 
 def test_chosen_documents_go_with_the_question_and_one_can_be_read_whole(visit, backend, tmp_path):

@@ -1,6 +1,7 @@
 """Chats as data: what a browser gives back is checked, what is exported can be read."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,30 @@ def test_markdown_has_every_shown_turn_with_its_sources():
     assert text.startswith("# Who owns it?\n")
     assert "## Who owns it?\n\nAda [1]." in text and "- [2] b.pdf, page 3" in text
     assert "*No answer was written.*" in text and "412" in text
+
+
+HOSTILE = """![x](http://evil/?q) <img src=x> [1](http://evil) [2] | &lt; $x$
+# Forged
+[1]: http://evil
+---
+  1. one
+- two
++ three
+> four
+```
+=====
+    five\r\x0b# six"""
+
+
+def test_markdown_shows_markup_of_others_as_text_and_citations_as_they_are():
+    name = "[a](http://evil) <b>b</b>.md"
+    turn = replace(TURN, question=HOSTILE, text=HOSTILE, method="*m*", passages=(Read(1, name, None, "a-0", True),))
+    text = replace(chat(turn), title=HOSTILE).as_markdown()
+    assert text.startswith("# \\!\\[x\\](http://evil/?q) \\<img src=x\\> \\[1\\](http://evil) [2] \\| \\&lt;")
+    assert [each.split(" ")[0] for each in text.splitlines() if each.startswith(("#", "-"))] == ["#", "##", "-"]
+    assert "\n\\# Forged\n\\[1\\]: http://evil\n\\---\n1\\. one\n\\- two\n\\+ three\n\\> four\n" in text
+    assert "- [1] \\[a\\](http://evil) \\<b\\>b\\</b\\>.md" in text and "*\\*m\\*" in text
+    assert not re.search(r"(?<!\\)[<`!$&|]", text)
 
 
 def test_a_chat_keeps_its_last_fifty_turns():

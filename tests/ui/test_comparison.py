@@ -33,7 +33,9 @@ def last(desk, wanted=WANTED):
 
 def run_of(backend):
     page = build(backend, ["one?"])
-    return next(fn.fn for fn in page.fns.values() if fn.name == "run")
+    run = next(fn.fn for fn in page.fns.values() if fn.name == "run")
+    run.__self__.begin("Why?", ME)
+    return run
 
 
 def said_in(updates):
@@ -216,6 +218,18 @@ def test_closing_the_page_ends_the_comparison_and_forgets_the_session(backend):
     next(stream), next(stream)
     stream.close()
     assert len(run.__self__.stops) == 0 and len(backend.comparison.cancelled) == 1
+
+
+def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(backend):
+    run = run_of(backend)
+    page, stream = run.__self__, run("Why?", ["direct"], [20], 3, "Once", ME)
+    next(stream)
+    assert page.begin("Another?", ME) == page.begin(" ", ME) == gr.skip()
+    assert list(run("Another?", ["direct"], [20], 3, "Once", ME)) == [gr.skip()]
+    *_, ended = stream
+    assert "kv-standings" in said_in([ended]) and "Stopped" not in said_in([ended])
+    assert len(backend.comparison.wanted) == 1 and len(page.stops) == 0
+    assert "Type a question first" in said_in([page.begin(" ", ME)])
 
 
 def test_stopping_keeps_what_is_finished(backend):

@@ -36,7 +36,8 @@ ME = SimpleNamespace(session_hash="me")
 
 
 def asked(respond, question, method="full", chat=None, replacing=False):
-    """Ask with the composer's inputs as a fresh page has them."""
+    """Begin and ask with the composer's inputs as a fresh page has them."""
+    respond.__self__.begin(question, ME)
     values = [method, 6, 20, 0, 64, [], False, *DEFAULTS]
     return respond(question, chat or Chat.new(), replacing, ME, *values)
 
@@ -62,20 +63,41 @@ def test_nothing_comes_out_of_nothing_and_nothing_twice():
 
 def test_stop_reaches_its_own_session_only():
     stops = Stops()
-    mine, yours = stops.start("me"), stops.start("you")
+    mine, yours = (stops.start(each) and stops.take(each) for each in ("me", "you"))
     stops.stop("me")
     stops.stop("nobody")
     assert mine.is_set() and not yours.is_set()
 
 
-def test_asking_again_stops_the_earlier_question_and_finishing_it_leaves_the_new_one():
+def test_a_session_starts_one_thing_at_a_time_which_is_taken_up_once():
     stops = Stops()
-    first = stops.start("me")
-    second = stops.start("me")
+    assert stops.take("me") is None and stops.start("me") and not stops.start("me")
+    first = stops.take("me")
+    assert stops.take("me") is None and not stops.start("me") and not first.is_set()
     stops.finish("me", first)
-    assert first.is_set() and not second.is_set() and stops.current("me") is second
-    stops.finish("me", second)
-    assert len(stops) == 0
+    assert first.is_set() and not stops.busy("me") and len(stops) == 0
+
+
+def test_a_closed_tab_is_forgotten_and_what_it_left_ends_alone():
+    stops = Stops()
+    assert stops.start("me")
+    stops.leave("me")
+    stops.leave("nobody")
+    assert len(stops) == 0 and stops.take("me") is None and stops.start("me")
+    old = stops.take("me")
+    stops.leave("me")
+    assert old.is_set() and stops.start("me")
+    stops.finish("me", old)
+    assert stops.busy("me") and not stops.take("me").is_set()
+
+
+def test_closing_a_tab_forgets_every_page_of_it():
+    page = build(FakeBackend())
+    (left,) = (fn for fn in page.fns.values() if fn.name == "left")
+    asking = events_of(page)["respond"].fn.__self__
+    asking.begin("why?", ME)
+    left.fn(ME)
+    assert len(asking.stops) == 0
 
 
 def test_an_error_for_a_person_is_shown_and_not_logged_and_a_bug_is_both(caplog):
@@ -105,6 +127,7 @@ def test_launch_options_name_no_address():
 def test_what_is_set_becomes_a_request():
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
+    respond.__self__.begin("  why?\n", ME)
     values = ["epic", 4, 35, 0.5, 64, ["d" * 64], True, *DEFAULTS]
     list(respond("  why?\n", Chat.new(), False, ME, *values))
     (request,) = backend.asked
@@ -125,13 +148,92 @@ def test_closing_the_stream_early_stops_the_computation_and_forgets_the_session(
 
 
 @pytest.mark.parametrize("question", ["", " \n "])
-def test_an_empty_question_never_reaches_the_engine_and_the_page_keeps_saying_so(question):
+def test_an_empty_question_never_reaches_the_engine_and_leaves_the_last_answer_where_it_is(question):
     backend = FakeBackend(pace_s=0)
     respond = events_of(build(backend))["respond"].fn
-    (update,) = asked(respond, question)
-    (said,) = update.values()
-    assert "Type a question first" in said
+    ((place, said),) = respond.__self__.begin(question, ME).items()
+    assert "Type a question first" in said and place.elem_id == "ask-said"
+    assert list(asked(respond, question)) == [gr.skip()]
     assert backend.asked == []
+
+
+def test_enter_while_an_answer_runs_neither_stops_it_nor_asks_again():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page, stream = respond.__self__, asked(respond, "why?")
+    next(stream)
+    assert page.begin("why?", ME) == page.begin("and then?", ME) == page.begin("", ME) == gr.skip()
+    assert list(asked(respond, "and then?")) == [gr.skip()]
+    list(stream)
+    assert [request.question for request in backend.asked] == ["why?"] and backend.cancelled == [False]
+    assert len(page.stops) == 0
+
+
+def test_the_answer_is_to_what_was_begun_and_the_browser_clears_the_box_of_that_alone():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page = respond.__self__
+    assert page.begin(" why?\n", ME)[page._asked] == " why?\n"
+    *_, ended = respond(" why?\n", Chat.new(), False, ME, "full", 6, 20, 0, 64, [], False, *DEFAULTS)
+    assert ended[page._carrier]["answered"] == " why?\n" and page._box.question not in ended
+    stream = asked(respond, "and then?")
+    next(stream)
+    page.stop(ME)
+    *_, ended = stream
+    assert ended[page._carrier]["answered"] is None
+
+
+def test_the_session_is_free_again_before_the_page_says_that_the_answer_has_ended():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page = respond.__self__
+    ended = next(update for update in asked(respond, "why?") if page._carrier in update)
+    assert ended and page.begin("and then?", ME)[page._asked] == "and then?"
+
+
+def test_retry_asks_the_last_question_again_and_leaves_what_stands_in_the_box():
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    page = respond.__self__
+    *_, ended = asked(respond, "why?")
+    chat = ended[page._chat]
+    begun = page.retry(chat, ME)
+    assert begun[page._asked] == "why?" and begun[page._replacing] and page._box.question not in begun
+    assert page.retry(chat, ME) == gr.skip()
+    assert page.retry(Chat.new(), SimpleNamespace(session_hash="you")) == gr.skip()
+    assert page.edit(chat)[page._box.question] == "why?" and page.edit(Chat.new()) == gr.skip()
+
+
+@pytest.fixture
+def answered():
+    """A backend, the handler of questions, and a chat of one answered question."""
+    backend = FakeBackend(pace_s=0)
+    respond = events_of(build(backend))["respond"].fn
+    *_, ended = asked(respond, "why?")
+    return backend, respond, ended[respond.__self__._chat]
+
+
+def test_an_error_leaves_the_answer_it_was_to_replace_and_replaces_nothing_later(answered):
+    backend, respond, chat = answered
+    backend.error, page = QuestionTooLong("It has 5,000 words."), respond.__self__
+    *_, ended = asked(respond, "why?", chat=chat, replacing=True)
+    assert ended[page._replacing] is False and page._chat not in ended
+    assert "5730264" in ended[page._results.thread] and "5,000 words" in ended[page._results.reply]
+
+
+def test_an_answer_stopped_before_its_first_word_replaces_none(answered):
+    _, respond, chat = answered
+    page, stream = respond.__self__, asked(respond, "why?", chat=chat, replacing=True)
+    next(stream)
+    page.stop(ME)
+    *_, ended = stream
+    assert ended[page._replacing] is False and page._chat not in ended
+    assert "5730264" in ended[page._results.thread] and "as it was" in ended[page._results.reply]
+    stream = asked(respond, "and then?", chat=chat)
+    next(stream)
+    page.stop(ME)
+    *_, ended = stream
+    assert [turn.question for turn in ended[page._chat].shown] == ["why?", "and then?"]
 
 
 def test_only_the_chosen_method_is_asked_for_its_options():

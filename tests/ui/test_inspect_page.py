@@ -113,6 +113,7 @@ def test_an_empty_passage_and_no_choice_make_no_piece_too_many():
 
 def test_apply_asks_the_inspected_question_and_marks_what_the_answer_rests_on(page, backend):
     held = inspect(page, "What is the code?")[page._held]
+    page.applying(TAB)
     *_, last = page.apply(held, "cacheclip", 35, TAB)
     (asked,) = backend.asked
     assert (asked.question, asked.method, asked.ratio, asked.passages) == ("What is the code?", "cacheclip", 0.35, 3)
@@ -125,13 +126,28 @@ def test_what_was_found_is_drawn_with_the_settings_of_the_end_not_of_the_click(p
     parts, steps = page._parts, list(page._blocks.fns.values())
     drawn = {parts.summary, parts.text, parts.ranks, parts.agreement}
     found = inspect(page)
+    page.applying(TAB)
     *_, last = page.apply(found[page._held], "cacheclip", 35, TAB)
+    assert page._held in found and page._held in last
     for update, slow, redraws in ((found, page.look, page.drill), (last, page.apply, page.redraw)):
         assert not drawn & update.keys()
         (ends,) = [step for step in steps if step.fn == slow]
         (after,) = [step for step in steps if step.trigger_after == ends._id]
         assert after.fn == redraws and drawn <= set(after.outputs)
         assert after.inputs == [page._held, parts.method, parts.ratio, parts.only]
+
+
+def test_a_click_while_it_looks_neither_stops_it_nor_starts_another(page, backend):
+    held = inspect(page)[page._held]
+    page.begin("What is the code?", TAB)
+    looking = page.look("What is the code?", 3, 20, TAB)
+    next(looking)
+    assert page.begin("Another?", TAB) == page.begin(" ", TAB) == page.applying(TAB) == gr.skip()
+    assert list(page.look("Another?", 3, 20, TAB)) == [gr.skip()]
+    assert list(page.apply(held, "cacheclip", 35, TAB)) == [gr.skip()]
+    *_, last = looking
+    assert page._held in last and len(page.stops) == 0
+    assert [request.question for request in backend.inspection.requests] == ["Why?", "What is the code?"]
 
 
 def test_a_method_that_decides_on_its_way_shows_its_choice_once_it_was_asked():
@@ -152,7 +168,6 @@ def test_an_answer_over_other_passages_changes_nothing():
 
 def test_errors_and_an_empty_question_are_sentences_in_their_place(page, backend):
     assert "Type a question first" in page.begin("  ", TAB)[page._parts.progress]
-    assert "Type a question first" in inspect(page, " ")[page._parts.progress]
     backend.inspection.error = NothingFound("No passage was found to look at.")
     said = inspect(page)
     assert "Add documents" in said[page._parts.progress] and said[page._parts.inspect].visible is True

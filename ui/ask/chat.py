@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.answer import Exchange
+from ui.ask import markdown
 from ui.ask.turn import Turn
 from ui.words import day, duration, percent, short
 
@@ -20,7 +21,7 @@ _TITLE = 60
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """id     random
+    """id     random; empty until its first turn, if the browser told nothing of its chats
     title  what a person called it; empty: its first question
     at     of its last turn, seconds since the epoch
     """
@@ -57,8 +58,8 @@ class Chat:
         return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
 
     def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":
-        """Return the chat with one more turn."""
-        return replace(self, turns=(*self.turns, turn)[-_TURNS:], at=clock())
+        """Return the chat with one more turn, and with an id if it had none."""
+        return replace(self, id=self.id or Chat.new().id, turns=(*self.turns, turn)[-_TURNS:], at=clock())
 
     def without_last(self) -> "Chat":
         """Return the chat with its last shown turn replaced by whatever comes next."""
@@ -84,12 +85,12 @@ class Chat:
 
     def as_markdown(self) -> str:
         """Return the chat for reading; every answer with its sources and what it took."""
-        parts = [f"# {_plain(self.name)}", f"Asked with KVScope, {day(self.at)}."]
+        parts = [f"# {markdown.line(self.name)}", f"Asked with KVScope, {day(self.at)}."]
         for turn in self.shown:
-            parts += [f"## {_plain(turn.question)}", turn.text or "*No answer was written.*"]
+            parts += [f"## {markdown.line(turn.question)}", markdown.block(turn.text) or "*No answer was written.*"]
             read = [_source(passage.rank, passage.document, passage.page) for passage in turn.passages]
             asked = "" if turn.nominal is None else f", {percent(turn.realised)} recomputed"
-            took = f"*{turn.said}{asked}; first token after {duration(turn.ttft_ms)}.*"
+            took = f"*{markdown.line(turn.said)}{asked}; first token after {duration(turn.ttft_ms)}.*"
             parts += ["\n".join(read), took] if read else [took]
         return "\n\n".join(parts) + "\n"
 
@@ -101,9 +102,5 @@ def _asked(turn: Turn) -> tuple[str, tuple[str, ...]]:
     return turn.question, tuple(passage.chunk for passage in turn.passages)
 
 
-def _plain(line: str) -> str:
-    return " ".join(line.split())
-
-
 def _source(rank: int, document: str, page: int | None) -> str:
-    return f"- [{rank}] {_plain(document)}" + ("" if page is None else f", page {page}")
+    return f"- [{rank}] {markdown.line(document)}" + ("" if page is None else f", page {page}")

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ui.ask.chat import Chat
-from ui.markup import Markup, tag
+from ui.markup import Markup, join, tag
 from ui.words import count, day
 
+_TROUBLE = {
+    "full": "This browser's storage is full: this chat is not kept. Export it before you leave it, or delete old chats "
+    "in another tab; the next answer then keeps all of it.",
+    "off": "This browser's storage is switched off: this chat is not kept. Export it before you leave it.",
+    "copied": "Another tab has gone on with this chat. What is here was kept as a copy of its own.",
+}
 # Buttons inside our own HTML. Chats live in this browser: what a button needs of them, the script puts into the event.
 ON_CLICK = """
 element.addEventListener('click', (event) => {
@@ -35,26 +41,45 @@ class Listed:
     @classmethod
     def all(cls, told: Any) -> list["Listed"]:
         """Return what a browser told of its chats; what is not a chat is left out."""
-        rows = told if isinstance(told, list) else []
-        read = [row for row in rows if isinstance(row, dict) and {"id", "title", "at", "turns"} <= set(row)]
+        read = (cls._of(row) for row in (told if isinstance(told, list) else []))
+        return [row for row in read if row]
+
+    @classmethod
+    def _of(cls, row: Any) -> "Listed | None":
         try:
-            return [cls(str(row["id"]), str(row["title"]), float(row["at"]), int(row["turns"])) for row in read]
-        except (TypeError, ValueError):
-            return []
+            return cls(str(row["id"]), str(row["title"]), float(row["at"]), int(row["turns"]))
+        except (TypeError, KeyError, ValueError, OverflowError):
+            return None
 
 
-def chatbar(chat: Chat, others: Iterable[Listed]) -> Markup:
-    """Return the bar. Renaming and deleting ask in place, in the browser; nothing is rendered twice for them."""
+def chatbar(chat: Chat, others: Iterable[Listed], trouble: str = "") -> Markup:
+    """Return the bar. Renaming and deleting ask in place, in the browser; nothing is rendered twice for them.
+
+    trouble  what the browser says of the last time it was to keep a chat: a key of `_TROUBLE`, or nothing
+    """
     listed = list(others)
+    chats = (
+        tag("ul", *(_row(each, each.id == chat.id) for each in listed), class_="kv-chat-list")
+        if listed
+        else tag("p", "Chats are kept in this browser only. There is none yet.", class_="kv-muted")
+    )
+    said = _TROUBLE.get(trouble)
+    return join(_bar(chat, chats), tag("p", said, class_="kv-warning", role="alert") if said else None)
+
+
+def busybar(chat: Chat) -> Markup:
+    """Return the bar without its list, out of reach: an answer is being written into this chat."""
+    return _bar(chat, None, inert=True)
+
+
+def _bar(chat: Chat, chats: Markup | None, inert: bool = False) -> Markup:
     saved = bool(chat.turns)
     return tag(
         "nav",
         tag(
             "details",
             tag("summary", tag("bdi", chat.name, class_="kv-clip"), title="All chats in this browser"),
-            tag("ul", *(_row(each, each.id == chat.id) for each in listed), class_="kv-chat-list")
-            if listed
-            else tag("p", "Chats are kept in this browser only. There is none yet.", class_="kv-muted"),
+            chats,
             class_="kv-chats",
         ),
         tag(
@@ -81,6 +106,7 @@ def chatbar(chat: Chat, others: Iterable[Listed]) -> Markup:
         ),
         aria_label="Chats",
         class_="kv-chatbar",
+        inert=inert,
     )
 
 

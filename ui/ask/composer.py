@@ -23,11 +23,13 @@ _RATIO = "Share of the passages computed again. Less is faster; more is closer t
 class Composer:
     """Its components.
 
+    said      a sentence about the question that was not asked
     settings  what is the same for every method
     options   what only the chosen method has
     """
 
     question: gr.Textbox
+    said: gr.HTML
     settings: list[Component]
     scope: Scope
     options: Options
@@ -66,6 +68,7 @@ def build(backend: Backend) -> Composer:
         with gr.Row(elem_id="ask-row", equal_height=False):
             question = question_box("Question", "Ask your documents…", "question", autofocus=True)
             ask, stop = go_and_stop("Ask", "ask", "stop")
+        said = gr.HTML(elem_id="ask-said", js_on_load=None)
         gr.HTML(_toggle(), elem_id="settings-toggle", js_on_load=None)
         with gr.Row(elem_id="settings", equal_height=False):
             method, first = method_choice(methods, "method")
@@ -101,7 +104,7 @@ def build(backend: Backend) -> Composer:
         return update | options.show(name)
 
     method.change(choose, method, [method, ratio, *options.components()], queue=False, **QUIET)
-    return Composer(question, [method, passages, ratio, temperature, length], scope, options, ask, stop)
+    return Composer(question, said, [method, passages, ratio, temperature, length], scope, options, ask, stop)
 
 
 def _toggle() -> Markup:

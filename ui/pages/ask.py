@@ -15,6 +15,7 @@ from ui.ask.drawer import Drawer
 from ui.ask.history import History
 from ui.ask.numbers import blank
 from ui.ask.results import Results
+from ui.ask.thread import thread
 from ui.ask.turn import Turn
 from ui.backend import Backend
 from ui.coalesce import coalesce
@@ -23,7 +24,8 @@ from ui.markup import tag
 from ui.stops import Stops
 from ui.trouble import sentence
 
-_BLANK = reply.trouble("", "Type a question first, then press Enter.")
+_BLANK = tag("p", "Type a question first, then press Enter.", class_="kv-trouble", role="alert")
+_AS_BEFORE = "Stopped before a word was written. The chat is as it was."
 _TO_THE_BOX = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
 _TO_THE_ANSWER = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
@@ -42,13 +44,14 @@ class Ask:
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
         self._chat = gr.State(Chat(""))  # one with an id comes when the page is loaded
+        self._asked = gr.State("")  # what is being answered: the box may hold the next question by then
         self._replacing = gr.State(False)
         self._carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between this browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
                 self._bar = gr.HTML(elem_id="chatbar", js_on_load=chatbar.ON_CLICK)
                 self._promise = gr.HTML(welcome.promise(), elem_id="promise", js_on_load=None)
-                thread = gr.HTML(elem_id="thread", js_on_load=reply.ON_CLICK)
+                turns = gr.HTML(elem_id="thread", js_on_load=reply.ON_CLICK)
                 answer = gr.HTML(elem_id="reply", js_on_load=reply.ON_CLICK)
                 passages = gr.HTML(elem_id="passages", js_on_load=None)
                 self._box: Composer = composer.build(self._backend)
@@ -64,10 +67,13 @@ class Ask:
                 history = gr.HTML(elem_id="history", js_on_load=None)
         drawer = Drawer(self._backend)
         drawer.build()
-        for cites in (thread, answer):
+        for cites in (turns, answer):
             drawer.follow(cites)
-        self._results = Results(thread, answer, passages, figures, figure, download, history)
-        self._history = History(self._chat, self._carrier, self._bar, self._results, [self._promise, self._welcome])
+        self._results = Results(turns, answer, passages, figures, figure, download, history)
+        empty = [self._promise, self._welcome]
+        self._history = History(
+            self._chat, self._replacing, self._carrier, self._bar, self._results, empty, self.stops.busy
+        )
         self._connect(buttons)
 
     def wire(self, page: gr.Blocks, shelf: gr.HTML) -> None:
@@ -93,46 +99,61 @@ class Ask:
         clicked.then(None, None, None, js=f"() => kvscopePress('{press}')", queue=False, **QUIET)
 
     def begin(self, question: str, request: gr.Request) -> Update:
-        """Answer the click at once, before the model is free."""
-        self.stops.start(session_of(request))
-        if not question.strip():
-            return {self._results.reply: _BLANK}
-        return {self._results.reply: reply.waiting(question), **self._running(True)}
+        """Answer the click at once, before the model is free; while this session's answer runs, nothing else begins."""
+        session = session_of(request)
+        if not question.strip() and not self.stops.busy(session):
+            return {self._box.said: _BLANK}
+        if not question.strip() or not self.stops.start(session):
+            return gr.skip()
+        waiting = {self._asked: question, self._results.reply: reply.waiting(question)}
+        return {self._box.said: "", **waiting, **self._running(True)}
+
+    def retry(self, chat: Chat, request: gr.Request) -> Update:
+        """Begin with the last question again; its answer gives way, and what stands in the box stays."""
+        begun = self.begin(chat.shown[-1].question, request) if chat.shown else gr.skip()
+        return {**begun, self._replacing: True} if self._asked in begun else begun
 
     def respond(
         self, question: str, chat: Chat, replacing: bool, request: gr.Request, *settings: Any
     ) -> Iterator[Update]:
-        """Stream one answer. However this ends, the computation is told to stop.
+        """Stream the answer to what has begun. However this ends, the computation is told to stop.
 
         replacing  whether the chat's last turn gives way to this one
         settings   the values of the composer's inputs
         """
         session, shown, answer = session_of(request), self._results, None
-        stop = self.stops.current(session)
         reached: Hashable = None
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()  # a generator without any update would empty every output
+            return
         try:
-            if not question.strip():
-                yield {shown.reply: _BLANK}  # a generator without any update would empty every output
-                return
             before = chat.without_last() if replacing else chat
             wanted = self._box.request(question, settings, before.earlier())
             how = self._methods[wanted.method]
-            yield {**shown.start(before), **self._running(True), **self._history.talking()}
+            held = {**self._history.talking(), **self._history.held(chat)}
+            yield {**shown.start(before), **self._running(True), **held}
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 news, reached = _milestone(answer) != reached, _milestone(answer)
                 yield shown.grow(answer, how, milestone=news)
-            if answer is None:
-                yield self._running(False)
+            self.stops.finish(session, stop)
+            if answer is None or (replacing and answer.state == "stopped" and not answer.text):
+                said = {**shown.open(chat), shown.reply: reply.trouble(question, _AS_BEFORE)}
+                yield {
+                    **said,
+                    **self._history.talking(bool(chat.turns)),
+                    **self._running(False),
+                    self._replacing: False,
+                }
                 return
             after = before.add(Turn.of(answer, how))
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
                 ended = {**shown.finish(answer, how, after, Path(folder)), **self._running(False)}
-                if answer.state == "done":
-                    ended[self._box.question] = ""
-                yield {**ended, **self._history.keep(after), self._replacing: False}
+                kept = self._history.keep(after, question if answer.state == "done" else None)
+                yield {**ended, **kept, self._replacing: False}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            self.stops.finish(session, stop)
             block = reply.trouble(question, sentence(error), answer.text if answer else "")
-            yield {shown.reply: block, **self._running(False)}
+            yield {shown.thread: thread(chat.shown), shown.reply: block, **self._running(False), self._replacing: False}
         finally:
             self.stops.finish(session, stop)
 
@@ -140,9 +161,11 @@ class Ask:
         """Stop what this session has asked, now."""
         self.stops.stop(session_of(request))
 
-    def again(self, chat: Chat) -> Update:
+    def edit(self, chat: Chat) -> Update:
         """Put the last question back into the box; the next answer takes the place of its own."""
-        return {self._box.question: chat.shown[-1].question, self._replacing: True} if chat.shown else {}
+        if not chat.shown:
+            return gr.skip()
+        return {self._box.question: chat.shown[-1].question, self._replacing: True}
 
     def _connect(self, sample_buttons: dict[str, gr.Button]) -> None:
         box = self._box
@@ -151,24 +174,24 @@ class Ask:
         for text, button in sample_buttons.items():
             filled = button.click(lambda text=text: text, None, box.question, queue=False, **QUIET)
             self._then_respond(filled.then(**self._first_sign()))
-        last: dict[str, Any] = {"fn": self.again, "inputs": self._chat, "outputs": [box.question, self._replacing]}
-        self._results.reply.edit(**last, js=_TO_THE_BOX, queue=False, **QUIET)
-        retried = self._results.reply.retry(**last, queue=False, **QUIET)
-        self._then_respond(retried.then(**self._first_sign()))
+        edited = [box.question, self._replacing]
+        self._results.reply.edit(self.edit, self._chat, edited, js=_TO_THE_BOX, queue=False, **QUIET)
+        begun = [*self._first_sign()["outputs"], self._replacing]
+        self._then_respond(self._results.reply.retry(self.retry, self._chat, begun, queue=False, **QUIET))
         box.stop.click(self.stop, None, None, queue=False, **QUIET)
 
     def _first_sign(self) -> dict[str, Any]:
-        outputs = [self._results.reply, self._box.ask, self._box.stop]
+        outputs = [self._asked, self._results.reply, self._box.said, self._box.ask, self._box.stop]
         return {"fn": self.begin, "inputs": self._box.question, "outputs": outputs, "queue": False, **QUIET}
 
     def _then_respond(self, asked: Any) -> None:
         box = self._box
-        outputs = [*self._results.components(), *self._history.components(), box.question, self._replacing]
-        inputs = [box.question, self._chat, self._replacing, *box.inputs()]
+        outputs = [*self._results.components(), *self._history.components()]
+        inputs = [self._asked, self._chat, self._replacing, *box.inputs()]
         asked = asked.then(None, None, None, js=_TO_THE_ANSWER, queue=False, **QUIET)
         limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING}
         answered = asked.then(self.respond, inputs, [*outputs, box.ask, box.stop], **limit, **QUIET)
-        self._history.then_keep(answered)
+        self._history.then_keep(answered, box.question)
 
     def _running(self, running: bool) -> Update:
         return {self._box.ask: gr.Button(visible=not running), self._box.stop: gr.Button(visible=running)}

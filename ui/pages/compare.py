@@ -65,10 +65,12 @@ class Compare:
         self._connect(buttons)
 
     def begin(self, question: str, request: gr.Request) -> Update:
-        """Answer the click at once, before the model is free."""
-        self.stops.start(session_of(request))
-        if not question.strip():
+        """Answer the click at once, before the model is free; while this session compares, nothing else begins."""
+        session = session_of(request)
+        if not question.strip() and not self.stops.busy(session):
             return {self._progress: standings.trouble(_BLANK)}
+        if not question.strip() or not self.stops.start(session):
+            return gr.skip()
         return {self._progress: standings.begun(), self._welcome: gr.Column(visible=False), **self._running(True)}
 
     def run(
@@ -80,9 +82,11 @@ class Compare:
         repeats: str,
         request: gr.Request,
     ) -> Iterator[Update]:
-        """Stream one comparison. However this ends, the computation is told to stop and what is finished stays."""
+        """Stream the comparison that has begun. However it ends, it is told to stop, and what is finished stays."""
         session, comparison = session_of(request), None
-        stop = self.stops.current(session)
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()
+            return
         reached: Hashable = None
         try:
             if not question.strip() or not methods or not ratios:
@@ -96,11 +100,13 @@ class Compare:
             for comparison in self._backend.comparison.compare(wanted, stop):
                 news, reached = (found := _found(comparison)) != reached, found
                 yield self._shown(comparison, news)
+            self.stops.finish(session, stop)
             if comparison is None:
                 yield self._running(False)
                 return
             yield from self._ended(comparison, self._shown(comparison, news=True))
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            self.stops.finish(session, stop)
             yield from self._ended(comparison, {self._progress: standings.trouble(sentence(error))})
         finally:
             self.stops.finish(session, stop)

@@ -50,16 +50,20 @@ class Inspect:
         self.stops.stop(session_of(request))
 
     def begin(self, question: str, request: gr.Request) -> Update:
-        """Answer the click at once, before the model is free."""
-        self.stops.start(session_of(request))
-        if not question.strip():
+        """Answer the click at once, before the model is free; while this session looks, nothing else begins."""
+        session = session_of(request)
+        if not question.strip() and not self.stops.busy(session):
             return {self._parts.progress: inspected.trouble(_BLANK)}
+        if not question.strip() or not self.stops.start(session):
+            return gr.skip()
         return {self._parts.progress: inspected.waiting("Waiting for the model"), **self._running(True)}
 
     def look(self, question: str, passages: float, nominal: float, request: gr.Request) -> Iterator[Update]:
-        """Inspect the question, saying what is being done; then hold what was found, for `drill` to draw."""
+        """Inspect the question that has begun, saying what is done; then hold what was found, for `drill` to draw."""
         parts, session = self._parts, session_of(request)
-        stop = self.stops.current(session)
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()
+            return
         try:
             if not question.strip():
                 yield {parts.progress: inspected.trouble(_BLANK)}  # a generator without updates would empty all
@@ -71,7 +75,7 @@ class Inspect:
                     continue
                 held = Held(step.found, int(passages))
                 choices = [("All", ALL), *((str(rank), rank) for rank in range(1, len(step.found.excerpts) + 1))]
-                yield {
+                seen = {
                     self._held: held,
                     parts.progress: "",
                     parts.empty: gr.update(visible=False),
@@ -81,8 +85,11 @@ class Inspect:
                     parts.kl: distance(step.found.kl_layers.tolist(), step.found.kl_auxiliary),
                     **self._running(False),
                 }
+                self.stops.finish(session, stop)
+                yield seen
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             said = inspected.note("Stopped.") if stop.is_set() else inspected.trouble(sentence(error))
+            self.stops.finish(session, stop)
             yield {parts.progress: said, **self._running(False)}
         finally:
             self.stops.finish(session, stop)
@@ -118,7 +125,10 @@ class Inspect:
     def apply(self, held: Held | None, method: str, nominal: float, request: gr.Request) -> Iterator[Update]:
         """Ask the inspected question with these settings; then hold what its answer rests on, for `redraw` to mark."""
         parts, session, answer = self._parts, session_of(request), None
-        stop, how = self.stops.current(session), self._methods[method]
+        how = self._methods[method]
+        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+            yield gr.skip()
+            return
         try:
             if held is None:
                 yield {parts.answer: inspected.trouble(_BLANK)}
@@ -126,16 +136,19 @@ class Inspect:
             wanted = Request(held.found.question, method, round(nominal) / 100, held.passages)
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 yield {parts.answer: inspected.answer(answer, how)}
+            self.stops.finish(session, stop)
             if answer is not None:
                 yield {self._held: held.after(answer, round(nominal)), **self._running(False)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
+            self.stops.finish(session, stop)
             yield {parts.answer: inspected.trouble(sentence(error)), **self._running(False)}
         finally:
             self.stops.finish(session, stop)
 
     def applying(self, request: gr.Request) -> Update:
-        """Answer the click on Apply at once."""
-        self.stops.start(session_of(request))
+        """Answer the click on Apply at once; while this session looks, nothing else begins."""
+        if not self.stops.start(session_of(request)):
+            return gr.skip()
         return {self._parts.answer: inspected.waiting("Waiting for the model"), **self._running(True)}
 
     def _wire(self) -> None:

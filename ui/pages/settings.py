@@ -13,6 +13,7 @@ from ui.preferences.memory import MemorySection
 from ui.preferences.models import LOADING, ModelsSection
 from ui.preferences.passages import PassagesSection, Reindexer
 from ui.preferences.section import section
+from ui.stops import Stops
 from ui.trouble import sentence
 
 _PROMPT = "What every model is told before the passages: the shared prefix, read once for all questions."
@@ -52,9 +53,10 @@ class Settings:
             each.wire(outputs)
         tab.select(self.look, self._seen, outputs, **LOADING, **QUIET)
 
-    def stop(self, request: gr.Request) -> None:
-        """End what belongs to one session: re-indexing. A change of settings belongs to the house and goes on."""
-        self._passages.stop(request)
+    @property
+    def stops(self) -> Stops:
+        """What belongs to one session: re-indexing. A change of settings belongs to the house and goes on."""
+        return self._passages.stops
 
     def look(self, seen: Wanted) -> Iterator[Update]:
         """Show the house as it is. What a person has set and not yet applied stays, unless others changed something."""

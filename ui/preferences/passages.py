@@ -83,7 +83,10 @@ class PassagesSection:
     def reindex(self, request: gr.Request) -> Iterator[Update]:
         """Cut again every document that was cut otherwise, with its progress."""
         session = session_of(request)
-        stop = self.stops.start(session)
+        self.stops.start(session)
+        if (stop := self.stops.take(session)) is None:  # it is at it already
+            yield gr.skip()
+            return
         busy: Update = {self.again: gr.Button(visible=False), self._stop: gr.Button(visible=True)}
         rest: Update = {self._stop: gr.Button(visible=False), self._apply: gr.Button(interactive=True)}
         try:
