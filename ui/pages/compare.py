@@ -163,16 +163,18 @@ class Compare:
         return {self._table: "", self._cards: "", **hidden, **self._running(True)}
 
     def _shown(self, comparison: Comparison, news: bool) -> Update:
-        """Return the view of a snapshot; table, figure and answers only where there is something new."""
+        """Return the view of a snapshot; table and answers only where there is something new."""
         update: Update = {self._progress: standings.progress(comparison)}
         if news:
             update |= {self._table: standings.table(comparison), self._cards: standings.cards(comparison)}
-        if news and comparison.outcomes:
-            update |= {self._plotted: gr.Column(visible=True), self._figure: frontier(comparison.outcomes)}
         return update
 
     def _ended(self, comparison: Comparison | None, update: Update) -> Iterator[Update]:
-        """Yield the last update, with what is finished ready for download."""
+        """Yield the last update, with what is finished plotted and ready for download.
+
+        Not before: a browser on the same machine takes a core for a second or two to draw the plot, and what is timed
+        meanwhile would look slow.
+        """
         update |= self._running(False)
         if comparison is None or not comparison.outcomes:
             yield update
@@ -181,7 +183,8 @@ class Compare:
             rows = as_csv(comparison, Path(folder) / "kvscope-comparison.csv")
             whole = as_json(comparison, Path(folder) / "kvscope-comparison.json")
             files = {self._csv: gr.DownloadButton(value=str(rows)), self._json: gr.DownloadButton(value=str(whole))}
-            yield {**update, **files, self._downloads: gr.Row(visible=True)}
+            drawn = {self._plotted: gr.Column(visible=True), self._figure: frontier(comparison.outcomes)}
+            yield {**update, **files, **drawn, self._downloads: gr.Row(visible=True)}
 
     def _running(self, running: bool) -> Update:
         return {self._run: gr.Button(visible=not running), self._stop: gr.Button(visible=running)}
