@@ -65,7 +65,7 @@ class MemorySection:
                 add(gr.Dropdown, "policy", says, _POLICIES, label="What stays", filterable=False)
             with gr.Row(elem_classes="kv-actions"):
                 self._apply = gr.Button("Apply", elem_id="memory-apply", min_width=100, scale=0)
-                stops_questions("Other budgets alone are in use at once. What else is chosen here: ")
+                stops_questions("Other budgets are in use at once. Anything else stops")
 
     def _room(self, name: str, label: str, most: int, says: str) -> None:
         now: float = getattr(self._backend.models.wanted(), name)

@@ -21,9 +21,9 @@ def section(name: str, about: str) -> Iterator[None]:
             yield
 
 
-def stops_questions(said: str = "") -> None:
-    """Draw, beside a button that applies something, what that does to others; `said` goes before it."""
-    said += "Stops questions that are under way. Documents stay, and keys and values on disk."
+def stops_questions(what: str = "Stops") -> None:
+    """Draw, beside a button that applies something, what that does to others."""
+    said = f"{what} questions that are under way. Documents stay, and keys and values on disk."
     gr.HTML(tag("p", said), js_on_load=None)
 
 
