@@ -56,7 +56,7 @@ def data(models, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def app(data):
-    """The first test uses it, the second kills it."""
+    """The first tests use it, the last kills it."""
     started = App(data)
     started.wait()
     yield started
@@ -108,6 +108,44 @@ def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     )
     assert second.returncode == 1
     assert f"process {app.process.pid}" in second.stderr or str(app.process.pid) in second.stderr
+
+
+def test_cite_inspect_compare_evict_and_delete(app, visit):
+    """The other pages' main ways, on what the test before has left."""
+    tab = visit(app.url)
+    ready(tab)
+    tab.ask(QUESTION)
+    tab.finish(120)
+    tab.page.locator("#reply .kv-cite").first.click()
+    expect(tab.page.locator("#drawer mark")).to_be_in_viewport()
+    tab.page.keyboard.press("Escape")
+
+    tab.page.click("#reply .kv-acts >> text=Inspect")
+    expect(tab.page.locator("#inspect-found")).to_be_visible(timeout=90_000)
+    share = tab.page.inner_text("#inspect-summary strong")
+    tab.move("#inspect-ratio", 60)
+    expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
+
+    tab.go("Compare")
+    tab.page.fill("#compare-question textarea", QUESTION)
+    tab.page.click("#compare-run")
+    expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=120_000)
+    expect(tab.page.locator("#standings tbody tr").first).to_contain_text("Full prefill")
+    expect(tab.page.locator("#answers")).to_contain_text("4417")
+
+    tab.go("Cache")
+    tab.page.locator("#cache-list button").first.click()
+    tab.page.get_by_role("button", name="Evict…").click()
+    tab.page.locator("#cache-detail .kv-danger").click()
+    expect(tab.page.locator("#cache-detail")).to_contain_text("no longer in the cache")
+
+    tab.go("Library")
+    row = tab.page.locator("#library-list tr", has_text="faq.txt")
+    row.locator("button[data-act=delete]").click()
+    tab.page.locator("#library-list .kv-doomed").get_by_text("Delete", exact=True).click()
+    expect(row).to_have_count(0)
+    expect(tab.page.locator("#shelf")).not_to_contain_text("faq.txt")
+    assert tab.errors == [] and tab.outside == []
 
 
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
