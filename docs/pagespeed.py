@@ -4,17 +4,12 @@ Prints how long a load takes, what an inspection sends, and how long a move of I
 """
 
 import random
-import shutil
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from picture import ROOT, URL, ready, wait
-from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from picture import URL, opened, ready
+from playwright.sync_api import BrowserContext, Page, expect
 
 LOADS, MOVES, PASSAGES = 5, (30, 10, 45, 25, 60, 15, 35, 50, 20), 16
 MOVE = """async value => {
@@ -30,26 +25,16 @@ MOVE = """async value => {
 
 
 def main() -> None:
-    """Start the app on an empty data folder, measure, end the app."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
-        app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait()
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-                ready(_opened(browser.new_context())[0])
-                loads = [_opened(browser.new_context())[1:] for _ in range(LOADS)]
-                for name, times in zip(("first paint", "usable"), zip(*loads, strict=True), strict=True):
-                    print(f"{name}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {LOADS}")
-                _inspection(browser.new_context(viewport={"width": 1440, "height": 900}), Path(folder))
-                browser.close()
-        finally:
-            app.send_signal(signal.SIGTERM)
-            app.wait(20)
+    """Measure, and print."""
+    with opened() as (browser, folder):
+        ready(_loaded(browser.new_context())[0])
+        loads = [_loaded(browser.new_context())[1:] for _ in range(LOADS)]
+        for name, times in zip(("first paint", "usable"), zip(*loads, strict=True), strict=True):
+            print(f"{name}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {LOADS}")
+        _inspection(browser.new_context(viewport={"width": 1440, "height": 900}), folder)
 
 
-def _opened(context: BrowserContext) -> tuple[Page, float, float]:
+def _loaded(context: BrowserContext) -> tuple[Page, float, float]:
     """Return a page, and after how many ms it was painted first and could be used; nothing was in the cache."""
     page = context.new_page()
     page.goto(URL)
@@ -60,7 +45,7 @@ def _opened(context: BrowserContext) -> tuple[Page, float, float]:
 
 
 def _inspection(context: BrowserContext, folder: Path) -> None:
-    page = _opened(context)[0]
+    page = _loaded(context)[0]
     file = folder / "log.txt"
     file.write_text(_log())
     page.set_input_files("#upload input[type=file]", file)

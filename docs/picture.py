@@ -7,9 +7,11 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "assets"
@@ -19,34 +21,40 @@ OTHER = "Who is the chief engineer of Harbour Line?"
 
 
 def main() -> None:
-    """Start the app on an empty data folder, ask with three methods, take the pictures, end the app."""
+    """Ask with three methods, inspect, and take the pictures."""
+    with opened() as (browser, _):
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(URL)
+        ready(page)
+        _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
+        _ask(page, "Direct reuse")
+        _ask(page, "CacheClip")
+        page.wait_for_timeout(1500)
+        page.screenshot(path=ASSETS / "ask.png")
+        page.click("#reply .kv-acts >> text=Inspect")
+        expect(page.locator("#inspect-found")).to_be_visible(timeout=120_000)
+        page.wait_for_timeout(3000)
+        page.screenshot(path=ASSETS / "inspect.png")
+
+
+@contextmanager
+def opened() -> Iterator[tuple[Browser, Path]]:
+    """Start the app on an empty data folder, and a browser; give both browser and folder, and end all of it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
         app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait()
+            _wait()
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-                page = browser.new_page(viewport={"width": 1440, "height": 900})
-                page.goto(URL)
-                ready(page)
-                _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
-                _ask(page, "Direct reuse")
-                _ask(page, "CacheClip")
-                page.wait_for_timeout(1500)
-                page.screenshot(path=ASSETS / "ask.png")
-                page.click("#reply .kv-acts >> text=Inspect")
-                expect(page.locator("#inspect-found")).to_be_visible(timeout=120_000)
-                page.wait_for_timeout(3000)
-                page.screenshot(path=ASSETS / "inspect.png")
+                yield browser, Path(folder)
                 browser.close()
         finally:
             app.send_signal(signal.SIGTERM)
             app.wait(20)
 
 
-def wait() -> None:
-    """Wait until the app answers."""
+def _wait() -> None:
     for _ in range(240):
         try:
             urllib.request.urlopen(URL, timeout=2).close()
