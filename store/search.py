@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-import numpy as np
-
 from store.catalogue import Catalogue
 from store.embed import Embedder
 from store.fusion import fuse
@@ -67,28 +65,22 @@ class StagedSearch:
             return
         (vector,) = self._embedder.embed([question])
         with self._lock:
-            near = self._near(vector, top * CANDIDATES, documents)
+            near = self._vectors.nearest.search(
+                vector, top * CANDIDATES, self._catalogue.pending(), self._filed(documents)
+            )
             hits = self._hits(near, [])
         yield hits[:top]
         with self._lock:
-            hits = self._hits(near, self._worded(question, top * CANDIDATES, documents))
+            hits = self._hits(near, self._catalogue.lexical.search(question, top * CANDIDATES, self._filed(documents)))
         yield hits[:top]
         if self._reranker:
             hits = hits[: top * RERANKED]
             scores = self._reranker.order(question, [hit.chunk.text for hit in hits])
             yield self._reranked(hits, scores)[:top]
 
-    def _near(self, vector: np.ndarray, top: int, documents: Sequence[str]) -> list[tuple[str, float]]:
-        owners = self._catalogue.owners(documents)  # a document that was cut anew is filed under another name
-        if documents and not owners:
-            return []
-        return self._vectors.search(vector, top, self._catalogue.pending(), owners)
-
-    def _worded(self, question: str, top: int, documents: Sequence[str]) -> list[str]:
-        owners = self._catalogue.owners(documents)
-        if documents and not owners:
-            return []
-        return self._catalogue.lexical.search(question, top, owners)
+    def _filed(self, documents: Sequence[str]) -> Sequence[str]:
+        """Return the names under which the passages of documents are filed; where none is here, names of nothing."""
+        return self._catalogue.owners(documents) or documents
 
     def _is_empty(self) -> bool:
         with self._lock:

@@ -31,7 +31,10 @@ THIN_GRAPH = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_nei
 
 
 class VectorIndex:
-    """Passages by document and chunk. The caller takes care of threads."""
+    """Passages by document and chunk. The caller takes care of threads.
+
+    nearest  finds chunks among all that is here
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,7 +44,7 @@ class VectorIndex:
             settings = Settings(anonymized_telemetry=False)
             self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
             self._collection = self._opened()
-            self._nearest = self._loaded()
+            self.nearest = self._loaded()
 
     @property
     def fingerprint(self) -> str:
@@ -55,7 +58,7 @@ class VectorIndex:
         """Drop everything; the fingerprint is empty until `seal`."""
         with self._writing("rebuild the vectors"):
             self._client.delete_collection(NAME)
-            self._collection, self._nearest = self._opened(), Nearest()
+            self._collection, self.nearest = self._opened(), Nearest()
 
     def seal(self, fingerprint: str) -> None:
         """Declare that every passage of every document is here, embedded by this embedder."""
@@ -79,24 +82,13 @@ class VectorIndex:
                     embeddings=vectors[piece],
                     metadatas=[{"document": document_id, "chunk": chunk} for chunk in chunk_ids[piece]],
                 )
-        self._nearest.add(document_id, chunk_ids, vectors)
+        self.nearest.add(document_id, chunk_ids, vectors)
 
     def delete(self, document_id: str) -> None:
         """Forget all passages of a document. Raises StoreFull."""
         with self._writing("delete the vectors"):
             self._collection.delete(where={"document": document_id})
-        self._nearest.delete(document_id)
-
-    def search(
-        self, vector: np.ndarray, top: int, hidden: Sequence[str] = (), documents: Sequence[str] = ()
-    ) -> list[tuple[str, float]]:
-        """Return at most `top` (chunk id, cosine) by each chunk's best passage, best first, equal ones by id.
-
-        vector     [D], of length 1
-        hidden     ids of documents that must not be found
-        documents  ids of the documents to look in; none for all
-        """
-        return self._nearest.search(vector, top, hidden, documents)
+        self.nearest.delete(document_id)
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -1,18 +1,12 @@
 """SIGKILL at any moment of an addition: afterwards the document is there whole, or there is nothing of it."""
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from tests.store.test_documents import BIRDS, NOTHING, ROCKS, add, traces
+from tests.store.victim import killed
 
-ROOT = Path(__file__).parents[2]
 VICTIM = """
 import sys
 from pathlib import Path
@@ -31,14 +25,7 @@ for step in library.add(Path(sys.argv[2]), "birds.txt"):
 @pytest.mark.parametrize("seed, stage", enumerate(["open", "chunked", "embedded"]))
 def test_a_killed_addition_is_whole_or_nothing(open_library, file_of, tmp_path, seed, stage):
     path = file_of("\n\n".join(f"{BIRDS} number{number}" for number in range(20)), "birds.txt")
-    command = [sys.executable, "-c", VICTIM, str(tmp_path / "library"), str(path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as victim:
-        for line in victim.stdout:
-            if line.strip() == stage:
-                break
-        time.sleep(random.Random(seed).uniform(0, 0.15))
-        os.kill(victim.pid, signal.SIGKILL)
-        victim.stdout.read()
+    killed(VICTIM, tmp_path / "library", path, stage=stage, seed=seed)
     library = open_library()
     left = traces(library)
     whole = {document.name: document.chunks for document in library.documents()}

@@ -1,13 +1,7 @@
 """A document's text comes back from its chunks, and a new cut takes the old one's place whole or not at all."""
 
 import os
-import random
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +17,8 @@ from tests.store.conftest import SMALL
 from tests.store.fakes import WordEmbedder, word_tokenizer
 from tests.store.files import pdf
 from tests.store.test_documents import BIRDS, ROCKS, Full, add, traces
+from tests.store.victim import killed
 
-ROOT = Path(__file__).parents[2]
 WIDE = LibraryConfig(chunking=ChunkConfig(tokens=45, overlap=9), batch_chunks=2)
 DRAFT = Document("d", "a.txt", 1, None, 0, 0.0)
 TEXTS = st.lists(
@@ -315,14 +309,7 @@ def test_a_killed_recut_leaves_the_old_cut_or_the_new_one(open_library, file_of,
     document = add(library, file_of(text, "birds.txt"))[-1].document
     old = cuts_of(library, document)
     library.close()
-    command = [sys.executable, "-c", VICTIM, str(tmp_path / "library"), document.id]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as victim:
-        for line in victim.stdout:
-            if line.strip() == stage:
-                break
-        time.sleep(random.Random(seed).uniform(0, 0.1))
-        os.kill(victim.pid, signal.SIGKILL)
-        victim.stdout.read()
+    killed(VICTIM, tmp_path / "library", document.id, stage=stage, seed=seed)
     library = open_library(config=WIDE)
     assert cuts_of(library, document) in (old, split(text, TOKENIZER, WIDE.chunking))
     whole(library)

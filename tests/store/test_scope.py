@@ -51,7 +51,9 @@ def test_hits_are_those_of_the_chosen_documents_as_if_there_were_no_others(fille
     )
     def law(question, documents, top):
         (vector,) = EMBEDDER.embed([question])
-        near = [chunk for chunk, _ in filled._vectors.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents]
+        near = [
+            chunk for chunk, _ in filled._vectors.nearest.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
+        ]
         worded = [
             chunk for chunk in filled._catalogue.lexical.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
@@ -70,6 +72,14 @@ def test_every_stage_keeps_to_the_chosen_documents(filled):
         assert len(hits) == 4 and {hit.chunk.document_id for hit in hits} == {chosen}
 
 
+def test_a_chosen_document_that_goes_during_a_search_lets_no_other_in(filled):
+    chosen = filled.documents()[2].id
+    stages = filled.stages("heron of the sea", 4, (chosen,))
+    assert next(stages)
+    filled.delete(chosen)
+    assert [hits for hits in stages if hits] == []
+
+
 def test_no_chosen_document_is_all_of_them(filled):
     assert filled.search("granite code", 5, ()) == filled.search("granite code", 5)
 
@@ -83,7 +93,9 @@ def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
     index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
     index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
     (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.search(vector, 9, hidden=["half"], documents=["half", "whole"])] == ["whole-0"]
+    assert [chunk for chunk, _ in index.nearest.search(vector, 9, hidden=["half"], documents=["half", "whole"])] == [
+        "whole-0"
+    ]
     index.close()
 
 
