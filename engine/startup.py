@@ -24,7 +24,7 @@ from engine.prompt import Prompt
 from engine.reuse import fingerprint
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
-from engine.reuse.selector import FILE, Selector, load_selector
+from engine.reuse.selector import Selector, load_selector
 from engine.served import Served
 from engine.tree.costs import Costs, kept, measured
 from engine.tree.tiers import Tiers
@@ -148,7 +148,7 @@ def release_memory() -> None:
 
 
 def _selector(config: ModelConfig, auxiliary: Decoder) -> Selector | None:
-    return None if config.heads is None else load_selector(config.heads / FILE, auxiliary.spec)
+    return None if config.heads is None else load_selector(config.heads, auxiliary)
 
 
 def build_engine(

@@ -88,15 +88,21 @@ def _average(arguments: argparse.Namespace) -> None:
 
 def _selector(arguments: argparse.Namespace) -> None:
     materials = _materials(arguments)
+    teaching = TrainingConfig(lessons=arguments.taught, rate=arguments.rate) if arguments.taught else None
     config = selector.SelectorConfig(
-        layers=arguments.layers, lessons=arguments.lessons, judged=arguments.judged, seed=arguments.seed
+        layers=arguments.layers,
+        lessons=arguments.lessons,
+        judged=arguments.judged,
+        seed=arguments.seed,
+        teaching=teaching,
+        adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
     )
     wanted = ModelConfig(arguments.models, arguments.model, reader=arguments.reader)
     report = selector.finetune_selector(_decoder(arguments, wanted.adapter), materials, arguments.out, config, _Lines())
     print(f"Share of what helps most in the windows chosen at 20 %, n = {report['questions']['judged']} questions")
     for name, share in report["agreement"].items():
-        print(f"{name:12} {share:.3f}")
-    _ship(arguments, (FILE,), selector.merit)
+        print(f"{name:18} {share:.3f}")
+    _ship(arguments, (FILE, *FILES) if teaching else (FILE,), selector.merit)
 
 
 def _materials(arguments: argparse.Namespace) -> list[Material]:
@@ -182,6 +188,11 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
     two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")
     two.add_argument("--layers", type=int, default=selector.SelectorConfig.layers, help="that scoring runs through")
+    two.add_argument(
+        "--taught", type=int, default=0, help="lessons that teach these layers to ask; 0 leaves them as they are"
+    )
+    two.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate of the teaching")
+    two.add_argument("--rank", type=int, default=AdapterConfig.rank, help="of the taught layers' adapter")
     two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
     return parser
 

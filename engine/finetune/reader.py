@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from engine.errors import UnsupportedModel
 from engine.finetune.adapter import Adapter, AdapterConfig
 from engine.finetune.judging import judge
 from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
 from engine.finetune.material import Material
+from engine.finetune.packed import answer_loss
 from engine.finetune.shipping import REPORT
 from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.adapter import WEIGHTS
@@ -71,11 +73,11 @@ def finetune(
     by = judged_by(materials, config.mix, config.held, config.judged)
     before = _before(out, by, lambda said: judged(said, decoder, adapter, held, config, progress))
     begun = _begin(adapter, start)
-    torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
-    try:
-        seconds = train(decoder, adapter, lessons, config.training, out, _data(config, by, begun), progress)
-    finally:
-        torch.set_flush_denormal(False)
+
+    def loss_of(number: int) -> Tensor:
+        return answer_loss(decoder, lessons[number])
+
+    seconds = train(adapter, loss_of, config.training, out, _data(config, by, begun), progress)
     after = judged("Judging", decoder, adapter, held, config, progress)
     report = {
         "model": decoder.name,

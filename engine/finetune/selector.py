@@ -1,33 +1,29 @@
 """Fit a selector: which heads of the auxiliary's first layers point at the tokens whose recomputing helps most.
 
-What helps most, per context token: the attention that the question pays to it in a full prefill, times how far its
-cached value lies from the full prefill's, summed over the layers. That is, to first order, how far the question's own
-hidden states move when the token is left as it is. The selector's score is a mixture of heads, times a factor for how
-far into its chunk a token stands; expectation maximisation fits both to the cross-entropy with that target.
+Its score is a mixture of heads, times a factor for how far into its chunk a token stands; expectation maximisation fits
+both to the cross-entropy with what helps most (engine.finetune.targets). Then the layers themselves can be taught to
+ask better (engine.finetune.asking), and the mixture is fitted anew to what they learned.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from engine.finetune.adapter import Adapter, AdapterConfig
+from engine.finetune.asking import loss_of
 from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
 from engine.finetune.material import BadMaterial, Material
-from engine.finetune.packed import Lesson
 from engine.finetune.shipping import REPORT
-from engine.finetune.training import Progress
-from engine.model.buffer import KVBuffer, Watched
+from engine.finetune.targets import Sample, agreement, samples
+from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.decoder import Decoder
-from engine.prompt import ASKED_TOKENS, Prompt
-from engine.reuse.assemble import assemble
-from engine.reuse.chunks import prefill_chunk
-from engine.reuse.selector import FILE, OFFSETS, Selector, offset_of, shares
-from engine.reuse.windows import budgeted
-from engine.types import ChunkKV
+from engine.model.first_layers import first_layers
+from engine.prompt import Prompt
+from engine.reuse.selector import OFFSETS, Selector, offset_of
 
 ROUNDS = 60
 
@@ -36,9 +32,10 @@ ROUNDS = 60
 class SelectorConfig:
     """How a selector is made.
 
-    layers   that scoring runs the question through
-    lessons  passages read together, some questions each; `judged` of held-out paragraphs
-    held     share of each file's paragraphs that is held out, its last ones
+    layers    that scoring runs the question through
+    lessons   passages read together, some questions each; `judged` of held-out paragraphs
+    held      share of each file's paragraphs that is held out, its last ones
+    teaching  of the layers themselves; None leaves them as they are
     """
 
     layers: int = 15
@@ -47,43 +44,8 @@ class SelectorConfig:
     seed: int = 0
     held: float = 0.05
     mix: Mix = field(default_factory=lambda: Mix(questions=5, absent=0.0))
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One question over assembled chunks.
-
-    attention  [L, query heads, T] in fp16, what each head pays to the context; each row sums to 1
-    target     [T], sums to 1; nothing for the first chunk, which is exact
-    lengths    tokens of each chunk
-    """
-
-    attention: Tensor
-    target: Tensor
-    lengths: tuple[int, ...]
-
-
-@torch.inference_mode()
-def samples(decoder: Decoder, lesson: Lesson) -> list[Sample]:
-    """Return one sample for each question of a lesson of two passages or more."""
-    start, context = len(lesson.prefix), torch.tensor(lesson.context)
-    whole = decoder.buffer(len(context) + ASKED_TOKENS)
-    decoder.prefill(context, whole, torch.arange(len(context)))
-    prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start], 0)
-    chunks = [prefill_chunk(decoder, prefix, ids) for ids in lesson.passages]
-    joined = decoder.buffer(whole.capacity)
-    assemble(joined, prefix, chunks, decoder.spec.inv_freq)
-    moved = (whole.values - joined.values)[:, :, start : len(context)].float().norm(dim=-1).mean(1)  # [L, T]
-    moved /= whole.values[:, :, start : len(context)].float().norm(dim=-1).mean((1, 2))[:, None]
-    moved[:, : len(lesson.passages[0])] = 0.0
-    lengths, found = tuple(map(len, lesson.passages)), []
-    for question, _ in lesson.questions:
-        asked = torch.tensor(question[-ASKED_TOKENS:])
-        helps = (_watched(decoder, whole, asked, len(context)).mean(1)[:, start:] * moved).sum(0)
-        paid = shares(_watched(decoder, joined, asked, len(context))[:, :, start:])
-        if helps.sum() > 0:
-            found.append(Sample(paid.half(), helps / helps.sum(), lengths))
-    return found
+    teaching: TrainingConfig | None = None
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
 
 
 def fit(data: Sequence[Sample], layers: int, progress: Callable[[int], None] = lambda done: None) -> Selector:
@@ -113,64 +75,85 @@ def finetune_selector(
     """Fit a selector for this model, judge it on held-out questions, and write it and its report into `out`.
 
     The report says which share of the target the windows chosen at 20 % hold, for the selector and for what it is
-    compared with. Raises BadMaterial if there is too little.
+    compared with. Teaching goes on from the last checkpoint in `out`. Raises BadMaterial if there is too little, and
+    BadCheckpoint or NotWritten.
     """
     if not 1 <= config.layers <= decoder.spec.layers:
         raise ValueError(f"layers must lie between 1 and {decoder.spec.layers}, got {config.layers}")
+    torch.manual_seed(config.seed)
     prompt = Prompt(decoder.tokenizer)
     taught, held = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
+    by = judged_by(materials, config.mix, config.held, config.judged)
+    out.mkdir(parents=True, exist_ok=True)
     learned = _collect(decoder, taught, config.lessons, "Reading", progress)
     judged = _collect(decoder, held, config.judged, "Reading what it is judged by", progress)
-    selector = fit(learned, config.layers, lambda done: progress("Fitting", done, ROUNDS, 0.0))
-    out.mkdir(parents=True, exist_ok=True)
-    selector.save(out / FILE)
-    draw = torch.Generator().manual_seed(config.seed)
+    selector = _fitted(learned, config.layers, progress)
+    agreed = _agreement(judged, selector, config)
+    if config.teaching is not None:
+        agreed["selector, untaught"] = agreed["selector"]
+        selector = _taught(decoder, selector, taught, config, config.teaching, out, by, progress)
+        heard = _collect(decoder, held, config.judged, "Reading what it is judged by", progress, selector.asking)
+        agreed["selector"] = agreement(heard, lambda one: selector.score(one.attention.float(), one.lengths))
+    selector.save(out)
     report = {
         "model": decoder.name,
         "config": asdict(config),
-        "judged_by": judged_by(materials, config.mix, config.held, config.judged),
+        "judged_by": by,
         "questions": {"learned": len(learned), "judged": len(judged)},
-        "agreement": {
-            "target": agreement(judged, lambda one: one.target),
-            "selector": agreement(
-                judged, lambda one: selector.score(one.attention[: config.layers].float(), one.lengths)
-            ),
-            "joint": agreement(judged, lambda one: one.attention.float().mean((0, 1))),
-            "last layer": agreement(judged, lambda one: one.attention[-1].float().mean(0)),
-            "random": agreement(judged, lambda one: torch.rand(len(one.target), generator=draw)),
-        },
+        "agreement": agreed,
     }
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     return report
 
 
-def _collect(decoder: Decoder, lessons: Lessons, count: int, said: str, progress: Progress) -> list[Sample]:
+def _taught(
+    decoder: Decoder,
+    selector: Selector,
+    lessons: Lessons,
+    config: SelectorConfig,
+    teaching: TrainingConfig,
+    out: Path,
+    data: dict[str, Any],
+    progress: Progress,
+) -> Selector:
+    """Teach the selector's layers to ask, write their adapter, and fit the selector anew to what they hear."""
+    asking = first_layers(decoder, selector.layers)
+    adapter = Adapter(asking, config.adapter)
+    made = json.loads(json.dumps([data, config.seed, selector.layers]))
+    train(adapter, loss_of(decoder, asking, selector, lessons), teaching, out, made, progress)
+    adapter.save(out)
+    asking = first_layers(decoder, selector.layers, out)
+    learned = _collect(decoder, lessons, config.lessons, "Reading again", progress, asking)
+    return replace(_fitted(learned, selector.layers, progress), asking=asking)
+
+
+def _fitted(learned: Sequence[Sample], layers: int, progress: Progress) -> Selector:
+    return fit(learned, layers, lambda done: progress("Fitting", done, ROUNDS, 0.0))
+
+
+def _agreement(judged: Sequence[Sample], selector: Selector, config: SelectorConfig) -> dict[str, float]:
+    draw = torch.Generator().manual_seed(config.seed)
+    return {
+        "target": agreement(judged, lambda one: one.target),
+        "selector": agreement(judged, lambda one: selector.score(one.attention[: config.layers].float(), one.lengths)),
+        "joint": agreement(judged, lambda one: one.attention.float().mean((0, 1))),
+        "last layer": agreement(judged, lambda one: one.attention[-1].float().mean(0)),
+        "random": agreement(judged, lambda one: torch.rand(len(one.target), generator=draw)),
+    }
+
+
+def _collect(
+    decoder: Decoder, lessons: Lessons, count: int, said: str, progress: Progress, asking: Decoder | None = None
+) -> list[Sample]:
     found = []
     for number in range(count):
         lesson = lessons[number]
         if len(lesson.passages) > 1:
-            found += samples(decoder, lesson)
+            found += samples(decoder, lesson, asking)
         progress(said, number + 1, count, 0.0)
     if not found:
         raise BadMaterial("No lesson has two passages. Give more files, or larger ones.")
     return found
-
-
-def agreement(data: Sequence[Sample], score: Callable[[Sample], Tensor], ratio: float = 0.2) -> float:
-    """Return the share of the target that the windows with the best scores hold at this ratio, mean over samples."""
-    held = []
-    for sample in data:
-        chosen = budgeted(score(sample), list(sample.lengths), ratio, exact=1)
-        held.append(float(sample.target[chosen].sum()))
-    return sum(held) / len(held)
-
-
-def _watched(decoder: Decoder, buffer: KVBuffer, asked: Tensor, context: int) -> Tensor:
-    """Return the attention that a question behind the context pays to it, [L, query heads, context]."""
-    rows = torch.arange(context, context + len(asked))
-    watched = Watched(buffer, rows, len(rows))
-    decoder.forward(asked[None], rows[None], watched)
-    return watched.attention[:, :, :context]
 
 
 def merit(report: dict[str, Any]) -> float:

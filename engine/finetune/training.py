@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from engine.finetune import checkpoint
 from engine.finetune.adapter import Adapter
 from engine.finetune.checkpoint import BadCheckpoint
-from engine.finetune.lessons import Lessons
-from engine.finetune.packed import answer_loss
-from engine.model.decoder import Decoder
 
 Progress = Callable[[str, int, int, float], None]  # what is being done, how much of how much, loss in nats a token
 
@@ -42,9 +40,8 @@ class TrainingConfig:
 
 
 def train(
-    decoder: Decoder,
     adapter: Adapter,
-    lessons: Lessons,
+    loss_of: Callable[[int], Tensor],
     config: TrainingConfig,
     folder: Path,
     data: Any,
@@ -52,7 +49,8 @@ def train(
 ) -> float:
     """Train until `config.lessons`, from the last checkpoint in `folder` if there is one; return the seconds it took.
 
-    data  describes the lessons, as JSON can hold it: a run over others does not go on from this one
+    loss_of  the loss of a lesson by its number, differentiable
+    data     describes the lessons, as JSON can hold it: a run over others does not go on from this one
 
     Raises BadCheckpoint for a checkpoint that cannot be read or was made with other settings.
     """
@@ -67,22 +65,26 @@ def train(
         checkpoint.restore_optimizer(optimizer, names, tensors)
         start, smooth, spent = state["lesson"], state["loss"], state["seconds"]
     began = time.monotonic() - spent
-    for number in range(start, config.lessons):
-        for group in optimizer.param_groups:
-            group["lr"] = config.rate_at(number)
-        with adapter.computing():
-            loss = answer_loss(decoder, lessons[number])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(adapter.named.values(), config.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        value = float(loss.detach())
-        smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
-        progress("Training", number + 1, config.lessons, smooth)
-        if (number + 1) % config.every == 0 or number + 1 == config.lessons:
-            tensors = {f"lora:{name}": tensor for name, tensor in adapter.weights.items()}
-            tensors |= checkpoint.optimizer_tensors(optimizer, names)
-            spent = time.monotonic() - began
-            state = {"made": made, "lesson": number + 1, "loss": smooth, "seconds": spent}
-            checkpoint.save(folder / "checkpoint", tensors, state)
+    torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
+    try:
+        for number in range(start, config.lessons):
+            for group in optimizer.param_groups:
+                group["lr"] = config.rate_at(number)
+            with adapter.computing():
+                loss = loss_of(number)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(adapter.named.values(), config.clip)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            value = float(loss.detach())
+            smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
+            progress("Training", number + 1, config.lessons, smooth)
+            if (number + 1) % config.every == 0 or number + 1 == config.lessons:
+                tensors = {f"lora:{name}": tensor for name, tensor in adapter.weights.items()}
+                tensors |= checkpoint.optimizer_tensors(optimizer, names)
+                spent = time.monotonic() - began
+                state = {"made": made, "lesson": number + 1, "loss": smooth, "seconds": spent}
+                checkpoint.save(folder / "checkpoint", tensors, state)
+    finally:
+        torch.set_flush_denormal(False)
     return spent

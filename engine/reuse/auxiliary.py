@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.model.buffer import Watched
+from engine.model.decoder import Decoder
 from engine.model.rotary import move_keys
 from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
@@ -94,17 +95,24 @@ class Auxiliary:
         """Return the selector's score of each chunk's tokens, [tokens] each, fp32; `joined` without a selector."""
         if self.selector is None:
             return self.joined(question, chunks, cancel)
-        paid = self.attention_by_head(question, chunks, self.selector.layers, cancel)
+        paid = self.attention_by_head(question, chunks, self.selector.layers, cancel, self.selector.asking)
         lengths = [chunk.tokens for chunk in chunks]
         return list(self.selector.score(paid, lengths).split(lengths))
 
     @torch.inference_mode()
     def attention_by_head(
-        self, question: Sequence[int], chunks: Sequence[ChunkKV], layers: int | None = None, cancel: Event | None = None
+        self,
+        question: Sequence[int],
+        chunks: Sequence[ChunkKV],
+        layers: int | None = None,
+        cancel: Event | None = None,
+        asking: Decoder | None = None,
     ) -> Tensor:
         """Return the attention that the question pays to the tokens of all chunks, read together.
 
         [first `layers` or all, query heads, context tokens] in fp32, mean over the question's tokens.
+
+        asking  the layers that the question passes, where they are not the model's own
         """
         decoder, start = self.cache.decoder, self.cache.prefix.tokens
         layers = layers or decoder.spec.layers
@@ -114,7 +122,7 @@ class Auxiliary:
         assemble(buffer, self.cache.prefix.first(layers), held, decoder.spec.inv_freq)
         rows = torch.arange(end, buffer.capacity)
         watched = Watched(buffer, rows, len(rows))
-        decoder.forward(torch.tensor([question]), rows[None], watched, cancel, layers)
+        (asking or decoder).forward(torch.tensor([question]), rows[None], watched, cancel, layers)
         return watched.attention[:, :, start:end]
 
 

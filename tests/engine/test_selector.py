@@ -11,8 +11,9 @@ from engine.errors import ModelNotFound, UnsupportedModel
 from engine.finetune import selector as finetuning
 from engine.finetune.lessons import Mix
 from engine.finetune.packed import Lesson
-from engine.finetune.selector import Sample, SelectorConfig, agreement, finetune_selector, fit, samples
+from engine.finetune.selector import SelectorConfig, finetune_selector, fit
 from engine.finetune.shipping import REPORT, ship
+from engine.finetune.targets import Sample, agreement, samples
 from engine.model.embedded import NAME
 from engine.reuse.selector import FILE, Selector, load_selector, offset_of
 from engine.startup import READER, SELECTOR, ModelConfig
@@ -81,7 +82,7 @@ def test_a_finetune_judges_its_selector_and_ships_only_a_better_one(tmp_path):
     report = finetune_selector(tiny.decoder(), BOATS, tmp_path / "out", CONFIG, lambda *said: None)
     shares = report["agreement"]
     assert 0 < shares["selector"] <= shares["target"] <= 1 and report["questions"]["judged"] > 0
-    assert load_selector(tmp_path / "out" / FILE, tiny.decoder().spec).layers == 2
+    assert load_selector(tmp_path / "out", tiny.decoder()).layers == 2
     assert ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert not ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert json.loads((tmp_path / "assets" / REPORT).read_text()) == json.loads(json.dumps(report))
@@ -94,8 +95,8 @@ def test_more_layers_than_the_model_has_are_refused(tmp_path):
 
 def test_a_selector_comes_back_from_its_file(tmp_path):
     made = Selector(torch.tensor([[0.25, 0.5, 0.0, 0.25]]), torch.arange(1.0, 10.0))
-    made.save(tmp_path / FILE)
-    found = load_selector(tmp_path / FILE, tiny.decoder().spec)
+    made.save(tmp_path)
+    found = load_selector(tmp_path, tiny.decoder())
     assert_close(found.heads, made.heads, **EXACT)
     assert_close(found.offsets, made.offsets, **EXACT)
 
@@ -114,7 +115,7 @@ def test_a_selector_comes_back_from_its_file(tmp_path):
 def test_a_selector_that_does_not_fit_is_refused(content, error, tmp_path):
     (tmp_path / FILE).write_text(content)
     with pytest.raises(error, match="selector"):
-        load_selector(tmp_path / FILE, tiny.decoder().spec)
+        load_selector(tmp_path, tiny.decoder())
 
 
 def test_offsets_count_from_each_chunks_start():
