@@ -56,7 +56,7 @@ def assembled(decoder: Decoder, lesson: Lesson) -> Assembled:
     moved = (whole.values - joined.values)[:, :, start : len(context)].float().norm(dim=-1).mean(1)  # [L, T]
     moved /= whole.values[:, :, start : len(context)].float().norm(dim=-1).mean((1, 2))[:, None]
     moved[:, : len(lesson.passages[0])] = 0.0
-    wanted = []
+    moved, wanted = moved.cpu(), []  # attention is watched there, wherever the model is
     for question, _ in lesson.questions:
         asked = torch.tensor(question[-ASKED_TOKENS:])
         helps = (_watched(decoder, whole, asked, len(context)).mean(1)[:, start:] * moved).sum(0)
