@@ -45,10 +45,14 @@ class Models:
         adapted = {"auto": "with the shipped reader" if settings.model == NAME else "", "off": ""}
         reader = adapted.get(settings.reader, f"with the reader {settings.reader}")
         beside = "shares the weights of the model that answers" if shared else ""
-        selector = "a trained selector reads its heads" if house.models.selector else ""
+        selector, own = house.models.selector, 0 if shared else weights_bytes(auxiliary)
+        listens = "a trained selector reads its heads" if selector else ""
+        if selector and selector.asking:
+            own += sum(weight.nbytes for weight in selector.asking.model.model.layers.parameters())
+            listens += f" in {selector.layers} layers that were taught to ask"
         found = [
             _info("primary", primary, weights_bytes(primary), reader),
-            _info("auxiliary", auxiliary, 0 if shared else weights_bytes(auxiliary), join(beside, selector)),
+            _info("auxiliary", auxiliary, own, join(beside, listens)),
             ModelInfo("embedder", "all-MiniLM-L6-v2", 22_713_216, "fp32", "CPU", 256, 90_852_864),
         ]
         if settings.reranker != "off":

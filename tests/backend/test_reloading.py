@@ -6,12 +6,16 @@ from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from backend.local import LocalBackend
 from backend.reloading import NothingChanges
 from backend.work import Work
 from engine.answer import Request
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
+from engine.finetune.adapter import Adapter, AdapterConfig
+from engine.model.first_layers import first_layers
+from engine.reuse.selector import Selector
 from settings import Settings, read_settings
 from store.preferences import Preferences
 from store.rerank import RerankerUnusable
@@ -309,6 +313,16 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note and embedder.role == "embedder"
     change(backend, auxiliary=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
+
+
+def test_layers_that_were_taught_to_ask_are_told_with_the_memory_they_take(start, tmp_path):
+    layers = first_layers(tiny.decoder(), 2)
+    adapter = Adapter(layers, AdapterConfig(2, 4))
+    Selector(torch.full((2, 4), 0.125), torch.ones(9), layers).save(tmp_path)
+    adapter.save(tmp_path)
+    auxiliary = start(selector=str(tmp_path)).models.loaded()[1]
+    taken = [weight.nbytes for layer in tiny.model().model.layers[:2] for weight in layer.parameters()]
+    assert auxiliary.memory_bytes == sum(taken) and "2 layers that were taught" in auxiliary.note
 
 
 def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):
