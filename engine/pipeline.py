@@ -27,6 +27,7 @@ from engine.search import readings
 from engine.served import Served
 from engine.sources import found, patched
 from engine.trace import Trace
+from engine.tree.node import Node
 from engine.types import Scoring
 from engine.writing import write
 from store.types import Finder
@@ -83,12 +84,15 @@ class Engine:
         return last.found
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
-        """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
-        ids = self.prompt.passage(text).ids
+        """Compute and keep the KV of one passage, for both models; return the tier it was found in.
+
+        What was there already is not counted as used: nobody asked for it.
+        """
+        ids, uses = self.prompt.passage(text).ids, list[Node]()
         with self.cache.tree.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
-            tier = self.cache.get(ids, cancel)[1]
+            tier = self.cache.get(ids, cancel, uses)[1]
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
-                self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
+                self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel, uses)
             for cache in self._caches:
                 cache.settle()
             return tier
@@ -139,7 +143,8 @@ class Engine:
                 self.keep(reading, ready)
 
     def keep(self, reading: Reading, ready: Prefilled) -> None:
-        """Keep what is exact, and what was computed, now that nobody waits for it."""
+        """Keep what is exact, and what was computed, and count what was used, now that nobody waits for it."""
+        self.cache.count(ready.uses)
         self.cache.keep([chunk.ids for chunk in reading.passages[: ready.exact]], ready.buffer)
         for cache in self._caches:
             cache.settle()

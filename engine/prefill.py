@@ -11,6 +11,7 @@ from engine.reuse.evidence import Evidence
 from engine.reuse.recompute import exact_chunks, recompute, without_path
 from engine.reuse.strategies import Strategy
 from engine.trace import Trace
+from engine.tree.node import Node
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Prefilled:
     tiers           where each chunk's KV came from; 'none' where nothing was reused
     path            leading chunks whose KV was found as one exact path
     exact           leading chunks whose KV in the buffer is exact now
+    uses            nodes of the tree that were read for it
     """
 
     buffer: KVBuffer
@@ -32,6 +34,7 @@ class Prefilled:
     tiers: tuple[str, ...]
     path: int
     exact: int
+    uses: tuple[Node, ...] = ()
 
 
 def prefill(
@@ -55,4 +58,5 @@ def prefill(
         plan = without_path(strategy.plan(view), view)
     with trace.stage("recompute" if strategy.reuses else "prefill"):
         logits, rows, share = recompute(decoder, evidence, buffer, plan, cancel)
-    return Prefilled(buffer, logits, rows, share, tiers, path, exact_chunks(plan, view, strategy))
+    exact = exact_chunks(plan, view, strategy)
+    return Prefilled(buffer, logits, rows, share, tiers, path, exact, tuple(evidence.uses))

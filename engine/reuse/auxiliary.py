@@ -23,7 +23,7 @@ from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.align import align
 from engine.reuse.assemble import assemble
-from engine.reuse.chunks import ChunkCache
+from engine.reuse.chunks import ChunkCache, Uses
 from engine.reuse.selector import Selector
 from engine.types import ChunkKV, Scoring
 
@@ -47,6 +47,7 @@ class Auxiliary:
         scoring: Scoring = Scoring.APART,
         chunks: Sequence[ChunkKV] | None = None,
         cancel: Event | None = None,
+        uses: Uses | None = None,
     ) -> Tensor:
         """Return the score of each of the primary's context tokens, [sum of tokens of the texts], fp32.
 
@@ -55,9 +56,10 @@ class Auxiliary:
         primary   whose tokens the scores are carried to, by the characters they share
         scoring   whether each chunk is read apart, or all are read together
         chunks    the texts' KV where the caller holds it already: both models are the same
+        uses      takes the nodes that were read, as in `ChunkCache.get`
         """
         passages = [self.prompt.passage(text) for text in texts]
-        chunks = chunks or [self.cache.get(passage.ids, cancel)[0] for passage in passages]
+        chunks = chunks or [self.cache.get(passage.ids, cancel, uses)[0] for passage in passages]
         if scoring is Scoring.APART:
             scores = self.attention(self.prompt.asked(question), chunks, cancel)
         else:

@@ -16,6 +16,7 @@ from engine.tree.tree import KnowledgeTree, Place
 from engine.types import ChunkKV
 
 Ids = Sequence[int]
+Uses = list[Node]
 HOT = 2  # uses that make a path worth a copy on disk; a chunk's own KV gets one at once
 
 
@@ -79,34 +80,43 @@ class ChunkCache:
             keys.append(fingerprint.of_path(keys[-1], self.key(ids)) if keys else self.key(ids))
         return keys
 
-    def get(self, ids: Ids, cancel: Event | None = None) -> tuple[ChunkKV, str]:
+    def get(self, ids: Ids, cancel: Event | None = None, uses: Uses | None = None) -> tuple[ChunkKV, str]:
         """Return a chunk's own KV and the tier it came from, or 'computed'.
+
+        uses  takes the node that was read, to be counted once an answer was made of it; without it that is now
 
         Two threads that ask for the same chunk compute it once. Raises Cancelled once `cancel` is set.
         """
         key = self.key(ids)
         with self._lock, self.tree.holding([key]) as nodes:
             if nodes and (found := self._read(nodes[0], 0, len(ids))) is not None:
-                self.tree.used(nodes)
+                self._note(nodes, uses)
                 return found
             kv = self.compute(ids, cancel)
             self.tree.insert(Place(key, key, None, len(ids), self.fingerprint), kv, self._per_token(0, len(ids)))
             self._fresh.append(key)
         return kv, "computed"
 
-    def gather(self, chunks: Sequence[Ids], cancel: Event | None = None, longest: int | None = None) -> Gathered:
+    def gather(
+        self,
+        chunks: Sequence[Ids],
+        cancel: Event | None = None,
+        longest: int | None = None,
+        uses: Uses | None = None,
+    ) -> Gathered:
         """Return a prompt's chunks: the longest exact path of them, completed by content.
 
         longest  chunks that the path may have; 1 takes every chunk by its content
+        uses     as in `get`
 
         Raises Cancelled once `cancel` is set.
         """
-        path = self.path(chunks, longest)
-        rest = [self.get(ids, cancel) for ids in chunks[path.exact :]]
+        path = self.path(chunks, longest, uses)
+        rest = [self.get(ids, cancel, uses) for ids in chunks[path.exact :]]
         kvs, tiers = tuple(kv for kv, _ in rest), tuple(tier for _, tier in rest)
         return Gathered(path.chunks + kvs, path.tiers[: path.exact] + tiers, path.exact)
 
-    def path(self, chunks: Sequence[Ids], longest: int | None = None) -> Gathered:
+    def path(self, chunks: Sequence[Ids], longest: int | None = None, uses: Uses | None = None) -> Gathered:
         """Return the longest exact path of a prompt's chunks, and nothing of what stands behind it."""
         found: list[tuple[ChunkKV, str]] = []
         with self.tree.holding(self.keys(chunks[:longest])) as nodes:
@@ -116,11 +126,15 @@ class ChunkCache:
                     break
                 found.append(read)
                 before += len(ids)
-            self.tree.used(nodes[: len(found)])
-            with self._lock:
-                self._fresh += [node.key for node in nodes[: len(found)] if node.frequency == HOT]
+            self._note(nodes[: len(found)], uses)
         kvs, tiers = tuple(kv for kv, _ in found), tuple(tier for _, tier in found)
         return Gathered(kvs, tiers + ("computed",) * (len(chunks) - len(found)), len(found))
+
+    def count(self, nodes: Sequence[Node]) -> None:
+        """Count one use of each node; a path that became hot is copied to the slowest tier by the next `settle`."""
+        self.tree.used(nodes)
+        with self._lock:
+            self._fresh += [node.key for node in nodes if node.frequency == HOT]
 
     def ready(self, chunks: Sequence[Ids]) -> tuple[int, int]:
         """Return how many tokens of these chunks have KV, and how many have none. Reads nothing."""
@@ -166,6 +180,12 @@ class ChunkCache:
         """Remove a chunk's KV, and every path through it, from every tier, however it was computed."""
         for key in self.names(ids):
             self.tree.delete(key)
+
+    def _note(self, nodes: Sequence[Node], uses: Uses | None) -> None:
+        if uses is None:
+            self.count(nodes)
+        else:
+            uses.extend(nodes)
 
     def _read(self, node: Node, before: int, tokens: int) -> tuple[ChunkKV, str] | None:
         """Read a node, unless computing its tokens behind `before` others is faster."""

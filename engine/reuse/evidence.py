@@ -18,7 +18,7 @@ from engine.prompt import ASKED_TOKENS, Prompt
 from engine.request import Reading
 from engine.reuse.assemble import assemble, layout
 from engine.reuse.auxiliary import Auxiliary
-from engine.reuse.chunks import ChunkCache, Gathered
+from engine.reuse.chunks import ChunkCache, Gathered, Uses
 from engine.trace import Trace
 from engine.types import ChunkKV, Placement, Scoring, View
 
@@ -43,6 +43,8 @@ class Evidence:
     prompt     of the primary
     auxiliary  None where nothing asks for its scores
     longest    chunks of an exact path that may be used; 1 leaves aside what earlier answers left in the tree
+
+    `uses` has the nodes that were read; they are counted only where an answer was made of them.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Evidence:
         self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
         self._trace, self._cancel, self._closed = trace, cancel, Event()
         self._chunks: dict[Placement, Gathered] = {}
+        self.uses: Uses = []
         self._scores: dict[Scoring, Future[Tensor]] = {}
         passages = (token for chunk in reading.passages for token in chunk.ids)
         self.ids = torch.tensor([*cache.prefix_ids, *passages, *reading.question])
@@ -74,12 +77,12 @@ class Evidence:
         if placement not in self._chunks:
             ids = [chunk.ids for chunk in self._reading.passages]
             if placement is Placement.JOINED:
-                self._chunks[placement] = self._cache.gather(ids, self._cancel, self._longest)
+                self._chunks[placement] = self._cache.gather(ids, self._cancel, self._longest, self.uses)
             elif placement is Placement.PATH:
-                self._chunks[placement] = self._cache.path(ids, self._longest)
+                self._chunks[placement] = self._cache.path(ids, self._longest, self.uses)
             else:
                 cache = self._cache.alone if placement is Placement.ALONE else self._cache
-                held = [cache.get(chunk, self._cancel) for chunk in ids]
+                held = [cache.get(chunk, self._cancel, self.uses) for chunk in ids]
                 self._chunks[placement] = Gathered(tuple(kv for kv, _ in held), tuple(tier for _, tier in held), 0)
         return self._chunks[placement]
 
@@ -136,7 +139,9 @@ class Evidence:
 
         def score() -> Tensor:
             with self._trace.stage("auxiliary"):
-                return auxiliary.score(reading.asked, reading.texts, self._prompt, scoring, chunks, self._closed)
+                return auxiliary.score(
+                    reading.asked, reading.texts, self._prompt, scoring, chunks, self._closed, self.uses
+                )
 
         with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
         try:

@@ -177,3 +177,16 @@ def test_a_snapshot_is_plain_data_for_programs():
     assert ended["state"] == "done" and ended["outcomes"][0]["n"] == 1 and ended["outcomes"][0]["rt"] == 1.0
     assert [passage["document"] for passage in ended["passages"]] == [f"{name}.txt" for name in NAMES]
     assert TEXTS["ferry"] not in json.dumps(ended)
+
+
+def test_comparing_counts_as_no_use():
+    made = engine("ferry", "tern")
+    last(made.ask(Request("When does the Old Kestrel sail?", passages=2)))
+
+    def frequencies():
+        with made.cache.tree.locked() as copies:
+            return {key: node.frequency for key, node in copies.nodes.items()}
+
+    before = frequencies()
+    *_, ended = compare(made, Wanted("When does the Old Kestrel sail?", methods=("direct", "cacheclip"), passages=2))
+    assert ended.state == "done" and frequencies() == before

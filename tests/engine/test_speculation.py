@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 
@@ -12,7 +13,8 @@ from engine.request import alike
 from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
 from engine.trace import Trace
-from tests.engine.doubles import FixedLibrary, engine, last
+from tests import tiny
+from tests.engine.doubles import TEXTS, FixedLibrary, engine, last
 
 ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=6)
 
@@ -163,3 +165,28 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
     assert last(made.ask(ASK, stop)).state == "stopped"
     made.finder = FixedLibrary("ferry")
     assert last(made.ask(ASK)).state == "done"
+
+
+class Slow(Staged):
+    """Its last list comes when whatever was begun with the one before has ended."""
+
+    def stages(self, question, top, documents=()):
+        yield self.lists[0]
+        for thread in enumerate_threads():
+            if thread.name == "speculation":
+                thread.join(5)
+        yield self.lists[1]
+
+
+@pytest.mark.parametrize("own_auxiliary", [False, True])
+def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary):
+    def frequencies(finder):
+        made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own_auxiliary else None)
+        for name in ("ferry", "tern", "fares"):
+            made.warm(TEXTS[name])
+        made.finder, made.speculator = finder, Speculator(made.turns, alike, SpeculationConfig(-1.0))
+        assert last(made.ask(replace(ASK, method="cacheclip"))).state == "done"
+        with made.cache.tree.locked() as copies:
+            return {key: node.frequency for key, node in copies.nodes.items()}
+
+    assert frequencies(Slow(("fares", "tern"), ("ferry", "tern"))) == frequencies(FixedLibrary("ferry", "tern"))
