@@ -173,6 +173,8 @@ def build_engine(
         own = Prompt(models.auxiliary.tokenizer)
         beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, costs_of(models.auxiliary, costs))
         auxiliary = Auxiliary(beside, own, models.selector)
+        if beside.fingerprint != cache.fingerprint:
+            tiers.keep_off_device(beside.fingerprint)
     finder = open_library(prompt.tokens.data)
     return Engine(finder, cache, prompt, auxiliary, trouble=lambda: tiers.trouble, served=served)
 

@@ -56,6 +56,8 @@ class Copies(Generic[KV]):
         if number in node.copies:
             return True
         tier = self.tiers[number]
+        if node.family in tier.closed_to:
+            return False
         size = tier.store.size_of(kv)
         if not tier.store.takes_more() or not self.make_room(number, size):
             return False

@@ -48,6 +48,7 @@ class Tier(Generic[KV]):
     budget_bytes  never exceeded
     clock         the highest priority that was evicted
     ms_per_byte   of reading, measured; None until something was read
+    closed_to     families whose KV does not belong here: their model reads it elsewhere
     """
 
     def __init__(self, name: str, budget_bytes: int, store: Store[KV]) -> None:
@@ -56,6 +57,7 @@ class Tier(Generic[KV]):
         self.name, self.budget_bytes, self.store = name, budget_bytes, store
         self.size_bytes, self.nodes, self.clock = 0, 0, 0.0
         self.ms_per_byte: float | None = None
+        self.closed_to: set[str] = set()
         self._heap: list[tuple[float, int, Node]] = []
         self._entries = 0
 

@@ -56,6 +56,12 @@ class Tiers:
             for key in self.tree.restore(disk.found()):
                 disk.delete(key)
 
+    def keep_off_device(self, family: str) -> None:
+        """Leave the KV of a family whose model runs on the CPU out of the device's tier."""
+        for tier in self.tree.tiers:
+            if tier.name == "device":
+                tier.closed_to.add(family)
+
     @property
     def trouble(self) -> str:
         """Why KV cannot be written, in a sentence; empty while it can."""

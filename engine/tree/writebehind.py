@@ -8,11 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Condition, Thread
 
+import torch
+
 from engine.tree.stores import DiskStore
 from engine.tree.tier import Record
 from engine.types import ChunkKV
 from store.errors import StoreFull
 
+CPU = torch.device("cpu")
 log = logging.getLogger(__name__)
 ROOM_BYTES = 256 * 2**20
 
@@ -45,7 +48,8 @@ class WriteBehind:
             return self._queued_bytes <= self._room and not self._closed
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
-        """Queue KV to be written. Raises StoreFull where the disk is further behind than the queue has room for."""
+        """Queue KV to be written, in the host's memory. Raises StoreFull where the queue has no room for it."""
+        kv = kv.to(CPU)
         with self._changed:
             if not self.takes_more():
                 raise StoreFull("The disk is slower than what it is given.")

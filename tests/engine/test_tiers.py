@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from engine.tree.stores import DiskStore
+from engine.tree.tier import Record
 from engine.tree.tiers import Tiers, TiersConfig
 from engine.tree.tree import Place
 from engine.tree.writebehind import WriteBehind
@@ -254,3 +255,32 @@ def made_record():
     held.tree.insert(PLACE, kv("a1"), 1.0)
     held.tree.replicate("a1")
     return held.tree.records()["a1"][1]
+
+
+def test_kv_of_a_model_on_the_cpu_stays_out_of_the_devices_memory():
+    made = Tiers(
+        TiersConfig(2**20, 2**20, device_bytes=2**20), MemoryBlobs(), torch.device("meta")
+    )  # a device with no bytes
+    made.keep_off_device("beside")
+    made.tree.insert(Place("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)
+    made.tree.insert(Place("b2", "b2", None, 8, "beside"), kv("b2"), 1.0)
+    with made.tree.holding(["b2"]) as nodes:
+        found, tier = made.tree.read(nodes[0])
+    assert same(found, kv("b2")) and tier == "host"
+    names = [tier.name for tier in made.tree.tiers]
+    assert [names[made.tree.path([key])[0].level] for key in ("a1", "b2")] == ["device", "host"]
+    made.close()
+
+
+def test_what_waits_to_be_written_waits_in_the_hosts_memory():
+    class OnDevice(ChunkKV):
+        def to(self, device):
+            moved.append(device)
+            return super().to(device)
+
+    moved, held = [], kv("a1")
+    made = WriteBehind(DiskStore(MemoryBlobs()))
+    made.put("a1", OnDevice(held.keys, held.values, held.start), Record("a1", None, 8))
+    made.drain()
+    assert moved == [CPU] and same(made.get("a1"), held)
+    made.close(1.0)
