@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 
-def move_keys(keys: Tensor, shift: int, inv_freq: Tensor, out: Tensor | None = None) -> Tensor:
+def move_keys(keys: Tensor, shift: int | Tensor, inv_freq: Tensor, out: Tensor | None = None) -> Tensor:
     """Return `keys` as if every token had been cached `shift` positions later.
 
     keys      [..., T, D]  rotated, any float dtype; not modified
-    shift     signed; negative moves the tokens earlier
+    shift     signed; negative moves the tokens earlier. A tensor, one for each token, is broadcast against [..., T]
     inv_freq  [D/2]        the model's own frequencies, radians per token
     out       [..., T, D]  written if given, e.g. a place in a buffer
 
@@ -28,11 +28,14 @@ def move_keys(keys: Tensor, shift: int, inv_freq: Tensor, out: Tensor | None = N
     half = inv_freq.numel()
     if keys.shape[-1] != 2 * half:
         raise ValueError(f"keys have width {keys.shape[-1]}, but {half} frequencies rotate width {2 * half}")
-    out = torch.empty_like(keys) if out is None else out
-    if shift == 0:
-        return out.copy_(keys)
-    angle = inv_freq.to(keys.device, torch.float32) * shift
-    cos, sin = angle.cos(), angle.sin()  # [D/2]: one distance for all tokens
+    if isinstance(shift, int) and shift == 0:
+        return keys.clone() if out is None else out.copy_(keys)
+    angle = (
+        torch.as_tensor(shift, dtype=torch.float32, device=keys.device)[..., None] * inv_freq.to(keys.device).float()
+    )
+    cos, sin = angle.cos(), angle.sin()  # [..., D/2]
+    if out is None:
+        out = keys.new_empty(*torch.broadcast_shapes(keys.shape[:-1], angle.shape[:-1]), 2 * half)
     first, second = keys[..., :half].float(), keys[..., half:].float()
     out[..., :half] = (first * cos).addcmul_(second, sin, value=-1)
     out[..., half:] = (second * cos).addcmul_(first, sin)

@@ -16,14 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.model.buffer import Watched
 from engine.model.decoder import Decoder
 from engine.model.rotary import move_keys
 from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.reuse.align import align
-from engine.reuse.assemble import assemble
 from engine.reuse.chunks import ChunkCache, Uses
+from engine.reuse.inplace import InPlace
 from engine.reuse.selector import Selector
 from engine.types import ChunkKV, Scoring
 
@@ -116,16 +115,11 @@ class Auxiliary:
 
         asking  the layers that the question passes, where they are not the model's own
         """
-        decoder, start = self.cache.decoder, self.cache.prefix.tokens
+        decoder = self.cache.decoder
         layers = layers or decoder.spec.layers
-        end = start + sum(chunk.tokens for chunk in chunks)
-        buffer = decoder.buffer(end + len(question), layers)
-        held = [chunk.first(layers) for chunk in chunks]
-        assemble(buffer, self.cache.prefix.first(layers), held, decoder.spec.inv_freq)
-        rows = torch.arange(end, buffer.capacity)
-        watched = Watched(buffer, rows, len(rows))
-        (asking or decoder).forward(torch.tensor([question]), rows[None], watched, cancel, layers)
-        return watched.attention[:, :, start:end]
+        watched = InPlace(self.cache.prefix, chunks, len(question), layers - 1, decoder.spec.inv_freq)
+        (asking or decoder).forward(torch.tensor([question]), watched.positions, watched, cancel, layers)
+        return watched.attention
 
 
 def _carried(scores: Tensor, source: Encoded, target: Encoded) -> Tensor:

@@ -29,6 +29,13 @@ def test_a_moved_key_equals_a_key_rotated_at_its_new_place(plain, start, goal):
     assert_close(moved, rotated_at(plain, goal), **rotated(max(start, goal)))
 
 
+def test_every_token_can_go_its_own_way(plain):
+    shifts = torch.tensor([0, -3, 700])[:, None, None, None]
+    moved = move_keys(plain, shifts, INV_FREQ)
+    for one, shift in zip(moved, (0, -3, 700), strict=True):
+        assert_close(one, move_keys(plain, shift, INV_FREQ), **REORDERED)
+
+
 def test_moves_add_up(plain):
     twice = move_keys(move_keys(plain, 5, INV_FREQ), -12, INV_FREQ)
     assert_close(twice, move_keys(plain, -7, INV_FREQ), **REORDERED)

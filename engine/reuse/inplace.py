@@ -1,0 +1,66 @@
+"""A question's pass over chunk KV where it lies: the queries are turned to each chunk, and no key is moved.
+
+Attention depends on how far a query stands from a key. Moving a key by s turns it by R(s); turning the query by R(-s)
+gives the same product, and the question is short where the chunks are long. So nothing is laid end to end, nothing
+is copied, and products run in the model's own precision. For scores: softmax and means are in fp32.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import visible
+from engine.model.rotary import move_keys
+from engine.reuse.assemble import layout
+from engine.types import ChunkKV
+
+
+class InPlace:
+    """The pass over prefix, chunks and the question itself, as if the chunks stood end to end. A `Reader`.
+
+    asked  tokens of the question
+    last   the last layer that will run: nobody reads what comes after its attention
+
+    `positions` are the question's, [1, Q].
+    """
+
+    def __init__(self, prefix: ChunkKV, chunks: Sequence[ChunkKV], asked: int, last: int, inv_freq: Tensor) -> None:
+        spans = layout(prefix.tokens, [chunk.tokens for chunk in chunks])
+        self._context = slice(prefix.tokens, spans[-1].stop if spans else prefix.tokens)
+        places = [slice(0, prefix.tokens), *(slice(at.start, at.stop) for at in spans)]
+        self._parts = list(zip((prefix, *chunks), places, strict=True))
+        self._shifts = torch.tensor([kv.start - at.start for kv, at in self._parts])[:, None, None]
+        self._last, self._inv_freq = last, inv_freq
+        self._mask = visible(torch.arange(asked), asked, torch.float32)[0].to(prefix.keys.device)
+        self._seen: list[Tensor] = []
+        self.positions = torch.arange(self._context.stop, self._context.stop + asked)[None]
+
+    @property
+    def attention(self) -> Tensor:
+        """[layers that have run, query heads, context tokens] in fp32, mean over the question's tokens."""
+        return torch.stack(self._seen)
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        return keys, values
+
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        heads, (_, query_heads, rows, width) = keys.shape[1], query.shape
+        folded = (query * scaling).reshape(heads, -1, width)  # a key head serves its query heads at once
+        turned, end = move_keys(folded, self._shifts, self._inv_freq), self._context.stop
+        logits = torch.empty(*folded.shape[:2], end + rows, dtype=torch.float32, device=query.device)
+        for own, (kv, at) in zip(turned, self._parts, strict=True):
+            logits[..., at] = own @ kv.keys[layer].transpose(1, 2)
+        logits[..., end:] = folded @ keys[0].transpose(1, 2)
+        logits.view(heads, -1, rows, end + rows)[..., end:] += self._mask
+        paid = logits.softmax(-1)
+        self._seen.append(paid.view(query_heads, rows, -1)[..., self._context].mean(1).cpu())
+        if layer == self._last:
+            return query
+        paid = paid.to(query.dtype)
+        mixed = (paid[..., end:] @ values[0]).float()
+        for kv, at in self._parts:
+            mixed += paid[..., at] @ kv.values[layer]
+        return mixed.to(query.dtype).view(1, query_heads, rows, width)
