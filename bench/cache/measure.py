@@ -107,35 +107,34 @@ def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _policies(arguments: Namespace) -> list[dict[str, Any]]:
-    models, budgets = load_models(model_config(arguments)), arguments.budgets or [0.1, 0.2, 0.4]
-    rows = []
+    models, rows = load_models(model_config(arguments)), []
     for skew in arguments.skews:
-        for budget in budgets:
+        for budget in arguments.budgets or [0.1, 0.2, 0.4]:
             for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-                for policy in arguments.policies:
-                    strategy = Full() if policy == NONE else Prefix()
-                    asked = _replayed(arguments, models, policy, strategy, budget, skew, seed)
+                arms = [(policy, Full() if policy == NONE else Prefix()) for policy in arguments.policies]
+                asked = _replayed(arguments, models, arms, budget, skew, seed)
+                for policy, mine in zip(arguments.policies, asked, strict=True):
                     arm = {"show": "engine", "policy": policy, "skew": skew, "budget": budget, "seed": seed}
-                    rows.append(arm | _row(_figures(asked)))
+                    rows.append(arm | _row(_figures(mine)))
     return rows
 
 
 def _reuse(arguments: Namespace) -> list[dict[str, Any]]:
     """The same questions without reuse, with exact prefixes, and with CacheClip on top; paired."""
     models, budget, skew, rows = load_models(model_config(arguments)), (arguments.budgets or [4.0])[0], 0.6, []
-    plain: list[Asked] = []
-    for policy, method, strategy in (
+    arms: list[tuple[str, str, Strategy]] = [
         (NONE, "full", Full()),
         ("pgdsf", "prefix", Prefix()),
         ("pgdsf", "cacheclip", CacheClip(0.2)),
         ("pgdsf", "cacheclip", CacheClip(0.1)),
-    ):
-        asked = _replayed(arguments, models, policy, strategy, budget, skew, arguments.seed)
-        plain = plain or asked
+    ]
+    served = _replayed(arguments, models, [(arm[0], arm[2]) for arm in arms], budget, skew, arguments.seed)
+    plain = served[0]
+    for (policy, method, strategy), asked in zip(arms, served, strict=True):
         faster = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(plain, asked, strict=True)]
         whole = [ratio for ratio, one in zip(faster, asked, strict=True) if one.exact == one.passages]
-        row: dict[str, Any] = {"show": "reuse", "policy": policy, "method": method, "skew": skew, "budget": budget}
-        row |= {"seed": arguments.seed} | _row(_figures(asked))
+        row: dict[str, Any] = {"show": "reuse", "policy": policy, "method": method, "skew": skew}
+        row |= {"budget": budget, "seed": arguments.seed} | _row(_figures(asked))
         row |= {
             "ratio": getattr(strategy, "ratio", None),
             "against_none": sum(one.busy_ms for one in plain) / sum(one.busy_ms for one in asked),
@@ -200,17 +199,19 @@ _SHOWN = {
 
 
 def _replayed(
-    arguments: Namespace, models: Models, policy: str, strategy: Strategy, budget: float, skew: float, seed: int
-) -> list[Asked]:
-    """Ask the load's questions on a fresh engine with memory for `budget` GiB of KV and no disk."""
+    arguments: Namespace, models: Models, arms: Sequence[tuple[str, Strategy]], budget: float, skew: float, seed: int
+) -> list[list[Asked]]:
+    """Ask the load's questions of arms, a policy and a strategy each, with memory for `budget` GiB and no disk."""
     count = arguments.questions or 60
     lengths = (arguments.tokens[0], arguments.tokens[1])
     demand = Demand(DemandConfig(arguments.documents or 100, arguments.passages, skew, lengths), seed)
     asked = list(demand.questions(count // 2 + count))
-    settings = TiersConfig(int(budget * GIB), 0, policy=policy if policy != NONE else "lru")
-    tiers = Tiers(settings, None, models.primary.device)
-    engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers, arguments.data)
-    return replay(engine, strategy, asked, texts(engine, demand, seed), count // 2)
+    made = []
+    for policy, strategy in arms:
+        settings = TiersConfig(int(budget * GIB), 0, policy=policy if policy != NONE else "lru")
+        tiers = Tiers(settings, None, models.primary.device)
+        made.append((build_engine(models, lambda tokenizer: NoLibrary(), tiers, arguments.data), strategy))
+    return replay(made, asked, texts(made[0][0], demand, seed), count // 2)
 
 
 def _at_scale(arguments: Namespace, skew: float) -> DemandConfig:

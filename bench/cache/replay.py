@@ -43,23 +43,31 @@ def texts(engine: Engine, demand: Demand, seed: int) -> list[str]:
 
 
 def replay(
-    engine: Engine, strategy: Strategy, asked: Sequence[tuple[int, ...]], passages: Sequence[str], warm: int
-) -> list[Asked]:
-    """Ask all questions in turn; return what became of those behind the first `warm`."""
-    results = []
-    for number, documents in enumerate(progress(asked, strategy.label)):
-        reading = _reading(engine, [passages[one] for one in documents], number)
-        began, trace = time.perf_counter(), Trace()
-        ready = engine.prefill(reading, strategy, trace)
-        int(ready.logits.argmax())
-        trace.first_token()
-        engine.keep(reading, ready)
-        busy_ms = 1e3 * (time.perf_counter() - began)
-        lengths = [len(chunk.ids) for chunk in reading.passages]
-        hit = sum(n for n, tier in zip(lengths, ready.tiers, strict=True) if tier not in ("computed", "none"))
-        assert trace.ttft_ms is not None
-        results.append(Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths)))
-    return results[warm:]
+    arms: Sequence[tuple[Engine, Strategy]], asked: Sequence[tuple[int, ...]], passages: Sequence[str], warm: int
+) -> list[list[Asked]]:
+    """Ask every question of all arms in turn; return for each arm what became of those behind the first `warm`.
+
+    Each arm has an engine of its own, over the same models: a slow moment of the machine meets all of them.
+    """
+    results = [list[Asked]() for _ in arms]
+    for number, documents in enumerate(progress(asked, "asking")):
+        reading = _reading(arms[0][0], [passages[one] for one in documents], number)
+        for (engine, strategy), mine in zip(arms, results, strict=True):
+            mine.append(_ask(engine, strategy, reading))
+    return [mine[warm:] for mine in results]
+
+
+def _ask(engine: Engine, strategy: Strategy, reading: Reading) -> Asked:
+    began, trace = time.perf_counter(), Trace()
+    ready = engine.prefill(reading, strategy, trace)
+    int(ready.logits.argmax())
+    trace.first_token()
+    engine.keep(reading, ready)
+    busy_ms = 1e3 * (time.perf_counter() - began)
+    lengths = [len(chunk.ids) for chunk in reading.passages]
+    hit = sum(n for n, tier in zip(lengths, ready.tiers, strict=True) if tier not in ("computed", "none"))
+    assert trace.ttft_ms is not None
+    return Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths))
 
 
 def _reading(engine: Engine, chosen: Sequence[str], number: int) -> Reading:
