@@ -26,15 +26,15 @@ class InPlace:
     """
 
     def __init__(self, prefix: ChunkKV, chunks: Sequence[ChunkKV], asked: int, last: int, inv_freq: Tensor) -> None:
-        spans = layout(prefix.tokens, [chunk.tokens for chunk in chunks])
-        self._context = slice(prefix.tokens, spans[-1].stop if spans else prefix.tokens)
-        places = [slice(0, prefix.tokens), *(slice(at.start, at.stop) for at in spans)]
-        self._parts = list(zip((prefix, *chunks), places, strict=True))
-        self._shifts = torch.tensor([kv.start - at.start for kv, at in self._parts])[:, None, None]
-        self._last, self._inv_freq = last, inv_freq
+        spans = layout(0, [chunk.tokens for chunk in chunks])
+        self._prefix, self._last, self._inv_freq = prefix, last, inv_freq
+        self._chunks = [(kv, slice(at.start, at.stop)) for kv, at in zip(chunks, spans, strict=True)]
+        self._context = sum(chunk.tokens for chunk in chunks)  # columns: the context's, the prefix's, the question's
+        shifts = [kv.start - prefix.tokens - at.start for kv, at in self._chunks]
+        self._shifts = torch.tensor(shifts)[:, None, None]
         self._mask = visible(torch.arange(asked), asked, torch.float32)[0].to(prefix.keys.device)
         self._seen: list[Tensor] = []
-        self.positions = torch.arange(self._context.stop, self._context.stop + asked)[None]
+        self.positions = torch.arange(asked)[None] + prefix.tokens + self._context
 
     @property
     def attention(self) -> Tensor:
@@ -44,23 +44,26 @@ class InPlace:
     def update(
         self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        return keys, values
+        """Return what needs no turning: the prefix and the question itself."""
+        held = ((self._prefix.keys, keys), (self._prefix.values, values))
+        ours, theirs = (torch.cat((prefix[layer, None], fresh), dim=2) for prefix, fresh in held)
+        return ours, theirs
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         heads, (_, query_heads, rows, width) = keys.shape[1], query.shape
         folded = (query * scaling).reshape(heads, -1, width)  # a key head serves its query heads at once
-        turned, end = move_keys(folded, self._shifts, self._inv_freq), self._context.stop
-        logits = torch.empty(*folded.shape[:2], end + rows, dtype=torch.float32, device=query.device)
-        for own, (kv, at) in zip(turned, self._parts, strict=True):
+        turned, context = move_keys(folded, self._shifts, self._inv_freq), self._context
+        logits = torch.empty(*folded.shape[:2], context + keys.shape[2], dtype=torch.float32, device=query.device)
+        for own, (kv, at) in zip(turned, self._chunks, strict=True):
             logits[..., at] = own @ kv.keys[layer].transpose(1, 2)
-        logits[..., end:] = folded @ keys[0].transpose(1, 2)
-        logits.view(heads, -1, rows, end + rows)[..., end:] += self._mask
+        logits[..., context:] = folded @ keys[0].transpose(1, 2)
+        logits.view(heads, -1, rows, logits.shape[2])[..., -rows:] += self._mask
         paid = logits.softmax(-1)
-        self._seen.append(paid.view(query_heads, rows, -1)[..., self._context].mean(1).cpu())
+        self._seen.append(paid.view(query_heads, rows, -1)[..., :context].mean(1).cpu())
         if layer == self._last:
             return query
         paid = paid.to(query.dtype)
-        mixed = (paid[..., end:] @ values[0]).float()
-        for kv, at in self._parts:
+        mixed = (paid[..., context:] @ values[0]).float()
+        for kv, at in self._chunks:
             mixed += paid[..., at] @ kv.values[layer]
         return mixed.to(query.dtype).view(1, query_heads, rows, width)
