@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-from bench import cache, decode, load, look, quality, summary, tasks, ttft
+from bench import cache, decode, load, look, quality, scoring, summary, tasks, ttft
 from bench.report import show
 from engine.model.embedded import NAME
 from engine.reuse.strategies import methods
@@ -23,6 +23,7 @@ MEASURES = {
     "decode": decode,
     "inspect": look,
     "load": load,
+    "scoring": scoring,
     "cache": cache,
 }
 RESUMED = ("quality", "ruler", "inspect")  # keep finished samples; the others are short and start over

@@ -51,6 +51,19 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
     assert rows[2]["realised_ratio"] == 0.0 and rows[2]["floor_speedup"] > 5
 
 
+@pytest.mark.embedded
+@pytest.mark.parametrize("selector, ways", [("auto", ["apart", "joined", "trained"]), ("off", ["apart", "joined"])])
+def test_scoring_times_every_way_that_there_is(selector, ways, models, tmp_path, monkeypatch):
+    target = tmp_path / "rows.json"
+    wanted = ["scoring", "--lengths", "512", "--samples", "1", "--selector", selector]
+    monkeypatch.setattr(sys, "argv", ["bench", *wanted, "--json", str(target), "--data", str(default_data())])
+    assert main() == 0
+    rows = json.loads(target.read_text())
+    assert [row["scoring"] for row in rows] == ways and rows[0]["of_apart"] == 1.0
+    for row in rows[1:]:
+        assert row["of_apart"] == pytest.approx(row["scoring_ms"] / rows[0]["scoring_ms"])
+
+
 @pytest.mark.parametrize(
     "command, said",
     [
@@ -60,6 +73,7 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
         (["ttft"], "starts over"),
         (["decode"], "starts over"),
         (["load"], "starts over"),
+        (["scoring"], "starts over"),
         (["cache"], "starts over"),
     ],
 )
