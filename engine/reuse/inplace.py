@@ -2,7 +2,7 @@
 
 Attention depends on how far a query stands from a key. Moving a key by s turns it by R(s); turning the query by R(-s)
 gives the same product, and the question is short where the chunks are long. So nothing is laid end to end, nothing
-is copied, and products run in the model's own precision. For scores: softmax and means are in fp32.
+is copied, and all of it runs in the model's own precision; only the mean over the question's tokens is in fp32.
 """
 
 from collections.abc import Sequence
@@ -53,16 +53,15 @@ class InPlace:
         heads, (_, query_heads, rows, width) = keys.shape[1], query.shape
         folded = (query * scaling).reshape(heads, -1, width)  # a key head serves its query heads at once
         turned, context = move_keys(folded, self._shifts, self._inv_freq), self._context
-        logits = torch.empty(*folded.shape[:2], context + keys.shape[2], dtype=torch.float32, device=query.device)
+        logits = torch.empty(*folded.shape[:2], context + keys.shape[2], dtype=query.dtype, device=query.device)
         for own, (kv, at) in zip(turned, self._chunks, strict=True):
             logits[..., at] = own @ kv.keys[layer].transpose(1, 2)
         logits[..., context:] = folded @ keys[0].transpose(1, 2)
         logits.view(heads, -1, rows, logits.shape[2])[..., -rows:] += self._mask
         paid = logits.softmax(-1)
-        self._seen.append(paid.view(query_heads, rows, -1)[..., :context].mean(1).cpu())
+        self._seen.append(paid.view(query_heads, rows, -1)[..., :context].mean(1, dtype=torch.float32).cpu())
         if layer == self._last:
             return query
-        paid = paid.to(query.dtype)
         mixed = (paid[..., context:] @ values[0]).float()
         for kv, at in self._chunks:
             mixed += paid[..., at] @ kv.values[layer]
