@@ -8,13 +8,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from bench import compare, look, ttft
+from bench import compare, look, scoring, ttft
 from bench.errors import BadData
 from bench.figures import frontier
 from bench.report import markdown
 
 TITLE = "tables and plots of rows that were measured before"
-COLUMNS = {**compare.COLUMNS, **look.COLUMNS, **ttft.COLUMNS}
+COLUMNS = {**compare.COLUMNS, **look.COLUMNS, **ttft.COLUMNS, **scoring.COLUMNS}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
