@@ -5,9 +5,13 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from threading import Event
 
+if __name__ == "__main__" and not {"-h", "--help"} & set(sys.argv):
+    sys.stderr.write("KVScope is starting; loading its libraries takes some seconds.\n")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the page shows progress
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -34,6 +38,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # what peft asks it for
     try:
         settings = read_settings()
         lock = FolderLock(settings.data)
@@ -57,11 +62,12 @@ def main() -> int:
             server_port=settings.port,
             inbrowser=settings.open_browser,
             show_error=True,
-            quiet=False,
+            quiet=True,
             prevent_thread_lock=True,
             app_kwargs=app_kwargs(backend, settings.host),
             **launch_options(),
         )
+        log.info("Open %s in a browser; Ctrl+C ends KVScope", page.local_url)
         Event().wait()
     except OSError as error:
         log.error("Port %d of %s cannot be used (%s). Pick another with --port.", settings.port, settings.host, error)
