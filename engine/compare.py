@@ -76,7 +76,12 @@ def wanted_arms(wanted: Wanted) -> list[Arm]:
 
 def _request(wanted: Wanted) -> Request:
     """Return what is searched for: all arms read what this finds."""
-    return Request(wanted.question, passages=wanted.passages, max_new_tokens=wanted.max_new_tokens)
+    return Request(
+        wanted.question,
+        passages=wanted.passages,
+        max_new_tokens=wanted.max_new_tokens,
+        documents=wanted.documents,
+    )
 
 
 def _run(engine: Engine, shown: Comparison, arms: Sequence[Arm], cancel: Event) -> Iterator[Comparison]:

@@ -15,9 +15,10 @@ MAX_REPEATS = 9
 class Wanted:
     """One question, and the arms it goes through: every method at every ratio, or once where it has no ratio.
 
-    methods  names in engine.reuse.strategies.STRATEGIES; full prefill comes first, named here or not
-    ratios   nominal, in [0, 1]
-    repeats  times that each arm's first token is timed
+    methods    names in engine.reuse.strategies.STRATEGIES; full prefill comes first, named here or not
+    ratios     nominal, in [0, 1]
+    repeats    times that each arm's first token is timed
+    documents  ids of those to search; empty: all
     """
 
     question: str
@@ -26,6 +27,7 @@ class Wanted:
     passages: int = 3
     repeats: int = 1
     max_new_tokens: int = 96  # of each arm's answer: enough to see where answers part
+    documents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class Comparison:
             "methods": list(self.wanted.methods),
             "ratios": list(self.wanted.ratios),
             "repeats": self.wanted.repeats,
+            "documents": list(self.wanted.documents),
             "model": self.model,
             "state": self.state,
             "step": self.step,

@@ -190,3 +190,12 @@ def test_comparing_counts_as_no_use():
     before = frequencies()
     *_, ended = compare(made, Wanted("When does the Old Kestrel sail?", methods=("direct", "cacheclip"), passages=2))
     assert ended.state == "done" and frequencies() == before
+
+
+def test_only_chosen_documents_are_compared_on():
+    made = engine("ferry", "tern", "fares")
+    seen = made.finder.stages
+    made.finder.stages = lambda question, top, documents=(): asked.append(tuple(documents)) or seen(question, top)
+    asked = []
+    *_, ended = compare(made, Wanted("When does it sail?", methods=("direct",), documents=("ferry",)))
+    assert asked == [("ferry",)] and ended.as_dict()["documents"] == ["ferry"]

@@ -183,11 +183,11 @@ def test_json_holds_all_times_and_stages(tmp_path):
 
 def test_a_run_ends_with_a_table_a_figure_and_two_files_that_are_there(backend):
     updates, files = [], []
-    for update in run_of(backend)("Why?", ["direct", "cacheclip"], [20, 10], 4, "3 times", ME):
+    for update in run_of(backend)("Why?", ["direct", "cacheclip"], [20, 10], 4, "3 times", ["a"], ME):
         updates.append(update)
         files = downloads_of(update) or files
     (wanted,) = backend.comparison.wanted
-    assert wanted == Wanted("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3)
+    assert wanted == Wanted("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
     assert [file.suffix for file in files] == [".csv", ".json"] and all(file.exists() for file in files)
     assert "Answers side by side" in said_in(updates) and "kv-standings" in said_in(updates)
 
@@ -201,20 +201,20 @@ def test_a_run_ends_with_a_table_a_figure_and_two_files_that_are_there(backend):
     ],
 )
 def test_what_is_missing_is_said_and_nothing_runs(backend, asked, methods, ratios, said):
-    (update,) = run_of(backend)(asked, methods, ratios, 3, "Once", ME)
+    (update,) = run_of(backend)(asked, methods, ratios, 3, "Once", [], ME)
     assert said in said_in([update])
     assert backend.comparison.wanted == []
 
 
 def test_an_error_half_way_is_a_sentence_and_what_is_finished_can_be_downloaded(backend):
     backend.comparison.error, backend.comparison.error_after = KVScopeError("The disk is gone."), 2
-    *_, ended = run_of(backend)("Why?", ["cacheclip", "direct"], [20], 3, "Once", ME)
+    *_, ended = run_of(backend)("Why?", ["cacheclip", "direct"], [20], 3, "Once", [], ME)
     assert "The disk is gone." in said_in([ended]) and len(downloads_of(ended)) == 2
 
 
 def test_closing_the_page_ends_the_comparison_and_forgets_the_session(backend):
     run = run_of(backend)
-    stream = run("Why?", ["direct"], [20], 3, "Once", ME)
+    stream = run("Why?", ["direct"], [20], 3, "Once", [], ME)
     next(stream), next(stream)
     stream.close()
     assert len(run.__self__.stops) == 0 and len(backend.comparison.cancelled) == 1
@@ -222,10 +222,10 @@ def test_closing_the_page_ends_the_comparison_and_forgets_the_session(backend):
 
 def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(backend):
     run = run_of(backend)
-    page, stream = run.__self__, run("Why?", ["direct"], [20], 3, "Once", ME)
+    page, stream = run.__self__, run("Why?", ["direct"], [20], 3, "Once", [], ME)
     next(stream)
     assert page.begin("Another?", ME) == page.begin(" ", ME) == gr.skip()
-    assert list(run("Another?", ["direct"], [20], 3, "Once", ME)) == [gr.skip()]
+    assert list(run("Another?", ["direct"], [20], 3, "Once", [], ME)) == [gr.skip()]
     *_, ended = stream
     assert "kv-standings" in said_in([ended]) and "Stopped" not in said_in([ended])
     assert len(backend.comparison.wanted) == 1 and len(page.stops) == 0
@@ -236,7 +236,7 @@ def test_stopping_keeps_what_is_finished(backend):
     backend.comparison.pace_s = 0.01
     run = run_of(backend)
     stops, updates = run.__self__.stops, []
-    for update in run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", ME):
+    for update in run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", [], ME):
         updates.append(update)
         if "CacheClip" in said_in(updates):
             stops.stop("me")

@@ -39,7 +39,7 @@ def page(backend):
 
 def inspect(page, question="Why?"):
     page.begin(question, TAB)
-    *_, last = page.look(question, 3, 20, TAB)
+    *_, last = page.look(question, 3, 20, [], TAB)
     return last
 
 
@@ -121,6 +121,14 @@ def test_apply_asks_the_inspected_question_and_marks_what_the_answer_rests_on(pa
     assert "kv-quoted" in page.redraw(last[page._held], "cacheclip", 35, 0)[page._parts.text]
 
 
+def test_chosen_documents_are_inspected_and_asked(page, backend):
+    page.begin("What is the code?", TAB)
+    *_, found = page.look("What is the code?", 3, 20, ["a", "b"], TAB)
+    page.applying(TAB)
+    list(page.apply(found[page._held], "cacheclip", 35, TAB))
+    assert backend.inspection.requests[-1].documents == backend.asked[-1].documents == ("a", "b")
+
+
 def test_what_was_found_is_drawn_with_the_settings_of_the_end_not_of_the_click(page):
     """Apply and Inspect take a while, and the slider is free meanwhile: only a step of its own reads where it is."""
     parts, steps = page._parts, list(page._blocks.fns.values())
@@ -140,10 +148,10 @@ def test_what_was_found_is_drawn_with_the_settings_of_the_end_not_of_the_click(p
 def test_a_click_while_it_looks_neither_stops_it_nor_starts_another(page, backend):
     held = inspect(page)[page._held]
     page.begin("What is the code?", TAB)
-    looking = page.look("What is the code?", 3, 20, TAB)
+    looking = page.look("What is the code?", 3, 20, [], TAB)
     next(looking)
     assert page.begin("Another?", TAB) == page.begin(" ", TAB) == page.applying(TAB) == gr.skip()
-    assert list(page.look("Another?", 3, 20, TAB)) == [gr.skip()]
+    assert list(page.look("Another?", 3, 20, [], TAB)) == [gr.skip()]
     assert list(page.apply(held, "cacheclip", 35, TAB)) == [gr.skip()]
     *_, last = looking
     assert page._held in last and len(page.stops) == 0

@@ -1,6 +1,5 @@
 """Which documents a question goes to: all, chosen ones, or one of them from its first passage to its last."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
@@ -8,13 +7,11 @@ from gradio.components import Component
 
 from engine.answer import Request
 from store.errors import KVScopeError
-from store.types import Document
 from ui.backend import Backend
 from ui.events import QUIET, Update
 from ui.inputs import shown
-from ui.words import short
+from ui.where import Where
 
-_NAME = 48
 _WHOLE = "All of it in order, instead of the best passages."
 
 
@@ -23,16 +20,8 @@ class Scope:
 
     def __init__(self, backend: Backend) -> None:
         """Draw them inside the open Blocks."""
-        self._backend = backend
-        self.documents = gr.Dropdown(
-            _choices(backend.documents()),
-            multiselect=True,
-            value=[],
-            label="Documents",
-            info="Where to look. Nothing chosen: everywhere.",
-            min_width=120,
-            elem_id="where",
-        )
+        self._backend, self._where = backend, Where(backend, "where")
+        self.documents = self._where.documents
         self.whole = gr.Checkbox(
             label="Read it whole",
             info=_WHOLE,
@@ -52,9 +41,7 @@ class Scope:
 
     def refresh(self, chosen: list[str] | None) -> Update:
         """Return the choices of now; what was deleted is no longer chosen."""
-        there = self._backend.documents()
-        left = [each for each in chosen or [] if each in {document.id for document in there}]
-        return {self.documents: gr.Dropdown(choices=_choices(there), value=left), self.whole: self._choose(left)}
+        return {self.documents: self._where.refresh(chosen), self.whole: self._choose(self._where.left(chosen))}
 
     def _choose(self, chosen: list[str] | None) -> Any:
         """Offer to read one chosen document whole, with its length; not where it is too long."""
@@ -68,14 +55,3 @@ class Scope:
             return gr.Checkbox(visible=True, interactive=True, info=f"{_WHOLE} It has {budget.documents:,} tokens.")
         said = f"Too long: it has {budget.documents:,} tokens, the model reads {budget.max_tokens:,} in all."
         return gr.Checkbox(visible=True, interactive=False, value=False, info=said)
-
-
-def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:
-    """Return names with ids; equal names are told apart by a number."""
-    seen: dict[str, int] = {}
-    choices = []
-    for document in documents:
-        seen[document.name] = seen.get(document.name, 0) + 1
-        again = f" ({seen[document.name]})" if seen[document.name] > 1 else ""
-        choices.append((short(document.name, _NAME) + again, document.id))
-    return choices

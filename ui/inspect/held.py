@@ -16,15 +16,17 @@ Choice = tuple[str, int]  # a method and a ratio in percent
 class Held:
     """An inspection and what was learnt by asking its question since.
 
-    passages  how many passages were asked for
-    cited     (passage from 1, start, end): characters that the last answer rests on
-    ran       [T] bool by choice: what a method that decides on its way has recomputed
+    passages   how many passages were asked for
+    cited      (passage from 1, start, end): characters that the last answer rests on
+    ran        [T] bool by choice: what a method that decides on its way has recomputed
+    documents  ids of those that were searched; empty: all
     """
 
     found: Inspection
     passages: int
     cited: tuple[tuple[int, int, int], ...] = ()
     ran: Mapping[Choice, np.ndarray] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
 
     def taken(self, method: str, percent: int) -> np.ndarray | None:
         """Return which tokens the method recomputes, [T] bool; None where only asking can tell."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import gradio as gr
 
 from engine.setting import Method
+from ui.backend import Backend
 from ui.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider
 from ui.inspect import inspected
 from ui.markup import Markup, tag
+from ui.where import Where
 
 ALL = 0  # which passage is looked at: every one
 _RATIO = "Moves at once: the choice is drawn from stored scores, no model runs."
@@ -46,6 +48,7 @@ class Parts:
     question: gr.Textbox
     inspect: gr.Button
     stop: gr.Button
+    where: Where
     passages: gr.Slider
     progress: gr.HTML
     empty: gr.HTML
@@ -64,11 +67,12 @@ class Parts:
     ranks: gr.HTML
 
 
-def draw(methods: Sequence[Method]) -> Parts:
+def draw(methods: Sequence[Method], backend: Backend) -> Parts:
     """Draw the page inside the open tab."""
     with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
         with gr.Row(elem_id="inspect-box", equal_height=False):
             question, inspect, stop, passages = _box()
+            where = Where(backend, "inspect-where")
         progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
         empty = gr.HTML(tag("p", _EMPTY, class_="kv-lede"), elem_id="inspect-empty", js_on_load=None)
         with gr.Column(elem_id="inspect-found", min_width=0, visible=False) as found:
@@ -100,6 +104,7 @@ def draw(methods: Sequence[Method]) -> Parts:
         question=question,
         inspect=inspect,
         stop=stop,
+        where=where,
         passages=passages,
         progress=progress,
         empty=empty,

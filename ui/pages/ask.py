@@ -23,6 +23,7 @@ from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.markup import tag
 from ui.stops import Stops
 from ui.trouble import sentence
+from ui.where import Where
 
 _BLANK = tag("p", "Type a question first, then press Enter.", class_="kv-trouble", role="alert")
 _AS_BEFORE = "Stopped before a word was written. The chat is as it was."
@@ -81,18 +82,24 @@ class Ask:
         self._history.wire(page)
         self._box.scope.follow(shelf)
 
-    def lead(self, act: str, tabs: gr.Tabs, name: str, box: gr.Textbox, press: str) -> None:
-        """Let a button under the answer ask the same on another page.
+    def lead(self, act: str, tabs: gr.Tabs, name: str, box: gr.Textbox, where: Where, press: str) -> None:
+        """Let a button under the answer ask the same, of the same documents, on another page.
 
         act    the button's
         name   of the page's tab
         box    its question
         press  a selector of the button that starts it
         """
+
+        def ask_there(chat: Chat, chosen: list[str]) -> Update:
+            if not chat.shown:
+                return {}
+            return {box: chat.shown[-1].question, where.documents: chosen, tabs: gr.Tabs(selected=name)}
+
         clicked = getattr(self._results.reply, act)(
-            lambda chat: {box: chat.shown[-1].question, tabs: gr.Tabs(selected=name)} if chat.shown else {},
-            self._chat,
-            [box, tabs],
+            ask_there,
+            [self._chat, self._box.scope.documents],
+            [box, where.documents, tabs],
             queue=False,
             **QUIET,
         )

@@ -16,6 +16,7 @@ from ui.figures.frontier import frontier
 from ui.inputs import go_and_stop, passages_slider, question_box
 from ui.stops import Stops
 from ui.trouble import sentence
+from ui.where import Where
 
 RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
 _USUAL = ("cacheclip", "cacheclip-joint", "cacheblend", "direct")
@@ -39,6 +40,11 @@ class Compare:
     def question(self) -> gr.Textbox:
         """The box of the question, for a page that sends one here."""
         return self._question
+
+    @property
+    def where(self) -> Where:
+        """Which documents are compared on."""
+        return self._where
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
@@ -80,6 +86,7 @@ class Compare:
         ratios: list[int],
         passages: float,
         repeats: str,
+        where: list[str],
         request: gr.Request,
     ) -> Iterator[Update]:
         """Stream the comparison that has begun. However it ends, it is told to stop, and what is finished stays."""
@@ -95,7 +102,9 @@ class Compare:
                 return
             chosen = tuple(method.name for method in self._methods if method.name in methods)
             shares = tuple(sorted(ratio / 100 for ratio in ratios))
-            wanted = Wanted(question.strip(), chosen, shares, int(passages), _REPEATS[repeats])
+            wanted = Wanted(
+                question.strip(), chosen, shares, int(passages), _REPEATS[repeats], documents=tuple(where or ())
+            )
             yield self._cleared()
             for comparison in self._backend.comparison.compare(wanted, stop):
                 news, reached = (found := _found(comparison)) != reached, found
@@ -141,7 +150,8 @@ class Compare:
                     info="Methods take turns; the median is shown.",
                     elem_id="compare-repeats",
                 )
-        return [methods, ratios, passages, repeats]
+            self._where = Where(self._backend, "compare-where")
+        return [methods, ratios, passages, repeats, self._where.documents]
 
     def _connect(self, sample_buttons: dict[str, gr.Button]) -> None:
         outputs = [self._progress, self._welcome, self._run, self._stop]

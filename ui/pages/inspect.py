@@ -22,6 +22,7 @@ from ui.inspect.held import Held
 from ui.inspect.parts import ALL, Parts, draw
 from ui.stops import Stops
 from ui.trouble import sentence
+from ui.where import Where
 
 _BLANK = "Type a question first, then press Enter."
 
@@ -37,13 +38,18 @@ class Inspect:
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
         self._held = gr.State(None)  # nothing listens to its changes: Gradio would hash all of it
-        self._parts: Parts = draw(list(self._methods.values()))
+        self._parts: Parts = draw(list(self._methods.values()), self._backend)
         self._wire()
 
     @property
     def question(self) -> gr.Textbox:
         """The box of the question, for a page that sends one here."""
         return self._parts.question
+
+    @property
+    def where(self) -> Where:
+        """Which documents are looked into."""
+        return self._parts.where
 
     def stop(self, request: gr.Request) -> None:
         """Stop what this session has asked for, now."""
@@ -58,7 +64,9 @@ class Inspect:
             return gr.skip()
         return {self._parts.progress: inspected.waiting("Waiting for the model"), **self._running(True)}
 
-    def look(self, question: str, passages: float, nominal: float, request: gr.Request) -> Iterator[Update]:
+    def look(
+        self, question: str, passages: float, nominal: float, where: list[str], request: gr.Request
+    ) -> Iterator[Update]:
         """Inspect the question that has begun, saying what is done; then hold what was found, for `drill` to draw."""
         parts, session = self._parts, session_of(request)
         if (stop := self.stops.take(session)) is None:  # a click that began nothing
@@ -68,12 +76,13 @@ class Inspect:
             if not question.strip():
                 yield {parts.progress: inspected.trouble(_BLANK)}  # a generator without updates would empty all
                 return
-            wanted = Request(question.strip(), ratio=nominal / 100, passages=int(passages))
+            chosen = tuple(where or ())
+            wanted = Request(question.strip(), ratio=nominal / 100, passages=int(passages), documents=chosen)
             for step in self._backend.inspection.inspect(wanted, stop):
                 if step.found is None:
                     yield {parts.progress: inspected.waiting(step.said)}
                     continue
-                held = Held(step.found, int(passages))
+                held = Held(step.found, int(passages), documents=chosen)
                 choices = [("All", ALL), *((str(rank), rank) for rank in range(1, len(step.found.excerpts) + 1))]
                 seen = {
                     self._held: held,
@@ -133,7 +142,7 @@ class Inspect:
             if held is None:
                 yield {parts.answer: inspected.trouble(_BLANK)}
                 return
-            wanted = Request(held.found.question, method, round(nominal) / 100, held.passages)
+            wanted = Request(held.found.question, method, round(nominal) / 100, held.passages, documents=held.documents)
             for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
                 yield {parts.answer: inspected.answer(answer, how)}
             self.stops.finish(session, stop)
@@ -167,7 +176,7 @@ class Inspect:
             **QUIET,
         )
         everything = [parts.progress, parts.empty, parts.found, parts.only, parts.answer, parts.kl]
-        wanted = [parts.question, parts.passages, parts.ratio]
+        wanted = [parts.question, parts.passages, parts.ratio, parts.where.documents]
         looked = clicked.then(self.look, wanted, [self._held, *everything, *buttons], **slow)
         looked.then(self.drill, chosen, [parts.map, *drawn], **instant)
         parts.ratio.change(self.redraw, chosen, drawn, **instant)
