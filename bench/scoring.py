@@ -51,6 +51,8 @@ def measure(work: Workload, samples: int) -> dict[Scoring, list[float]]:
     times: dict[Scoring, list[float]] = {scoring: [] for scoring in ways}
     for number in progress(range(samples + 1), f"{work.length} tokens"):
         reading = work.engine.find(Request(work.questions[number % 64], passages=work.passages), Trace())
+        for text in reading.texts:
+            work.engine.warm(text)
         shared = auxiliary.cache is cache
         chunks = cache.gather([chunk.ids for chunk in reading.passages], longest=1).chunks if shared else None
         for scoring in ways:

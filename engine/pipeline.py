@@ -27,7 +27,6 @@ from engine.search import readings
 from engine.served import Served
 from engine.sources import found, patched
 from engine.trace import Trace
-from engine.tree.node import Node
 from engine.types import Scoring
 from engine.writing import write
 from store.types import Finder
@@ -84,15 +83,12 @@ class Engine:
         return last.found
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
-        """Compute and keep the KV of one passage, for both models; return the tier it was found in.
-
-        What was there already is not counted as used: nobody asked for it.
-        """
-        ids, uses = self.prompt.passage(text).ids, list[Node]()
+        """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
+        ids = self.prompt.passage(text).ids
         with self.cache.tree.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
-            tier = self.cache.get(ids, cancel, uses)[1]
+            tier = self.cache.get(ids, cancel)[1]
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
-                self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel, uses)
+                self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
             for cache in self._caches:
                 cache.settle()
             return tier

@@ -30,10 +30,6 @@ class ChunkKV:
     def size_bytes(self) -> int:
         return self.keys.nbytes + self.values.nbytes
 
-    def first(self, layers: int) -> "ChunkKV":
-        """Return the KV of the first layers only; nothing is copied."""
-        return ChunkKV(self.keys[:layers], self.values[:layers], self.start, self.rounded)
-
     def to(self, device: torch.device) -> "ChunkKV":
         return ChunkKV(self.keys.to(device), self.values.to(device), self.start, self.rounded)
 

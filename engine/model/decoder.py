@@ -54,11 +54,9 @@ class Decoder:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def buffer(self, capacity: int, layers: int | None = None) -> KVBuffer:
-        """Return an empty buffer of `capacity` slots on the model's device, for the first `layers` or all."""
-        return KVBuffer(
-            layers or self.spec.layers, self.spec.kv_heads, self.spec.width, capacity, self.dtype, self.device
-        )
+    def buffer(self, capacity: int) -> KVBuffer:
+        """Return an empty buffer of `capacity` slots on the model's device."""
+        return KVBuffer(self.spec.layers, self.spec.kv_heads, self.spec.width, capacity, self.dtype, self.device)
 
     @torch.inference_mode()
     def forward(

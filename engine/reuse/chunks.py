@@ -83,14 +83,15 @@ class ChunkCache:
     def get(self, ids: Ids, cancel: Event | None = None, uses: Uses | None = None) -> tuple[ChunkKV, str]:
         """Return a chunk's own KV and the tier it came from, or 'computed'.
 
-        uses  takes the node that was read, to be counted once an answer was made of it; without it that is now
+        uses  takes the node that was read, for `count` once an answer was made of it
 
         Two threads that ask for the same chunk compute it once. Raises Cancelled once `cancel` is set.
         """
         key = self.key(ids)
         with self._lock, self.tree.holding([key]) as nodes:
             if nodes and (found := self._read(nodes[0], 0, len(ids))) is not None:
-                self._note(nodes, uses)
+                if uses is not None:
+                    uses += nodes
                 return found
             kv = self.compute(ids, cancel)
             self.tree.insert(Place(key, key, None, len(ids), self.fingerprint), kv, self._per_token(0, len(ids)))
@@ -126,7 +127,8 @@ class ChunkCache:
                     break
                 found.append(read)
                 before += len(ids)
-            self._note(nodes[: len(found)], uses)
+            if uses is not None:
+                uses += nodes[: len(found)]
         kvs, tiers = tuple(kv for kv, _ in found), tuple(tier for _, tier in found)
         return Gathered(kvs, tiers + ("computed",) * (len(chunks) - len(found)), len(found))
 
@@ -180,12 +182,6 @@ class ChunkCache:
         """Remove a chunk's KV, and every path through it, from every tier, however it was computed."""
         for key in self.names(ids):
             self.tree.delete(key)
-
-    def _note(self, nodes: Sequence[Node], uses: Uses | None) -> None:
-        if uses is None:
-            self.count(nodes)
-        else:
-            uses.extend(nodes)
 
     def _read(self, node: Node, before: int, tokens: int) -> tuple[ChunkKV, str] | None:
         """Read a node, unless computing its tokens behind `before` others is faster."""
