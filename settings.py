@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     reader: str = Field("auto", description="finetuned adapter of the model: auto (the shipped one), off, or a folder")
     auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
     selector: str = Field(
-        "auto", description="trained selector of the auxiliary: auto (the shipped one), off, or a folder"
+        "auto", description="trained selector of CacheClip trained: auto (the shipped one), off, or a folder"
     )
     reranker: str = Field(
         "off", description="cross-encoder that orders the passages last: off, a folder, or a name on the hub"

@@ -15,6 +15,7 @@ from backend.work import Work
 from engine.errors import BadRequest
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME
+from engine.model.encoder import READS
 from engine.model.footprint import footprint, free_bytes
 from engine.model.precision import pick
 from engine.prompt import SYSTEM
@@ -45,16 +46,23 @@ class Models:
         adapted = {"auto": "with the shipped reader" if settings.model == NAME else "", "off": ""}
         reader = adapted.get(settings.reader, f"with the reader {settings.reader}")
         beside = "shares the weights of the model that answers" if shared else ""
-        selector, own = house.models.selector, 0 if shared else weights_bytes(auxiliary)
-        listens = "a trained selector reads its heads" if selector else ""
-        if selector and selector.asking:
-            own += sum(weight.nbytes for weight in selector.asking.model.model.layers.parameters())
-            listens += f" in {selector.layers} layers that were taught to ask"
         found = [
             _info("primary", primary, weights_bytes(primary), reader),
-            _info("auxiliary", auxiliary, own, join(beside, listens)),
+            _info("auxiliary", auxiliary, 0 if shared else weights_bytes(auxiliary), beside),
             ModelInfo("embedder", "all-MiniLM-L6-v2", 22_713_216, "fp32", "CPU", 256, 90_852_864),
         ]
+        if (selector := house.models.selector) is not None:
+            found.append(
+                ModelInfo(
+                    "selector",
+                    "KVScope's, over four layers of all-MiniLM-L6-v2",
+                    selector.parameters,
+                    _format(selector.encoder.dtype),
+                    "CPU",
+                    READS,
+                    selector.size_bytes,
+                )
+            )
         if settings.reranker != "off":
             found.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", 512, None))
         return found
@@ -143,11 +151,6 @@ class Models:
 def weights_bytes(decoder: Decoder) -> int:
     """Return the bytes of a model's weights, each counted once."""
     return sum(weight.nbytes for weight in decoder.model.parameters())
-
-
-def join(*phrases: str) -> str:
-    """Return the phrases that are not empty, as one."""
-    return "; ".join(filter(None, phrases))
 
 
 def _info(role: str, decoder: Decoder, memory_bytes: int, note: str) -> ModelInfo:

@@ -89,6 +89,8 @@ class Engine:
             tier = self.cache.get(ids, cancel)[1]
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
+            if self.auxiliary is not None and self.auxiliary.selector is not None:
+                self.auxiliary.selector.warm(text)
             for cache in self._caches:
                 cache.settle()
             return tier
@@ -102,6 +104,8 @@ class Engine:
         self.cache.delete(self.prompt.passage(text).ids)
         if self.auxiliary is not None:
             self.auxiliary.cache.delete(self.auxiliary.prompt.passage(text).ids)
+            if self.auxiliary.selector is not None:
+                self.auxiliary.selector.forget()
 
     @property
     def _caches(self) -> list[ChunkCache]:
@@ -216,5 +220,5 @@ class Engine:
             answer.notes += ("The disk takes no more: passages' KV stays in memory and is lost at restart.",)
         untrained = self.auxiliary is None or self.auxiliary.selector is None
         if strategy.scoring is Scoring.TRAINED and untrained:
-            answer.notes += ("No selector is trained for this model: all its layers chose, as in CacheClip joint.",)
+            answer.notes += ("No selector is trained for this model: the small model chose, as in CacheClip joint.",)
         answer.state = "writing"

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME, Report
+from engine.model.encoder import packaged
 from engine.model.footprint import footprint, of_folder
 from engine.model.load import load
 from engine.model.precision import pick
@@ -66,7 +67,7 @@ class ModelConfig:
     device            of the primary: 'auto', 'cpu', 'cuda'; the auxiliary always runs on the CPU
     dtype             'auto', 'bf16' or 'fp32'
     reader            adapter that is merged into the primary: 'auto' (ours, for the embedded model), 'off', or a folder
-    selector          of the auxiliary: 'auto' (ours, for the embedded pair with our reader), 'off', or a folder
+    selector          of CacheClip trained: 'auto' (ours, for the embedded model with our reader), 'off', or a folder
     """
 
     folder: Path
@@ -91,9 +92,9 @@ class ModelConfig:
 
     @property
     def heads(self) -> Path | None:
-        """The folder of the auxiliary's trained selector."""
+        """The folder of the trained selector's heads."""
         if self.selector == "auto":
-            ours = self.model == self.auxiliary == NAME and self.reader == "auto"
+            ours = self.model == NAME and self.reader == "auto"
             return SELECTOR if ours else None
         return None if self.selector == "off" else Path(self.selector).expanduser()
 
@@ -115,13 +116,13 @@ def load_models(config: ModelConfig, report: Report = lambda said, share: None) 
     report(f"Loading {Path(config.model).name}", 0.8)
     primary = load(place, device, dtype, Path(config.model).name, config.adapter)
     if config.auxiliary == config.model and device.type == "cpu":
-        return Models(primary, primary, precision, _selector(config, primary))
+        return Models(primary, primary, precision, _selector(config))
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
     _, dtype, _ = pick("cpu", config.dtype)
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
-    return Models(primary, beside, precision, _selector(config, beside))
+    return Models(primary, beside, precision, _selector(config))
 
 
 def fetch_models(config: ModelConfig, report: Report = lambda said, share: None) -> None:
@@ -147,8 +148,8 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _selector(config: ModelConfig, auxiliary: Decoder) -> Selector | None:
-    return None if config.heads is None else load_selector(config.heads, auxiliary)
+def _selector(config: ModelConfig) -> Selector | None:
+    return None if config.heads is None else load_selector(config.heads, packaged(pick("cpu", config.dtype)[1]))
 
 
 def build_engine(

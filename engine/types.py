@@ -44,11 +44,11 @@ class Placement(Enum):
 
 
 class Scoring(Enum):
-    """How the auxiliary model reads the chunks it scores."""
+    """What tells which tokens a question looks at, and how it reads the chunks."""
 
     APART = "each chunk on its own behind the prefix, as the paper has it; scores of two chunks never compete"
     JOINED = "all chunks assembled, so that they compete for the question's attention as in the primary"
-    TRAINED = "joined, in the first layers only, with the heads that a trained selector listens to"
+    TRAINED = "by the vectors of a small model of its own, the trained selector; joined where there is none"
 
 
 def _unavailable() -> Tensor:
@@ -63,7 +63,7 @@ class View:
     scores     the auxiliary model's score of each context token, [context tokens], higher is more worth recomputing;
                each chunk read apart
     joined     the same, all chunks read together
-    trained    the same, by the auxiliary's trained selector; `joined` where it has none
+    trained    the same, by the trained selector; `joined` where there is none
     attention  what the question's rows attend to when they run over the assembled chunks, [L, context tokens]; mean
                over heads and question tokens
     oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill

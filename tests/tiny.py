@@ -1,10 +1,13 @@
 """Tiny models with random weights and tiny tokenizers: offline, seeded, built in milliseconds."""
 
+from functools import cache
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
+    BertConfig,
+    BertModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -17,6 +20,7 @@ from transformers import (
 )
 
 from engine.model.decoder import Decoder
+from engine.model.encoder import Encoder
 
 SIZE = dict(
     vocab_size=512,
@@ -86,3 +90,28 @@ def tokenizer(words=400):
 
 def decoder(build=llama, seed=0, words=400):
     return Decoder(model(build, seed), tokenizer(words), f"tiny {build.__name__}")
+
+
+def bert(layers=2):
+    torch.manual_seed(1)
+    size = dict(hidden_size=32, intermediate_size=48, num_attention_heads=4, num_hidden_layers=layers, vocab_size=300)
+    made = BertModel(BertConfig(**size)).eval()
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(4.0 if weight.ndim == 2 else 1.0)
+    return made
+
+
+@cache
+def pieces(words=300):
+    """A WordPiece tokenizer as BERT's, trained on this file; once, since training breaks ties by chance."""
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=words, special_tokens=special, show_progress=False)
+    made.train_from_iterator([Path(__file__).read_text()], trainer)
+    return made
+
+
+def encoder():
+    return Encoder(bert(), pieces())

@@ -27,6 +27,7 @@ from engine.finetune.shipping import ship
 from engine.finetune.training import TrainingConfig
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME
+from engine.model.encoder import packaged
 from engine.model.load import load
 from engine.model.precision import pick
 from engine.model.resolve import resolve
@@ -88,21 +89,20 @@ def _average(arguments: argparse.Namespace) -> None:
 
 def _selector(arguments: argparse.Namespace) -> None:
     materials = _materials(arguments)
-    teaching = TrainingConfig(lessons=arguments.taught, rate=arguments.rate) if arguments.taught else None
     config = selector.SelectorConfig(
-        layers=arguments.layers,
         lessons=arguments.lessons,
         judged=arguments.judged,
+        rounds=arguments.rounds,
+        rate=arguments.rate,
         seed=arguments.seed,
-        teaching=teaching,
-        adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
     )
     wanted = ModelConfig(arguments.models, arguments.model, reader=arguments.reader)
-    report = selector.finetune_selector(_decoder(arguments, wanted.adapter), materials, arguments.out, config, _Lines())
+    decoder, encoder = _decoder(arguments, wanted.adapter), packaged(pick("cpu", arguments.dtype)[1])
+    report = selector.finetune_selector(decoder, encoder, materials, arguments.out, config, _Lines())
     print(f"Share of what helps most in the windows chosen at 20 %, n = {report['questions']['judged']} questions")
     for name, share in report["agreement"].items():
         print(f"{name:18} {share:.3f}")
-    _ship(arguments, (FILE, *FILES) if teaching else (FILE,), selector.merit)
+    _ship(arguments, (FILE,), selector.merit)
 
 
 def _materials(arguments: argparse.Namespace) -> list[Material]:
@@ -187,12 +187,8 @@ def _parser() -> argparse.ArgumentParser:
     two = _add(what, "selector", _selector, selector.__doc__)
     two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
     two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")
-    two.add_argument("--layers", type=int, default=selector.SelectorConfig.layers, help="that scoring runs through")
-    two.add_argument(
-        "--taught", type=int, default=0, help="lessons that teach these layers to ask; 0 leaves them as they are"
-    )
-    two.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate of the teaching")
-    two.add_argument("--rank", type=int, default=AdapterConfig.rank, help="of the taught layers' adapter")
+    two.add_argument("--rounds", type=int, default=selector.SelectorConfig.rounds, help="through the lessons")
+    two.add_argument("--rate", type=float, default=selector.SelectorConfig.rate, help="learning rate")
     two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
     return parser
 

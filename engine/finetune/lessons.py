@@ -62,15 +62,22 @@ class Lessons:
         self._materials, self._fillers = list(materials), list(fillers)
         self._weights = [material.weight for material in materials]
 
+    def told(self, number: int) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return lesson n's passages, and its questions with their answers, as text."""
+        return self._told(Random(f"{self.seed} {number}"))
+
     def __getitem__(self, number: int) -> Lesson:
         draw = Random(f"{self.seed} {number}")
-        texts, asked = self._recorded(draw) if draw.random() < self._mix.records else self._read(draw)
+        texts, asked = self._told(draw)
         passages = tuple(self._prompt.passage(text).ids for text in texts)
         apart = draw.random() >= self._mix.plain
         lesson = Lesson(self._prompt.prefix, passages, self._encoded(asked), apart)
         if apart and draw.random() < 0.5:
             return replace(lesson, fresh=_windows(lesson, draw.uniform(*self._mix.fresh), draw))
         return lesson
+
+    def _told(self, draw: Random) -> tuple[list[str], list[tuple[str, str]]]:
+        return self._recorded(draw) if draw.random() < self._mix.records else self._read(draw)
 
     def _read(self, draw: Random) -> tuple[list[str], list[tuple[str, str]]]:
         material = draw.choices(self._materials, self._weights)[0]

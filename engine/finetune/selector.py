@@ -1,162 +1,196 @@
-"""Fit a selector: which heads of the auxiliary's first layers point at the tokens whose recomputing helps most.
+"""Train a selector: heads over the search model's vectors that point at the tokens whose recomputing helps most.
 
-Its score is a mixture of heads, times a factor for how far into its chunk a token stands; expectation maximisation fits
-both to the cross-entropy with what helps most (engine.finetune.targets). Then the layers themselves can be taught to
-ask better (engine.finetune.asking), and the mixture is fitted anew to what they learned.
+First every lesson is read by the primary, which tells what helps (engine.finetune.targets), and that takes the time.
+Then the heads learn to point there, by cross-entropy, in a minute: the vectors they see are made once.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from engine.finetune.adapter import Adapter, AdapterConfig
-from engine.finetune.asking import loss_of
 from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
-from engine.finetune.material import BadMaterial, Material
+from engine.finetune.material import Material
 from engine.finetune.shipping import REPORT
-from engine.finetune.targets import Sample, agreement, samples
+from engine.finetune.targets import Target, Wanted, held, wanted_by
 from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.decoder import Decoder
-from engine.model.first_layers import first_layers
+from engine.model.encoder import Encoder
 from engine.prompt import Prompt
-from engine.reuse.selector import OFFSETS, Selector, offset_of
+from engine.reuse.selector import ASKED, Heads, Selector, piece_of, pieces
 
-ROUNDS = 60
+EVERY = 500  # steps between two checkpoints
+
+
+@dataclass(frozen=True)
+class HeadsConfig:
+    """heads, size: of queries and keys"""
+
+    heads: int = 8
+    size: int = 32
 
 
 @dataclass(frozen=True)
 class SelectorConfig:
     """How a selector is made.
 
-    layers    that scoring runs the question through
-    lessons   passages read together, some questions each; `judged` of held-out paragraphs
-    held      share of each file's paragraphs that is held out, its last ones
-    teaching  of the layers themselves; None leaves them as they are
+    lessons  passages read together, some questions each; `judged` of held-out paragraphs
+    rounds   through the lessons, in another order each
+    held     share of each file's paragraphs that is held out, its last ones
     """
 
-    layers: int = 15
-    lessons: int = 60
+    lessons: int = 1000
     judged: int = 20
+    rounds: int = 6
+    rate: float = 3e-3
     seed: int = 0
     held: float = 0.05
-    mix: Mix = field(default_factory=lambda: Mix(questions=5, absent=0.0))
-    teaching: TrainingConfig | None = None
-    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    mix: Mix = field(default_factory=lambda: Mix(questions=5, absent=0.0, records=0.25))
+    heads: HeadsConfig = field(default_factory=HeadsConfig)
 
 
-def fit(data: Sequence[Sample], layers: int, progress: Callable[[int], None] = lambda done: None) -> Selector:
-    """Return the selector of the first `layers` that is likeliest to point where the targets are."""
-    heads = data[0].attention.shape[1]
-    weights, factors = torch.full((layers * heads,), 1 / (layers * heads)), torch.ones(OFFSETS)
-    for number in range(ROUNDS):
-        credit, said, wanted = torch.zeros_like(weights), torch.zeros(OFFSETS), torch.zeros(OFFSETS)
-        for sample in data:
-            behind = slice(sample.lengths[0], None)
-            where = offset_of(sample.lengths)[behind]
-            paid = sample.attention[:layers, :, behind].flatten(0, 1).float() * factors[where]
-            paid /= paid.sum(-1, keepdim=True).clamp(min=1e-9)
-            mixed, target = (weights @ paid).clamp(min=1e-9), sample.target[behind]
-            credit += weights * (paid @ (target / mixed))
-            said.index_add_(0, where, mixed)
-            wanted.index_add_(0, where, target)
-        weights = credit / credit.sum()
-        factors = (factors * (wanted / said.clamp(min=1e-9)).clamp(0.2, 5.0).sqrt()).clamp(1e-3, 1e3)
-        progress(number + 1)
-    return Selector(weights.view(layers, heads), factors / factors[-1])
+@dataclass(frozen=True)
+class Read:
+    """A lesson as the heads see it.
+
+    vectors  [T, width] in fp16, the encoder's for each of the primary's tokens
+    lengths  tokens of each passage, T in sum
+    asked    [Q, width] in fp16, of each question that wants something
+    helps    [T], what each of them wants
+    """
+
+    vectors: Tensor
+    lengths: list[int]
+    asked: list[Tensor]
+    helps: list[Tensor]
+
+
+class _Pointing:
+    """The heads, as training takes them."""
+
+    def __init__(self, heads: Heads, config: HeadsConfig) -> None:
+        self._heads, self.config = heads, config
+        self.named: dict[str, nn.Parameter] = dict(heads.named_parameters())
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        return {name: weight.detach() for name, weight in self.named.items()}
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        self._heads.load_state_dict(weights)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        yield
 
 
 def finetune_selector(
-    decoder: Decoder, materials: Sequence[Material], out: Path, config: SelectorConfig, progress: Progress
+    decoder: Decoder,
+    encoder: Encoder,
+    materials: Sequence[Material],
+    out: Path,
+    config: SelectorConfig,
+    progress: Progress,
 ) -> dict[str, Any]:
-    """Fit a selector for this model, judge it on held-out questions, and write it and its report into `out`.
+    """Train a selector for this model, judge it on held-out questions, and write it and its report into `out`.
 
-    The report says which share of the target the windows chosen at 20 % hold, for the selector and for what it is
-    compared with. Teaching goes on from the last checkpoint in `out`. Raises BadMaterial if there is too little, and
-    BadCheckpoint or NotWritten.
+    The report says which share of what helps the windows chosen at 20 % hold, for the selector and for what it is
+    compared with. Reading and training go on from the last checkpoints in `out`. Raises BadMaterial if there is too
+    little, and BadCheckpoint or NotWritten.
     """
-    if not 1 <= config.layers <= decoder.spec.layers:
-        raise ValueError(f"layers must lie between 1 and {decoder.spec.layers}, got {config.layers}")
     torch.manual_seed(config.seed)
     prompt = Prompt(decoder.tokenizer)
-    taught, held = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
+    taught, kept = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
     by = judged_by(materials, config.mix, config.held, config.judged)
     out.mkdir(parents=True, exist_ok=True)
-    learned = _collect(decoder, taught, config.lessons, "Reading", progress)
-    judged = _collect(decoder, held, config.judged, "Reading what it is judged by", progress)
-    selector = _fitted(learned, config.layers, progress)
-    agreed = _agreement(judged, selector, config)
-    if config.teaching is not None:
-        agreed["selector, untaught"] = agreed["selector"]
-        selector = _taught(decoder, selector, taught, config, config.teaching, out, by, progress)
-        heard = _collect(decoder, held, config.judged, "Reading what it is judged by", progress, selector.asking)
-        agreed["selector"] = agreement(heard, lambda one: selector.score(one.attention.float(), one.lengths))
+    data = json.loads(json.dumps([decoder.name, by, config.seed, asdict(config.mix)]))
+    found = wanted_by(decoder, taught, config.lessons, out / "read", data, progress)
+    lessons = []
+    for number, wanted in found.items():
+        lessons.append(_read(encoder, prompt, taught, number, wanted))
+        progress("Encoding", number + 1, config.lessons, 0.0)
+    heads = Heads(encoder.width, **asdict(config.heads))
+    training = TrainingConfig(lessons=config.rounds * len(lessons), rate=config.rate, every=EVERY)
+    train(_Pointing(heads, config.heads), _loss_of(heads, lessons, config.seed), training, out, data, progress)
+    selector = Selector(encoder, heads)
     selector.save(out)
+    judged = wanted_by(decoder, kept, config.judged, None, data, progress)
     report = {
         "model": decoder.name,
         "config": asdict(config),
         "judged_by": by,
-        "questions": {"learned": len(learned), "judged": len(judged)},
-        "agreement": agreed,
+        "questions": {"learned": sum(len(read.helps) for read in lessons), "judged": _questions(judged)},
+        "agreement": _agreement(selector, prompt, kept, judged, config.seed),
     }
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     return report
 
 
-def _taught(
-    decoder: Decoder,
-    selector: Selector,
-    lessons: Lessons,
-    config: SelectorConfig,
-    teaching: TrainingConfig,
-    out: Path,
-    data: dict[str, Any],
-    progress: Progress,
-) -> Selector:
-    """Teach the selector's layers to ask, write their adapter, and fit the selector anew to what they hear."""
-    asking = first_layers(decoder, selector.layers)
-    adapter = Adapter(asking, config.adapter)
-    made = json.loads(json.dumps([data, config.seed, selector.layers]))
-    train(adapter, loss_of(decoder, asking, selector, lessons), teaching, out, made, progress)
-    adapter.save(out)
-    asking = first_layers(decoder, selector.layers, out)
-    learned = _collect(decoder, lessons, config.lessons, "Reading again", progress, asking)
-    return replace(_fitted(learned, selector.layers, progress), asking=asking)
+def _read(encoder: Encoder, prompt: Prompt, lessons: Lessons, number: int, wanted: Sequence[Target | None]) -> Read:
+    texts, questions = lessons.told(number)
+    passages = [prompt.passage(text) for text in texts]
+    vectors = []
+    for text, passage in zip(texts, passages, strict=True):
+        read = pieces(encoder, text.strip())
+        vectors.append(encoder.vectors(read.ids)[piece_of(passage, read)])
+    asked = [pieces(encoder, question).ids[-ASKED:] for question, _ in questions]
+    pairs = [(encoder.vectors(ids).half(), one) for ids, one in zip(asked, wanted, strict=True) if one is not None]
+    return Read(
+        torch.cat(vectors).half(),
+        [len(passage.ids) for passage in passages],
+        [vector for vector, _ in pairs],
+        [one.helps for _, one in pairs],
+    )
 
 
-def _fitted(learned: Sequence[Sample], layers: int, progress: Progress) -> Selector:
-    return fit(learned, layers, lambda done: progress("Fitting", done, ROUNDS, 0.0))
+def _loss_of(heads: Heads, lessons: Sequence[Read], seed: int) -> Callable[[int], Tensor]:
+    """Return the loss of each step by its number: mean cross-entropy with what helps, in nats."""
+
+    def loss(number: int) -> Tensor:
+        turn, place = divmod(number, len(lessons))
+        order = Random(f"{seed} {turn}").sample(range(len(lessons)), len(lessons))
+        read = lessons[order[place]]
+        keys, behind, losses = heads.key(read.vectors.float()), slice(read.lengths[0], None), []
+        for asked, helps in zip(read.asked, read.helps, strict=True):
+            score = heads(asked.float(), keys, read.lengths)[behind]
+            losses.append(-(helps[behind].float() * score.clamp(min=1e-9).log()).sum())
+        return torch.stack(losses).mean()
+
+    return loss
 
 
-def _agreement(judged: Sequence[Sample], selector: Selector, config: SelectorConfig) -> dict[str, float]:
-    draw = torch.Generator().manual_seed(config.seed)
-    return {
-        "target": agreement(judged, lambda one: one.target),
-        "selector": agreement(judged, lambda one: selector.score(one.attention[: config.layers].float(), one.lengths)),
-        "joint": agreement(judged, lambda one: one.attention.float().mean((0, 1))),
-        "last layer": agreement(judged, lambda one: one.attention[-1].float().mean(0)),
-        "random": agreement(judged, lambda one: torch.rand(len(one.target), generator=draw)),
-    }
+def _agreement(selector: Selector, prompt: Prompt, lessons: Lessons, found: Wanted, seed: int) -> dict[str, float]:
+    """Return the mean share of what helps that the windows chosen by each way of scoring hold."""
+    draw, shares = torch.Generator().manual_seed(seed), dict[str, list[float]]()
+    for number, wanted in found.items():
+        texts, questions = lessons.told(number)
+        passages = [prompt.passage(text) for text in texts]
+        lengths = [len(passage.ids) for passage in passages]
+        for (question, _), one in zip(questions, wanted, strict=True):
+            if one is not None:
+                scores = {
+                    "target": one.helps,
+                    "selector": selector.score(question, texts, passages),
+                    **one.others,
+                    "random": torch.rand(len(one.helps), generator=draw),
+                }
+                for name, score in scores.items():
+                    shares.setdefault(name, []).append(held(one.helps, score, lengths))
+    return {name: statistics.fmean(each) for name, each in shares.items()}
 
 
-def _collect(
-    decoder: Decoder, lessons: Lessons, count: int, said: str, progress: Progress, asking: Decoder | None = None
-) -> list[Sample]:
-    found = []
-    for number in range(count):
-        lesson = lessons[number]
-        if len(lesson.passages) > 1:
-            found += samples(decoder, lesson, asking)
-        progress(said, number + 1, count, 0.0)
-    if not found:
-        raise BadMaterial("No lesson has two passages. Give more files, or larger ones.")
-    return found
+def _questions(found: Wanted) -> int:
+    return sum(one is not None for wanted in found.values() for one in wanted)
 
 
 def merit(report: dict[str, Any]) -> float:
-    """Return the share of the target that the selector's windows hold."""
+    """Return the share of what helps that the selector's windows hold."""
     share: float = report["agreement"]["selector"]
     return share

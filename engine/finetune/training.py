@@ -3,18 +3,42 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.finetune import checkpoint
-from engine.finetune.adapter import Adapter
 from engine.finetune.checkpoint import BadCheckpoint
 
 Progress = Callable[[str, int, int, float], None]  # what is being done, how much of how much, loss in nats a token
+
+
+class Trainable(Protocol):
+    """What is trained: an adapter on a decoder, or the heads of a selector.
+
+    named   its parameters, in fp32
+    config  a dataclass; a checkpoint belongs to one
+    """
+
+    named: dict[str, nn.Parameter]
+    config: Any
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        ...
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Take what `weights` gave."""
+        ...
+
+    def computing(self) -> AbstractContextManager[None]:
+        """In which format a loss is computed."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +64,7 @@ class TrainingConfig:
 
 
 def train(
-    adapter: Adapter,
+    trained: Trainable,
     loss_of: Callable[[int], Tensor],
     config: TrainingConfig,
     folder: Path,
@@ -54,14 +78,14 @@ def train(
 
     Raises BadCheckpoint for a checkpoint that cannot be read or was made with other settings.
     """
-    names, smooth, start, spent = list(adapter.named), 0.0, 0, 0.0
-    optimizer = torch.optim.AdamW(adapter.named.values(), betas=(0.9, 0.98), weight_decay=0.0)
-    made = {**asdict(config), **asdict(adapter.config), "data": data}
+    names, smooth, start, spent = list(trained.named), 0.0, 0, 0.0
+    optimizer = torch.optim.AdamW(trained.named.values(), betas=(0.9, 0.98), weight_decay=0.0)
+    made = {**asdict(config), **asdict(trained.config), "data": data}
     if (found := checkpoint.load(folder / "checkpoint")) is not None:
         tensors, state = found
         if state["made"] != made:
             raise BadCheckpoint(f"The checkpoint in {folder} was made with other settings: {state['made']}.")
-        adapter.load({name.removeprefix("lora:"): t for name, t in tensors.items() if name.startswith("lora:")})
+        trained.load({name.removeprefix("lora:"): t for name, t in tensors.items() if name.startswith("lora:")})
         checkpoint.restore_optimizer(optimizer, names, tensors)
         start, smooth, spent = state["lesson"], state["loss"], state["seconds"]
     began = time.monotonic() - spent
@@ -70,17 +94,17 @@ def train(
         for number in range(start, config.lessons):
             for group in optimizer.param_groups:
                 group["lr"] = config.rate_at(number)
-            with adapter.computing():
+            with trained.computing():
                 loss = loss_of(number)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(adapter.named.values(), config.clip)
+            torch.nn.utils.clip_grad_norm_(trained.named.values(), config.clip)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             value = float(loss.detach())
             smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
             progress("Training", number + 1, config.lessons, smooth)
             if (number + 1) % config.every == 0 or number + 1 == config.lessons:
-                tensors = {f"lora:{name}": tensor for name, tensor in adapter.weights.items()}
+                tensors = {f"lora:{name}": tensor for name, tensor in trained.weights.items()}
                 tensors |= checkpoint.optimizer_tensors(optimizer, names)
                 spent = time.monotonic() - began
                 state = {"made": made, "lesson": number + 1, "loss": smooth, "seconds": spent}

@@ -59,15 +59,13 @@ class Decoder:
         return KVBuffer(self.spec.layers, self.spec.kv_heads, self.spec.width, capacity, self.dtype, self.device)
 
     @torch.inference_mode()
-    def forward(
-        self, ids: Tensor, positions: Tensor, reader: Reader, cancel: Event | None = None, layers: int | None = None
-    ) -> Tensor:
-        """Run [B, R] token ids at [B, R] positions through the first `layers`, or all; return [B, R, hidden].
+    def forward(self, ids: Tensor, positions: Tensor, reader: Reader, cancel: Event | None = None) -> Tensor:
+        """Run [B, R] token ids at [B, R] positions through all layers; return [B, R, hidden].
 
         Raises Cancelled between two layers once `cancel` is set.
         """
         hidden, where = self.embed(ids, positions)
-        for layer in range(layers or self.spec.layers):
+        for layer in range(self.spec.layers):
             hidden = self.layer(layer, hidden, where, reader, cancel)
         return hidden
 

@@ -2,9 +2,9 @@
 
 The auxiliary has KV of its own for every (prefix + chunk). Only the question's tokens are run. As the paper has it,
 each chunk is read apart, all as one batch, and the score of a context token is the mean over heads and question tokens
-of the last layer's attention on it, the shared prefix left out. Our other ways read all chunks together: every layer
-has a vote, or those heads of the first layers that a trained selector listens to. Runs on the CPU, while the primary's
-KV is loaded. Source: CacheClip, arXiv:2510.10129.
+of the last layer's attention on it, the shared prefix left out. Ours reads all chunks together, and every layer has a
+vote. A trained selector, a model of its own, takes the auxiliary's place where there is one. Runs on the CPU, while the
+primary's KV is loaded. Source: CacheClip, arXiv:2510.10129.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.model.decoder import Decoder
 from engine.model.rotary import move_keys
 from engine.model.tokens import Encoded
 from engine.prompt import ASKED_TOKENS, Prompt
@@ -31,12 +30,16 @@ from engine.types import ChunkKV, Scoring
 class Auxiliary:
     """A scorer: its own model, tokenizer and chunk KV.
 
-    selector  which heads of its first layers to listen to; None where none was trained for this model
+    selector  what scores in its place where a strategy asks for that; None: it scores itself, joined
     """
 
     cache: ChunkCache
     prompt: Prompt
     selector: Selector | None = None
+
+    def reads_kv(self, scoring: Scoring) -> bool:
+        """Whether this way of scoring reads the auxiliary's chunk KV."""
+        return scoring is not Scoring.TRAINED or self.selector is None
 
     def score(
         self,
@@ -57,13 +60,14 @@ class Auxiliary:
         chunks    the texts' KV where the caller holds it already: both models are the same
         uses      takes the nodes that were read, as in `ChunkCache.get`
         """
+        if self.selector is not None and not self.reads_kv(scoring):
+            return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
         passages = [self.prompt.passage(text) for text in texts]
         chunks = chunks or [self.cache.get(passage.ids, cancel, uses)[0] for passage in passages]
         if scoring is Scoring.APART:
             scores = self.attention(self.prompt.asked(question), chunks, cancel)
         else:
-            asked = self.prompt.question(question)[-ASKED_TOKENS:]
-            scores = (self.trained if scoring is Scoring.TRAINED else self.joined)(asked, chunks, cancel)
+            scores = self.joined(self.prompt.question(question)[-ASKED_TOKENS:], chunks, cancel)
         if primary.tokens.fingerprint == self.prompt.tokens.fingerprint:
             return torch.cat(scores)
         pairs = zip(scores, passages, (primary.passage(text) for text in texts), strict=True)
@@ -88,38 +92,11 @@ class Auxiliary:
         Mean over heads and question tokens; in each layer the context's share is made 1, so that every layer has one
         vote however much of it goes to the prefix; then the sum over layers, fp32.
         """
-        paid = self.attention_by_head(question, chunks, cancel=cancel).mean(1)
-        lengths = [chunk.tokens for chunk in chunks]
-        return list((paid / paid.sum(-1, keepdim=True)).sum(0).split(lengths))
-
-    def trained(self, question: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None) -> list[Tensor]:
-        """Return the selector's score of each chunk's tokens, [tokens] each, fp32; `joined` without a selector."""
-        if self.selector is None:
-            return self.joined(question, chunks, cancel)
-        paid = self.attention_by_head(question, chunks, self.selector.layers, cancel, self.selector.asking)
-        lengths = [chunk.tokens for chunk in chunks]
-        return list(self.selector.score(paid, lengths).split(lengths))
-
-    @torch.inference_mode()
-    def attention_by_head(
-        self,
-        question: Sequence[int],
-        chunks: Sequence[ChunkKV],
-        layers: int | None = None,
-        cancel: Event | None = None,
-        asking: Decoder | None = None,
-    ) -> Tensor:
-        """Return the attention that the question pays to the tokens of all chunks, read together.
-
-        [first `layers` or all, query heads, context tokens] in fp32, mean over the question's tokens.
-
-        asking  the layers that the question passes, where they are not the model's own
-        """
         decoder = self.cache.decoder
-        layers = layers or decoder.spec.layers
-        watched = InPlace(self.cache.prefix, chunks, len(question), layers - 1, decoder.spec.inv_freq)
-        (asking or decoder).forward(torch.tensor([question]), watched.positions, watched, cancel, layers)
-        return watched.attention
+        watched = InPlace(self.cache.prefix, chunks, len(question), decoder.spec.layers - 1, decoder.spec.inv_freq)
+        decoder.forward(torch.tensor([question]), watched.positions, watched, cancel)
+        paid, lengths = watched.attention, [chunk.tokens for chunk in chunks]
+        return list((paid / paid.sum(-1, keepdim=True)).sum(0).split(lengths))
 
 
 def _carried(scores: Tensor, source: Encoded, target: Encoded) -> Tensor:

@@ -116,7 +116,7 @@ class Evidence:
         is exact nothing is left to score.
         """
         auxiliary = self._auxiliary if self._reading.texts else None
-        shared = auxiliary is not None and auxiliary.cache is self._cache
+        shared = auxiliary is not None and scoring is not None and self._shares(auxiliary, scoring)
         if auxiliary is not None and scoring is not None and not shared:
             self._start(auxiliary, scoring, None)
         held = self.chunks(placement)
@@ -128,9 +128,12 @@ class Evidence:
         """Return the auxiliary model's scores, [context tokens]; waits for them."""
         auxiliary = self._auxiliary if self._reading.texts else None
         if scoring not in self._scores and auxiliary is not None:
-            shared = auxiliary.cache is self._cache
+            shared = self._shares(auxiliary, scoring)
             self._start(auxiliary, scoring, self.chunks(Placement.JOINED).chunks if shared else None)
         return self._scores[scoring].result() if scoring in self._scores else torch.empty(0)
+
+    def _shares(self, auxiliary: Auxiliary, scoring: Scoring) -> bool:
+        return auxiliary.cache is self._cache and auxiliary.reads_kv(scoring)
 
     def _start(self, auxiliary: Auxiliary, scoring: Scoring, chunks: Sequence[ChunkKV] | None) -> None:
         if scoring in self._scores:

@@ -2,7 +2,8 @@
 
 Attention depends on how far a query stands from a key. Moving a key by s turns it by R(s); turning the query by R(-s)
 gives the same product, and the question is short where the chunks are long. So nothing is laid end to end, nothing
-is copied, and all of it runs in the model's own precision; only the mean over the question's tokens is in fp32.
+is copied, and all of it runs in the model's own precision; only the mean over heads and the question's tokens is in
+fp32.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class InPlace:
 
     @property
     def attention(self) -> Tensor:
-        """[layers that have run, query heads, context tokens] in fp32, mean over the question's tokens."""
+        """[layers that have run, context tokens] in fp32, mean over query heads and the question's tokens."""
         return torch.stack(self._seen)
 
     def update(
@@ -59,7 +60,7 @@ class InPlace:
         logits[..., context:] = folded @ keys[0].transpose(1, 2)
         logits.view(heads, -1, rows, logits.shape[2])[..., -rows:] += self._mask
         paid = logits.softmax(-1)
-        self._seen.append(paid.view(query_heads, rows, -1)[..., :context].mean(1, dtype=torch.float32).cpu())
+        self._seen.append(paid[..., :context].mean((0, 1), dtype=torch.float32).cpu())
         if layer == self._last:
             return query
         mixed = (paid[..., context:] @ values[0]).float()

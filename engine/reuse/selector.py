@@ -1,85 +1,162 @@
-"""A trained selector: which attention heads of the first layers tell what is worth recomputing.
+"""A trained selector: a small model of its own that tells which tokens are worth recomputing for a question.
 
-Most heads look at sinks, neighbours or commas; a few look for what the question needs, and some of those sit early. A
-selector is their weights, so scoring runs the question through the first layers only. Where that is a fraction of the
-model, an adapter can teach these layers to ask better: the question passes copies that have it, over chunk KV that is
-the model's own. Made by `python -m engine.finetune selector`.
+Passages and questions are read apart by the first layers of the search model (engine.model.encoder). Learned heads turn
+a question's vectors into queries and a passage's into keys; what the queries point at, over all passages together, is
+the score: late interaction (ColBERT, arXiv:2004.12832), taught to point where recomputing helps most. A passage's keys
+depend on its text alone and are made once, so a question costs one short pass and one product, and neither the
+auxiliary model nor its KV is needed. Made by `python -m engine.finetune selector`.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from threading import Event
 
+import numpy as np
 import torch
-from torch import Tensor
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
-from engine.errors import ModelNotFound, UnsupportedModel
-from engine.model.decoder import Decoder
-from engine.model.first_layers import first_layers
+from engine.errors import Cancelled, ModelNotFound, UnsupportedModel
+from engine.model.encoder import Encoder
+from engine.model.tokens import Encoded
 
-FILE = "selector.json"
-OFFSETS = 9  # how far into its chunk a token stands: 0, 1-2, 3-6, 7-14, ..., 255 and more
+FILE = "selector.safetensors"
+PLACES = 9  # how far a token stands from somewhere: 0, 1-2, 3-6, 7-14, ..., 255 and more
+ASKED = 254  # word pieces of a question, its last ones
+HELD = 512  # passages whose keys stay in memory, half a kilobyte a word piece
 
 
-@dataclass(frozen=True)
-class Selector:
-    """Weights of heads, and of how far into its chunk a token stands.
+class Heads(nn.Module):
+    """Heads that point from a question at what to recompute.
 
-    heads    [layers, query heads], not negative
-    offsets  [9], positive; the first tokens of a chunk change most when they are recomputed
-    asking   the layers that the question passes; None: the model's own
+    width        of the encoder's vectors
+    heads, size  of the queries and keys
+
+    Where a token stands counts as well, as distances from its passage's start, from its end, and from the question: the
+    first tokens of a passage change most when they are recomputed, the last passages are looked at most.
     """
 
-    heads: Tensor
-    offsets: Tensor
-    asking: Decoder | None = None
+    def __init__(self, width: int, heads: int = 8, size: int = 32) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, heads * size)
+        self.key = nn.Linear(width, heads * size, bias=False)
+        self.votes = nn.Parameter(torch.zeros(heads))
+        self.places = nn.Parameter(torch.zeros(3, PLACES))
+
+    def forward(self, asked: Tensor, keys: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Return the score of each context token, [T] in fp32; those behind the first passage sum to 1.
+
+        asked    [Q, width], a question's vectors
+        keys     [T, heads * size], `key` of the vectors of the primary's tokens
+        lengths  tokens of each passage, T in sum; the first is exact wherever it stands, so it does not compete
+        """
+        queries, heads = self.query(asked), len(self.votes)
+        queries, keys = (each.unflatten(-1, (heads, -1)).transpose(0, 1) for each in (queries, keys))
+        logits = (queries @ keys.transpose(1, 2)).float() * queries.shape[-1] ** -0.5  # [heads, Q, T]
+        behind = slice(lengths[0] if len(lengths) > 1 else 0, None)
+        paid = (logits - logits[..., behind].logsumexp(-1, keepdim=True)).exp().mean(1)
+        factors = self.places.float().gather(1, places(lengths)).sum(0).exp()
+        score = self.votes.float().softmax(0) @ paid * factors
+        return score / score[behind].sum()
+
+
+class Selector:
+    """An encoder and its trained heads."""
+
+    def __init__(self, encoder: Encoder, heads: Heads) -> None:
+        self.encoder, self.heads = encoder, heads.eval().requires_grad_(False).to(encoder.dtype)
+        self._passage = lru_cache(maxsize=HELD)(self._read)
 
     @property
-    def layers(self) -> int:
-        return self.heads.shape[0]
+    def parameters(self) -> int:
+        return sum(weight.numel() for weight in (*self.encoder.parameters, *self.heads.parameters()))
 
-    def score(self, attention: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the score of each context token, [T].
+    @property
+    def size_bytes(self) -> int:
+        return sum(weight.nbytes for weight in (*self.encoder.parameters, *self.heads.parameters()))
 
-        attention  [layers, query heads, T], what each head pays; each head counts as if it looked at nothing else
-        lengths    tokens of each chunk, T in sum
+    def warm(self, text: str) -> None:
+        """Make a passage's keys, if they are not there, and hold them in memory."""
+        self._passage(text.strip())
+
+    def forget(self) -> None:
+        """Drop the keys of all passages: a deleted one must not stay."""
+        self._passage.cache_clear()
+
+    @torch.inference_mode()
+    def score(
+        self, question: str, texts: Sequence[str], passages: Sequence[Encoded], cancel: Event | None = None
+    ) -> Tensor:
+        """Return the score of each of the primary's context tokens, [T], fp32: see `Heads`.
+
+        texts     the passages
+        passages  the same as the primary reads them: T tokens in sum
+
+        Raises Cancelled between two passages once `cancel` is set.
         """
-        found = torch.einsum("lh,lht->t", self.heads, shares(attention))
-        return found * self.offsets[offset_of(lengths)]
+        found = []
+        for text, passage in zip(texts, passages, strict=True):
+            if cancel is not None and cancel.is_set():
+                raise Cancelled
+            keys, read = self._passage(text.strip())
+            found.append(keys[piece_of(passage, read)])
+        asked = self.encoder.vectors(pieces(self.encoder, question).ids[-ASKED:])
+        return self.heads(asked, torch.cat(found), [len(passage.ids) for passage in passages])
+
+    @torch.inference_mode()
+    def _read(self, text: str) -> tuple[Tensor, Encoded]:
+        """Return a passage's keys, [pieces, heads * size], and its pieces."""
+        read = pieces(self.encoder, text)
+        return self.heads.key(self.encoder.vectors(read.ids)), read
 
     def save(self, folder: Path) -> None:
-        """Write the selector as JSON; the adapter of `asking` lies beside it."""
-        rounded = {"heads": self.heads.double(), "offsets": self.offsets.double()}
-        fields = {name: t.mul(1e5).round().div(1e5).tolist() for name, t in rounded.items()}
-        (folder / FILE).write_text(json.dumps({**fields, "taught": self.asking is not None}) + "\n")
+        """Write the heads in bf16; the encoder is whoever installed it has."""
+        named = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.heads.state_dict().items()}
+        save_file(named, folder / FILE)
 
 
-def load_selector(folder: Path, decoder: Decoder) -> Selector:
-    """Return the selector in a folder, for this model.
+def load_selector(folder: Path, encoder: Encoder) -> Selector:
+    """Return the selector in a folder, over this encoder.
 
-    Raises ModelNotFound for files that are missing or torn, UnsupportedModel for those of another model.
+    Raises ModelNotFound for a file that is missing or torn, UnsupportedModel for one that was made for another encoder.
     """
     path = folder / FILE
     try:
-        fields = json.loads(path.read_text())
-        selector = Selector(torch.tensor(fields["heads"]), torch.tensor(fields["offsets"]))
-        taught = bool(fields.get("taught"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        named = load_file(path)
+    except (OSError, SafetensorError) as error:
         raise ModelNotFound(f"The selector in {path} cannot be read ({error}).") from error
-    shape = selector.heads.shape
-    fits = len(shape) == 2 and 1 <= shape[0] <= decoder.spec.layers and shape[1] == decoder.spec.heads
-    if not fits or selector.offsets.shape != (OFFSETS,):
-        raise UnsupportedModel(f"The selector in {path} was made for a model with other heads.")
-    return replace(selector, asking=first_layers(decoder, selector.layers, folder)) if taught else selector
+    votes, key = named.get("votes", torch.empty(0)), named.get("key.weight", torch.empty(0))
+    try:
+        heads = Heads(encoder.width, len(votes), len(key) // len(votes))
+        heads.load_state_dict(named)
+    except (RuntimeError, TypeError, ArithmeticError) as error:
+        raise UnsupportedModel(f"The selector in {path} was made for another encoder or version.") from error
+    return Selector(encoder, heads)
 
 
-def shares(attention: Tensor) -> Tensor:
-    """Return [..., T] scaled so that each row sums to 1."""
-    return attention / attention.sum(-1, keepdim=True).clamp(min=1e-12)
+def pieces(encoder: Encoder, text: str) -> Encoded:
+    """Return a text's word pieces; one stands for a text of nothing that the encoder can read."""
+    found = encoder.tokens.encode(text)
+    return found if found.ids else encoder.tokens.encode(".")
 
 
-def offset_of(lengths: Sequence[int]) -> Tensor:
-    """Return for each token of chunks of these lengths, [T], how far into its chunk it stands, as a class 0 to 8."""
-    at = torch.cat([torch.arange(length) for length in lengths]) if lengths else torch.empty(0, dtype=torch.int64)
-    return at.float().add(1).log2().floor().long().clamp(max=OFFSETS - 1)
+def piece_of(passage: Encoded, read: Encoded) -> Tensor:
+    """Return for each of the primary's tokens the first word piece that ends behind its start, the last one at most.
+
+    passage, read  the same text in the primary's tokens and in word pieces
+    """
+    starts, ends = np.array([start for start, _ in passage.spans]), np.array([end for _, end in read.spans])
+    return torch.from_numpy(np.searchsorted(ends, starts, side="right").clip(max=len(ends) - 1))
+
+
+def places(lengths: Sequence[int]) -> Tensor:
+    """Return how far each token stands from its passage's start, from its end, and from the question, [3, T].
+
+    As classes 0 to 8: doubled distances are one class apart.
+    """
+    start = torch.cat([torch.arange(length) for length in lengths])
+    end = torch.cat([torch.arange(length - 1, -1, -1) for length in lengths])
+    question = torch.arange(len(start) - 1, -1, -1)
+    return torch.stack((start, end, question)).add(1).log2().floor().long().clamp(max=PLACES - 1)

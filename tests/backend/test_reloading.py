@@ -13,9 +13,8 @@ from backend.reloading import NothingChanges
 from backend.work import Work
 from engine.answer import Request
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
-from engine.finetune.adapter import Adapter, AdapterConfig
-from engine.model.first_layers import first_layers
-from engine.reuse.selector import Selector
+from engine.model.encoder import packaged
+from engine.reuse.selector import Heads, Selector
 from settings import Settings, read_settings
 from store.preferences import Preferences
 from store.rerank import RerankerUnusable
@@ -315,14 +314,12 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
 
 
-def test_layers_that_were_taught_to_ask_are_told_with_the_memory_they_take(start, tmp_path):
-    layers = first_layers(tiny.decoder(), 2)
-    adapter = Adapter(layers, AdapterConfig(2, 4))
-    Selector(torch.full((2, 4), 0.125), torch.ones(9), layers).save(tmp_path)
-    adapter.save(tmp_path)
-    auxiliary = start(selector=str(tmp_path)).models.loaded()[1]
-    taken = [weight.nbytes for layer in tiny.model().model.layers[:2] for weight in layer.parameters()]
-    assert auxiliary.memory_bytes == sum(taken) and "2 layers that were taught" in auxiliary.note
+def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
+    selector = Selector(packaged(torch.float32), Heads(384))
+    selector.save(tmp_path)
+    told = start(selector=str(tmp_path)).models.loaded()[3]
+    assert (told.role, told.dtype, told.parameters) == ("selector", "fp32", selector.parameters)
+    assert told.memory_bytes == 4 * told.parameters
 
 
 def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):

@@ -11,7 +11,7 @@ from engine.prompt import Prompt
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
-from engine.reuse.selector import Selector
+from engine.reuse.selector import Heads, Selector
 from engine.types import Scoring
 from tests import tiny
 from tests.engine.doubles import TEXTS, tiers
@@ -70,24 +70,13 @@ def test_joined_scores_are_every_layers_attention_over_the_assembled_chunks(fami
     assert [len(scores) for scores in found] == [len(passage) for passage in passages]
 
 
-def test_the_selector_scores_by_its_heads_attention_over_the_assembled_chunks(family):
-    """The reference weighs transformers' own attention weights of the same layers, head by head and token by token."""
-    scorer, plain = auxiliary(family), tiny.model(family)
-    heads = torch.rand(2, 4, generator=torch.Generator().manual_seed(4))
-    offsets = torch.rand(9, generator=torch.Generator().manual_seed(5)) + 0.1
-    scorer = replace(scorer, selector=Selector(heads, offsets))
-    passages = [scorer.prompt.passage(text).ids for text in TEXTS.values()]
-    prefix, question = len(scorer.prompt.prefix), scorer.prompt.question(QUESTION)
-    found = scorer.trained(question, [scorer.cache.get(ids)[0] for ids in passages])
-    layers, end = watched_by_transformers(plain, scorer.prompt.prefix, passages, question)
-    expected = torch.zeros(end - prefix)
-    for layer, row in zip(layers, heads, strict=False):
-        for head, weight in enumerate(row):
-            paid = layer[0, head].mean(dim=0)[prefix:end]
-            expected += weight * paid / paid.sum()
-    within = [at for ids in passages for at in range(len(ids))]
-    expected *= torch.tensor([offsets[min(8, (at + 1).bit_length() - 1)] for at in within])
-    assert_close(torch.cat(found), expected, **REORDERED)
+def test_a_selector_scores_in_the_auxiliarys_place_and_needs_none_of_its_kv(monkeypatch):
+    selector, primary, texts = Selector(tiny.encoder(), Heads(32)), Prompt(tiny.tokenizer(300)), list(TEXTS.values())
+    scorer = replace(auxiliary(tiny.llama), selector=selector)
+    monkeypatch.setattr(scorer.cache, "get", lambda *args: pytest.fail("chunk KV was read"))
+    found = scorer.score(QUESTION, texts, primary, Scoring.TRAINED)
+    assert_close(found, selector.score(QUESTION, texts, [primary.passage(text) for text in texts]), **EXACT)
+    assert not scorer.reads_kv(Scoring.TRAINED) and scorer.reads_kv(Scoring.JOINED)
 
 
 def test_without_a_selector_scores_are_the_joined_ones():

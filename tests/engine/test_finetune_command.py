@@ -56,9 +56,9 @@ def test_a_reader_is_trained_reported_and_shipped(run, data, tmp_path, capsys):
     assert json.loads((target / REPORT).read_text())["judged_by"]["materials"]["boats"]["weight"] == 2.0
 
 
-def test_a_selector_is_fitted_reported_and_shipped(run, data, tmp_path, capsys):
+def test_a_selector_is_trained_reported_and_shipped(run, data, tmp_path, capsys):
     out, target = tmp_path / "out", tmp_path / "assets"
-    words = ["selector", data / "boats.jsonl", "--out", out, "--ship", target, "--layers", 1]
+    words = ["selector", data / "boats.jsonl", "--out", out, "--ship", target, "--rounds", 1]
     assert run(*words, "--lessons", 3, "--judged", 3) == 0
     said = capsys.readouterr().out
     assert "n = " in said and "last layer" in said and "has it now" in said
@@ -71,7 +71,6 @@ def test_a_selector_is_fitted_reported_and_shipped(run, data, tmp_path, capsys):
         (["reader", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         (["reader", "{data}/boats.jsonl:0"], "must be above 0"),
         (["reader", "{data}/boats.jsonl"], "lower --tokens"),
-        (["selector", "{data}/boats.jsonl", "--layers", "9"], "between 1 and 3"),
         (["selector", "{data}/boats.jsonl", "--reader", "{data}"], "adapter in .* cannot be read"),
     ],
 )

@@ -13,7 +13,7 @@ from engine.answer import Request
 from engine.errors import BadRequest, QuestionTooLong
 from engine.prompt import ASKED_TOKENS
 from engine.request import fit, strategy_of
-from engine.reuse.selector import Selector
+from engine.reuse.selector import Heads, Selector
 from engine.reuse.strategies import STRATEGIES
 from engine.trace import Trace
 from tests import tiny
@@ -274,6 +274,5 @@ def test_a_forgotten_passage_is_gone_from_every_tier():
 def test_an_answer_says_when_no_selector_is_trained():
     made, request = engine("ferry", "tern"), replace(ASK, method="cacheclip-trained")
     assert any("No selector is trained" in note for note in last(made.ask(request)).notes)
-    heads = Selector(torch.ones(1, made.cache.decoder.spec.heads), torch.ones(9))
-    made.auxiliary = replace(made.auxiliary, selector=heads)
+    made.auxiliary = replace(made.auxiliary, selector=Selector(tiny.encoder(), Heads(32)))
     assert not any("selector" in note for note in last(made.ask(request)).notes)

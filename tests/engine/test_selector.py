@@ -1,67 +1,129 @@
-"""A selector: its file, what fitting finds, and what it is fitted to."""
+"""A selector: what its heads say, where its tokens lie, what it is trained towards, and its file."""
 
 import json
+import math
 from dataclasses import replace
+from threading import Event
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from engine.errors import ModelNotFound, UnsupportedModel
+from engine.errors import Cancelled, ModelNotFound, UnsupportedModel
 from engine.finetune import selector as finetuning
+from engine.finetune import targets as reading
+from engine.finetune.checkpoint import BadCheckpoint
 from engine.finetune.lessons import Mix
 from engine.finetune.packed import Lesson
-from engine.finetune.selector import SelectorConfig, finetune_selector, fit
+from engine.finetune.selector import HeadsConfig, SelectorConfig, finetune_selector
 from engine.finetune.shipping import REPORT, ship
-from engine.finetune.targets import Sample, agreement, samples
+from engine.finetune.targets import held, targets
 from engine.model.embedded import NAME
-from engine.reuse.selector import FILE, Selector, load_selector, offset_of
+from engine.model.tokens import Encoded
+from engine.prompt import Prompt
+from engine.reuse.selector import FILE, Heads, Selector, load_selector, piece_of, places
 from engine.startup import READER, SELECTOR, ModelConfig
 from tests import tiny
+from tests.engine.doubles import TEXTS
 from tests.engine.plain import assembled
 from tests.engine.test_finetune import BOATS
 from tests.tolerance import EXACT
 
-DRAW = torch.Generator().manual_seed(6)
-CONFIG = SelectorConfig(layers=2, lessons=6, judged=4, held=0.4, mix=Mix(passages=3, tokens=300, questions=3))
+QUESTION = "How many cars does the ferry carry?"
+CONFIG = SelectorConfig(
+    lessons=8, judged=4, rounds=2, held=0.4, mix=Mix(passages=3, tokens=300, questions=3), heads=HeadsConfig(2, 4)
+)
 
 
-def synthetic(heads, offsets, count=12):
-    """Samples whose target is made by a known selector from random attention."""
-    made, lengths = [], (20, 30, 40)
-    for _ in range(count):
-        attention = torch.rand(2, 3, 90, generator=DRAW).pow(4)
-        attention /= attention.sum(-1, keepdim=True)
-        target = Selector(heads, offsets).score(attention, lengths)
-        target[: lengths[0]] = 0
-        made.append(Sample(attention.half(), target / target.sum(), lengths))
+def heads(seed=0, width=32):
+    torch.manual_seed(seed)
+    made = Heads(width, heads=3, size=4)
+    for weight in made.parameters():
+        weight.data = torch.randn_like(weight) * 0.3
     return made
 
 
-def test_fitting_finds_the_heads_that_made_the_targets():
-    heads = torch.tensor([[0.0, 0.7, 0.0], [0.0, 0.0, 0.3]])
-    found = fit(synthetic(heads, torch.ones(9)), layers=2)
-    assert_close(found.heads, heads, rtol=0.0, atol=0.05)
+def scored(selector, texts, question=QUESTION):
+    prompt = Prompt(tiny.tokenizer())
+    return selector.score(question, texts, [prompt.passage(text) for text in texts])
 
 
-def test_fitting_finds_that_first_tokens_count_more():
-    offsets = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-    data = synthetic(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), offsets)
-    found = fit(data, layers=2)
-    assert found.offsets[0] > found.offsets[1] > found.offsets[2] > 1.3 * found.offsets[3]
-    score = lambda one: found.score(one.attention.float(), one.lengths)  # noqa: E731
-    assert agreement(data, score) > agreement(data, lambda one: one.attention.float().mean((0, 1)))
+def test_a_score_is_what_the_heads_point_at_written_out():
+    """The reference goes through heads, question tokens and context tokens one by one."""
+    made, lengths = heads().requires_grad_(False), [5, 9, 7]
+    asked, vectors = torch.randn(4, 32), torch.randn(21, 32)
+    expected = torch.zeros(21)
+    for head in range(3):
+        rows = slice(4 * head, 4 * head + 4)
+        vote = made.votes[head].exp() / made.votes.exp().sum()
+        for token in asked:
+            query = made.query.weight[rows] @ token + made.query.bias[rows]
+            points = [float(query @ (made.key.weight[rows] @ vector)) / math.sqrt(4) for vector in vectors]
+            whole = sum(math.exp(point) for point in points[5:])
+            expected += vote * torch.tensor([math.exp(point) / whole for point in points]) / len(asked)
+    spots = [(at, length - 1 - at) for length in lengths for at in range(length)]
+    for number, (start, end) in enumerate(spots):
+        classes = [min(8, (distance + 1).bit_length() - 1) for distance in (start, end, 20 - number)]
+        expected[number] *= math.exp(sum(float(made.places[kind, one]) for kind, one in enumerate(classes)))
+    found = made(asked, made.key(vectors), lengths)
+    assert_close(found, expected / expected[5:].sum(), rtol=1e-4, atol=1e-6)
+    assert_close(found[5:].sum(), torch.tensor(1.0))
 
 
-def test_only_the_first_layers_are_used():
-    assert fit(synthetic(torch.ones(2, 3) / 6, torch.ones(9)), layers=1).heads.shape == (1, 3)
+def test_where_a_token_stands_is_told_in_doubling_distances():
+    start, end, question = places([4, 2]).tolist()
+    assert start == [0, 1, 1, 2, 0, 1] and end == [2, 1, 1, 0, 1, 0] and question == [2, 2, 2, 1, 1, 0]
+    assert places([300])[0, -1] == 8
 
 
-def test_a_sample_is_attention_times_deviation_by_transformers(family):
+@pytest.mark.parametrize("text", [TEXTS["ferry"], "Größe: 37 x 4  „naïve“ 🙂 cars", "12345678", "\u200b\u200b"])
+def test_each_token_gets_the_first_piece_that_reaches_into_it(text):
+    passage, read = Prompt(tiny.tokenizer()).passage(text), tiny.encoder().tokens.encode(text)
+    if not read.ids:
+        read = Encoded((5,), ((0, 1),))
+    expected = []
+    for start, _ in passage.spans:
+        behind = [number for number, (_, end) in enumerate(read.spans) if end > start]
+        expected.append(behind[0] if behind else len(read.ids) - 1)
+    assert piece_of(passage, read).tolist() == expected
+
+
+def test_scores_come_one_for_each_token_and_depend_on_the_question():
+    selector, texts = Selector(tiny.encoder(), heads()), [*TEXTS.values(), "\u200b"]
+    prompt = Prompt(tiny.tokenizer())
+    found = scored(selector, texts)
+    assert len(found) == sum(len(prompt.passage(text).ids) for text in texts)
+    assert (found >= 0).all() and not torch.equal(found, scored(selector, texts, "Where do terns nest?"))
+    assert torch.isfinite(scored(selector, texts, "\u200b")).all()
+
+
+def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
+    selector, read = Selector(tiny.encoder(), heads()), []
+    vectors = selector.encoder.vectors
+    monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(len(ids)) or vectors(ids))
+    first = next(iter(TEXTS.values()))
+    selector.warm(first)
+    scored(selector, [f" {first}\n"])
+    assert len(read) == 2  # the passage and the question
+    selector.forget()
+    scored(selector, [first])
+    assert len(read) == 4
+
+
+def test_a_stopped_question_is_not_scored():
+    stopped = Event()
+    stopped.set()
+    prompt = Prompt(tiny.tokenizer())
+    with pytest.raises(Cancelled):
+        Selector(tiny.encoder(), heads()).score("?", ["one"], [prompt.passage("one")], stopped)
+
+
+def test_a_target_is_attention_times_deviation_by_transformers(family):
     """The target by plain forward passes: a full prefill's attention, and how far assembled values lie from its own."""
     made = tiny.decoder(family)
     prefix, passages, question = ((*range(3, 10),), ((*range(20, 50),), (*range(60, 95),)), (*range(100, 112),))
-    (found,) = samples(made, Lesson(prefix, passages, ((question, (5,)),), apart=True))
+    (found,) = targets(made, Lesson(prefix, passages, ((question, (5,)),), apart=True), compared=True)
     plain = tiny.model(family)
     plain.set_attn_implementation("eager")
     context, start, first = [*prefix, *passages[0], *passages[1]], len(prefix), len(passages[0])
@@ -74,61 +136,120 @@ def test_a_sample_is_attention_times_deviation_by_transformers(family):
         moved = (exact - values[0, :, start:]).norm(dim=-1).mean(0) / exact.norm(dim=-1).mean()
         moved[:first] = 0
         expected += attention[0, :, -len(question) :].mean(dim=(0, 1))[start : len(context)] * moved
-    assert_close(found.target, expected / expected.sum(), rtol=1e-3, atol=1e-5)
-    assert_close(found.attention.float().sum(-1), torch.ones(made.spec.layers, made.spec.heads), rtol=0, atol=1e-2)
+    assert_close(found.helps, expected / expected.sum(), rtol=1e-3, atol=1e-5)
+    assert_close(found.others["joint"].sum(), torch.tensor(1.0), rtol=0, atol=1e-4)
+
+
+def test_training_points_at_what_the_targets_point_at():
+    """Targets that a selector made are found again by one that starts from nothing."""
+    teacher, encoder, prompt = heads(seed=3), tiny.encoder(), Prompt(tiny.tokenizer())
+    lessons = []
+    for number in range(12):
+        texts = [f"{text} Note {number}." for text in TEXTS.values()]
+        lengths = [len(prompt.passage(text).ids) for text in texts]
+        vectors = torch.cat([encoder.vectors(encoder.tokens.encode(text).ids) for text in texts])
+        vectors = vectors[torch.arange(sum(lengths)) % len(vectors)]
+        asked = [
+            encoder.vectors(encoder.tokens.encode(f"{QUESTION} {number} {word}").ids).half() for word in ("one", "two")
+        ]
+        with torch.no_grad():
+            helps = [teacher(one.float(), teacher.key(vectors), lengths) for one in asked]
+        for one in helps:
+            one[: lengths[0]] = 0
+        lessons.append(finetuning.Read(vectors.half(), lengths, asked, helps))
+    torch.manual_seed(7)
+    pupil = Heads(32, heads=3, size=4)
+    loss_of = finetuning._loss_of(pupil, lessons, seed=0)
+    optimizer = torch.optim.AdamW(pupil.parameters(), lr=1e-2)
+
+    def share():
+        with torch.no_grad():
+            return sum(
+                held(helps, pupil(asked.float(), pupil.key(read.vectors.float()), read.lengths), read.lengths)
+                for read in lessons
+                for asked, helps in zip(read.asked, read.helps, strict=True)
+            ) / (2 * len(lessons))
+
+    before = share()
+    for step in range(150):
+        optimizer.zero_grad()
+        loss_of(step).backward()
+        optimizer.step()
+    best = sum(held(h, h, read.lengths) for read in lessons for h in read.helps) / (2 * len(lessons))
+    assert share() > before + 0.5 * (best - before)
 
 
 def test_a_finetune_judges_its_selector_and_ships_only_a_better_one(tmp_path):
-    report = finetune_selector(tiny.decoder(), BOATS, tmp_path / "out", CONFIG, lambda *said: None)
+    report = finetune_selector(tiny.decoder(), tiny.encoder(), BOATS, tmp_path / "out", CONFIG, lambda *said: None)
     shares = report["agreement"]
+    assert set(shares) == {"target", "selector", "joint", "last layer", "random"}
     assert 0 < shares["selector"] <= shares["target"] <= 1 and report["questions"]["judged"] > 0
-    assert load_selector(tmp_path / "out", tiny.decoder()).layers == 2
+    assert load_selector(tmp_path / "out", tiny.encoder()).parameters > 0
     assert ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert not ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert json.loads((tmp_path / "assets" / REPORT).read_text()) == json.loads(json.dumps(report))
 
 
-def test_more_layers_than_the_model_has_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="between 1 and 3"):
-        finetune_selector(tiny.decoder(), BOATS, tmp_path, replace(CONFIG, layers=4), lambda *said: None)
+def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "EVERY", 2)
+    monkeypatch.setattr(finetuning, "EVERY", 3)
+    run = lambda out, progress=lambda *said: None, config=CONFIG: finetune_selector(  # noqa: E731
+        tiny.decoder(), tiny.encoder(), BOATS, out, config, progress
+    )
+    run(tmp_path / "whole")
+    for stage, at in (("Reading", 5), ("Training", 7)):
+
+        def killed(said, done, of, loss, stage=stage, at=at):
+            if (said, done) == (stage, at):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "killed", killed)
+    seen = []
+    run(tmp_path / "killed", lambda said, done, *_: seen.append((said, done)))
+    assert not any(said == "Reading" for said, _ in seen) and ("Training", 7) in seen and ("Training", 3) not in seen
+    whole, again = (load_file(tmp_path / name / FILE) for name in ("whole", "killed"))
+    for name, weight in whole.items():
+        assert_close(again[name], weight, **EXACT)
+    with pytest.raises(BadCheckpoint):
+        run(tmp_path / "killed", config=replace(CONFIG, seed=1))
 
 
 def test_a_selector_comes_back_from_its_file(tmp_path):
-    made = Selector(torch.tensor([[0.25, 0.5, 0.0, 0.25]]), torch.arange(1.0, 10.0))
+    rounded = heads()
+    for weight in rounded.parameters():
+        weight.data = weight.bfloat16().float()
+    made = Selector(tiny.encoder(), rounded)
     made.save(tmp_path)
-    found = load_selector(tmp_path, tiny.decoder())
-    assert_close(found.heads, made.heads, **EXACT)
-    assert_close(found.offsets, made.offsets, **EXACT)
+    texts = list(TEXTS.values())
+    assert_close(scored(load_selector(tmp_path, tiny.encoder()), texts), scored(made, texts), **EXACT)
 
 
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [
-        ("", ModelNotFound),
-        ("{}", ModelNotFound),
-        ('{"heads": [["a"]], "offsets": []}', ModelNotFound),
-        ('{"heads": [[1, 2, 3]], "offsets": [1, 1, 1, 1, 1, 1, 1, 1, 1]}', UnsupportedModel),
-        ('{"heads": [[1, 2, 3, 4]], "offsets": [1]}', UnsupportedModel),
-        ('{"heads": [1, 2, 3, 4], "offsets": [1, 1, 1, 1, 1, 1, 1, 1, 1]}', UnsupportedModel),
-    ],
-)
-def test_a_selector_that_does_not_fit_is_refused(content, error, tmp_path):
-    (tmp_path / FILE).write_text(content)
-    with pytest.raises(error, match="selector"):
-        load_selector(tmp_path, tiny.decoder())
+def test_a_selector_that_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(ModelNotFound, match="selector"):
+        load_selector(tmp_path, tiny.encoder())
+    (tmp_path / FILE).write_bytes(b"torn")
+    with pytest.raises(ModelNotFound, match="selector"):
+        load_selector(tmp_path, tiny.encoder())
+    for named in (
+        {},
+        {"votes": torch.zeros(2)},
+        dict(Heads(16, 2, 4).state_dict()),
+        {**Heads(32, 2, 4).state_dict(), "more": torch.zeros(1)},
+        {**Heads(32, 2, 4).state_dict(), "votes": torch.tensor(1.0)},
+        {**Heads(32, 2, 4).state_dict(), "key.weight": torch.zeros(0)},
+    ):
+        save_file(named, tmp_path / FILE)
+        with pytest.raises(UnsupportedModel, match="selector"):
+            load_selector(tmp_path, tiny.encoder())
 
 
-def test_offsets_count_from_each_chunks_start():
-    assert offset_of((4, 2)).tolist() == [0, 1, 1, 2, 0, 1]
-    assert offset_of((300,))[-1] == 8 and offset_of(()).tolist() == []
-
-
-def test_ours_are_taken_for_the_embedded_pair_only(tmp_path):
+def test_ours_are_taken_for_the_embedded_model_only(tmp_path):
     assert (ModelConfig(tmp_path).adapter, ModelConfig(tmp_path).heads) == (READER, SELECTOR)
     other = ModelConfig(tmp_path, model="Qwen/Qwen3-0.6B")
     assert other.auxiliary == NAME and other.adapter is None and other.heads is None
     plain = ModelConfig(tmp_path, reader="off")
-    assert plain.adapter is None and plain.heads is None  # fitted to the reader's heads
+    assert plain.adapter is None and plain.heads is None  # trained on what the reader looks at
     own = ModelConfig(tmp_path, reader=str(tmp_path), selector=str(tmp_path))
     assert own.adapter == own.heads == tmp_path
     assert ModelConfig(tmp_path, selector="off").heads is None

@@ -16,7 +16,7 @@ class SelfTest:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One loaded model. `role`: primary, auxiliary, embedder or reranker."""
+    """One loaded model. `role`: primary, auxiliary, selector, embedder or reranker."""
 
     role: str
     name: str

@@ -77,10 +77,10 @@ class CacheClipJoint(CacheClip):
 
 @dataclass(frozen=True)
 class CacheClipTrained(CacheClip):
-    """Ours: the auxiliary's first layers only, with the heads that a trained selector listens to."""
+    """Ours: a selector that was trained to point at what is worth recomputing; see engine.reuse.selector."""
 
     label: ClassVar[str] = "CacheClip trained"
-    about: ClassVar[str] = "Ours: a trained selector listens to a few heads of the small model's first layers."
+    about: ClassVar[str] = "Ours: a small model of its own, trained to point at what is worth recomputing."
     scoring: ClassVar[Scoring | None] = Scoring.TRAINED
 
     def _scores(self, view: View) -> Tensor:
