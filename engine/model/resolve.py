@@ -5,11 +5,13 @@
 
 from io import StringIO
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 from httpx2 import HTTPError
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from tqdm import TMonitor
 from tqdm.auto import tqdm
 
 from engine.errors import ModelNotFound
@@ -69,7 +71,7 @@ def _reporting(name: str, report: Report) -> type:
     """Return the progress bar that the hub's downloads shall use: it draws nothing and reports the bytes.
 
     The hub counts in several bars, one of them what came over the network, another what was written; the furthest
-    one is told. What `report` raises ends the download.
+    one is told. What `report` raises ends the download; tqdm's own watching thread, where it would be lost, tells none.
     """
     bars = []
 
@@ -81,7 +83,7 @@ def _reporting(name: str, report: Report) -> type:
 
         def refresh(self, *given: Any, **named: Any) -> None:
             total = max((bar.total or 0 for bar in bars), default=0)
-            if total:
+            if total and not isinstance(current_thread(), TMonitor):
                 done = max(bar.n for bar in bars)
                 report(f"Downloading {name} ({total / 1e6:.0f} MB)", 0.75 * min(1.0, done / total))
 

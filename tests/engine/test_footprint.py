@@ -1,15 +1,18 @@
 """What a model takes is known before it is loaded, and what is no model is said in the words of the command line."""
 
 import json
+from threading import Thread
 from types import SimpleNamespace
 
 import httpx2
 import pytest
 import torch
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from tqdm import TMonitor
 
 from engine.errors import HubUnreachable, ModelNotFound, UnsupportedModel
 from engine.model import embedded
+from engine.model import resolve as resolving
 from engine.model.footprint import Footprint, footprint, free_bytes, of_hub
 from engine.model.resolve import resolve
 from tests import tiny
@@ -169,6 +172,28 @@ def test_a_download_reports_its_bytes_and_ends_when_the_report_says_so(tmp_path,
 
     with pytest.raises(Enough):
         resolve("owner/name", tmp_path, stop)
+
+
+def test_tqdms_own_watching_thread_tells_nothing():
+    """What the report raises there would end that thread, and not the download."""
+
+    class Watching(TMonitor):
+        def __init__(self, bar):
+            Thread.__init__(self)
+            self.bar = bar
+
+        def run(self):
+            self.bar.refresh()
+
+    told = []
+    bar = resolving._reporting("name", lambda *said: told.append(said))(total=10, unit="B")
+    told.clear()
+    watching = Watching(bar)
+    watching.start()
+    watching.join()
+    assert not told
+    bar.refresh()
+    assert told
 
 
 def test_some_memory_is_free_here():
