@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
         one.add_argument("--auxiliary", default=NAME)
         one.add_argument(
-            "--selector", default="auto", help="of the auxiliary: auto (the shipped one), off, or a folder"
+            "--selector", default="auto", help="of CacheClip trained: auto (the shipped one), off, or a folder"
         )
         one.add_argument(
             "--kv-bits", type=int, choices=[8, 16], default=16, help="8: chunk KV as the disk gives it back"

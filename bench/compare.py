@@ -1,5 +1,6 @@
 """Many questions through all arms, resumable; then one row for each group, method and ratio."""
 
+import hashlib
 import statistics
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -12,7 +13,10 @@ from bench.items import Item
 from bench.paired import FULL, reading_of, through_all
 from bench.report import progress
 from bench.samples import SampleFile
+from engine.model.adapter import WEIGHTS
 from engine.pipeline import Engine
+from engine.reuse.selector import FILE
+from engine.startup import ModelConfig
 
 COLUMNS = {
     "task": "task",
@@ -29,7 +33,7 @@ COLUMNS = {
     "floor_speedup": "floor",
     "n": "n",
 }
-SAME = ("model", "reader", "auxiliary", "selector", "dtype", "device", "seed", "chunk")  # what makes samples comparable
+SAME = ("model", "auxiliary", "dtype", "device", "seed", "chunk")  # what samples share, beside trained weights
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:
@@ -41,7 +45,15 @@ def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
     settings = {name: getattr(arguments, name) for name in SAME}
+    trained = ModelConfig.of(Path(arguments.data) / "models", arguments)
+    settings |= {"reader": _named(trained.adapter, WEIGHTS), "selector": _named(trained.heads, FILE)}
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
+
+
+def _named(folder: Path | None, file: str) -> str:
+    """Return what tells trained weights from others; a file that is missing is told of when it is loaded."""
+    path = folder / file if folder else None
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path and path.is_file() else "off"
 
 
 def compare(

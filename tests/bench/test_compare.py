@@ -7,6 +7,7 @@ import pytest
 
 from bench import compare, look, paired, quality, summary, tasks
 from bench.errors import BadArgument, BadData
+from engine.reuse.selector import FILE
 from tests.engine.doubles import TEXTS, engine
 
 SHAPE = {"method", "realised_ratio", "length", "quality", "rq", "kl", "top1", "n", "floor_speedup", "kl_low", "kl_high"}
@@ -104,6 +105,17 @@ def test_a_method_added_later_costs_only_itself(made, arguments):
     rows = quality.run(Namespace(**{**vars(arguments), "methods": ["direct", "naive"]}))
     assert rows[:2] == first and rows[2]["method"] == "naive"
     assert [set(sample["arms"]) for sample in samples_of(arguments)[3:]] == [{"full@1", "naive@0"}] * 3
+
+
+def test_samples_of_another_trained_selector_are_refused(made, arguments, tmp_path):
+    """The name stays the same, 'auto' or a folder's, when better weights come into its place."""
+    own = Namespace(**{**vars(arguments), "selector": str(tmp_path / "selector"), "methods": ["direct"], "samples": 1})
+    (tmp_path / "selector").mkdir()
+    (tmp_path / "selector" / FILE).write_bytes(b"first")
+    quality.run(own)
+    (tmp_path / "selector" / FILE).write_bytes(b"second")
+    with pytest.raises(BadArgument, match="another selector"):
+        quality.run(own)
 
 
 def test_more_samples_go_on_from_the_first_ones(made, arguments):
