@@ -276,3 +276,18 @@ def test_an_answer_says_when_no_selector_is_trained():
     assert any("No selector is trained" in note for note in last(made.ask(request)).notes)
     made.auxiliary = replace(made.auxiliary, selector=Selector(tiny.encoder(), Heads(32)))
     assert not any("selector" in note for note in last(made.ask(request)).notes)
+
+
+def test_a_selectors_keys_are_made_with_the_passages_kv_and_go_with_it(monkeypatch):
+    made, read = engine("ferry", "tern"), []
+    selector = Selector(tiny.encoder(), Heads(32))
+    vectors = selector.encoder.vectors
+    monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(ids) or vectors(ids))
+    made.auxiliary = replace(made.auxiliary, selector=selector)
+    for name in ("ferry", "tern"):
+        made.warm(TEXTS[name])
+    last(made.ask(replace(ASK, method="cacheclip-trained")))
+    assert len(read) == 3  # two passages, once each, and the question
+    made.forget(TEXTS["ferry"])
+    made.warm(TEXTS["ferry"])
+    assert len(read) == 4
