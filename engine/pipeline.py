@@ -84,13 +84,14 @@ class Engine:
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
-        ids = self.prompt.passage(text).ids
+        passage = self.prompt.passage(text)
+        ids = passage.ids
         with self.cache.tree.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
             tier = self.cache.get(ids, cancel)[1]
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
             if self.auxiliary is not None and self.auxiliary.selector is not None:
-                self.auxiliary.selector.warm(text)
+                self.auxiliary.selector.warm(text, passage)
             for cache in self._caches:
                 cache.settle()
             return tier

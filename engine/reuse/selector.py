@@ -25,7 +25,7 @@ from engine.model.tokens import Encoded
 FILE = "selector.safetensors"
 PLACES = 9  # how far a token stands from somewhere: 0, 1-2, 3-6, 7-14, ..., 255 and more
 ASKED = 254  # word pieces of a question, its last ones
-HELD = 512  # passages whose keys stay in memory, half a kilobyte a word piece
+HELD = 512  # passages whose keys stay in memory, half a kilobyte a token
 
 
 class Heads(nn.Module):
@@ -54,7 +54,8 @@ class Heads(nn.Module):
         """
         queries, heads = self.query(asked), len(self.votes)
         queries, keys = (each.unflatten(-1, (heads, -1)).transpose(0, 1) for each in (queries, keys))
-        logits = (queries @ keys.transpose(1, 2)).float() * queries.shape[-1] ** -0.5  # [heads, Q, T]
+        logits = (keys @ queries.transpose(1, 2)).transpose(1, 2).contiguous().float()  # [heads, Q, T]
+        logits *= queries.shape[-1] ** -0.5
         behind = slice(lengths[0] if len(lengths) > 1 else 0, None)
         paid = (logits - logits[..., behind].logsumexp(-1, keepdim=True)).exp().mean(1)
         factors = self.places.float().gather(1, places(lengths)).sum(0).exp()
@@ -77,9 +78,9 @@ class Selector:
     def size_bytes(self) -> int:
         return sum(weight.nbytes for weight in (*self.encoder.parameters, *self.heads.parameters()))
 
-    def warm(self, text: str) -> None:
-        """Make a passage's keys, if they are not there, and hold them in memory."""
-        self._passage(text.strip())
+    def warm(self, text: str, passage: Encoded) -> None:
+        """Make a passage's keys, if they are not there, and hold them in memory; the arguments are as in `score`."""
+        self._passage(text.strip(), passage)
 
     def forget(self) -> None:
         """Drop the keys of all passages: a deleted one must not stay."""
@@ -100,16 +101,15 @@ class Selector:
         for text, passage in zip(texts, passages, strict=True):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            keys, read = self._passage(text.strip())
-            found.append(keys[piece_of(passage, read)])
+            found.append(self._passage(text.strip(), passage))
         asked = self.encoder.vectors(pieces(self.encoder, question).ids[-ASKED:])
         return self.heads(asked, torch.cat(found), [len(passage.ids) for passage in passages])
 
     @torch.inference_mode()
-    def _read(self, text: str) -> tuple[Tensor, Encoded]:
-        """Return a passage's keys, [pieces, heads * size], and its pieces."""
+    def _read(self, text: str, passage: Encoded) -> Tensor:
+        """Return the keys of a passage's tokens, [tokens, heads * size]."""
         read = pieces(self.encoder, text)
-        return self.heads.key(self.encoder.vectors(read.ids)), read
+        return self.heads.key(self.encoder.vectors(read.ids))[piece_of(passage, read)]
 
     def save(self, folder: Path) -> None:
         """Write the heads in bf16; the encoder is whoever installed it has."""

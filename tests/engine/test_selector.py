@@ -103,7 +103,7 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
     vectors = selector.encoder.vectors
     monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(len(ids)) or vectors(ids))
     first = next(iter(TEXTS.values()))
-    selector.warm(first)
+    selector.warm(first, Prompt(tiny.tokenizer()).passage(first))
     scored(selector, [f" {first}\n"])
     assert len(read) == 2  # the passage and the question
     selector.forget()
