@@ -1,6 +1,7 @@
 """The page's backend: everything it asks for before the models are there is a clear sentence, not a wait."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -9,7 +10,7 @@ from backend.adding import Adding
 from backend.cache import LocalCache
 from backend.comparison import Comparing
 from backend.inspection import Inspections
-from backend.loading import LAST_STEP_S, Loader
+from backend.loading import LAST_STEP_S, Loader, model_config
 from backend.meter import Meter
 from backend.models import Models
 from backend.shelf import LocalShelf
@@ -55,7 +56,8 @@ class LocalBackend:
         return self.loader.status
 
     def methods(self) -> list[Method]:
-        return methods()
+        usual = "cacheclip-trained" if model_config(self.loader.settings).heads else "cacheclip"
+        return [replace(method, usual=method.name == usual) for method in methods()]
 
     def documents(self) -> list[Document]:
         return self.loader.listed()

@@ -3,7 +3,7 @@
 Plain data, no tensors, so that the page can read it without torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -48,16 +48,23 @@ class Method:
 
     about     what it recomputes, in one sentence
     settings  in the order to show them; 'ratio' is among them where the method has one
+    usual     what answers where no other is chosen
     """
 
     name: str
     label: str
     about: str
     settings: tuple[Setting, ...]
+    usual: bool = False
 
     @property
     def has_ratio(self) -> bool:
         return any(setting.name == "ratio" for setting in self.settings)
+
+
+def usual(methods: Sequence[Method]) -> Method:
+    """Return the method that answers where no other is chosen."""
+    return next((method for method in methods if method.usual), methods[0])
 
 
 class Checked:

@@ -11,6 +11,7 @@ import gradio as gr
 from engine.answer import Exchange, Request
 from engine.comparison import Wanted
 from engine.errors import BadRequest
+from engine.setting import usual
 from ui.backend import Backend
 from ui.events import LIBRARY, MODEL, WAITING
 from ui.trouble import sentence
@@ -21,7 +22,7 @@ def build(backend: Backend) -> None:
 
     def ask(
         question: str,
-        method: str = "cacheclip",
+        method: str | None = None,
         ratio: float = 0.2,
         passages: int = 3,
         temperature: float = 0.0,
@@ -33,7 +34,8 @@ def build(backend: Backend) -> None:
     ) -> Iterator[dict]:
         """Stream growing answers, each with its figures, sources and stages.
 
-        `ratio` lies in [0, 1]; `options` are the method's other settings by name, as list_methods gives them.
+        `method` is one of list_methods, without any the usual one there. `ratio` lies in [0, 1]; `options` are the
+        method's other settings by name, as list_methods gives them.
         `documents` are the ids of those to search, as list_documents gives them; without any, all. `earlier` is the
         conversation so far, the oldest first: {"question": ..., "answer": ..., "passages": [the `chunk` of each source
         of that answer, in order]}, so that a follow-up is understood and finds its passages ready. With `whole`, the
@@ -43,7 +45,7 @@ def build(backend: Backend) -> None:
         try:
             wanted = Request(
                 question,
-                method,
+                method or usual(backend.methods()).name,
                 ratio,
                 passages,
                 max_new_tokens,

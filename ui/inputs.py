@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from engine.answer import Request
-from engine.setting import Method
+from engine.setting import Method, usual
 
 _DEFAULTS = Request(question="")
 _PASSAGES = "How many of the best matches the model reads."
@@ -48,7 +48,7 @@ def ratio_slider(name: str, info: str, seen: bool) -> gr.Slider:
 
 def method_choice(methods: Sequence[Method], name: str) -> tuple[gr.Dropdown, Method]:
     """Return the list of methods, and the one that is chosen at first."""
-    first = {each.name: each for each in methods}.get(_DEFAULTS.method, methods[0])
+    first = usual(methods)
     choices = [(each.label, each.name) for each in methods]
     drawn = gr.Dropdown(
         choices, value=first.name, label="Method", info=first.about, filterable=False, min_width=120, elem_id=name

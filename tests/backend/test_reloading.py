@@ -15,6 +15,7 @@ from engine.answer import Request
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
 from engine.model.encoder import packaged
 from engine.reuse.selector import Heads, Selector
+from engine.setting import usual
 from settings import Settings, read_settings
 from store.preferences import Preferences
 from store.rerank import RerankerUnusable
@@ -310,6 +311,7 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert (primary.role, primary.name, primary.dtype, primary.memory_bytes) == ("primary", "one", "fp32", weights)
     assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
     assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note and embedder.role == "embedder"
+    assert usual(backend.methods()).name == "cacheclip"
     change(backend, auxiliary=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
 
@@ -317,7 +319,9 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
 def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
     selector = Selector(packaged(torch.float32), Heads(384))
     selector.save(tmp_path)
-    told = start(selector=str(tmp_path)).models.loaded()[3]
+    backend = start(selector=str(tmp_path))
+    told = backend.models.loaded()[3]
+    assert usual(backend.methods()).name == "cacheclip-trained"
     assert (told.role, told.dtype, told.parameters) == ("selector", "fp32", selector.parameters)
     assert told.memory_bytes == 4 * told.parameters
 

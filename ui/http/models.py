@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.answer import Request
-from engine.setting import Method
+from engine.setting import Method, usual
 from ui.http.refusals import Refused
 
 OWNER = "kvscope"
@@ -33,14 +33,14 @@ def named(method: str) -> str:
 def choose(model: str, methods: Sequence[Method]) -> Chosen:
     """Return what the model's name says. Raises Refused (404) for one that is not there."""
     found = _NAME.fullmatch(model)
-    name = (found["method"] or _DEFAULTS.method) if found else None
+    name = (found["method"] or usual(methods).name) if found else None
     method = next((each for each in methods if each.name == name), None)
     if found is None or method is None:
         raise _unknown(model, f"Ask for {OWNER}, or {named('METHOD')} with one of: {_listed(methods)}.")
-    usual = next((setting.default for setting in method.settings if setting.name == "ratio"), None)
+    ratio = next((setting.default for setting in method.settings if setting.name == "ratio"), None)
     if found["percent"] is None:
-        return Chosen(method.name, _DEFAULTS.ratio if usual is None else float(usual))
-    if usual is None:
+        return Chosen(method.name, _DEFAULTS.ratio if ratio is None else float(ratio))
+    if ratio is None:
         raise _unknown(model, f"This method has no recompute ratio: ask for {named(method.name)}.")
     if float(found["percent"]) > 100:
         raise _unknown(model, "What stands behind the @ is a percentage, 0 to 100.")
@@ -52,8 +52,7 @@ def listed(methods: Sequence[Method], since: int) -> list[dict[str, Any]]:
 
     since  seconds since the epoch
     """
-    default = next((each for each in methods if each.name == _DEFAULTS.method), methods[0])
-    names = {OWNER: default} | {named(method.name): method for method in methods}
+    names = {OWNER: usual(methods)} | {named(method.name): method for method in methods}
     return [shown(name, method, since) for name, method in names.items()]
 
 

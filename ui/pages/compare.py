@@ -19,7 +19,7 @@ from ui.trouble import sentence
 from ui.where import Where
 
 RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
-_USUAL = ("cacheclip", "cacheclip-joint", "cacheblend", "direct")
+_USUAL = ("cacheclip", "cacheclip-trained", "cacheblend", "direct")
 _REPEATS = {"Once": 1, "3 times": 3, "5 times": 5}
 _BLANK = "Type a question first, then press Run."
 _NONE = "Choose at least one method, and one share to recompute."
