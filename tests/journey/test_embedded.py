@@ -18,6 +18,7 @@ from engine.model.load import load
 from engine.prompt import Prompt
 from engine.reuse.assemble import assemble
 from engine.reuse.chunks import ChunkCache
+from engine.setting import usual
 from tests.engine.doubles import last, tiers
 from tests.tolerance import DEEP
 from ui.http.serving import app_kwargs
@@ -142,6 +143,7 @@ def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
 
 def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages_in_memory(app):
     backend, messages, earlier = app.restarted(), [], []
+    assert (method := usual(backend.methods()).name) == "cacheclip-trained"
     client = TestClient(Starlette(**app_kwargs(backend, "127.0.0.1")), base_url="http://127.0.0.1")
     for question in SAMPLE_QUESTIONS[:2]:
         messages.append({"role": "user", "content": question})
@@ -151,7 +153,7 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
         chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
         text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
 
-        shown = last(backend.ask(Request(question, max_new_tokens=24, earlier=tuple(earlier)), Event()))
+        shown = last(backend.ask(Request(question, method, max_new_tokens=24, earlier=tuple(earlier)), Event()))
         assert text == shown.text != ""
         assert chunks[-1]["usage"]["completion_tokens"] == shown.new_tokens
         assert {source["document"] for source in chunks[-2]["kvscope"]["sources"]} == {
@@ -161,7 +163,7 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
         messages.append({"role": "assistant", "content": text})
         earlier.append(Exchange(question, text))
     metrics = client.get("/metrics").text
-    assert 'vllm:time_to_first_token_seconds_count{model_name="kvscope/cacheclip"} 4.0' in metrics
+    assert f'vllm:time_to_first_token_seconds_count{{model_name="kvscope/{method}"}} 4.0' in metrics
     assert client.get("/healthz").json()["status"] == "ok"
 
 
