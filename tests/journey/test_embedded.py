@@ -143,7 +143,8 @@ def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
 
 def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages_in_memory(app):
     backend, messages, earlier = app.restarted(), [], []
-    assert (method := usual(backend.methods()).name) == "cacheclip-trained"
+    method = usual(backend.methods()).name
+    assert method == "cacheclip-trained"
     client = TestClient(Starlette(**app_kwargs(backend, "127.0.0.1")), base_url="http://127.0.0.1")
     for question in SAMPLE_QUESTIONS[:2]:
         messages.append({"role": "user", "content": question})
