@@ -25,7 +25,7 @@ from engine.model.tokens import Encoded
 FILE = "selector.safetensors"
 PLACES = 9  # how far a token stands from somewhere: 0, 1-2, 3-6, 7-14, ..., 255 and more
 ASKED = 254  # word pieces of a question, its last ones
-HELD = 512  # passages whose keys stay in memory, half a kilobyte a token
+HELD = 256  # passages whose keys stay in memory, half a kilobyte a token
 
 
 class Heads(nn.Module):
