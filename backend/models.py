@@ -49,7 +49,6 @@ class Models:
         found = [
             _info("primary", primary, weights_bytes(primary), reader),
             _info("auxiliary", auxiliary, 0 if shared else weights_bytes(auxiliary), beside),
-            ModelInfo("embedder", "all-MiniLM-L6-v2", 22_713_216, "fp32", "CPU", 256, 90_852_864),
         ]
         if (selector := house.models.selector) is not None:
             found.append(
@@ -63,6 +62,7 @@ class Models:
                     selector.size_bytes,
                 )
             )
+        found.append(ModelInfo("embedder", "all-MiniLM-L6-v2", 22_713_216, "fp32", "CPU", 256, 90_852_864))
         if settings.reranker != "off":
             found.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", 512, None))
         return found

@@ -28,7 +28,7 @@ def main() -> None:
         ready(page)
         _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
         _ask(page, "Direct reuse")
-        _ask(page, "CacheClip")
+        _ask(page, "CacheClip trained")
         page.wait_for_timeout(1500)
         page.screenshot(path=ASSETS / "ask.png")
         page.click("#reply .kv-acts >> text=Inspect")

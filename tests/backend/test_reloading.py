@@ -320,7 +320,7 @@ def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
     selector = Selector(packaged(torch.float32), Heads(384))
     selector.save(tmp_path)
     backend = start(selector=str(tmp_path))
-    told = backend.models.loaded()[3]
+    told = backend.models.loaded()[2]
     assert usual(backend.methods()).name == "cacheclip-trained"
     assert (told.role, told.dtype, told.parameters) == ("selector", "fp32", selector.parameters)
     assert told.memory_bytes == 4 * told.parameters

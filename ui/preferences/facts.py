@@ -12,7 +12,7 @@ ROLES = {
         "Chooses",
         "A small model on the CPU: its attention chooses which tokens are computed again.",
     ),
-    "selector": ("Chooses", "Trained to point at what is worth computing again; the method CacheClip trained asks it."),
+    "selector": ("Points", "Trained to point at what is worth computing again; the method CacheClip trained asks it."),
     "embedder": ("Finds", "Turns passages and questions into vectors: near vectors are found first."),
     "reranker": ("Orders", "Reads question and passage together and orders the last few that were found."),
 }
