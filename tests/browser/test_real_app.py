@@ -1,11 +1,13 @@
 """The journey of a new user: the real app in a process of its own, the embedded model, a real browser."""
 
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,21 @@ QUESTION = "Which key opens the boathouse in Nether Wallop?"
 DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
 
 
+def free_port() -> int:
+    """Return a port below those that a system gives to outgoing connections, the browser's among them: the app takes
+    seconds to start, and until then nobody may have it."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
+
+
 class App:
     """`python app.py` on one data folder."""
 
     def __init__(self, data: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url, self.log = f"http://127.0.0.1:{self.port}/", data.parent / f"app-{self.port}.log"
         command = [sys.executable, "app.py", "--port", str(self.port), "--data", str(data)]
         with self.log.open("w") as log:
