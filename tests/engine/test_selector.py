@@ -213,6 +213,8 @@ def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypa
         assert_close(again[name], weight, **EXACT)
     with pytest.raises(BadCheckpoint):
         run(tmp_path / "killed", config=replace(CONFIG, seed=1))
+    with pytest.raises(BadCheckpoint):  # another model by the same name, as with and without an adapter
+        finetune_selector(tiny.decoder(seed=1), tiny.encoder(), BOATS, tmp_path / "killed", CONFIG, lambda *said: None)
 
 
 def test_a_selector_comes_back_from_its_file(tmp_path):
