@@ -62,15 +62,16 @@ def build(backend: Backend) -> None:
         finally:
             stop.set()
 
-    def inspect(question: str, ratio: float = 0.2, passages: int = 3) -> dict:
+    def inspect(question: str, ratio: float = 0.2, passages: int = 3, documents: list[str] | None = None) -> dict:
         """Return what both models look at over the passages found, and how near each method comes to the oracle.
 
         Attention is added up into at most 256 columns; KL in nats and Jaccard at `ratio`, each against the primary's
-        last layer. Costs a full prefill.
+        last layer. Costs a full prefill. `documents` as in ask.
         """
         stop = Event()
         try:
-            return backend.inspect(Request(question, ratio=ratio, passages=passages), stop)
+            wanted = Request(question, ratio=ratio, passages=passages, documents=_tuple(documents))
+            return backend.inspect(wanted, stop)
         except Exception as error:
             raise _refusal(error) from error
         finally:
@@ -83,16 +84,18 @@ def build(backend: Backend) -> None:
         passages: int = 3,
         repeats: int = 1,
         max_new_tokens: int = 96,
+        documents: list[str] | None = None,
     ) -> Iterator[dict]:
         """Stream one growing comparison: each method at each ratio against full prefill, one outcome after the other.
 
         Times in ms, KL in nats, sizes in bytes; `ratios` lie in [0, 1]. Each method is timed `repeats` times.
+        `documents` as in ask.
         """
         stop, standard = Event(), Wanted(question)
         try:
             chosen = standard.methods if methods is None else tuple(methods)
             spent = standard.ratios if ratios is None else tuple(ratios)
-            wanted = Wanted(question, chosen, spent, passages, repeats, max_new_tokens)
+            wanted = Wanted(question, chosen, spent, passages, repeats, max_new_tokens, _tuple(documents))
             for comparison in backend.comparison.compare(wanted, stop):
                 yield comparison.as_dict()
         except Exception as error:

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.model.attention import attend, attend_merged, visible, weighted, weights
 from engine.types import Merge
 
-SEGMENT_ROWS = 96  # rows that share one mask; each segment attends only up to its own last slot
+SEGMENT_ROWS = 192  # rows that share one mask; each segment attends only up to its own last slot
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,7 @@ def test_a_selector_comes_back_from_its_file(tmp_path):
     assert_close(scored(load_selector(tmp_path, tiny.encoder()), texts), scored(made, texts), **EXACT)
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_a_selector_that_does_not_fit_is_refused(tmp_path):
     with pytest.raises(ModelNotFound, match="selector"):
         load_selector(tmp_path, tiny.encoder())

@@ -129,7 +129,8 @@ class FakeBackend:
 
     def inspect(self, request: Request, cancel: Event) -> dict:
         self._check(request)
-        return {"ratio": request.ratio, "passages": [40] * request.passages}
+        documents = list(request.documents)
+        return {"ratio": request.ratio, "passages": [40] * request.passages, "documents": documents}
 
     def budget(self, request: Request) -> Budget:
         tokens, alone = 400 * len(request.documents or self._documents), len(request.documents) == 1

@@ -8,6 +8,7 @@ import pytest
 from gradio_client import Client, handle_file
 
 from engine.answer import Exchange, Request
+from engine.comparison import Wanted
 from tests.ui.fake_backend import METHODS, FakeBackend
 from ui.page import build, launch_options
 
@@ -105,6 +106,12 @@ def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
     assert backend.asked[-1] == Request("What?", documents=("a",), whole=True)
 
 
+def test_a_comparison_looks_in_chosen_documents(client, backend):
+    backend.comparison.pace_s = 0
+    client.submit(question="why?", documents=["a", "b"], api_name="/compare").result()
+    assert backend.comparison.wanted[-1] == Wanted("why?", documents=("a", "b"))
+
+
 @pytest.mark.parametrize(
     "given, said",
     [
@@ -127,7 +134,9 @@ def test_a_scope_or_a_conversation_of_another_kind_is_a_sentence(client, given, 
 
 
 def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client):
-    assert client.predict(question="why?", ratio=0.3, passages=2, api_name="/inspect")["passages"] == [40, 40]
+    seen = client.predict(question="why?", ratio=0.3, passages=2, documents=["a"], api_name="/inspect")
+    assert (seen["passages"], seen["documents"]) == ([40, 40], ["a"])
+    assert client.predict(question="why?", api_name="/inspect")["documents"] == []
     with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
         client.predict(question="why?", ratio=7, api_name="/inspect")
 
