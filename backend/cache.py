@@ -2,46 +2,44 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 
 import torch
 
-from backend.filed import Named, names_of
+from backend.filed import Filed
 from backend.loading import House, Loader
-from engine.pipeline import Engine
-from engine.tree.control import Control, Evicted
-from store.types import Chunk
+from engine.tree.control import Control, Evicted, NodeFacts
 from ui.desks.cache import CachedPassage, CacheView
 
 MEMORY_SHARE = 0.75  # of what the machine has; models and the system need the rest
 
 
 class LocalCache:
-    """Reads the tree of the loaded house. What each chunk is called there is computed once.
+    """Reads the tree of the loaded house.
 
     folder    where the disk tier's blobs are
     rebudget  gives tiers other budgets, in bytes by name, and remembers them
+    filed     whose KV lies under which name
     """
 
-    def __init__(self, loader: Loader, folder: Path, rebudget: Callable[[Mapping[str, int]], Evicted]) -> None:
-        self._loader, self._folder, self._lock = loader, folder, Lock()
-        self._rebudget = rebudget
-        self._engine: Engine | None = None
-        self._names: dict[str, tuple[str, Named]] = {}  # by chunk id: its text, and what the tree calls it
+    def __init__(
+        self, loader: Loader, folder: Path, rebudget: Callable[[Mapping[str, int]], Evicted], filed: Filed
+    ) -> None:
+        self._loader, self._folder, self._rebudget, self._filed = loader, folder, rebudget, filed
 
     def look(self) -> CacheView:
         house = self._loader.ready()
         shown = Control(house.tiers.tree).snapshot()
-        known = self._known(house)
+        passages, counted = self._passages(house, shown.nodes)
         return CacheView(
             tiers=shown.tiers,
             limit_bytes=tuple(max(tier.budget_bytes, self._limit(house, tier.name)) for tier in shown.tiers),
-            passages=tuple(CachedPassage(facts, *known.get(facts.chunk, (None, "other"))) for facts in shown.nodes),
+            passages=passages,
             policy=shown.policy,
             recent=house.engine.served.recent(),
             totals=house.engine.served.totals(),
+            counted=counted,
         )
 
     def pin(self, key: str, pinned: bool) -> None:
@@ -53,23 +51,20 @@ class LocalCache:
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
         return self._rebudget({tier: budget_bytes})
 
-    def _known(self, house: House) -> dict[str, tuple[Chunk, str]]:
-        """Return chunk and role by the name that the tree has for it; only new chunks are tokenised."""
-        with self._lock:
-            if self._engine is not house.engine:
-                self._engine, self._names = house.engine, {}
-            known: dict[str, tuple[Chunk, str]] = {}
-            names: dict[str, tuple[str, Named]] = {}
-            for document in house.documents.documents():
-                for chunk in house.documents.chunks(document.id):
-                    text, named = self._names.get(chunk.id, ("", ()))
-                    if text != chunk.text:
-                        named = names_of(house.engine, chunk.text)
-                    names[chunk.id] = chunk.text, named
-                    for name, role in named:
-                        known.setdefault(name, (chunk, role))
-            self._names = names
-            return known
+    def _passages(self, house: House, nodes: Sequence[NodeFacts]) -> tuple[tuple[CachedPassage, ...], bool]:
+        """Return each node with its passage, and whether all passages of the library could be looked up by now."""
+        documents = house.documents.documents()
+        self._filed.retain(documents)
+        owners, counted = self._filed.owners(house.engine, documents, house.documents.chunks)
+        found = {facts.key: owners[facts.chunk] for facts in nodes if facts.chunk in owners}
+        kept = {document_id for document_id, _, _ in found.values()}
+        chunks = {chunk.id: chunk for document_id in kept for chunk in house.documents.chunks(document_id)}
+        passages = []
+        for facts in nodes:
+            _, chunk_id, role = found.get(facts.key, ("", "", "other"))
+            chunk = chunks.get(chunk_id)
+            passages.append(CachedPassage(facts, chunk, role if chunk else "other"))
+        return tuple(passages), counted
 
     def _limit(self, house: House, tier: str) -> int:
         """Return the bytes that the machine could give to a tier; 0 where it does not say."""

@@ -12,6 +12,8 @@ from store.types import Chunk, Document
 
 SLICE_S = 0.15  # of one call
 Named = tuple[tuple[str, str], ...]  # (name of a chunk in the tree, role)
+Owner = tuple[str, str, str]  # document id, chunk id, role
+Chunks = Callable[[str], list[Chunk]]  # of a document's id
 
 
 def names_of(engine: Engine, text: str) -> Named:
@@ -34,45 +36,61 @@ class Filed:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._lock = clock, Lock()
         self._model: tuple[str, ...] = ()
-        self._names: dict[str, dict[str, tuple[str, ...]]] = {}  # document id -> chunk id -> names
+        self._named: dict[str, dict[str, Named]] = {}  # document id -> chunk id -> names
 
     def names(
-        self, engine: Engine, documents: Sequence[Document], chunks: Callable[[str], list[Chunk]], patient: bool = False
+        self, engine: Engine, documents: Sequence[Document], chunks: Chunks, patient: bool = False
     ) -> dict[str, list[str] | None]:
         """Return the names of each document's passages; None where another call is needed to go on counting.
 
         patient  count to the end
         """
-        with self._lock:
-            self._follow(engine)
-            until = None if patient else self._clock() + SLICE_S
-            return {document.id: self._of(engine, document, chunks, until) for document in documents}
+        named = self._count(engine, documents, chunks, patient)
+        return {
+            key: None if of_one is None else [name for each in of_one.values() for name, _ in each]
+            for key, of_one in named.items()
+        }
+
+    def owners(self, engine: Engine, documents: Sequence[Document], chunks: Chunks) -> tuple[dict[str, Owner], bool]:
+        """Return whose KV is filed under each name, and whether all are known or another call is needed to go on."""
+        named, found = self._count(engine, documents, chunks), dict[str, Owner]()
+        for document_id, of_one in named.items():
+            for chunk_id, names in (of_one or {}).items():
+                for name, role in names:
+                    found.setdefault(name, (document_id, chunk_id, role))
+        return found, None not in named.values()
 
     def retain(self, documents: Sequence[Document]) -> None:
         """Forget all others: they were deleted."""
         with self._lock:
             there = {document.id for document in documents}
-            self._names = {key: names for key, names in self._names.items() if key in there}
+            self._named = {key: names for key, names in self._named.items() if key in there}
 
     def forget(self, document_id: str) -> None:
         """Forget a document that is cut anew."""
         with self._lock:
-            self._names.pop(document_id, None)
+            self._named.pop(document_id, None)
+
+    def _count(
+        self, engine: Engine, documents: Sequence[Document], chunks: Chunks, patient: bool = False
+    ) -> dict[str, dict[str, Named] | None]:
+        with self._lock:
+            self._follow(engine)
+            until = None if patient else self._clock() + SLICE_S
+            return {document.id: self._of(engine, document, chunks, until) for document in documents}
 
     def _follow(self, engine: Engine) -> None:
         others = [engine.auxiliary.cache] if engine.auxiliary else []
         model = tuple(cache.fingerprint for cache in (engine.cache, *others))
         if model != self._model:
-            self._model, self._names = model, {}
+            self._model, self._named = model, {}
 
-    def _of(
-        self, engine: Engine, document: Document, chunks: Callable[[str], list[Chunk]], until: float | None
-    ) -> list[str] | None:
-        known = self._names.setdefault(document.id, {})
+    def _of(self, engine: Engine, document: Document, chunks: Chunks, until: float | None) -> dict[str, Named] | None:
+        known = self._named.setdefault(document.id, {})
         if len(known) < document.chunks:
             for chunk in chunks(document.id):
                 if until is not None and self._clock() > until:
                     return None
                 if chunk.id not in known:
-                    known[chunk.id] = tuple(name for name, _ in names_of(engine, chunk.text))
-        return [name for names in known.values() for name in names]
+                    known[chunk.id] = names_of(engine, chunk.text)
+        return dict(known)

@@ -9,6 +9,7 @@ from typing import Any
 from backend.adding import Adding
 from backend.cache import LocalCache
 from backend.comparison import Comparing
+from backend.filed import Filed
 from backend.inspection import Inspections
 from backend.loading import LAST_STEP_S, Loader, model_config
 from backend.meter import Meter
@@ -37,9 +38,10 @@ class LocalBackend:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
-        self.shelf = LocalShelf(self.loader, self._work, self._adding)
+        filed = Filed()
+        self.shelf = LocalShelf(self.loader, self._work, self._adding, filed)
         self.models = Models(self.loader, self._work, fixed or {})
-        self.cache = LocalCache(self.loader, settings.data / "kv", self.models.reloader.rebudget)
+        self.cache = LocalCache(self.loader, settings.data / "kv", self.models.reloader.rebudget, filed)
         self.inspection: InspectionDesk = Inspections(self.loader, self._work)
         self.meter = Meter(self.kept)
         self.comparison = Comparing(self.loader, self._work)

@@ -17,8 +17,8 @@ from ui.desks.shelf import Held, Passage
 class LocalShelf:
     """Reads and changes the documents of the house; see `ui.desks.shelf.ShelfDesk` for what each method promises."""
 
-    def __init__(self, loader: Loader, work: Work, adding: Adding) -> None:
-        self._loader, self._work, self._adding, self._filed = loader, work, adding, Filed()
+    def __init__(self, loader: Loader, work: Work, adding: Adding, filed: Filed) -> None:
+        self._loader, self._work, self._adding, self._filed = loader, work, adding, filed
 
     def held(self) -> list[Held]:
         if (house := self._loader.house) is None:

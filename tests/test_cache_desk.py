@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from backend.cache import LocalCache
+from backend.filed import Filed
 from engine.answer import Request
 from engine.errors import StaysInCache
 from engine.tree.control import Control
@@ -23,20 +24,21 @@ class Documents:
         self.texts = {name: TEXTS[name] for name in names}
 
     def documents(self):
-        return [SimpleNamespace(id=name) for name in self.texts]
+        return [SimpleNamespace(id=name, chunks=1) for name in self.texts]
 
     def chunks(self, document_id):
         text = self.texts[document_id]
         return [Chunk(f"{document_id}-0", document_id, f"{document_id}.txt", 0, None, 0, len(text), text)]
 
 
-def opened(folder, *names, **settings):
+def opened(folder, *names, filed=None, **settings):
     """A desk, its engine and its documents."""
     made, documents = engine(**settings), Documents(*names)
     models = SimpleNamespace(primary=made.cache.decoder)
     house = SimpleNamespace(engine=made, documents=documents, tiers=made.tiers, models=models)
     control = Control(made.tiers.tree)
-    return LocalCache(SimpleNamespace(ready=lambda: house), folder / "kv", control.set_budgets), made, documents
+    loader = SimpleNamespace(ready=lambda: house)
+    return LocalCache(loader, folder / "kv", control.set_budgets, filed or Filed()), made, documents
 
 
 def ask(made, *names, method="full"):
@@ -77,6 +79,16 @@ def test_looking_again_tokenises_only_what_is_new(tmp_path):
     documents.texts["fares"] = TEXTS["fares"]
     desk.look()
     assert asked[2:] == [TEXTS["fares"]]
+
+
+def test_a_library_too_long_for_one_look_is_told_apart_over_several(tmp_path):
+    now = iter(range(100))
+    desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", filed=Filed(clock=lambda: 0.1 * next(now)))
+    ask(made, "ferry", "tern", "fares")
+    seen = []
+    while not seen or not seen[-1].counted:
+        seen.append(desk.look())
+    assert [sum(one.chunk is not None for one in view.passages) for view in seen] == [1, 2, 3]
 
 
 def test_the_view_has_tiers_limits_and_how_questions_were_served(tmp_path):

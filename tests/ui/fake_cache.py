@@ -22,6 +22,7 @@ class FakeCache:
         self.tree, self.served = KnowledgeTree(tiers), Served()
         self.chunks: dict[str, Chunk] = {}
         self.error: Exception | None = None
+        self.counted = True
 
     def fill(
         self, names: tuple[str, ...] = ("harbour-handbook.md", "fares.pdf"), each: int = 6, text: str = TEXT
@@ -55,8 +56,10 @@ class FakeCache:
             CachedPassage(facts, self.chunks.get(facts.chunk), "primary" if facts.chunk in self.chunks else "other")
             for facts in shown.nodes
         )
-        limits = (12 * GIB, 100 * GIB)
-        return CacheView(shown.tiers, limits, tuple(passages), shown.policy, self.served.recent(), self.served.totals())
+        limits, served = (12 * GIB, 100 * GIB), self.served
+        return CacheView(
+            shown.tiers, limits, tuple(passages), shown.policy, served.recent(), served.totals(), self.counted
+        )
 
     def pin(self, key: str, pinned: bool) -> None:
         Control(self.tree).pin(key, pinned)

@@ -246,6 +246,17 @@ def test_before_the_models_are_there_the_page_says_so(page):
         assert "Wait until the status says ready" in said(page, update)
 
 
+def test_while_passages_are_told_apart_the_page_says_so_and_looks_again(page):
+    clock = page.cache._clock
+    page.backend.cache.counted = False
+    update = page.cache.refresh(Shown())
+    assert "Still finding out" in said(page, update) and update[clock].active
+    assert not page.act("evict", "00000000")[clock].active  # nothing is drawn anew under a question
+    page.backend.cache.counted = True
+    update = page.cache.refresh(Shown())
+    assert "Still finding out" not in said(page, update) and not update[clock].active
+
+
 def test_a_large_cache_is_a_small_payload():
     desk = FakeCache(host_bytes=2**50, disk_bytes=2**50)
     desk.fill(tuple(f"{n:03}.md" for n in range(40)), each=100)

@@ -14,7 +14,7 @@ __all__ = ["CacheDesk", "CacheView", "CachedPassage", "Evicted", "NodeFacts", "S
 class CachedPassage:
     """One node of the knowledge tree and the passage behind it.
 
-    chunk  None for KV of an earlier library or model: nobody knows its text any more
+    chunk  None for KV of an earlier library or model: nobody knows its text any more, or not yet (`CacheView.counted`)
     role   'primary', 'auxiliary' (KV of the small model that chooses), 'alone' (computed without the shared prefix,
            for naive reuse), or 'other' where the chunk is not known
     """
@@ -33,6 +33,7 @@ class CacheView:
     passages     parents before their children
     policy       'PGDSF', 'GDSF', 'LRU' or 'LFU'
     recent       how the last few hundred questions were served, oldest first
+    counted      False while it is still being found out which passage is whose; look again
     """
 
     tiers: tuple[TierFacts, ...]
@@ -41,6 +42,7 @@ class CacheView:
     policy: str
     recent: tuple[Service, ...]
     totals: Totals
+    counted: bool = True
 
 
 class CacheDesk(Protocol):

@@ -23,6 +23,8 @@ _EMPTY = "Nothing is kept yet. The tree fills with the first document: add one, 
 _TREE = "Each box is one passage. A box to the right of another was computed behind it: together they are a path."
 _EXACT = "A question that finds the same passages in the same order takes the path as it stands."
 _CLICK = "Click a passage to read it; click a document to look closer, and again to go back."
+_COUNTING = "Still finding out which passage is whose; dashes turn into names."
+_STILL_COUNTING_S = 1.0
 _ON_CLICK = "window.kvCache?.buttons(element, trigger);"
 _ON_TREE = "window.kvCache?.tree(element, trigger);"
 
@@ -62,12 +64,13 @@ class Cache:
             gr.HTML(tag("h2", "How questions were served"), elem_id="cache-hits-head", js_on_load=None)
             self._served = gr.HTML(elem_id="cache-served", js_on_load=None)
             self._hits = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="cache-hits")
-        self.shown = gr.State(Shown())
+        self.shown, self._clock = gr.State(Shown()), gr.Timer(_STILL_COUNTING_S, active=False)
         everything = [
             *(self._buttons, self._said, self._tiers, self._filled, self._legend, self._tree, self._list),
-            *(self._detail, self._served, self._hits, self.shown),
+            *(self._detail, self._served, self._hits, self.shown, self._clock),
         ]
-        tab.select(self.refresh, self.shown, everything, queue=False, **QUIET)
+        for event in (tab.select, self._clock.tick):
+            event(self.refresh, self.shown, everything, queue=False, **QUIET)
         for part in (self._buttons, self._tiers, self._list, self._detail):
             part.click(self.act, self.shown, everything, queue=False, **QUIET)
 
@@ -111,12 +114,13 @@ class Cache:
         return ""
 
     def _opened(self, shown: Shown) -> Update:
-        """Return what a choice or a question changes: the tree stays as it is drawn."""
+        """Return what a choice or a question changes: the tree stays as it is drawn, and no clock draws it anew."""
         view = self._backend.cache.look()
         return {
             self._detail: detail(view, shown.key, doomed=shown.key == shown.doomed != ""),
             self._buttons: clearing(shown.doomed == "all", bool(view.passages)),
             self._said: "",
+            self._clock: gr.Timer(active=False),
             self.shown: shown,
         }
 
@@ -129,13 +133,14 @@ class Cache:
                 self._tiers: "",
                 self._filled: gr.Column(visible=False),
                 self._buttons: clearing(False, False),
+                self._clock: gr.Timer(active=False),
             }
         drawn = boxes(view.passages)
         asked = any(one.exact + one.chunk + one.missed + one.full for one in view.recent)
         empty = "" if drawn else tag("p", _EMPTY, class_="kv-muted kv-empty")
         return {
             self._buttons: clearing(False, bool(drawn)),
-            self._said: join(_message(said, trouble), empty),
+            self._said: join(_message(said or ("" if view.counted else _COUNTING), trouble), empty),
             self._tiers: join(cards(view, next(self._refusals) if trouble else 0), rule(view)),
             self._filled: gr.Column(visible=bool(drawn)),
             self._legend: _legend(view, len([box for box in drawn if box.passage is not None])),
@@ -145,6 +150,7 @@ class Cache:
             self._served: served(view.totals),
             self._hits: gr.Plot(hits(view.recent), visible=True) if asked else gr.Plot(visible=False),
             self.shown: shown,
+            self._clock: gr.Timer(active=not view.counted),
         }
 
 
