@@ -26,9 +26,9 @@ class Adding:
 
     def add(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add (path, shown name) files; each step yields the state of all of them. Errors end in a sentence."""
-        house = self._loader.ready()
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
         with self._work.stoppable(cancel):
+            house = self._loader.ready()
             for place, (path, name) in enumerate(files):
                 for states[place] in self.follow(house, name, partial(house.documents.add, path, name), cancel):
                     yield list(states)

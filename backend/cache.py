@@ -29,24 +29,26 @@ class LocalCache:
         self._loader, self._folder, self._rebudget, self._filed = loader, folder, rebudget, filed
 
     def look(self) -> CacheView:
-        house = self._loader.ready()
-        shown = Control(house.tiers.tree).snapshot()
-        passages, counted = self._passages(house, shown.nodes)
-        return CacheView(
-            tiers=shown.tiers,
-            limit_bytes=tuple(max(tier.budget_bytes, self._limit(house, tier.name)) for tier in shown.tiers),
-            passages=passages,
-            policy=shown.policy,
-            recent=house.engine.served.recent(),
-            totals=house.engine.served.totals(),
-            counted=counted,
-        )
+        with self._loader.visiting() as house:
+            shown = Control(house.tiers.tree).snapshot()
+            passages, counted = self._passages(house, shown.nodes)
+            return CacheView(
+                tiers=shown.tiers,
+                limit_bytes=tuple(max(tier.budget_bytes, self._limit(house, tier.name)) for tier in shown.tiers),
+                passages=passages,
+                policy=shown.policy,
+                recent=house.engine.served.recent(),
+                totals=house.engine.served.totals(),
+                counted=counted,
+            )
 
     def pin(self, key: str, pinned: bool) -> None:
-        Control(self._loader.ready().tiers.tree).pin(key, pinned)
+        with self._loader.visiting() as house:
+            Control(house.tiers.tree).pin(key, pinned)
 
     def evict(self, key: str, tier: str | None = None) -> Evicted:
-        return Control(self._loader.ready().tiers.tree).evict(key, tier)
+        with self._loader.visiting() as house:
+            return Control(house.tiers.tree).evict(key, tier)
 
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
         return self._rebudget({tier: budget_bytes})

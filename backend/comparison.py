@@ -18,6 +18,6 @@ class Comparing:
 
     def compare(self, wanted: Wanted, cancel: Event) -> Iterator[Comparison]:
         """Yield one growing comparison. Raises ModelNotReady until the models are loaded."""
-        engine = self._loader.ready().engine
         with self._work.stoppable(cancel):
+            engine = self._loader.ready().engine
             yield from in_own_thread(lambda: compare(engine, wanted, cancel), cancel)

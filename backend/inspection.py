@@ -19,6 +19,6 @@ class Inspections:
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[Step]:
         """Yield what is being done; the last step holds what was found. Raises what `inspecting` does."""
-        engine = self._loader.ready().engine
         with self._work.stoppable(cancel):
+            engine = self._loader.ready().engine
             yield from in_own_thread(lambda: inspecting(engine, request, cancel), cancel)

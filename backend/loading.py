@@ -1,11 +1,11 @@
 """From settings to a house that can answer: models, tiers, documents and engine, loaded behind a status line."""
 
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 from tokenizers import Tokenizer
 
@@ -101,6 +101,16 @@ class Loader:
             raise ModelNotReady(f"{status.line}.")
         return house
 
+    @contextmanager
+    def visiting(self) -> Iterator[House]:
+        """Lend the house for a short call: whoever closes it waits for the call's end. Raises what `ready` raises."""
+        closed = Event()
+        with self._work.stoppable(closed):
+            house = self.ready()
+            if closed.is_set():
+                raise ModelNotReady("What is loaded is being closed.")
+            yield house
+
     def tiers(self) -> tuple[Tier[ChunkKV], ...]:
         """Return the tiers that hold chunk KV; none until they are open."""
         house = self.house
@@ -108,8 +118,9 @@ class Loader:
 
     def listed(self) -> list[Document]:
         """Return the documents; while the house is being built anew, those that it had."""
-        house = self.house
-        return self._listed if house is None else house.documents.documents()
+        with suppress(ModelNotReady, LoadingFailed), self.visiting() as house:
+            self._listed = house.documents.documents()
+        return self._listed
 
     def close(self) -> None:
         """End loading (the caller has closed the work), then close what is loaded."""

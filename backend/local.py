@@ -68,8 +68,7 @@ class LocalBackend:
         return self._adding.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        with self._work.stoppable(Event()):  # is not stopped half way; who closes the house waits for it
-            house = self.loader.ready()
+        with self.loader.visiting() as house:  # is not stopped half way
             for chunk in house.documents.chunks(document_id):
                 house.engine.forget(chunk.text)  # before the document goes: afterwards nobody would know its passages
             for chunk in house.documents.delete(document_id):
@@ -80,10 +79,12 @@ class LocalBackend:
         return [Kept(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
 
     def clear(self) -> None:
-        self.loader.ready().tiers.tree.clear()
+        with self.loader.visiting() as house:
+            house.tiers.tree.clear()
 
     def budget(self, request: Request) -> Budget:
-        return self.loader.ready().engine.budget(request)
+        with self.loader.visiting() as house:
+            return house.engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
@@ -97,9 +98,8 @@ class LocalBackend:
             yield from in_own_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
 
     def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
-        engine = self.loader.ready().engine
         with self._work.stoppable(cancel):
-            return engine.inspect(request, cancel).as_dict()
+            return self.loader.ready().engine.inspect(request, cancel).as_dict()
 
     def close(self) -> None:
         """Stop all work, then close the files; once. The next start finds everything as it was."""

@@ -1,6 +1,7 @@
 """The Library page's desk: documents with what they take in each tier, and re-indexing."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Event
 
@@ -8,6 +9,7 @@ from backend.adding import Adding
 from backend.filed import Filed
 from backend.loading import House, Loader
 from backend.work import Work
+from engine.errors import LoadingFailed, ModelNotReady
 from engine.tree.weigh import bytes_of
 from store.types import Document, Excerpt, Progress
 from ui.backend import IngestProgress
@@ -21,43 +23,45 @@ class LocalShelf:
         self._loader, self._work, self._adding, self._filed = loader, work, adding, filed
 
     def held(self) -> list[Held]:
-        if (house := self._loader.house) is None:
-            return []
-        documents = house.documents.documents()
-        self._filed.retain(documents)
-        names = self._filed.names(house.engine, documents, house.documents.chunks)
-        return [self._held(house, document, names[document.id]) for document in documents]
+        with suppress(ModelNotReady, LoadingFailed), self._loader.visiting() as house:
+            documents = house.documents.documents()
+            self._filed.retain(documents)
+            names = self._filed.names(house.engine, documents, house.documents.chunks)
+            return [self._held(house, document, names[document.id]) for document in documents]
+        return []
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
-        house = self._loader.ready()
-        cache, tree = house.engine.cache, house.tiers.tree
         found = []
-        for chunk in house.documents.chunks(document_id)[start : start + count]:
-            ids = house.engine.prompt.passage(chunk.text).ids
-            nodes = tree.path([cache.key(ids)])
-            level = nodes[0].level if nodes else len(tree.tiers)
-            found.append(Passage(chunk, len(ids), tree.tiers[level].name if level < len(tree.tiers) else ""))
+        with self._loader.visiting() as house:
+            cache, tree = house.engine.cache, house.tiers.tree
+            for chunk in house.documents.chunks(document_id)[start : start + count]:
+                ids = house.engine.prompt.passage(chunk.text).ids
+                nodes = tree.path([cache.key(ids)])
+                level = nodes[0].level if nodes else len(tree.tiers)
+                found.append(Passage(chunk, len(ids), tree.tiers[level].name if level < len(tree.tiers) else ""))
         return found
 
     def around(self, chunk_id: str) -> Excerpt:
-        return self._loader.ready().documents.around(chunk_id)
+        with self._loader.visiting() as house:
+            return house.documents.around(chunk_id)
 
     def freed_by(self, document_ids: Sequence[str]) -> int:
-        house = self._loader.ready()
-        documents = [document for document in house.documents.documents() if document.id in set(document_ids)]
-        names = self._filed.names(house.engine, documents, house.documents.chunks, patient=True)
-        every = [name for of_one in names.values() for name in of_one or ()]
-        return sum(bytes_of(house.tiers.tree, every).values())
+        with self._loader.visiting() as house:
+            documents = [document for document in house.documents.documents() if document.id in set(document_ids)]
+            names = self._filed.names(house.engine, documents, house.documents.chunks, patient=True)
+            every = [name for of_one in names.values() for name in of_one or ()]
+            return sum(bytes_of(house.tiers.tree, every).values())
 
     def rename(self, document_id: str, name: str) -> Document:
-        return self._loader.ready().documents.rename(document_id, name)
+        with self._loader.visiting() as house:
+            return house.documents.rename(document_id, name)
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        house = self._loader.ready()
-        names = {document.id: document.name for document in house.documents.documents()}
-        wanted = [(document_id, names.get(document_id, "A deleted document")) for document_id in document_ids]
-        states = [IngestProgress(name, "waiting", 0, 1) for _, name in wanted]
         with self._work.stoppable(cancel):
+            house = self._loader.ready()
+            names = {document.id: document.name for document in house.documents.documents()}
+            wanted = [(document_id, names.get(document_id, "A deleted document")) for document_id in document_ids]
+            states = [IngestProgress(name, "waiting", 0, 1) for _, name in wanted]
             for place, (document_id, name) in enumerate(wanted):
                 if cancel.is_set():
                     states[place] = IngestProgress(name, "failed", 0, 1, "Stopped. It is as it was.")

@@ -1,5 +1,6 @@
 """The desk behind the Cache page, over a real engine with tiny models: every key is turned back into its passage."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -37,7 +38,7 @@ def opened(folder, *names, filed=None, **settings):
     models = SimpleNamespace(primary=made.cache.decoder)
     house = SimpleNamespace(engine=made, documents=documents, tiers=made.tiers, models=models)
     control = Control(made.tiers.tree)
-    loader = SimpleNamespace(ready=lambda: house)
+    loader = SimpleNamespace(visiting=lambda: nullcontext(house))
     return LocalCache(loader, folder / "kv", control.set_budgets, filed or Filed()), made, documents
 
 

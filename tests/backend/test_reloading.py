@@ -1,7 +1,9 @@
 """Settings change without a restart, and whatever goes wrong, the models that worked work again."""
 
 import json
+import time
 from dataclasses import replace
+from functools import partial
 from threading import Event, Thread
 from types import SimpleNamespace
 
@@ -81,6 +83,22 @@ def change(backend, **choices):
 
 def both(name):
     return {"model": name, "auxiliary": name}
+
+
+def test_who_closes_the_house_waits_for_a_short_call_and_the_next_one_gets_a_sentence(start, tmp_path, models):
+    backend = filled(start(), tmp_path)
+    (document,) = backend.documents()
+    with backend.loader.visiting() as house:
+        backend.models.change(replace(backend.models.wanted(), model=models["two"]))
+        while not backend._work.paused_now:
+            time.sleep(0.001)
+        assert [document.id] == [each.id for each in house.documents.documents()]  # open as before
+        for call in (backend.cache.look, partial(backend.shelf.passages, document.id, 0, 3), backend.clear):
+            with pytest.raises(ModelNotReady, match="being closed"):
+                call()
+        assert backend.documents() == [document] and backend.shelf.held() == []
+    backend.models.reloader.wait(60)
+    assert backend.documents() == [document] and backend.shelf.passages(document.id, 0, 3)
 
 
 def test_another_model_answers_without_a_restart_and_at_the_next_start(start, models, tmp_path):
