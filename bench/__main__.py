@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from bench import cache, decode, load, look, quality, scoring, summary, tasks, ttft
+from bench.arms import arms
 from bench.report import show
 from engine.model.embedded import NAME
 from engine.reuse.strategies import methods
@@ -36,6 +37,8 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING)
     measure = {**MEASURES, "report": summary}[arguments.measure]
     try:
+        if arguments.measure != "report":
+            arms(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
         rows = measure.run(arguments)
     except KeyboardInterrupt:
         kept = "Finished samples are kept; the same command goes on from here."
@@ -73,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
             "--ratios", type=float, nargs="+", default=[0.2], metavar="R", help="nominal recompute ratios, 0 to 1"
         )
         one.add_argument("--lengths", type=int, nargs="+", default=[1024, 4096], metavar="T", help="context tokens")
-        one.add_argument("--samples", type=int, default=5, help="questions; each goes through every arm")
+        one.add_argument("--samples", type=_positive, default=5, help="questions; each goes through every arm")
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--model", default=NAME, help="folder or name on the hub")
         one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
@@ -91,6 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--json", type=Path, help=f"write the rows here{beside}")
         measure.add_arguments(one)
     return parser
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
 
 
 def _methods() -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import statistics
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,16 @@ COLUMNS = {
     "floor_speedup": "floor",
     "n": "n",
 }
-SAME = ("model", "auxiliary", "dtype", "device", "seed", "chunk")  # what samples share, beside trained weights
+SAME = (
+    "model",
+    "auxiliary",
+    "dtype",
+    "device",
+    "kv_bits",
+    "seed",
+    "chunk",
+)  # what samples share, beside trained weights
+MADE_BY = ("model", "reader", "selector", "kv_bits")  # of it, what a row tells; trained weights as digests
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:
@@ -62,7 +71,7 @@ def compare(
     """Send each (item, most context tokens) through the arms it has not been through; return the samples' names."""
     names = []
     for item, most in progress(items, said):
-        name = f"{item.group}/{most}/{item.id}"
+        name = f"{item.name}/{most}"
         names.append(name)
         missing = finished.missing(name, [arm.key for arm in chosen])
         if not missing:
@@ -80,8 +89,13 @@ def compare(
     return names
 
 
-def rows_of(samples: Sequence[dict[str, Any]], chosen: Sequence[Arm], task: str, length: int) -> list[dict[str, Any]]:
-    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions."""
+def rows_of(
+    samples: Sequence[dict[str, Any]], chosen: Sequence[Arm], task: str, length: int, made: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions.
+
+    made  what the samples were made with
+    """
     metric = samples[0]["about"]["metric"]
     full = [sample["arms"][FULL]["scores"][metric] for sample in samples]
     rows = []
@@ -107,6 +121,7 @@ def rows_of(samples: Sequence[dict[str, Any]], chosen: Sequence[Arm], task: str,
             "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
             "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
             "n": len(samples),
+            **{name: made[name] for name in MADE_BY},
             **{name: statistics.fmean(o["scores"][name] for o in outcomes) for name in outcomes[0]["scores"]},
         }
         row["quality_low"], row["quality_high"] = mean_interval(quality)

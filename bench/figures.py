@@ -19,19 +19,19 @@ _OTHER = "#9aa1ab"
 
 
 def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.Figure:
-    """Return, for each task, the distance from full prefill against the realised ratio: nearer to both axes is better.
+    """Return each task's distance from full prefill against the realised ratio: nearer to both axes is better.
 
     distance  'kl' of the first token or 'answer_kl' along the answer
     """
     shown = [row for row in rows if distance in row and row["method"] != "full"]
-    tasks = list(dict.fromkeys((row["task"], row["length"]) for row in shown))
+    tasks = list(dict.fromkeys(map(_task, shown)))
     across = min(3, max(1, len(tasks)))
     down = -(-max(1, len(tasks)) // across)
-    titles = [f"{task}, {length}" for task, length in tasks]
+    titles = [f"{task}, {length}" + (f"<br>{file}" if file else "") for file, task, length in tasks]
     figure = make_subplots(down, across, subplot_titles=titles, vertical_spacing=0.28 / down)
     named: set[str] = set()
     for place, task in enumerate(tasks):
-        own = [row for row in shown if (row["task"], row["length"]) == task]
+        own = [row for row in shown if _task(row) == task]
         for method in dict.fromkeys(row["method"] for row in own):
             points = sorted((row for row in own if row["method"] == method), key=lambda row: row["realised_ratio"])
             figure.add_trace(
@@ -42,6 +42,11 @@ def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.
     figure.update_yaxes(title="KL to full prefill, nats", rangemode="tozero")
     figure.update_layout(height=380 * down, width=400 * across + 200, template="plotly_white", font={"size": 12})
     return figure
+
+
+def _task(row: dict[str, Any]) -> tuple[str, str, int]:
+    """Rows of two files stand apart: they may come from other models."""
+    return row.get("file", ""), row["task"], row["length"]
 
 
 def _line(method: str, points: Sequence[dict[str, Any]], distance: str, first: bool) -> go.Scatter:

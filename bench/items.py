@@ -3,6 +3,7 @@
 Every source - a published data set, a file of one's own, a generator - becomes this, so a measure knows only items.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,3 +29,9 @@ class Item:
     metric: str
     opening: str = ""
     max_new_tokens: int = 32
+
+    @property
+    def name(self) -> str:
+        """What its outcomes are filed under: another text, or another file's question of the same id, is another."""
+        digest = hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{self.group}/{self.id}/{digest[:12]}"

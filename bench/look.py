@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         items = read_cut(file, arguments, cut)
         names = []
         for item in progress(items, items[0].group):
-            names.append(f"{item.group}/{item.id}")
+            names.append(item.name)
             if missing := finished.missing(names[-1], [f"{ratio:g}" for ratio in arguments.ratios]):
                 finished.add(names[-1], {}, _look(engine, item, chosen, missing, most))
         samples = [finished.get(name)["arms"] for name in names]

@@ -22,14 +22,19 @@ from engine.request import Reading
 from engine.reuse.evidence import Evidence
 from engine.reuse.strategies import OracleWindows
 from engine.trace import Trace
+from engine.types import Placement
 
 FULL = "full@1"
-SCORED = ("exact", "f1", "rouge_l", "contains")
+SCORED = {  # beside the headline metric
+    "f1": ("exact", "rouge_l", "contains"),
+    "f1_zh": ("exact", "f1", "rouge_zh", "contains"),
+}
 
 
 def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm]) -> dict[str, dict[str, Any]]:
     """Return the outcome of each arm by its key, full prefill's among them."""
     evidence = engine.evidence(reading, Trace())
+    evidence.chunks(Placement.JOINED)  # what an exact path holds must not depend on the arms before it
     reference = evidence.reference
     everything = torch.arange(int(evidence.question[0]))
     ready = {
@@ -97,5 +102,5 @@ def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:
 
 def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
     said = engine.prompt.tokens.template.decode([t for t in answer if t not in engine.prompt.stop_ids])
-    names = (item.metric,) if item.metric in ("recall", "not_there") else dict.fromkeys((item.metric, *SCORED))
+    names = (item.metric, *SCORED.get(item.metric, ()))
     return {"answer": said, "scores": {name: METRICS[name](said, item.answers) for name in names}}

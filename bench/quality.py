@@ -45,5 +45,5 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         for length in arguments.lengths:
             names = compare(engine, [(item, length) for item in items], chosen, finished, items[0].group)
             for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():
-                rows += rows_of(samples, chosen, group, length)
+                rows += rows_of(samples, chosen, group, length, finished.made)
     return rows

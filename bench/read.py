@@ -37,12 +37,13 @@ def read(source: str, passages: int, cut: Cut, seed: int, samples: int | None, a
         raise BadData(f"{source} has questions that bring their own passages: no paragraph can be left out.")
     paragraphs = list(dict.fromkeys(one.paragraph for one in asked if one.paragraph))
     Random(seed).shuffle(asked)
-    items = [_item(one, group, passages + absent, cut, seed, paragraphs) for one in asked[:samples]]
+    metric = metric_of(" ".join(text for one in asked for text in (one.question, *one.answers)))
+    items = [_item(one, group, metric, passages + absent, cut, seed, paragraphs) for one in asked[:samples]]
     return [_without(item, one.paragraph) for item, one in zip(items, asked, strict=False)] if absent else items
 
 
 def metric_of(text: str) -> str:
-    """Return 'f1_zh' when most letters of a question and its answers are Chinese, else 'f1'."""
+    """Return 'f1_zh' when most letters of a file's questions and answers are Chinese, else 'f1'."""
     letters = [letter for letter in text if letter.isalpha()]
     chinese = sum("\u3400" <= letter <= "\u9fff" for letter in letters)
     return "f1_zh" if 2 * chinese > len(letters) else "f1"
@@ -59,13 +60,12 @@ def _named(asked: list[Found], group: str) -> list[Found]:
     return list(named.values())
 
 
-def _item(one: Found, group: str, passages: int, cut: Cut, seed: int, paragraphs: Sequence[str]) -> Item:
+def _item(one: Found, group: str, metric: str, passages: int, cut: Cut, seed: int, paragraphs: Sequence[str]) -> Item:
     given = one.passages
     if one.long:
         given = tuple(cut(one.long))
     elif one.paragraph:
         given = among(one.paragraph, paragraphs, one.answers, passages, Random(f"{seed} {one.id}"))
-    metric = metric_of(" ".join([one.question, *one.answers]))
     return Item(one.id, one.question, given, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
 
 

@@ -15,30 +15,31 @@ class SampleFile:
     """Samples by name.
 
     path  created with its folder; a torn last line, as a killed run leaves it, is dropped
-    made  settings that change what a sample is: data, model, seed, lengths
+    made  settings that change what comes out of a sample: model, trained weights, seed; its text is in its name
 
-    Raises BadArgument if the file was made with other settings.
+    Raises BadArgument if the file was made with other settings, or is damaged.
     """
 
     def __init__(self, path: Path, made: dict[str, Any]) -> None:
-        self._path, self._held = path, dict[str, dict[str, Any]]()
+        self.made, self._path, self._held = made, path, dict[str, dict[str, Any]]()
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
         whole = lines[:-1]  # every finished line ends with a newline
         if not whole:
             path.write_text(json.dumps({"made_with": made}, sort_keys=True) + "\n", encoding="utf-8")
             return
-        if (found := json.loads(whole[0]).get("made_with")) != json.loads(json.dumps(made)):
-            other = [name for name in made if (found or {}).get(name) != json.loads(json.dumps(made[name]))]
+        (found,) = self._parsed(1, whole[0], "made_with")
+        if found != json.loads(json.dumps(made)):
+            other = [name for name in made if found.get(name) != json.loads(json.dumps(made[name]))]
             raise BadArgument(
                 f"{path} holds samples made with another {', '.join(other) or 'program'}. Choose another --json, or "
                 "delete that file."
             )
         if lines[-1]:
-            path.write_text("\n".join(whole) + "\n", encoding="utf-8")
-        for line in whole[1:]:
-            read = json.loads(line)
-            self._merge(read["sample"], read["about"], read["arms"])
+            path.write_bytes(b"\n".join(whole) + b"\n")
+        for number, line in enumerate(whole[1:], 2):
+            sample, about, arms = self._parsed(number, line, "sample", "about", "arms")
+            self._merge(sample, about, arms)
 
     def missing(self, sample: str, keys: list[str]) -> list[str]:
         """Return those of the arms' keys that the sample has no outcome for."""
@@ -54,6 +55,15 @@ class SampleFile:
     def get(self, sample: str) -> dict[str, Any]:
         """Return {'about': ..., 'arms': {key: outcome}}."""
         return self._held[sample]
+
+    def _parsed(self, number: int, line: bytes, *names: str) -> list[Any]:
+        try:
+            read = json.loads(line)
+            return [read[name] for name in names]
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadArgument(
+                f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
+            ) from error
 
     def _merge(self, sample: str, about: dict[str, Any], outcomes: dict[str, dict[str, Any]]) -> None:
         held = self._held.setdefault(sample, {"about": about, "arms": {}})

@@ -1,7 +1,7 @@
 """How right an answer is, from 0 to 1, by the definitions of the benchmarks whose figures we compare with.
 
     exact, f1       SQuAD (arXiv:1606.05250): no case, punctuation, articles, extra space; the best answer counts
-    rouge_l, f1_zh  LongBench (arXiv:2308.14508), with the libraries that it uses
+    rouge_l, f1_zh, rouge_zh  LongBench (arXiv:2308.14508), with the libraries that it uses
     recall          RULER's string_match_all (arXiv:2404.06654): the share of the references that the prediction holds
     not_there       whether a question that nothing answers is met by saying so
     contains        lenient: some answer stands in the prediction as whole words, whatever else is said
@@ -58,6 +58,11 @@ def rouge_l(prediction: str, answers: Sequence[str]) -> float:
     return max((_rouge_l(prediction, answer) for answer in answers), default=0.0)
 
 
+def rouge_zh(prediction: str, answers: Sequence[str]) -> float:
+    """Return `rouge_l` over Chinese words as jieba cuts them. Raises what `rouge_l` does."""
+    return rouge_l(" ".join(_jieba().cut(prediction)), [" ".join(_jieba().cut(answer)) for answer in answers])
+
+
 def contains(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 when an answer stands in the prediction, both normalised, and not inside a longer Latin word."""
     said = normalise(prediction)
@@ -81,6 +86,7 @@ METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
     "f1": f1,
     "f1_zh": f1_zh,
     "rouge_l": rouge_l,
+    "rouge_zh": rouge_zh,
     "contains": contains,
     "recall": recall,
     "not_there": not_there,

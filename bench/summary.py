@@ -8,13 +8,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from bench import compare, look, scoring, ttft
+from bench import cache, compare, decode, load, look, scoring, ttft
 from bench.errors import BadData
 from bench.figures import frontier
 from bench.report import markdown
 
 TITLE = "tables and plots of rows that were measured before"
-COLUMNS = {**compare.COLUMNS, **look.COLUMNS, **ttft.COLUMNS, **scoring.COLUMNS}
+KINDS = [measure.COLUMNS for measure in (compare, look, ttft, scoring, decode, load, cache)]
+COLUMNS = {"file": "file", "rows": "rows"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,16 +25,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Write the report; return all rows."""
-    tables, everything = [], []
+    """Write the report; return how many rows of each file are in it."""
+    tables, everything, counts = [], list[dict[str, Any]](), []
     for path in arguments.rows:
         rows = _read(path)
-        everything += rows
-        tables.append(f"## {path.stem}\n\n{markdown(COLUMNS, rows)}\n")
+        everything += [{**row, "file": path.stem} for row in rows]
+        counts.append({"file": path.stem, "rows": len(rows)})
+        tables.append(f"## {path.stem}\n\n{markdown(_columns(rows), rows)}\n")
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "report.md").write_text("\n".join(["# Measured", "", *tables]), encoding="utf-8")
     frontier(everything).write_html(arguments.out / "report.html", include_plotlyjs=True)
-    return everything
+    return counts
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the columns of the measure that made the rows: those that fill most of them."""
+    filled = {name for row in rows for name in row}
+    return max(KINDS, key=lambda columns: len(columns.keys() & filled))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     haystack = read_haystack(arguments.haystack)
     engine = open_engine(arguments)
     cut = cutter(engine, arguments.chunk)
-    finished = sample_file(arguments, "ruler", haystack=str(arguments.haystack))
+    finished = sample_file(arguments, "ruler")
     rows = []
     for length in arguments.lengths:
         tokens = min(length, engine.max_tokens - ASIDE)
@@ -44,5 +44,5 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
             pairs = [(item, length) for item in items]
             names = compare(engine, pairs, chosen, finished, f"{task} {length}")
             for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():
-                rows += rows_of(samples, chosen, group, length)
+                rows += rows_of(samples, chosen, group, length, finished.made)
     return rows

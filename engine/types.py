@@ -69,6 +69,7 @@ class View:
     oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill
     exact      leading chunks whose KV equals the full prefill's: where chunks are joined, the first always does
     layers     of the primary model
+    lot        a number of this prompt's own, for what is drawn by chance
     """
 
     spans: tuple[range, ...]
@@ -79,6 +80,7 @@ class View:
     oracle: Callable[[], Tensor] = _unavailable
     exact: int = 1
     layers: int = 1
+    lot: int = 0
 
     @property
     def context_tokens(self) -> int:

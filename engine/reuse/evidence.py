@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -107,6 +108,7 @@ class Evidence:
             oracle=lambda: self.reference.attention[-1],
             exact=max(least, held.exact) if held else least,
             layers=self._cache.decoder.spec.layers,
+            lot=crc32(self.ids.numpy().tobytes()),
         )
 
     def load(self, placement: Placement, scoring: Scoring | None) -> Gathered:

@@ -2,11 +2,13 @@
 
 import json
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
 from bench import compare, look, paired, quality, summary, tasks
 from bench.errors import BadArgument, BadData
+from bench.figures import frontier
 from engine.reuse.selector import FILE
 from tests.engine.doubles import TEXTS, engine
 
@@ -54,6 +56,7 @@ def arguments(tmp_path, questions):
         auxiliary="tiny",
         selector="off",
         dtype="fp32",
+        kv_bits=16,
         device="cpu",
         chunk=64,
         passages=4,
@@ -126,20 +129,60 @@ def test_more_samples_go_on_from_the_first_ones(made, arguments):
     assert samples_of(arguments)[:2] == kept and len(samples_of(arguments)) == 3
 
 
-@pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}])
+@pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}])
 def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other):
     quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
     with pytest.raises(BadArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
         quality.run(Namespace(**{**vars(arguments), **other}))
 
 
-def test_a_torn_last_line_is_dropped_and_measured_again(made, arguments):
+def test_a_question_of_the_same_id_in_other_data_is_measured_anew(made, arguments, tmp_path):
+    """A file of the same name elsewhere, or one that was edited, must not be given another one's outcomes."""
+    arguments.methods = ["direct"]
+    quality.run(arguments)
+    (first,) = arguments.files
+    edited = tmp_path / "other" / "harbour.jsonl"
+    edited.parent.mkdir()
+    edited.write_text(Path(first).read_text().replace("What is the code", "Who repairs the mast"))
+    arguments.files = [first, str(edited)]
+    quality.run(arguments)
+    asked = [sample["sample"].split("/")[:2] for sample in samples_of(arguments)]
+    assert len(asked) == 6 and sorted(asked[:3]) == sorted(asked[3:])
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40])
+def test_a_torn_last_line_is_dropped_and_measured_again(made, arguments, cut):
     arguments.methods = ["direct"]
     whole = quality.run(arguments)
     path = arguments.json.with_suffix(".samples.jsonl")
-    path.write_text(path.read_text()[:-40])
+    lines = path.read_bytes().split(b"\n")
+    last = lines[-2].replace(b'"sample"', '"\u00e9\u00e9": 1, "sample"'.encode())
+    middle = last.index("\u00e9".encode()) + 1 if cut == 2 else len(last) - cut  # inside a character, too
+    path.write_bytes(b"\n".join([*lines[:-2], last[:middle]]))
     assert quality.run(arguments) == whole
     assert len(samples_of(arguments)) == 3
+
+
+@pytest.mark.parametrize("number, damaged", [(1, "[]"), (1, "{"), (2, '{"arms": {}}'), (2, "{torn"), (2, "7")])
+def test_a_damaged_line_is_named(made, arguments, number, damaged):
+    arguments.methods = ["direct"]
+    quality.run(arguments)
+    path = arguments.json.with_suffix(".samples.jsonl")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[: number - 1], damaged, *lines[number:]]) + "\n")
+    with pytest.raises(BadArgument, match=rf"rows.samples.jsonl, line {number}, is damaged"):
+        quality.run(arguments)
+
+
+def test_an_exact_path_is_the_same_whatever_arms_went_before(made, arguments, tmp_path):
+    rows = []
+    for number, methods in enumerate((["prefix", "direct"], ["direct", "prefix"])):
+        again = engine()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(quality, "open_engine", lambda arguments, again=again: again)
+            own = Namespace(**{**vars(arguments), "methods": methods, "json": tmp_path / f"{number}.json"})
+            rows.append(next(row for row in quality.run(own) if row["method"] == "prefix"))
+    assert rows[0] == rows[1] and rows[0]["realised_ratio"] < 1
 
 
 def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits_is_an_error(made, arguments):
@@ -202,6 +245,24 @@ def test_both_models_see_the_same_ids_in_every_arm(made, arguments):
     arguments.samples = 1
     quality.run(arguments)
     assert len(seen) == len(METHODS) and len(set(seen)) == 1
+
+
+def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, arguments, tmp_path):
+    """The same task through another reader is another line of the figure, and each file has its measure's columns."""
+    arguments.methods = ["cacheclip", "direct"]
+    rows = quality.run(arguments)
+    assert {(row["model"], row["reader"], row["selector"], row["kv_bits"]) for row in rows} == {
+        ("tiny", "off", "off", 16)
+    }
+    other, speeds = tmp_path / "other.json", tmp_path / "speeds.json"
+    for path in (arguments.json, other):
+        path.write_text(json.dumps(rows))
+    speeds.write_text(json.dumps([{"length": 128, "tokens_per_second": 40.0, "cache_speedup": 3.0, "n": 1}]))
+    counts = summary.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
+    assert counts == [{"file": "rows", "rows": 3}, {"file": "other", "rows": 3}, {"file": "speeds", "rows": 1}]
+    assert "| prompt | KVScope | over no cache | n |" in (tmp_path / "report" / "report.md").read_text()
+    lines = frontier([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows]).data
+    assert [len(line.x) for line in lines] == [1, 1, 1, 1]
 
 
 def test_the_report_writes_tables_and_a_page_that_needs_no_net(made, arguments, tmp_path):

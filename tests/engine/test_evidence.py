@@ -21,9 +21,8 @@ from tests.tolerance import EXACT, REORDERED
 NAMES = ["ferry", "tern", "crew"]
 
 
-def prepared(made, method="oracle"):
-    hits = [hit(name, TEXTS[name]) for name in NAMES]
-    return fit(made.prompt, replace(ASK, method=method), hits, made.max_tokens)
+def prepared(made, names=NAMES):
+    return fit(made.prompt, replace(ASK, method="oracle"), [hit(name, TEXTS[name]) for name in names], made.max_tokens)
 
 
 @torch.no_grad()
@@ -41,6 +40,12 @@ def test_the_oracle_sees_the_full_prefills_own_attention(family):
     expected = weights(tiny.model(family), evidence, evidence.ids, len(made.prompt.prefix))
     assert_close(evidence.reference.attention, expected, **REORDERED)
     assert_close(evidence.view().oracle(), expected[-1], **REORDERED)
+
+
+def test_every_prompt_draws_a_lot_of_its_own():
+    made = engine()
+    views = [made.evidence(prepared(made, names), Trace()).view() for names in (NAMES, NAMES, NAMES[::-1])]
+    assert views[0].lot == views[1].lot != views[2].lot
 
 
 def test_being_watched_changes_no_logit():

@@ -1,6 +1,7 @@
 """Laws that every strategy obeys, then one fact of its own for each."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -89,6 +90,22 @@ def test_no_budget_goes_to_the_exact_chunk_before_all_others_are_whole(view, nam
     assert set(build(ratio=0.9).plan(view).rows.tolist()) >= set(range(25, 60))
 
 
+@pytest.mark.parametrize(
+    "name, start", [("cacheclip", 31), ("cacheclip-joint", 39), ("cacheclip-trained", 47), ("oracle", 55)]
+)
+def test_every_windowed_method_asks_what_it_names(name, start):
+    """Each kind of evidence points at a window of its own; slots 55 to 59 are a short one, read here as five tokens."""
+
+    def pointing(at):
+        found = torch.zeros(55)
+        found[at - 5 : at + 3] = 1.0
+        return lambda: found
+
+    layers = torch.stack([pointing(25)(), pointing(25)()])
+    view = View(SPANS, pointing(31), pointing(39), pointing(47), lambda: layers, pointing(55))
+    assert STRATEGIES[name](ratio=8 / 55).plan(view).rows.tolist()[:5] == list(range(start, start + 5))
+
+
 def test_epic_takes_the_first_tokens_of_every_chunk_but_the_first(view):
     assert EPIC(tokens=4).plan(view).rows.tolist() == [25, 26, 27, 28, 31, 32, 33, 34]
     assert EPIC(tokens=16).plan(view).rows.tolist() == [*range(25, 31), *range(31, 47)]
@@ -100,9 +117,11 @@ def test_prophetkv_takes_the_tokens_with_the_most_attention_over_all_layers(view
     assert rows == sorted(5 + token for token in best)
 
 
-def test_random_windows_follow_their_seed(view):
+def test_random_windows_follow_their_seed_and_differ_from_prompt_to_prompt(view):
     one, again, other = (RandomWindows(0.3, seed).plan(view).rows.tolist() for seed in (1, 1, 2))
     assert one == again != other
+    asked = {tuple(RandomWindows(0.3, 1).plan(replace(view, lot=lot)).rows.tolist()) for lot in range(5)}
+    assert len(asked) > 2
 
 
 def test_cacheblend_lets_all_rows_pass_until_its_check_layer_and_then_only_the_most_deviant(view):

@@ -78,6 +78,24 @@ def test_the_budget_is_kept_and_used_up_to_less_than_a_window(lengths, ratio, se
     assert budget - 8 < len(rows) <= budget or len(rows) == budget == 0
 
 
+@settings(deadline=None, max_examples=60)
+@given(LENGTHS, RATIOS, st.integers(0, 5), st.integers(0, 2))
+def test_the_budget_is_spent_on_the_best_windows_that_fit(lengths, ratio, seed, exact):
+    scores, windows, start = draw_scores(lengths, seed), [], 0
+    for chunk, length in enumerate(lengths):
+        for at in range(start, start + length, 8):
+            tokens = list(range(at, min(at + 8, start + length)))
+            if chunk >= exact or ratio == 1:
+                windows.append((-sum(scores[token].item() for token in tokens) / len(tokens), tokens))
+        start += length
+    left, taken = math.floor(ratio * sum(lengths) + 1e-9), []
+    for _, tokens in sorted(windows, key=lambda window: window[0]):
+        if len(tokens) <= left:
+            left -= len(tokens)
+            taken += tokens
+    assert budgeted(scores, lengths, ratio, exact).tolist() == sorted(taken)
+
+
 def test_the_budget_takes_the_windows_with_the_best_mean():
     scores = torch.zeros(24)
     scores[8:16] = 0.5  # the best mean

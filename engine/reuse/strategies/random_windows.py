@@ -14,7 +14,7 @@ from engine.types import Plan, View
 @dataclass(frozen=True)
 class RandomWindows(Strategy):
     """ratio  nominal recompute ratio, 0 to 1
-    seed   of the choice
+    seed   of the choice; the same one chooses otherwise for every prompt
     """
 
     label: ClassVar[str] = "Random windows"
@@ -24,5 +24,6 @@ class RandomWindows(Strategy):
     seed: int = number(0, "Seed", "Another seed draws other windows.", 0, 9999, 1)
 
     def plan(self, view: View) -> Plan:
-        drawn = torch.rand(view.context_tokens, generator=torch.Generator().manual_seed(self.seed))
+        draw = torch.Generator().manual_seed((view.lot << 14) + self.seed)
+        drawn = torch.rand(view.context_tokens, generator=draw)
         return Plan(view.slots[budgeted(drawn, view.lengths, self.ratio, view.exact)])
