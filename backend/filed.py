@@ -18,11 +18,11 @@ Chunks = Callable[[str], list[Chunk]]  # of a document's id
 
 def names_of(engine: Engine, text: str) -> Named:
     """Return what the knowledge tree calls one passage's KV, for the primary model and for an auxiliary of its own."""
-    behind, alone = engine.cache.names(engine.prompt.passage(text).ids)
+    behind, alone = engine.cache.names(engine.prompt.passage_once(text).ids)
     found = [(behind, "primary"), (alone, "alone")]
     other = engine.auxiliary
     if other is not None and other.cache is not engine.cache:
-        behind, alone = other.cache.names(other.prompt.passage(text).ids)
+        behind, alone = other.cache.names(other.prompt.passage_once(text).ids)
         found += [(behind, "auxiliary"), (alone, "alone")]
     return tuple(found)
 
@@ -45,7 +45,9 @@ class Filed:
 
         patient  count to the end
         """
-        named = self._count(engine, documents, chunks, patient)
+        named = self._count(engine, documents, chunks)
+        while patient and None in named.values():
+            named = self._count(engine, documents, chunks)
         return {
             key: None if of_one is None else [name for each in of_one.values() for name, _ in each]
             for key, of_one in named.items()
@@ -72,25 +74,27 @@ class Filed:
             self._named.pop(document_id, None)
 
     def _count(
-        self, engine: Engine, documents: Sequence[Document], chunks: Chunks, patient: bool = False
+        self, engine: Engine, documents: Sequence[Document], chunks: Chunks
     ) -> dict[str, dict[str, Named] | None]:
+        """Go on counting for one slice; reading a document's passages, once a slice at most, does not count."""
+        left, found = SLICE_S, dict[str, dict[str, Named] | None]()
         with self._lock:
             self._follow(engine)
-            until = None if patient else self._clock() + SLICE_S
-            return {document.id: self._of(engine, document, chunks, until) for document in documents}
+            for document in documents:
+                known = self._named.setdefault(document.id, {})
+                whole = len(known) >= document.chunks
+                if not whole and left > 0:
+                    waiting = [chunk for chunk in chunks(document.id) if chunk.id not in known]
+                    began = self._clock()
+                    while waiting and self._clock() - began < left:
+                        chunk = waiting.pop(0)
+                        known[chunk.id] = names_of(engine, chunk.text)
+                    whole, left = not waiting, left - (self._clock() - began)
+                found[document.id] = dict(known) if whole else None
+        return found
 
     def _follow(self, engine: Engine) -> None:
         others = [engine.auxiliary.cache] if engine.auxiliary else []
         model = tuple(cache.fingerprint for cache in (engine.cache, *others))
         if model != self._model:
             self._model, self._named = model, {}
-
-    def _of(self, engine: Engine, document: Document, chunks: Chunks, until: float | None) -> dict[str, Named] | None:
-        known = self._named.setdefault(document.id, {})
-        if len(known) < document.chunks:
-            for chunk in chunks(document.id):
-                if until is not None and self._clock() > until:
-                    return None
-                if chunk.id not in known:
-                    known[chunk.id] = names_of(engine, chunk.text)
-        return dict(known)

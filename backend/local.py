@@ -38,10 +38,10 @@ class LocalBackend:
         self._settings, self._work = settings, Work()
         self.loader = Loader(settings, self._work, self._settled)
         self._adding = Adding(self.loader, self._work)
-        filed = Filed()
-        self.shelf = LocalShelf(self.loader, self._work, self._adding, filed)
+        self._filed = Filed()
+        self.shelf = LocalShelf(self.loader, self._work, self._adding, self._filed)
         self.models = Models(self.loader, self._work, fixed or {})
-        self.cache = LocalCache(self.loader, settings.data / "kv", self.models.reloader.rebudget, filed)
+        self.cache = LocalCache(self.loader, settings.data / "kv", self.models.reloader.rebudget, self._filed)
         self.inspection: InspectionDesk = Inspections(self.loader, self._work)
         self.meter = Meter(self.kept)
         self.comparison = Comparing(self.loader, self._work)
@@ -73,6 +73,7 @@ class LocalBackend:
                 house.engine.forget(chunk.text)  # before the document goes: afterwards nobody would know its passages
             for chunk in house.documents.delete(document_id):
                 house.engine.forget(chunk.text)
+            self._filed.forget(document_id)
             house.engine.forget_others()
 
     def kept(self) -> list[Kept]:

@@ -39,7 +39,7 @@ def compare(engine: Engine, wanted: Wanted, cancel: Event | None = None) -> Iter
     shown = Comparison(wanted, steps=len(arms) * wanted.repeats, model=engine.cache.decoder.name)
     yield shown
     try:
-        with engine.cache.tree.visit():
+        with engine.visit():
             for grown in _run(engine, shown, arms, cancel):
                 shown = grown
                 yield shown

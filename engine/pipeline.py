@@ -86,7 +86,7 @@ class Engine:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
         passage = self.prompt.passage(text)
         ids = passage.ids
-        with self.cache.tree.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
+        with self.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
             tier = self.cache.get(ids, cancel)[1]
             if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
                 self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
@@ -101,12 +101,28 @@ class Engine:
         self.turns.close(patience_s)
 
     def forget(self, text: str) -> None:
-        """Remove the KV of one passage from every tier, for both models."""
-        self.cache.delete(self.prompt.passage(text).ids)
-        if self.auxiliary is not None:
-            self.auxiliary.cache.delete(self.auxiliary.prompt.passage(text).ids)
-            if self.auxiliary.selector is not None:
-                self.auxiliary.selector.forget()
+        """Remove the KV of one passage from every tier, for both models, and all that is remembered of it."""
+        self.cache.delete(self.prompt.passage_once(text).ids)
+        self.prompt.passage.forget(text)
+        if (auxiliary := self.auxiliary) is not None:
+            auxiliary.cache.delete(auxiliary.prompt.passage_once(text).ids)
+            auxiliary.prompt.passage.forget(text)
+            if auxiliary.selector is not None:
+                auxiliary.selector.forget(text)
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Enclose work on passages: of one that is deleted meanwhile nothing stays at its end, KV or text."""
+        with self.cache.tree.visit() as deleted:
+            try:
+                yield
+            finally:
+                if deleted:
+                    self.prompt.passage.clear()
+                    if self.auxiliary is not None:
+                        self.auxiliary.prompt.passage.clear()
+                        if self.auxiliary.selector is not None:
+                            self.auxiliary.selector.clear()
 
     @property
     def _caches(self) -> list[ChunkCache]:
@@ -123,7 +139,7 @@ class Engine:
         def prefilled(reading: Reading, trace: Trace, cancel: Event) -> Prefilled:
             return self.prefill(reading, strategy, trace, cancel)
 
-        with self.cache.tree.visit(), ExitStack() as turn:
+        with self.visit(), ExitStack() as turn:
             stages = readings(self.finder, self.prompt, request, self.max_tokens, trace)
             reading, guess = self.speculator.follow(stages, prefilled, trace, turn, cancel)
             self._tell_reading(answer, reading)

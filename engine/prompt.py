@@ -4,12 +4,12 @@ ids(a) + ids(b) differ from ids(a + b), so a passage has the same ids wherever i
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
 
 from engine.model.tokens import Encoded, Tokens
+from engine.recent import Recent
 
 SYSTEM = (
     "Answer the question from the passages. Be short and exact: one or two sentences. "
@@ -17,6 +17,7 @@ SYSTEM = (
 )
 NOT_THERE = "The passages do not say."  # what the finetuned reader answers then
 ASKED_TOKENS = 256  # of a question that the auxiliary model reads; its work and memory grow with them for each passage
+REMEMBERED = 1024  # passages, about 66 KB each
 _PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # never reach the model
 
 
@@ -44,10 +45,13 @@ class Prompt:
         self.prefix = self.tokens.encode_template(self._frame.before_passages)
         stops = _stop_ids(tokenizer)
         self.stop_ids, self.end = frozenset(stops), tuple(stops[:1])
-        self.passage = lru_cache(maxsize=4096)(self._passage)
+        self.passage = Recent(self.passage_once, REMEMBERED)
 
-    def _passage(self, text: str) -> Encoded:
-        """Return a passage's ids with spans into `text`; the blank line behind it belongs to it."""
+    def passage_once(self, text: str) -> Encoded:
+        """Return a passage's ids with spans into `text`; the blank line behind it belongs to it.
+
+        `passage` does the same and remembers it.
+        """
         return self.tokens.encode(text.strip() + "\n\n")
 
     def question(self, text: str) -> tuple[int, ...]:

@@ -72,8 +72,8 @@ def test_passages_of_documents_that_nobody_has_are_told_apart(tmp_path):
 
 def test_looking_again_tokenises_only_what_is_new(tmp_path):
     desk, made, documents = opened(tmp_path, "ferry", "tern")
-    asked, passage = [], made.prompt.passage
-    made.prompt.passage = lambda text: asked.append(text) or passage(text)
+    asked, passage = [], made.prompt.passage_once
+    made.prompt.passage_once = lambda text: asked.append(text) or passage(text)
     desk.look()
     desk.look()
     assert asked == [TEXTS["ferry"], TEXTS["tern"]]

@@ -25,7 +25,7 @@ from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt import Prompt
 from engine.reuse import fingerprint
-from engine.reuse.selector import ASKED, Heads, Selector, piece_of, pieces
+from engine.reuse.selector import Heads, Selector, vectors_asked, vectors_of
 
 EVERY = 500  # steps between two checkpoints
 
@@ -137,12 +137,9 @@ def finetune_selector(
 def _read(encoder: Encoder, prompt: Prompt, lessons: Lessons, number: int, wanted: Sequence[Target | None]) -> Read:
     texts, questions = lessons.told(number)
     passages = [prompt.passage(text) for text in texts]
-    vectors = []
-    for text, passage in zip(texts, passages, strict=True):
-        read = pieces(encoder, text.strip())
-        vectors.append(encoder.vectors(read.ids)[piece_of(passage, read)])
-    asked = [pieces(encoder, question).ids[-ASKED:] for question, _ in questions]
-    pairs = [(encoder.vectors(ids).half(), one) for ids, one in zip(asked, wanted, strict=True) if one is not None]
+    vectors = [vectors_of(encoder, text, passage) for text, passage in zip(texts, passages, strict=True)]
+    asked = [vectors_asked(encoder, question).half() for question, _ in questions]
+    pairs = [(each, one) for each, one in zip(asked, wanted, strict=True) if one is not None]
     return Read(
         torch.cat(vectors).half(),
         [len(passage.ids) for passage in passages],

@@ -38,7 +38,7 @@ def inspecting(engine: "Engine", request: Request, cancel: Event) -> Iterator[St
     trace = Trace(settle=engine.cache.decoder.settle)
     every = {name: strategy_of(replace(request, method=name, options={})) for name in STRATEGIES}
     yield Step("Finding passages")
-    with engine.cache.tree.visit():
+    with engine.visit():
         reading = engine.find(request, trace)
         if not reading.passages:
             raise NothingFound("No passage was found to look at.")

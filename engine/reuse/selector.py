@@ -3,12 +3,11 @@
 Passages and questions are read apart by the first layers of the search model (engine.model.encoder). Learned heads turn
 a question's vectors into queries and a passage's into keys; what the queries point at, over all passages together, is
 the score: late interaction (ColBERT, arXiv:2004.12832), taught to point where recomputing helps most. A passage's keys
-depend on its text alone and are made once, so a question costs one short pass and one product, and neither the
-auxiliary model nor its KV is needed. Made by `python -m engine.finetune selector`.
+are made once, so a question costs one short pass and one product, and neither the auxiliary model nor its KV is needed.
+Made by `python -m engine.finetune selector`.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from threading import Event
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from engine.errors import Cancelled, ModelNotFound, UnsupportedModel
 from engine.model.encoder import Encoder
 from engine.model.tokens import Encoded
+from engine.recent import Recent
 
 FILE = "selector.safetensors"
 PLACES = 9  # how far a token stands from somewhere: 0, 1-2, 3-6, 7-14, ..., 255 and more
@@ -38,7 +38,7 @@ class Heads(nn.Module):
     first tokens of a passage change most when they are recomputed, the last passages are looked at most.
     """
 
-    def __init__(self, width: int, heads: int = 8, size: int = 32) -> None:
+    def __init__(self, width: int, heads: int, size: int) -> None:
         super().__init__()
         self.query = nn.Linear(width, heads * size)
         self.key = nn.Linear(width, heads * size, bias=False)
@@ -64,11 +64,11 @@ class Heads(nn.Module):
 
 
 class Selector:
-    """An encoder and its trained heads."""
+    """An encoder and its trained heads, for one primary."""
 
     def __init__(self, encoder: Encoder, heads: Heads) -> None:
         self.encoder, self.heads = encoder, heads.eval().requires_grad_(False).to(encoder.dtype)
-        self._passage = lru_cache(maxsize=HELD)(self._read)
+        self._passage = Recent(self._read, HELD)
 
     @property
     def parameters(self) -> int:
@@ -82,9 +82,13 @@ class Selector:
         """Make a passage's keys, if they are not there, and hold them in memory; the arguments are as in `score`."""
         self._passage(text.strip(), passage)
 
-    def forget(self) -> None:
-        """Drop the keys of all passages: a deleted one must not stay."""
-        self._passage.cache_clear()
+    def forget(self, text: str) -> None:
+        """Drop the keys of a passage."""
+        self._passage.forget(text.strip())
+
+    def clear(self) -> None:
+        """Drop the keys of all passages."""
+        self._passage.clear()
 
     @torch.inference_mode()
     def score(
@@ -102,14 +106,13 @@ class Selector:
             if cancel is not None and cancel.is_set():
                 raise Cancelled
             found.append(self._passage(text.strip(), passage))
-        asked = self.encoder.vectors(pieces(self.encoder, question).ids[-ASKED:])
+        asked = vectors_asked(self.encoder, question)
         return self.heads(asked, torch.cat(found), [len(passage.ids) for passage in passages])
 
     @torch.inference_mode()
     def _read(self, text: str, passage: Encoded) -> Tensor:
         """Return the keys of a passage's tokens, [tokens, heads * size]."""
-        read = pieces(self.encoder, text)
-        return self.heads.key(self.encoder.vectors(read.ids))[piece_of(passage, read)]
+        return self.heads.key(vectors_of(self.encoder, text, passage))
 
     def save(self, folder: Path) -> None:
         """Write the heads in bf16; the encoder is whoever installed it has."""
@@ -136,7 +139,21 @@ def load_selector(folder: Path, encoder: Encoder) -> Selector:
     return Selector(encoder, heads)
 
 
-def pieces(encoder: Encoder, text: str) -> Encoded:
+def vectors_of(encoder: Encoder, text: str, passage: Encoded) -> Tensor:
+    """Return the vector of each of a passage's tokens, [tokens, width].
+
+    passage  the text as the primary reads it
+    """
+    read = _pieces(encoder, text.strip())
+    return encoder.vectors(read.ids)[piece_of(passage, read)]
+
+
+def vectors_asked(encoder: Encoder, question: str) -> Tensor:
+    """Return the vectors of a question's word pieces, [Q, width]."""
+    return encoder.vectors(_pieces(encoder, question).ids[-ASKED:])
+
+
+def _pieces(encoder: Encoder, text: str) -> Encoded:
     """Return a text's word pieces; one stands for a text of nothing that the encoder can read."""
     found = encoder.tokens.encode(text)
     return found if found.ids else encoder.tokens.encode(".")

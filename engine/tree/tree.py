@@ -87,13 +87,16 @@ class KnowledgeTree(Generic[KV]):
             yield self._copies
 
     @contextmanager
-    def visit(self) -> Iterator[None]:
-        """Enclose work that computes KV: a chunk that is deleted meanwhile is deleted again at its end."""
+    def visit(self) -> Iterator[list[str]]:
+        """Enclose work that computes KV: a chunk that is deleted meanwhile is deleted again at its end.
+
+        Yields the chunks that were, a list that grows.
+        """
         deleted: list[str] = []
         with self._lock:
             self._visits.append(deleted)
         try:
-            yield
+            yield deleted
         finally:
             with self._lock:
                 self._visits = [other for other in self._visits if other is not deleted]

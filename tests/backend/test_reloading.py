@@ -335,7 +335,7 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
 
 
 def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
-    selector = Selector(packaged(torch.float32), Heads(384))
+    selector = Selector(packaged(torch.float32), Heads(384, 8, 32))
     selector.save(tmp_path)
     backend = start(selector=str(tmp_path))
     told = backend.models.loaded()[2]

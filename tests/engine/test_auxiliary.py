@@ -71,7 +71,11 @@ def test_joined_scores_are_every_layers_attention_over_the_assembled_chunks(fami
 
 
 def test_a_selector_scores_in_the_auxiliarys_place_and_needs_none_of_its_kv(monkeypatch):
-    selector, primary, texts = Selector(tiny.encoder(), Heads(32)), Prompt(tiny.tokenizer(300)), list(TEXTS.values())
+    selector, primary, texts = (
+        Selector(tiny.encoder(), Heads(32, 8, 32)),
+        Prompt(tiny.tokenizer(300)),
+        list(TEXTS.values()),
+    )
     scorer = replace(auxiliary(tiny.llama), selector=selector)
     monkeypatch.setattr(scorer.cache, "get", lambda *args: pytest.fail("chunk KV was read"))
     found = scorer.score(QUESTION, texts, primary, Scoring.TRAINED)

@@ -271,16 +271,34 @@ def test_a_forgotten_passage_is_gone_from_every_tier():
     assert len(made.cache.tree) == 0 and {tier.size_bytes for tier in made.cache.tree.tiers} == {0}
 
 
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_the_text_of_a_forgotten_passage_leaves_memory_too(meanwhile):
+    made = engine("ferry", "tern", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    selector = Selector(tiny.encoder(), Heads(32, 8, 32))
+    made.auxiliary = replace(made.auxiliary, selector=selector)
+    remembered = made.prompt.passage, made.auxiliary.prompt.passage, selector._passage
+    made.warm(TEXTS["ferry"])
+    answers = made.ask(replace(ASK, method="cacheclip-trained"))
+    if meanwhile:
+        next(answer for answer in answers if answer.sources)
+        made.forget(TEXTS["ferry"])
+    last(answers)
+    if not meanwhile:
+        assert all(TEXTS["ferry"].strip() in {text.strip() for text in each._held} for each in remembered[::2])
+        made.forget(TEXTS["ferry"])
+    assert not any(TEXTS["ferry"].strip() in {text.strip() for text in each._held} for each in remembered)
+
+
 def test_an_answer_says_when_no_selector_is_trained():
     made, request = engine("ferry", "tern"), replace(ASK, method="cacheclip-trained")
     assert any("No selector is trained" in note for note in last(made.ask(request)).notes)
-    made.auxiliary = replace(made.auxiliary, selector=Selector(tiny.encoder(), Heads(32)))
+    made.auxiliary = replace(made.auxiliary, selector=Selector(tiny.encoder(), Heads(32, 8, 32)))
     assert not any("selector" in note for note in last(made.ask(request)).notes)
 
 
 def test_a_selectors_keys_are_made_with_the_passages_kv_and_go_with_it(monkeypatch):
     made, read = engine("ferry", "tern"), []
-    selector = Selector(tiny.encoder(), Heads(32))
+    selector = Selector(tiny.encoder(), Heads(32, 8, 32))
     vectors = selector.encoder.vectors
     monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(ids) or vectors(ids))
     made.auxiliary = replace(made.auxiliary, selector=selector)

@@ -106,7 +106,7 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
     selector.warm(first, Prompt(tiny.tokenizer()).passage(first))
     scored(selector, [f" {first}\n"])
     assert len(read) == 2  # the passage and the question
-    selector.forget()
+    selector.forget(f"{first} ")
     scored(selector, [first])
     assert len(read) == 4
 

@@ -114,13 +114,13 @@ class Cache:
         return ""
 
     def _opened(self, shown: Shown) -> Update:
-        """Return what a choice or a question changes: the tree stays as it is drawn, and no clock draws it anew."""
+        """Return what a choice or a question changes: the tree stays as it is drawn, under a question in any case."""
         view = self._backend.cache.look()
         return {
             self._detail: detail(view, shown.key, doomed=shown.key == shown.doomed != ""),
             self._buttons: clearing(shown.doomed == "all", bool(view.passages)),
-            self._said: "",
-            self._clock: gr.Timer(active=False),
+            self._said: _message("" if view.counted else _COUNTING, ""),
+            self._clock: gr.Timer(active=not view.counted and not shown.doomed),
             self.shown: shown,
         }
 
