@@ -15,7 +15,7 @@ from backend.work import Work
 from engine.errors import BadRequest
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME
-from engine.model.encoder import READS
+from engine.model.encoder import LAYERS, READS
 from engine.model.footprint import footprint, free_bytes
 from engine.model.precision import pick
 from engine.prompt import SYSTEM
@@ -54,7 +54,8 @@ class Models:
             found.append(
                 ModelInfo(
                     "selector",
-                    "KVScope's, over four layers of all-MiniLM-L6-v2",
+                    ("KVScope's" if settings.selector == "auto" else settings.selector)
+                    + f", over {LAYERS} layers of all-MiniLM-L6-v2",
                     selector.parameters,
                     _format(selector.encoder.dtype),
                     "CPU",

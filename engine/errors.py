@@ -11,6 +11,14 @@ class ModelNotFound(KVScopeError):
     hint = "Give a model with --model PATH-OR-NAME: a folder in Hugging Face format, or a name in the hub's cache."
 
 
+class SelectorUnusable(KVScopeError):
+    hint = "Give another --selector FOLDER, or off."
+
+
+class ReaderUnusable(KVScopeError):
+    hint = "Give another --reader FOLDER, or off."
+
+
 class HubUnreachable(KVScopeError):
     """Nothing can be said about a model that only the hub has."""
 

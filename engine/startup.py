@@ -12,7 +12,8 @@ from typing import Protocol
 import torch
 from tokenizers import Tokenizer
 
-from engine.errors import UnsupportedModel
+from engine.errors import ReaderUnusable, SelectorUnusable, UnsupportedModel
+from engine.model.adapter import WEIGHTS
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME, Report
 from engine.model.encoder import packaged
@@ -25,7 +26,7 @@ from engine.prompt import Prompt
 from engine.reuse import fingerprint
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
-from engine.reuse.selector import Selector, load_selector
+from engine.reuse.selector import FILE, Selector, load_selector
 from engine.served import Served
 from engine.tree.costs import Costs, kept, measured
 from engine.tree.tiers import Tiers
@@ -134,6 +135,10 @@ def fetch_models(config: ModelConfig, report: Report = lambda said, share: None)
         pick(config.device, config.dtype)
     except ValueError as error:
         raise UnsupportedModel(f"The {error}.") from error
+    if config.adapter is not None and not (config.adapter / WEIGHTS).is_file():
+        raise ReaderUnusable(f"There is no {WEIGHTS} in {config.adapter}.")
+    if config.heads is not None and not (config.heads / FILE).is_file():
+        raise SelectorUnusable(f"There is no {FILE} in {config.heads}.")
     names = dict.fromkeys((config.model, config.auxiliary))
     for name in names:
         footprint(name, config.folder)

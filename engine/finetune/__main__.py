@@ -93,6 +93,7 @@ def _selector(arguments: argparse.Namespace) -> None:
         lessons=arguments.lessons,
         judged=arguments.judged,
         rounds=arguments.rounds,
+        mix=replace(selector.SelectorConfig().mix, tokens=arguments.tokens),
         rate=arguments.rate,
         seed=arguments.seed,
     )
@@ -102,6 +103,8 @@ def _selector(arguments: argparse.Namespace) -> None:
     print(f"Share of what helps most in the windows chosen at 20 %, n = {report['questions']['judged']} questions")
     for name, share in report["agreement"].items():
         print(f"{name:18} {share:.3f}")
+    beside = "" if arguments.reader == "auto" else f" --reader {arguments.reader}"
+    print(f"Use it with: python app.py --selector {arguments.out}{beside}")
     _ship(arguments, (FILE,), selector.merit)
 
 
@@ -187,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     two = _add(what, "selector", _selector, selector.__doc__)
     two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
     two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")
+    two.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
     two.add_argument("--rounds", type=int, default=selector.SelectorConfig.rounds, help="through the lessons")
     two.add_argument("--rate", type=float, default=selector.SelectorConfig.rate, help="learning rate")
     two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")

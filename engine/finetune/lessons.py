@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from engine.errors import UnsupportedModel
 from engine.finetune.cloze import with_questions
 from engine.finetune.material import BadMaterial, Material, Paragraph, described
 from engine.finetune.packed import Lesson
 from engine.finetune.records import record
+from engine.model.decoder import Decoder
 from engine.prompt import NOT_THERE, Prompt
 from engine.reuse.windows import WINDOW
 
@@ -23,6 +25,7 @@ ELSEWHERE = (  # where no other question is at hand
     "When does the shop open?",
 )
 LEAST = 24  # questions, to learn anything and to judge it
+BESIDE = 256  # tokens of prefix, question and answer, beside a lesson's passages
 ANSWER = 96  # tokens of an answer with its end mark; the rest of a longer one is not learned
 JUDGES = 0  # seed of what is judged, whatever seed is trained with: two runs are judged by the same questions
 
@@ -186,3 +189,10 @@ def judged_by(materials: Sequence[Material], mix: Mix, share: float, count: int)
     """Return what decides which questions a result is judged by, as JSON holds it."""
     shape = {"passages": mix.passages, "tokens": mix.tokens, "questions": mix.questions, "absent": mix.absent}
     return {"materials": described(materials), "held": share, "lessons": count, **shape}
+
+
+def fits(decoder: Decoder, mix: Mix) -> None:
+    """Raise UnsupportedModel where a lesson may be longer than what the model reads."""
+    room, wanted = decoder.spec.max_positions, mix.tokens + BESIDE
+    if wanted > room:
+        raise UnsupportedModel(f"{decoder.name} reads {room} tokens, but a lesson may have {wanted}; lower --tokens.")

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.errors import UnsupportedModel
 from engine.finetune.adapter import Adapter, AdapterConfig
 from engine.finetune.judging import judge
-from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
+from engine.finetune.lessons import Lessons, Mix, fits, judged_by, taught_and_held
 from engine.finetune.material import Material
 from engine.finetune.packed import answer_loss
 from engine.finetune.shipping import REPORT
@@ -27,8 +26,6 @@ from engine.finetune.training import Progress, TrainingConfig, train
 from engine.model.adapter import WEIGHTS
 from engine.model.decoder import Decoder
 from engine.prompt import Prompt
-
-BESIDE = 256  # tokens of prefix, question and answer, beside a lesson's passages
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ def finetune(
     BadCheckpoint or NotWritten.
     """
     torch.manual_seed(config.seed)
-    _check(decoder, config)
+    fits(decoder, config.mix)
     lessons, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     out.mkdir(parents=True, exist_ok=True)
     adapter = Adapter(decoder, config.adapter)
@@ -91,12 +88,6 @@ def finetune(
     adapter.save(out)
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     return report
-
-
-def _check(decoder: Decoder, config: ReaderConfig) -> None:
-    room, wanted = decoder.spec.max_positions, config.mix.tokens + BESIDE
-    if wanted > room:
-        raise UnsupportedModel(f"{decoder.name} reads {room} tokens, but a lesson may have {wanted}; lower --tokens.")
 
 
 def _begin(adapter: Adapter, start: Path | None) -> dict[str, Any] | None:

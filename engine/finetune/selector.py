@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.finetune.lessons import Lessons, Mix, judged_by, taught_and_held
+from engine.finetune.lessons import Lessons, Mix, fits, judged_by, taught_and_held
 from engine.finetune.material import Material
 from engine.finetune.shipping import REPORT
 from engine.finetune.targets import Target, Wanted, held, wanted_by
@@ -109,9 +109,10 @@ def finetune_selector(
     torch.manual_seed(config.seed)
     prompt = Prompt(decoder.tokenizer)
     taught, kept = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
-    by = judged_by(materials, config.mix, config.held, config.judged)
+    fits(decoder, config.mix)
+    by = {"model": fingerprint.of_model(decoder), **judged_by(materials, config.mix, config.held, config.judged)}
     out.mkdir(parents=True, exist_ok=True)
-    data = json.loads(json.dumps([fingerprint.of_model(decoder), by, config.seed, asdict(config.mix)]))
+    data = json.loads(json.dumps([{**by, "lessons": None}, config.seed, asdict(config.mix)]))
     found = wanted_by(decoder, taught, config.lessons, out / "read", data, progress)
     lessons = []
     for number, wanted in found.items():

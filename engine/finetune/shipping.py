@@ -16,11 +16,14 @@ def ship(out: Path, target: Path, files: Sequence[str], merit: Callable[[dict[st
 
     merit  of a report, higher is better
 
-    Raises BadMaterial if the two were judged by different questions, so that nobody can say.
+    Raises BadMaterial if the two were judged by different questions or are for different models, so that nobody can
+    say.
     """
     new = json.loads((out / REPORT).read_text())
     if (target / REPORT).exists():
         old = json.loads((target / REPORT).read_text())
+        if old["model"] != new["model"]:
+            raise BadMaterial(f"What lies in {target} is for {old['model']}, and not for {new['model']}.")
         if old["judged_by"] != new["judged_by"]:
             raise BadMaterial(f"What lies in {target} was judged by other questions; delete it to replace it.")
         if merit(old) >= merit(new):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from engine.finetune import checkpoint
 from engine.finetune.checkpoint import BadCheckpoint
 
+WEIGHT = "weight:"  # before the names of trained weights in a checkpoint, beside the optimizer's
 Progress = Callable[[str, int, int, float], None]  # what is being done, how much of how much, loss in nats a token
 
 
@@ -84,8 +85,9 @@ def train(
     if (found := checkpoint.load(folder / "checkpoint")) is not None:
         tensors, state = found
         if state["made"] != made:
-            raise BadCheckpoint(f"The checkpoint in {folder} was made with other settings: {state['made']}.")
-        trained.load({name.removeprefix("lora:"): t for name, t in tensors.items() if name.startswith("lora:")})
+            where = folder / "checkpoint"
+            raise BadCheckpoint(f"The checkpoint in {where} was made with other settings: {state['made']}.")
+        trained.load({name.removeprefix(WEIGHT): t for name, t in tensors.items() if name.startswith(WEIGHT)})
         checkpoint.restore_optimizer(optimizer, names, tensors)
         start, smooth, spent = state["lesson"], state["loss"], state["seconds"]
     began = time.monotonic() - spent
@@ -104,7 +106,7 @@ def train(
             smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
             progress("Training", number + 1, config.lessons, smooth)
             if (number + 1) % config.every == 0 or number + 1 == config.lessons:
-                tensors = {f"lora:{name}": tensor for name, tensor in trained.weights.items()}
+                tensors = {f"{WEIGHT}{name}": tensor for name, tensor in trained.weights.items()}
                 tensors |= checkpoint.optimizer_tensors(optimizer, names)
                 spent = time.monotonic() - began
                 state = {"made": made, "lesson": number + 1, "loss": smooth, "seconds": spent}

@@ -2,9 +2,10 @@
 
 The auxiliary has KV of its own for every (prefix + chunk). Only the question's tokens are run. As the paper has it,
 each chunk is read apart, all as one batch, and the score of a context token is the mean over heads and question tokens
-of the last layer's attention on it, the shared prefix left out. Ours reads all chunks together, and every layer has a
-vote. A trained selector, a model of its own, takes the auxiliary's place where there is one. Runs on the CPU, while the
-primary's KV is loaded. Source: CacheClip, arXiv:2510.10129.
+of the last layer's attention on it, the shared prefix left out. The paper finetunes its auxiliary for that, by a recipe
+that it does not give; here it is a model as it comes, or the reader itself. Ours reads all chunks together, and every
+layer has a vote. A trained selector, a model of its own, takes the auxiliary's place where there is one. Runs on the
+CPU, while the primary's KV is loaded. Source: CacheClip, arXiv:2510.10129.
 """
 
 from collections.abc import Sequence
@@ -37,9 +38,13 @@ class Auxiliary:
     prompt: Prompt
     selector: Selector | None = None
 
+    def way(self, scoring: Scoring) -> Scoring:
+        """Return how it is scored really: without a selector, all chunks together."""
+        return Scoring.JOINED if scoring is Scoring.TRAINED and self.selector is None else scoring
+
     def reads_kv(self, scoring: Scoring) -> bool:
         """Whether this way of scoring reads the auxiliary's chunk KV."""
-        return scoring is not Scoring.TRAINED or self.selector is None
+        return self.way(scoring) is not Scoring.TRAINED
 
     def score(
         self,

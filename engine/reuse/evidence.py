@@ -115,11 +115,11 @@ class Evidence:
         """Bring the chunks' KV to the model, and start scoring beside it if asked.
 
         Where both models are one they share chunk KV, so that it is loaded once, before it is scored. Where all of it
-        is exact nothing is left to score.
+        is exact, a single passage's for one, nothing is left to score.
         """
         auxiliary = self._auxiliary if self._reading.texts else None
         shared = auxiliary is not None and scoring is not None and self._shares(auxiliary, scoring)
-        if auxiliary is not None and scoring is not None and not shared:
+        if auxiliary is not None and scoring is not None and not shared and self._is_work():
             self._start(auxiliary, scoring, None)
         held = self.chunks(placement)
         if auxiliary is not None and scoring is not None and shared and held.exact < len(held.chunks):
@@ -129,15 +129,22 @@ class Evidence:
     def scores(self, scoring: Scoring) -> Tensor:
         """Return the auxiliary model's scores, [context tokens]; waits for them."""
         auxiliary = self._auxiliary if self._reading.texts else None
+        scoring = scoring if auxiliary is None else auxiliary.way(scoring)
         if scoring not in self._scores and auxiliary is not None:
             shared = self._shares(auxiliary, scoring)
             self._start(auxiliary, scoring, self.chunks(Placement.JOINED).chunks if shared else None)
         return self._scores[scoring].result() if scoring in self._scores else torch.empty(0)
 
+    def _is_work(self) -> bool:
+        """Whether it looks as if some passage's KV will not be exact; the loading tells for sure."""
+        ids = [chunk.ids for chunk in self._reading.passages]
+        return len(ids) > max(1, len(self._cache.tree.path(self._cache.keys(ids)[: self._longest])))
+
     def _shares(self, auxiliary: Auxiliary, scoring: Scoring) -> bool:
         return auxiliary.cache is self._cache and auxiliary.reads_kv(scoring)
 
     def _start(self, auxiliary: Auxiliary, scoring: Scoring, chunks: Sequence[ChunkKV] | None) -> None:
+        scoring = auxiliary.way(scoring)
         if scoring in self._scores:
             return
         reading = self._reading

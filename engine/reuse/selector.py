@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.errors import Cancelled, ModelNotFound, UnsupportedModel
+from engine.errors import Cancelled, SelectorUnusable
 from engine.model.encoder import Encoder
 from engine.model.tokens import Encoded
 from engine.recent import Recent
@@ -123,19 +123,19 @@ class Selector:
 def load_selector(folder: Path, encoder: Encoder) -> Selector:
     """Return the selector in a folder, over this encoder.
 
-    Raises ModelNotFound for a file that is missing or torn, UnsupportedModel for one that was made for another encoder.
+    Raises SelectorUnusable for a file that is missing or torn, or was made for another encoder.
     """
     path = folder / FILE
     try:
         named = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise ModelNotFound(f"The selector in {path} cannot be read ({error}).") from error
+        raise SelectorUnusable(f"The selector in {path} cannot be read ({error}).") from error
     votes, key = named.get("votes", torch.empty(0)), named.get("key.weight", torch.empty(0))
     try:
         heads = Heads(encoder.width, len(votes), len(key) // len(votes))
         heads.load_state_dict(named)
     except (RuntimeError, TypeError, ArithmeticError) as error:
-        raise UnsupportedModel(f"The selector in {path} was made for another encoder or version.") from error
+        raise SelectorUnusable(f"The selector in {path} was made for another encoder or version.") from error
     return Selector(encoder, heads)
 
 

@@ -302,6 +302,16 @@ def test_samples_that_were_not_read_to_the_end_come_at_the_next_start(start, tmp
     assert marker.exists() and len(backend.documents()) == 3
 
 
+@pytest.mark.parametrize("choice", ["reader", "selector"])
+def test_a_folder_without_trained_weights_is_told_before_anything_is_closed(start, tmp_path, monkeypatch, choice):
+    backend = start()
+    with monkeypatch.context() as patched:
+        patched.setattr(backend.loader, "release", lambda: pytest.fail("the house was closed"))
+        changing = change(backend, **{choice: str(tmp_path / "nowhere")})
+    assert "nowhere" in changing.trouble and f"--{choice} FOLDER, or off" in changing.trouble
+    assert backend.status().ready
+
+
 def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):
     backend = start(fixed={"policy": "--policy"})
     house = backend.loader.house

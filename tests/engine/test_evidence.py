@@ -9,7 +9,8 @@ from transformers import DynamicCache
 
 from engine.prompt import ASKED_TOKENS
 from engine.request import fit
-from engine.reuse.strategies import CacheClip, Direct, Full, OracleWindows, ProphetKV
+from engine.reuse.selector import Heads, Selector
+from engine.reuse.strategies import CacheClip, CacheClipJoint, CacheClipTrained, Direct, Full, OracleWindows, ProphetKV
 from engine.trace import Trace
 from engine.types import Placement
 from tests import tiny
@@ -70,9 +71,24 @@ def test_what_is_shared_is_computed_once():
     reading = prepared(made)
     trace = Trace()
     evidence = made.evidence(reading, trace)
-    for strategy in (CacheClip(0.2), CacheClip(0.5), OracleWindows(0.2), OracleWindows(0.5), ProphetKV(0.2), Direct()):
+    windows = (CacheClip(0.2), CacheClip(0.5), OracleWindows(0.2), OracleWindows(0.5))
+    for strategy in (*windows, ProphetKV(0.2), Direct()):
         made.prefill(reading, strategy, Trace(), evidence=evidence)
     assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "full prefill", "question"]
+    for strategy in (CacheClipTrained(0.2), CacheClipJoint(0.2)):  # without a selector these are one
+        made.prefill(reading, strategy, Trace(), evidence=evidence)
+    assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "auxiliary", "full prefill", "question"]
+
+
+@pytest.mark.parametrize("names, exact", [(NAMES[:1], 0), (NAMES, 3), (NAMES, 2), (NAMES, 0)])
+def test_a_selector_is_asked_only_where_something_is_left_to_recompute(names, exact):
+    """A single passage is exact as it stands, and so is a path that an earlier question computed."""
+    made, trace = engine(), Trace()
+    made.auxiliary = replace(made.auxiliary, selector=Selector(tiny.encoder(), Heads(32, 8, 32)))
+    if exact:
+        made.keep(known := prepared(made, names[:exact]), made.prefill(known, Full(), Trace()))
+    made.prefill(prepared(made, names), CacheClipTrained(0.5), trace)
+    assert ("auxiliary" in {stage.name for stage in trace.stages}) == (len(names) > max(1, exact))
 
 
 @pytest.mark.parametrize("strategy", [CacheClip(0.3), OracleWindows(0.3), ProphetKV(0.3), Direct()])

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from engine.errors import ModelNotFound, UnsupportedModel
+from engine.errors import ModelNotFound, ReaderUnusable, UnsupportedModel
 from engine.finetune import checkpoint
 from engine.finetune.adapter import FILES, Adapter, AdapterConfig
 from engine.finetune.averaging import average
@@ -210,12 +210,12 @@ def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "error", "said"),
     [
-        (lambda folder: (folder / WEIGHTS).unlink(), ModelNotFound, "cannot be read"),
-        (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), ModelNotFound, "cannot be read"),
-        (lambda folder: (folder / FILES[0]).unlink(), ModelNotFound, "cannot be read"),
-        (lambda folder: (folder / FILES[0]).write_text("{"), ModelNotFound, "cannot be read"),
-        (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), UnsupportedModel, "another shape"),
-        (lambda folder: rename(folder, "layers.2", "layers.9"), UnsupportedModel, "other layers"),
+        (lambda folder: (folder / WEIGHTS).unlink(), ReaderUnusable, "cannot be read"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), ReaderUnusable, "cannot be read"),
+        (lambda folder: (folder / FILES[0]).unlink(), ReaderUnusable, "cannot be read"),
+        (lambda folder: (folder / FILES[0]).write_text("{"), ReaderUnusable, "cannot be read"),
+        (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), ReaderUnusable, "another shape"),
+        (lambda folder: rename(folder, "layers.2", "layers.9"), ReaderUnusable, "other layers"),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(finished, tmp_path, spoil, error, said):

@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from engine.errors import Cancelled, ModelNotFound, UnsupportedModel
+from engine.errors import Cancelled, SelectorUnusable
 from engine.finetune import selector as finetuning
 from engine.finetune import targets as reading
 from engine.finetune.checkpoint import BadCheckpoint
 from engine.finetune.lessons import Mix
+from engine.finetune.material import BadMaterial
 from engine.finetune.packed import Lesson
 from engine.finetune.selector import HeadsConfig, SelectorConfig, finetune_selector
 from engine.finetune.shipping import REPORT, ship
@@ -188,6 +189,11 @@ def test_a_finetune_judges_its_selector_and_ships_only_a_better_one(tmp_path):
     assert ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert not ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert json.loads((tmp_path / "assets" / REPORT).read_text()) == json.loads(json.dumps(report))
+    for seed in (0, 1):  # the same questions, but what helps this model says nothing of that one
+        other, out = tiny.decoder(tiny.qwen2 if seed == 0 else tiny.llama, seed=seed), tmp_path / f"other{seed}"
+        finetune_selector(other, tiny.encoder(), BOATS, out, CONFIG, lambda *said: None)
+        with pytest.raises(BadMaterial):
+            ship(out, tmp_path / "assets", (FILE,), finetuning.merit)
 
 
 def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypatch):
@@ -211,6 +217,9 @@ def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypa
     whole, again = (load_file(tmp_path / name / FILE) for name in ("whole", "killed"))
     for name, weight in whole.items():
         assert_close(again[name], weight, **EXACT)
+    run(tmp_path / "killed", config=replace(CONFIG, judged=2))  # which questions judge it changes nothing of these
+    with pytest.raises(BadCheckpoint, match=r"killed.checkpoint was made with other settings"):
+        run(tmp_path / "killed", config=replace(CONFIG, rounds=3))
     with pytest.raises(BadCheckpoint):
         run(tmp_path / "killed", config=replace(CONFIG, seed=1))
     with pytest.raises(BadCheckpoint):  # another model by the same name, as with and without an adapter
@@ -229,10 +238,10 @@ def test_a_selector_comes_back_from_its_file(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_a_selector_that_does_not_fit_is_refused(tmp_path):
-    with pytest.raises(ModelNotFound, match="selector"):
+    with pytest.raises(SelectorUnusable, match="selector"):
         load_selector(tmp_path, tiny.encoder())
     (tmp_path / FILE).write_bytes(b"torn")
-    with pytest.raises(ModelNotFound, match="selector"):
+    with pytest.raises(SelectorUnusable, match="selector"):
         load_selector(tmp_path, tiny.encoder())
     for named in (
         {},
@@ -243,7 +252,7 @@ def test_a_selector_that_does_not_fit_is_refused(tmp_path):
         {**Heads(32, 2, 4).state_dict(), "key.weight": torch.zeros(0)},
     ):
         save_file(named, tmp_path / FILE)
-        with pytest.raises(UnsupportedModel, match="selector"):
+        with pytest.raises(SelectorUnusable, match="another --selector"):
             load_selector(tmp_path, tiny.encoder())
 
 
