@@ -1,7 +1,7 @@
 """What the models look at, over a data set: KL and Jaccard of the auxiliary and of each primary layer with the last.
 
 Tests the paper's key observation, that the auxiliary's last layer is nearer to the primary's last layer than the
-primary's first layers are (arXiv:2510.10129). The shared prefix, which holds the attention sink, is left out.
+primary's first layers are (arXiv:2510.10129). Sinks are left out: the shared prefix, and those of each passage.
 """
 
 import statistics

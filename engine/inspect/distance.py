@@ -1,7 +1,7 @@
 """How alike two views of the same context are.
 
-Attention sinks would swamp every comparison: the shared prefix holds them, so its columns are left out before anything
-comes here, and what is left is renormalised to sum to 1.
+Attention sinks would swamp every comparison: the columns of the shared prefix and of the passages' own sinks are left
+out before anything comes here, and what is left is renormalised to sum to 1.
 """
 
 from torch import Tensor

@@ -64,7 +64,6 @@ class Inspection(Looks):
     selections  by method; one that decides while it computes (CacheBlend) has none
     alike       [101] by method, and for 'auxiliary': Jaccard with the primary's last layer at each ratio, NaN where
                 nothing is recomputed. A method's tokens are compared with as many of the oracle's, to the percent
-    sinks       [T] bool, see `sinks`
     ranks       [2, windows]: rank of each window of 8 tokens for the auxiliary and for the primary's last layer,
                 1 is the most looked at
     """
@@ -74,7 +73,6 @@ class Inspection(Looks):
     exact: int
     selections: dict[str, Selection]
     alike: dict[str, np.ndarray]
-    sinks: np.ndarray
     ranks: np.ndarray
 
     @property

@@ -28,6 +28,7 @@ class Looks:
     jaccard_layers     [L]
     overlap            of each method's recomputed tokens with the oracle's, Jaccard
     passages           tokens of each passage, in prompt order: T in sum
+    sinks              [T] bool, see `attention.sinks`; KL and Jaccard of attention leave them out
     """
 
     auxiliary: np.ndarray
@@ -39,6 +40,7 @@ class Looks:
     overlap: dict[str, float]
     ratio: float
     passages: tuple[int, ...]
+    sinks: np.ndarray
 
     def as_dict(self, bins: int = BINS) -> dict[str, Any]:
         """Return plain lists; tokens are added up into at most `bins` columns."""

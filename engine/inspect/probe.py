@@ -7,6 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from engine.answer import Request
@@ -63,13 +64,15 @@ def inspecting(engine: "Engine", request: Request, cancel: Event) -> Iterator[St
 def looks(evidence: Evidence, ratio: float, methods: dict[str, Strategy] | None = None) -> Looks:
     """Compare what the models look at. Costs a full prefill, unless the evidence holds one.
 
-    ratio    of the context tokens that count as looked at, in [0, 1]
+    ratio    of the context tokens that count as looked at, in [0, 1], sinks left out
     methods  by name, whose plans are compared with the oracle's of the same size; those that plan layer by layer have
              no plan beforehand and are left out
     """
     primary, scores = evidence.reference.attention, evidence.scores(Scoring.APART)
-    last, chosen = primary[-1], top(primary[-1], ratio)
     view, overlap = evidence.view(), {}
+    left_out = sinks(primary.numpy(), view.lengths)
+    layers, theirs = (each[..., torch.from_numpy(~left_out)] for each in (primary, scores))
+    last, chosen = layers[-1], top(layers[-1], ratio)
     for name, strategy in (methods or {}).items():
         plan = strategy.plan(view)
         share = len(plan.rows) / view.context_tokens if view.context_tokens else 0.0
@@ -78,13 +81,14 @@ def looks(evidence: Evidence, ratio: float, methods: dict[str, Strategy] | None 
     return Looks(
         renormalised(scores).numpy(),
         renormalised(primary).numpy(),
-        float(kl(last, scores)),
-        kl(last, primary).numpy(),
-        jaccard(chosen, top(scores, ratio)),
-        np.array([jaccard(chosen, top(layer, ratio)) for layer in primary]),
+        float(kl(last, theirs)),
+        kl(last, layers).numpy(),
+        jaccard(chosen, top(theirs, ratio)),
+        np.array([jaccard(chosen, top(layer, ratio)) for layer in layers]),
         overlap,
         ratio,
         tuple(view.lengths),
+        left_out,
     )
 
 
@@ -126,14 +130,14 @@ def _inspection(seen: Looks, reading: Reading, evidence: Evidence, selections: d
         for hit, text, encoded in zip(reading.hits, reading.texts, reading.passages, strict=True)
     )
     scores, last = evidence.scores(Scoring.APART), evidence.reference.attention[-1]
+    kept = torch.from_numpy(~seen.sinks)
     return Inspection(
         **vars(seen),
         question=reading.asked,
         excerpts=excerpts,
         exact=evidence.view().exact,
         selections=selections,
-        alike={"auxiliary": _alike_top(last, scores)} | _alike_oracle(selections),
-        sinks=sinks(seen.primary, seen.passages),
+        alike={"auxiliary": _alike_top(last[kept], scores[kept])} | _alike_oracle(selections),
         ranks=np.stack([window_ranks(values.numpy(), seen.passages) for values in (scores, last)]),
     )
 

@@ -15,6 +15,7 @@ from engine.inspect.looks import binned
 from engine.inspect.probe import looks
 from engine.reuse.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
 from engine.trace import Trace
+from engine.types import Scoring
 from tests.engine.doubles import engine
 from tests.engine.test_evidence import NAMES, prepared
 from tests.engine.test_pipeline import ASK
@@ -62,6 +63,24 @@ def test_an_inspection_holds_each_layer_and_compares_every_plan_with_the_oracles
     assert found.overlap["oracle"] == 1.0 and 0 <= found.overlap["cacheclip"] <= 1
     assert set(found.overlap) == {"cacheclip", "oracle", "epic"}  # CacheBlend decides on its way
     assert len(found.as_dict(bins=16)["primary"][0]) == 16
+
+
+def test_sinks_are_left_out_of_kl_and_jaccard_and_nothing_else(monkeypatch):
+    made = engine()
+    evidence = made.evidence(prepared(made), Trace())
+    primary, scores = evidence.reference.attention.clone(), evidence.scores(Scoring.APART)
+    planted = torch.zeros(primary.shape[1], dtype=torch.bool)
+    planted[[3, 40]] = True
+    primary[:, planted] = 9.0
+    monkeypatch.setitem(vars(evidence), "reference", replace(evidence.reference, attention=primary))
+    found = looks(evidence, 0.3)
+    assert found.sinks.tolist() == planted.tolist()
+    ours, theirs = (each[~planted].double() + 1e-9 for each in (primary[-1], scores))
+    ours, theirs = ours / ours.sum(), theirs / theirs.sum()
+    assert found.kl_auxiliary == pytest.approx(float((ours * (ours / theirs).log()).sum()), rel=1e-4)
+    best = [set(each.argsort(descending=True)[: int(0.3 * len(ours))].tolist()) for each in (ours, theirs)]
+    assert found.jaccard_auxiliary == len(best[0] & best[1]) / len(best[0] | best[1])
+    assert len(found.auxiliary) == found.primary.shape[1] == len(planted)  # a page draws them all
 
 
 def test_an_engine_inspects_what_a_question_finds():

@@ -28,11 +28,12 @@ _RANKS = "Each dot is a window of 8 tokens; near the diagonal, both models find 
 _HINTS = {
     _MAP: "Attention of the question's tokens in a full prefill, averaged over heads, beside the average of its row. "
     "The shared prefix is left out. The top row is the auxiliary model, which reads each passage alone.",
-    _KL: "Kullback-Leibler divergence KL(last layer || layer), in nats. The dashed line is the auxiliary model's last "
-    "layer: where it lies below a bar, the small model is the better guide than that layer.",
-    _AGREEMENT: "Jaccard similarity with the primary's last layer. Amber: the chosen method against as many tokens of "
-    "the oracle, which knows where the main model looks. Violet: the most looked-at tokens of the small model. "
-    "Grey: the other methods; dotted: chance.",
+    _KL: "Kullback-Leibler divergence KL(last layer || layer), in nats; the prefix and the passages' sinks are left "
+    "out, since they would swamp it. The dashed line is the auxiliary model's last layer: where it lies below a bar, "
+    "the small model is the better guide than that layer.",
+    _AGREEMENT: "Jaccard similarity with the primary's last layer, sinks left out. Amber: the chosen method against as "
+    "many tokens of the oracle, which knows where the main model looks. Violet: the most looked-at tokens of the small "
+    "model. Grey: the other methods; dotted: chance.",
     _RANKS: "Windows ranked by mean attention: the auxiliary across, the primary's last layer up. Amber dots are "
     "recomputed. Spearman's rank correlation is 1 for the same order, 0 for none.",
 }
