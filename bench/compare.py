@@ -95,9 +95,12 @@ def rows_of(
     """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions.
 
     made  what the samples were made with
+
+    `answer_kl_gap` is how much farther an arm is from full prefill than the first method named, question by question.
     """
     metric = samples[0]["about"]["metric"]
     full = [sample["arms"][FULL]["scores"][metric] for sample in samples]
+    base = [sample["arms"][chosen[1].key]["answer_kl"] for sample in samples] if len(chosen) > 1 else None
     rows = []
     for arm in chosen:
         outcomes = [sample["arms"][arm.key] for sample in samples]
@@ -127,6 +130,10 @@ def rows_of(
         row["quality_low"], row["quality_high"] = mean_interval(quality)
         for name in ("kl", "answer_kl"):
             row[f"{name}_low"], row[f"{name}_high"] = mean_interval([outcome[name] for outcome in outcomes])
+        if base is not None:
+            gaps = [outcome["answer_kl"] - its for outcome, its in zip(outcomes, base, strict=True)]
+            row["answer_kl_gap"] = statistics.fmean(gaps)
+            row["answer_kl_gap_low"], row["answer_kl_gap_high"] = mean_interval(gaps)
         if sum(full):
             row["rq"] = sum(quality) / sum(full)
             row["rq_low"], row["rq_high"] = ratio_interval(quality, full)

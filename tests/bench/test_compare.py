@@ -83,6 +83,9 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
     assert by_name["prefix"]["answer_top1"] == 1.0
     assert by_name["prefix"]["answer_kl"] * 10 < by_name["cacheclip"]["answer_kl"] < by_name["direct"]["answer_kl"]
     assert by_name["oracle"]["oracle_overlap"] == 1.0
+    for row in rows:  # against the first method named, question by question
+        assert row["answer_kl_gap"] == pytest.approx(row["answer_kl"] - by_name["cacheclip"]["answer_kl"])
+        assert row["answer_kl_gap_low"] <= row["answer_kl_gap"] <= row["answer_kl_gap_high"]
 
 
 def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(made, arguments, monkeypatch, tmp_path):

@@ -2,7 +2,8 @@
 
 All context tokens go through the layers before the check layer. There the deviation of each, the sum over heads and
 width of (fresh - cached)^2, decides who goes on: the top ratio x tokens. Gradual filtering starts with more and drops
-some at every layer, `ratio` in the mean over the layers from the check layer on.
+some at every layer, `ratio` in the mean over the layers from the check layer on; that it falls linearly, from 1.5 to
+0.5 of the ratio, is ours, since the paper gives no schedule.
 Source: arXiv:2405.16444. The question is always fresh, and every row sees exactly what lies before it (the paper's code
 lets a kept row see later ones of its own block). Layers before the check layer are fresh for all tokens and are not
 counted in the realised ratio, as in the paper; they are counted in its time.
