@@ -184,7 +184,8 @@ def test_an_exact_path_is_the_same_whatever_arms_went_before(made, arguments, tm
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(quality, "open_engine", lambda arguments, again=again: again)
             own = Namespace(**{**vars(arguments), "methods": methods, "json": tmp_path / f"{number}.json"})
-            rows.append(next(row for row in quality.run(own) if row["method"] == "prefix"))
+            row = next(row for row in quality.run(own) if row["method"] == "prefix")
+            rows.append({name: value for name, value in row.items() if "gap" not in name})
     assert rows[0] == rows[1] and rows[0]["realised_ratio"] < 1
 
 
