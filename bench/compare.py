@@ -33,15 +33,8 @@ COLUMNS = {
     "floor_speedup": "floor",
     "n": "n",
 }
-SAME = (
-    "model",
-    "auxiliary",
-    "dtype",
-    "device",
-    "kv_bits",
-    "seed",
-    "chunk",
-)  # what samples share, beside trained weights
+# What all samples of a file share, beside trained weights.
+SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "seed", "chunk")
 MADE_BY = ("model", "reader", "selector", "kv_bits")  # of it, what a row tells; trained weights as digests
 
 

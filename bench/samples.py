@@ -30,7 +30,11 @@ class SampleFile:
             return
         (found,) = self._parsed(1, whole[0], "made_with")
         if found != json.loads(json.dumps(made)):
-            other = [name for name in made if found.get(name) != json.loads(json.dumps(made[name]))]
+            other = [
+                name
+                for name in made
+                if not isinstance(found, dict) or found.get(name) != json.loads(json.dumps(made[name]))
+            ]
             raise BadArgument(
                 f"{path} holds samples made with another {', '.join(other) or 'program'}. Choose another --json, or "
                 "delete that file."
