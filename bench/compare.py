@@ -31,6 +31,7 @@ COLUMNS = {
     "top1": "top-1",
     "oracle_overlap": "oracle",
     "floor_speedup": "floor",
+    "full_wrong": "full wrong",
     "n": "n",
 }
 # What all samples of a file share, beside trained weights.
@@ -114,6 +115,7 @@ def rows_of(
             "answer_top1": _mean(outcomes, "answer_top1"),
             "oracle_overlap": _mean(outcomes, "oracle_overlap"),
             "floor_speedup": _mean(outcomes, "floor_speedup"),
+            "reused_bytes": _mean(outcomes, "reused_bytes"),
             "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
             "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
             "n": len(samples),

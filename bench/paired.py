@@ -51,6 +51,7 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
         item.max_new_tokens,
     )
     said = answers[0][:FOLLOWED]
+    reusing = {arm.key for arm in arms if arm.strategy.reuses}
     outcomes: dict[str, dict[str, Any]] = {}
     expected = _along(engine, ready[FULL], evidence, said)
     for (key, each), answer in zip(ready.items(), answers, strict=True):
@@ -58,6 +59,7 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
             **asdict(likeness(expected, _along(engine, each, evidence, said))),
             "realised_ratio": each.realised_ratio,
             "floor_speedup": _operations(engine, evidence, everything) / _operations(engine, evidence, each.rows),
+            "reused_bytes": _bytes(engine, reading, each) if key in reusing else 0,
             "oracle_overlap": _overlap(evidence, each),
             **_scores(engine, item, answer),
         }
@@ -91,6 +93,12 @@ def _along(engine: Engine, ready: Prefilled, evidence: Evidence, said: list[int]
 
 def _operations(engine: Engine, evidence: Evidence, rows: Tensor) -> float:
     return engine.cache.decoder.spec.operations_of(torch.cat((rows, evidence.question)))
+
+
+def _bytes(engine: Engine, reading: Reading, ready: Prefilled) -> int:
+    """KV of passages' tokens that was not computed again."""
+    decoder = engine.cache.decoder
+    return decoder.spec.kv_bytes(round(reading.context_tokens * (1 - ready.realised_ratio)), decoder.dtype.itemsize)
 
 
 def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:

@@ -83,6 +83,14 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
     assert by_name["prefix"]["answer_top1"] == 1.0
     assert by_name["prefix"]["answer_kl"] * 10 < by_name["cacheclip"]["answer_kl"] < by_name["direct"]["answer_kl"]
     assert by_name["oracle"]["oracle_overlap"] == 1.0
+    spec = made.cache.decoder.spec
+    everything = (
+        2 * 4 * spec.layers * spec.kv_heads * spec.width * by_name["full"]["context_tokens"]
+    )  # keys, values, fp32
+    assert (by_name["full"]["reused_bytes"], by_name["direct"]["reused_bytes"]) == (0, everything)
+    assert by_name["cacheclip"]["reused_bytes"] == pytest.approx(
+        everything * (1 - by_name["cacheclip"]["realised_ratio"]), abs=everything / 100
+    )
     for row in rows:  # against the first method named, question by question
         assert row["answer_kl_gap"] == pytest.approx(row["answer_kl"] - by_name["cacheclip"]["answer_kl"])
         assert row["answer_kl_gap_low"] <= row["answer_kl_gap"] <= row["answer_kl_gap_high"]
