@@ -79,8 +79,9 @@ class Selector:
         return sum(weight.nbytes for weight in (*self.encoder.parameters, *self.heads.parameters()))
 
     def warm(self, text: str, passage: Encoded) -> None:
-        """Make a passage's keys, if they are not there, and hold them in memory; the arguments are as in `score`."""
-        self._passage(text.strip(), passage)
+        """Make a passage's keys while there is room to hold them; the arguments are as in `score`."""
+        if len(self._passage) < HELD:
+            self._passage(text.strip(), passage)
 
     def forget(self, text: str) -> None:
         """Drop the keys of a passage."""

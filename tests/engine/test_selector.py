@@ -112,6 +112,16 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
     assert len(read) == 4
 
 
+def test_a_long_document_makes_no_keys_that_nothing_could_hold(monkeypatch):
+    selector, prompt = Selector(tiny.encoder(), heads()), Prompt(tiny.tokenizer())
+    monkeypatch.setattr("engine.reuse.selector.HELD", 2)
+    first, second, third = list(TEXTS.values())[:3]
+    for text in (first, second, third):
+        selector.warm(text, prompt.passage(text))
+    assert list(selector._passage._held) == [first.strip(), second.strip()]
+    assert len(scored(selector, [third])) == len(prompt.passage(third).ids)
+
+
 def test_a_stopped_question_is_not_scored():
     stopped = Event()
     stopped.set()
