@@ -13,13 +13,16 @@ from engine.errors import Cancelled
 from engine.inspect.inspection import Inspection
 from engine.inspect.probe import inspecting
 from engine.model.generate import Sampling
+from engine.model.tokens import Encoded
 from engine.prefill import Prefilled, prefill
 from engine.prompt import Prompt
+from engine.recent import Recent
 from engine.request import Reading, alike, check, strategy_of
 from engine.reuse.assemble import layout
 from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.evidence import Evidence
+from engine.reuse.selector import Selector
 from engine.reuse.strategies import Strategy
 from engine.schedule.speculation import SpeculationConfig, Speculator
 from engine.schedule.turns import Turns
@@ -103,12 +106,10 @@ class Engine:
     def forget(self, text: str) -> None:
         """Remove the KV of one passage from every tier, for both models, and all that is remembered of it."""
         self.cache.delete(self.prompt.passage_once(text).ids)
-        self.prompt.passage.forget(text)
-        if (auxiliary := self.auxiliary) is not None:
-            auxiliary.cache.delete(auxiliary.prompt.passage_once(text).ids)
-            auxiliary.prompt.passage.forget(text)
-            if auxiliary.selector is not None:
-                auxiliary.selector.forget(text)
+        if self.auxiliary is not None:
+            self.auxiliary.cache.delete(self.auxiliary.prompt.passage_once(text).ids)
+        for remembered in self._remembered:
+            remembered.forget(text)
 
     @contextmanager
     def visit(self) -> Iterator[None]:
@@ -118,11 +119,18 @@ class Engine:
                 yield
             finally:
                 if deleted:
-                    self.prompt.passage.clear()
-                    if self.auxiliary is not None:
-                        self.auxiliary.prompt.passage.clear()
-                        if self.auxiliary.selector is not None:
-                            self.auxiliary.selector.clear()
+                    for remembered in self._remembered:
+                        remembered.clear()
+
+    @property
+    def _remembered(self) -> list[Recent[Encoded] | Selector]:
+        """What is made of passages' texts and stays in memory."""
+        found: list[Recent[Encoded] | Selector] = [self.prompt.passage]
+        if self.auxiliary is not None:
+            found.append(self.auxiliary.prompt.passage)
+            if self.auxiliary.selector is not None:
+                found.append(self.auxiliary.selector)
+        return found
 
     @property
     def _caches(self) -> list[ChunkCache]:

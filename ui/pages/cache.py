@@ -114,7 +114,7 @@ class Cache:
         return ""
 
     def _opened(self, shown: Shown) -> Update:
-        """Return what a choice or a question changes: the tree stays as it is drawn, under a question in any case."""
+        """Return what a choice or a question changes: no clock draws the page anew under a question."""
         view = self._backend.cache.look()
         return {
             self._detail: detail(view, shown.key, doomed=shown.key == shown.doomed != ""),
