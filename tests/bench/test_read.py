@@ -92,6 +92,13 @@ def test_a_long_context_is_cut_and_a_chinese_question_is_scored_in_chinese(tmp_p
     assert item.metric == "f1_zh"
 
 
+def test_all_questions_of_a_file_are_scored_alike(tmp_path):
+    """One whose answer is in Latin letters had a metric of its own, and the rows of the file fell apart over it."""
+    latin = {**LONG, "id": "latin", "question": "SmolLM2?", "answers": ["SmolLM2-135M-Instruct"]}
+    items = read(write(tmp_path / "zh.jsonl", [{**LONG, "id": f"{n}"} for n in range(20)] + [latin]), 4, lines, 0, None)
+    assert len(items) == 21 and {item.metric for item in items} == {"f1_zh"}
+
+
 def test_longbench_is_read_as_published(tmp_path):
     item = one(tmp_path / "qasper.jsonl", [LONGBENCH])
     assert (item.id, item.passages, item.answers, item.group) == ("b1", ("one", "two"), ("Ann", "Ann B."), "qasper")

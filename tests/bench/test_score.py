@@ -53,6 +53,12 @@ def test_rouge_l_is_the_longest_common_subsequence():
     assert METRICS["rouge_l"]("the cat sat", ["dogs", "the cat sat"]) == pytest.approx(1, abs=1e-6)
 
 
+def test_rouge_of_chinese_counts_words_as_jieba_cuts_them():
+    said, wanted = "\u53a6\u95e8\u5927\u5b66\u5728\u53a6\u95e8", "\u53a6\u95e8\u5927\u5b66\u7f8e\u56fd"
+    assert 0 < METRICS["rouge_zh"](said, [wanted]) < 1 and METRICS["rouge_zh"](said, [said]) == pytest.approx(1)
+    assert METRICS["rouge_l"](said, [wanted]) == 0  # without spaces it is one word
+
+
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("nothing", ["", " ", ".", "...\n"])
 def test_nothing_said_is_worth_nothing(name, nothing):
