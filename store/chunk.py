@@ -8,6 +8,7 @@ characters then neither freezes the page nor needs more memory than a section.
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer
@@ -62,7 +63,7 @@ def steps_of(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Generator[
 
 def iter_split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:
     """Yield what `split` returns a section at a time, so that others get a turn and a person can cancel."""
-    splitter = TextSplitter.from_huggingface_tokenizer(_counting(tokenizer), config.tokens, overlap=config.overlap)
+    splitter = _splitter(tokenizer, config)
     for start, end in sections(text):
         chunks = splitter.chunk_indices(text[start:end])
         yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
@@ -85,6 +86,12 @@ def sections(text: str, most: int = SECTION) -> Iterator[tuple[int, int]]:
 def _last(pattern: re.Pattern[str], text: str, start: int, most: int) -> int | None:
     ends = [match.end() for match in pattern.finditer(text, start + most // 2, start + most)]
     return ends[-1] if ends else None
+
+
+@lru_cache(maxsize=4)
+def _splitter(tokenizer: Tokenizer, config: ChunkConfig) -> TextSplitter:
+    """Making one writes the tokenizer out and reads it again: a quarter of a second for 49,152 tokens."""
+    return TextSplitter.from_huggingface_tokenizer(_counting(tokenizer), config.tokens, overlap=config.overlap)
 
 
 def _counting(tokenizer: Tokenizer) -> Tokenizer:

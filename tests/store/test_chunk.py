@@ -1,10 +1,12 @@
 """Chunks are exact slices, short enough, and lose nothing but white space."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from store.chunk import ChunkConfig, sections, split
@@ -76,6 +78,19 @@ def test_a_truncating_tokenizer_does_not_let_chunks_grow():
     tokenizer.enable_truncation(4)
     assert len(split("word " * 100, tokenizer, ChunkConfig(tokens=10, overlap=0))) == 10
     assert tokenizer.truncation["max_length"] == 4
+
+
+def test_texts_share_a_splitter_that_later_truncation_does_not_reach(monkeypatch):
+    made, make = [], TextSplitter.from_huggingface_tokenizer
+    monkeypatch.setattr(
+        "store.chunk.TextSplitter",
+        SimpleNamespace(from_huggingface_tokenizer=lambda *a, **k: made.append(a) or make(*a, **k)),
+    )
+    tokenizer = word_tokenizer()
+    before = split("word " * 20, tokenizer, CONFIG)
+    tokenizer.enable_truncation(4)
+    assert split("word " * 20, tokenizer, CONFIG) == before
+    assert len(made) == 1
 
 
 @given(st.text(alphabet="ab. \n", max_size=300), st.integers(2, 40))
