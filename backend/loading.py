@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from backend.work import Work
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from engine.model.precision import pick
 from engine.pipeline import Engine
 from engine.served import Served
 from engine.startup import ModelConfig, Models, build_engine, load_models, release_memory
@@ -22,7 +23,7 @@ from store.blobs import DiskBlobs
 from store.chunk import ChunkConfig
 from store.documents import DocumentLibrary, LibraryConfig
 from store.errors import KVScopeError, StoreFull
-from store.minilm import MiniLM
+from store.minilm import MiniLM, MiniLMConfig
 from store.rerank import CrossEncoderReranker
 from store.types import Document
 from ui.backend import Status
@@ -209,7 +210,8 @@ class Loader:
             self._report(f"Loading {Path(name).name}", 0.95)
             reranker = CrossEncoderReranker(name)
         folder = self.settings.data / "library"
-        return DocumentLibrary(folder, tokenizer, MiniLM(), LibraryConfig(chunking=chunking), reranker=reranker)
+        embedder = MiniLM(MiniLMConfig(dtype=pick("cpu", self.settings.dtype)[1]))
+        return DocumentLibrary(folder, tokenizer, embedder, LibraryConfig(chunking=chunking), reranker=reranker)
 
     def _report(self, said: str, share: float) -> None:
         if self._work.closing:

@@ -11,12 +11,13 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from bench.bare import model_config
+from engine.model.precision import pick
 from engine.pipeline import Engine
 from engine.startup import build_engine, load_models
 from engine.tree.tiers import Tiers, TiersConfig
 from store.blobs import DiskBlobs
 from store.documents import DocumentLibrary, LibraryConfig
-from store.minilm import MiniLM
+from store.minilm import MiniLM, MiniLMConfig
 
 CHUNK = 512  # tokens
 GIB = 2**30
@@ -51,7 +52,8 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         root = Path(folder)
 
         def library(tokenizer: Tokenizer) -> DocumentLibrary:
-            made = DocumentLibrary(root / "library", tokenizer, MiniLM(), LibraryConfig())
+            embedder = MiniLM(MiniLMConfig(dtype=pick("cpu", arguments.dtype)[1]))
+            made = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
             text = root / "text.txt"
             text.write_text("\n\n\n".join(paragraph(draw, tokenizer) for _ in range(passages + 4)))
             for _ in made.add(text, text.name):

@@ -1,11 +1,15 @@
 """The real embedding model: no network, nothing of a chunk unread, meaning above words."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer
 
-from store.minilm import WIDTH, MiniLM, packaged_folder
+from store.minilm import WIDTH, MiniLM, MiniLMConfig, packaged_folder
 
+THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
 pytestmark = pytest.mark.embedded
 
 
@@ -51,3 +55,14 @@ def test_the_end_of_a_long_chunk_is_found(model):
 
 def test_fingerprint_is_of_the_weights(model):
     assert model.fingerprint == MiniLM().fingerprint and model.fingerprint.startswith("minilm-254-")
+
+
+def test_half_the_precision_finds_the_same(model):
+    texts = [f"{name} keeps {thing} in the {place}." for name, thing, place in product("ABC", THINGS, PLACES)]
+    asked = [f"Where are {thing}?" for thing in THINGS]
+    half = MiniLM(MiniLMConfig(dtype=torch.bfloat16))
+    whole_scores, half_scores = (one.embed(asked) @ one.embed(texts).T for one in (model, half))
+    assert half.fingerprint == model.fingerprint
+    assert np.abs(np.linalg.norm(half.embed(texts), axis=1) - 1).max() < 1e-5
+    assert 0 < np.abs(whole_scores - half_scores).max() < 0.02
+    assert np.corrcoef(whole_scores.ravel(), half_scores.ravel())[0, 1] > 0.999
