@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited passage holds
+# A run of dots is looked at once, not from each of its dots.
+SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+(?=\s)|[。！？]+|\n+")  # noqa: RUF001
 TELLING = 3  # words of a sentence that nobody says twice
 
 
@@ -103,19 +105,24 @@ def quoted(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
     return found
 
 
-def repetition(text: str) -> int | None:
-    """Return where the first sentence begins that was said before, word for word; None if there is none.
+class Repeats:
+    """Watches a growing text for a sentence that was said before, word for word; reads each sentence once.
 
     The last sentence is still growing and does not count. A short one (a list mark, 'Yes.') may be said twice.
     """
-    said, at = Counter[tuple[str, ...]](), 0
-    for sentence in _sentences(text)[:-1]:
-        words = tuple(_words(sentence))
-        said[words] += bool(words)
-        if said[words] > _allowed(words):
-            return at
-        at += len(sentence)
-    return None
+
+    def __init__(self) -> None:
+        self._said, self._read = Counter[tuple[str, ...]](), 0
+
+    def of(self, text: str) -> int | None:
+        """Return where the first repeated sentence begins, if one is there; each call's text begins with the last."""
+        for sentence in _sentences(text[self._read :])[:-1]:
+            words = tuple(_words(sentence))
+            self._said[words] += bool(words)
+            if self._said[words] > _allowed(words):
+                return self._read
+            self._read += len(sentence)
+        return None
 
 
 def _allowed(words: Sequence[str]) -> int:
@@ -135,7 +142,7 @@ def _marked(sentence: str, rank: int | None) -> str:
 
 def _sentences(text: str) -> list[str]:
     """Cut behind sentence ends that are followed by white space, and at line ends; joined they are the text."""
-    ends = [found.end() for found in re.finditer(r"[.!?]+(?=\s)|[。！？]+|\n+", text)]  # noqa: RUF001
+    ends = [found.end() for found in SENTENCE_END.finditer(text)]
     bounds = [0, *ends, len(text)]
     return [text[a:b] for a, b in itertools.pairwise(bounds) if b > a]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 
 from engine.answer import Answer
-from engine.cite import Steady, cite, repetition
+from engine.cite import Repeats, Steady, cite
 from engine.model.buffer import KVBuffer
 from engine.model.decoder import Decoder
 from engine.model.generate import Chooser, cut_at, decode
@@ -71,7 +71,7 @@ def written(
 
     Raises Cancelled between two tokens once `cancel` is set.
     """
-    writing, stream = Writing(), prompt.tokens.stream()
+    writing, stream, repeats = Writing(), prompt.tokens.stream(), Repeats()
 
     def texts() -> Iterator[str]:
         for token in decode(decoder, buffer, first, chooser, prompt.stop_ids, room, cancel):
@@ -80,7 +80,7 @@ def written(
 
     for text in cut_at(texts(), STOP_STRINGS):
         writing.text += text
-        if (said_before := repetition(writing.text)) is not None:
+        if (said_before := repeats.of(writing.text)) is not None:
             writing.text, writing.repeated = writing.text[:said_before], True
         yield writing
         if writing.repeated:

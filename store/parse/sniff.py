@@ -35,7 +35,7 @@ ZIPPED = {
 }
 HTML_NAMES = {".html", ".htm", ".xhtml"}
 HTML_START = re.compile(
-    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*(<!doctype\s+html|<html[\s>])", re.I | re.S
+    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--(?:(?!-->).)*-->\s*)*(<!doctype\s+html|<html[\s>])", re.I | re.S
 )
 TAG = re.compile(rb"<\0?[a-z!/]", re.I)  # the NUL: UTF-16
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cite import Steady, cite, repetition
+from engine.cite import Repeats, Steady, cite
 from engine.model.generate import Sampling, cut_at
 from engine.prompt import Prompt
 from tests import tiny
@@ -77,6 +77,7 @@ def test_sampling_outside_its_range_is_refused(bad):
 
 
 PASSAGES = ["The ferry costs 12 pounds for adults.", "Captain Dahl leads the crew of the Silver Tern."]
+PARTS = ["The ferry costs 12", "The ferry", " costs 1", "2", ".5", ". ", ". ", "!", "\n", " ", "Yes", "- ", "渡。"]
 
 
 def test_each_sentence_cites_the_passage_that_holds_its_words():
@@ -91,9 +92,26 @@ def test_a_sentence_with_a_number_that_the_passage_lacks_stays_uncited():
 
 def test_an_answer_repeats_itself_where_a_whole_sentence_comes_again():
     once = "The card costs 20 pounds. Yes. It lasts a year. Yes. "
-    assert repetition(once + "The card costs") is None
-    assert repetition(once + "The card costs 20 pounds. It") == len(once) - 1
-    assert repetition("Equipment\n\nEquipment\n\nEquipment\n\nEquip") == len("Equipment\n\n") * 2
+    assert Repeats().of(once + "The card costs") is None
+    assert Repeats().of(once + "The card costs 20 pounds. It") == len(once) - 1
+    assert Repeats().of("Equipment\n\nEquipment\n\nEquipment\n\nEquip") == len("Equipment\n\n") * 2
+
+
+@given(st.lists(st.sampled_from([*PARTS, "?!", "...", "\n\n"]), max_size=40))
+def test_a_repetition_is_found_as_soon_as_it_is_there_and_where_it_is(parts):
+    growing = Repeats()
+    for end in range(len(parts)):
+        written = "".join(parts[:end])
+        found = growing.of(written)
+        assert found == Repeats().of(written)
+        if found is not None:
+            return
+
+
+def test_a_long_row_of_dots_is_one_sentence_and_is_looked_at_once():
+    dots = "Contents " + "." * 100_000  # minutes, when every dot was the start of another search
+    assert Repeats().of(dots) is None
+    assert cite(dots, PASSAGES) == (dots, set())
 
 
 def test_a_sentence_that_no_passage_holds_stays_uncited():
@@ -109,15 +127,12 @@ def test_citing_only_adds_marks(answer, passages):
     assert cited <= set(range(1, len(passages) + 1))
 
 
-PARTS = ["The ferry costs 12", "The ferry", " costs 1", "2", ".5", ". ", ". ", "!", "\n", " ", "Yes", "- ", "渡。"]
-
-
 @given(st.lists(st.sampled_from(PARTS), max_size=30))
 def test_an_answer_under_way_only_grows_into_the_one_that_is_cited_in_the_end(parts):
-    steady, written, shown = Steady(PASSAGES, "Who?"), "", [""]
+    steady, repeats, written, shown = Steady(PASSAGES, "Who?"), Repeats(), "", [""]
     for part in parts:
         written += part
-        if (end := repetition(written)) is not None:
+        if (end := repeats.of(written)) is not None:
             written = written[:end]
             break
         shown.append(steady.of(written))

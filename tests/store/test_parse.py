@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.parse import ParseLimits, parse
+from store.parse.sniff import kind_of
 from tests.store.files import PICTURE, docx, paragraph, pdf, table, zipped
 
 WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here") + table("ab", "cd"))
@@ -184,3 +185,9 @@ def test_odd_word_files_are_read_or_refused(body):
         assert "kept" in parse(docx(paragraph("kept") + body), "a.docx").text
     except UnreadableDocument as error:
         assert "damaged" in str(error)
+
+
+def test_many_remarks_before_a_text_are_no_riddle():
+    remarks = "<!-- licence -->\n" * 100  # never ended, when a remark could end at any of the marks behind it
+    assert parse(f"{remarks}# Title\n\ntext".encode(), "a.md").text.endswith("text")
+    assert kind_of(f"{remarks}<!doctype html><p>text".encode(), "a") == "html"
