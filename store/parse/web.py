@@ -4,6 +4,8 @@ Scripts, styles, templates and the head go; so do pictures and link addresses, w
 """
 
 import re
+from collections import Counter
+from typing import Any
 
 from bs4 import BeautifulSoup, ParserRejectedMarkup
 from bs4.element import PreformattedString
@@ -31,6 +33,19 @@ WIDE = re.compile(r"utf.?(16|32)", re.I)  # whoever reads the declaration byte b
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
 
 
+class _Markdown(MarkdownConverter):
+    """markdownify, with list items that know their number: it counts the items before each, and there may be many."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._items = Counter[int]()
+
+    def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        before, self._items[id(el.parent)] = self._items[id(el.parent)], self._items[id(el.parent)] + 1
+        el.find_previous_siblings = lambda name: range(before)
+        return str(super().convert_li(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
+
+
 def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
     source = _characters(data, name)
@@ -50,7 +65,7 @@ def markdown_of(source: str, name: str) -> str:
     for remark in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):
         remark.extract()
     try:
-        text = MarkdownConverter(
+        text = _Markdown(
             heading_style="ATX",
             bullets="-",
             strip=["a", "img"],

@@ -1,6 +1,7 @@
 """What a file says is read; what it is not is refused with the reason."""
 
 import random
+import re
 from contextlib import suppress
 
 import pytest
@@ -73,6 +74,13 @@ def test_html_is_what_a_reader_sees():
         "<table><tr><td>x</td><td>y</td></tr><tr><td>1</td><td>2</td></tr></table></body></html>"
     )
     assert parse(page.encode(), "a.html").text == "## Head\n\na_b * link\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_items_of_a_long_list_are_numbered_without_counting_those_before_each():
+    items = "".join(f"<li>item<ol start=3><li>inner<li></ol>{number}</li>\n" for number in range(1500))
+    read = parse(f"<html><ol>{items}</ol>".encode(), "a.html").text
+    assert re.findall(r"^(\d+)\. item", read, re.M) == [str(number) for number in range(1, 1501)]
+    assert read.count("3. inner") == 1500
 
 
 def test_html_with_an_open_head_keeps_its_body():
