@@ -18,12 +18,10 @@ Chunks = Callable[[str], list[Chunk]]  # of a document's id
 
 def names_of(engine: Engine, text: str) -> Named:
     """Return what the knowledge tree calls one passage's KV, for the primary model and for an auxiliary of its own."""
-    behind, alone = engine.cache.names(engine.prompt.passage_once(text).ids)
-    found = [(behind, "primary"), (alone, "alone")]
-    other = engine.auxiliary
-    if other is not None and other.cache is not engine.cache:
-        behind, alone = other.cache.names(other.prompt.passage_once(text).ids)
-        found += [(behind, "auxiliary"), (alone, "alone")]
+    found = list[tuple[str, str]]()
+    for role, (cache, prompt) in zip(("primary", "auxiliary"), engine.readers, strict=False):
+        behind, alone = cache.names(prompt.passage_once(text).ids)
+        found += [(behind, role), (alone, "alone")]
     return tuple(found)
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import Event, Thread
 
@@ -78,6 +79,8 @@ class Loader:
         self.house: House | None = None
         self._served = Served()  # of all houses: other settings do not begin the counting anew
         self._listed: list[Document] = []
+        self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))  # stay loaded over
+        self._reranker = lru_cache(maxsize=1)(lambda name: CrossEncoderReranker(name))  # changes of other settings
         self._thread = Thread(target=self._load, name="loading", daemon=True)
 
     def start(self) -> None:
@@ -206,11 +209,13 @@ class Loader:
         """Open the documents of the data folder; chunks are counted in the tokenizer's tokens."""
         chunking = ChunkConfig(self.settings.chunk_tokens, self.settings.chunk_overlap)
         reranker, name = None, self.settings.reranker
-        if name != "off":
+        if name == "off":
+            self._reranker.cache_clear()
+        else:
             self._report(f"Loading {Path(name).name}", 0.95)
-            reranker = CrossEncoderReranker(name)
-        folder = self.settings.data / "library"
-        embedder = MiniLM(MiniLMConfig(dtype=pick("cpu", self.settings.dtype)[1]))
+            reranker = self._reranker(name)
+        embedder, folder = self._embedder(pick("cpu", self.settings.dtype)[1]), self.settings.data / "library"
+        embedder.embed(["Is it loaded?"])  # now, not while the first question waits
         return DocumentLibrary(folder, tokenizer, embedder, LibraryConfig(chunking=chunking), reranker=reranker)
 
     def _report(self, said: str, share: float) -> None:

@@ -26,6 +26,7 @@ from ui.desks.models import About, Change, Cut, Footprint, ModelInfo, SelfTest, 
 
 OFFERED = (NAME, "Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-360M-Instruct")
 PASSAGES, AROUND = 8, 1024  # a usual question: passages, and tokens of prefix, question and answer
+EMBEDDER_WEIGHTS = 22_713_216
 PARTS = {"library": "Documents and their index", "kv": "Keys and values", "models": "Embedded model"}
 SHOWN = ("torch", "transformers", "gradio", "chromadb", "sentence-transformers")
 
@@ -63,7 +64,9 @@ class Models:
                     selector.size_bytes,
                 )
             )
-        found.append(ModelInfo("embedder", "all-MiniLM-L6-v2", 22_713_216, "fp32", "CPU", 256, 90_852_864))
+        dtype = pick("cpu", settings.dtype)[1]
+        size = EMBEDDER_WEIGHTS * dtype.itemsize
+        found.append(ModelInfo("embedder", "all-MiniLM-L6-v2", EMBEDDER_WEIGHTS, _format(dtype), "CPU", 256, size))
         if settings.reranker != "off":
             found.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", 512, None))
         return found

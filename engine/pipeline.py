@@ -88,14 +88,11 @@ class Engine:
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
         passage = self.prompt.passage(text)
-        ids = passage.ids
-        with self.visit(), self.turns.turn(lambda: self.cache.ready([ids]), cancel or Event()):
-            tier = self.cache.get(ids, cancel)[1]
-            if self.auxiliary is not None and self.auxiliary.cache is not self.cache:
-                self.auxiliary.cache.get(self.auxiliary.prompt.passage(text).ids, cancel)
+        with self.visit(), self.turns.turn(lambda: self.cache.ready([passage.ids]), cancel or Event()):
+            tier, *_ = [cache.get(prompt.passage(text).ids, cancel)[1] for cache, prompt in self.readers]
             if self.auxiliary is not None and self.auxiliary.selector is not None:
                 self.auxiliary.selector.warm(text, passage)
-            for cache in self._caches:
+            for cache, _ in self.readers:
                 cache.settle()
             return tier
 
@@ -105,9 +102,8 @@ class Engine:
 
     def forget(self, text: str) -> None:
         """Remove the KV of one passage from every tier, for both models, and all that is remembered of it."""
-        self.cache.delete(self.prompt.passage_once(text).ids)
-        if self.auxiliary is not None:
-            self.auxiliary.cache.delete(self.auxiliary.prompt.passage_once(text).ids)
+        for cache, prompt in self.readers:
+            cache.delete(prompt.passage_once(text).ids)
         for remembered in self._remembered:
             remembered.forget(text)
 
@@ -133,12 +129,16 @@ class Engine:
         return found
 
     @property
-    def _caches(self) -> list[ChunkCache]:
-        return [self.cache, *([self.auxiliary.cache] if self.auxiliary else [])]
+    def readers(self) -> list[tuple[ChunkCache, Prompt]]:
+        """Who keeps KV of a passage, with the prompt that gives its ids: the primary, and an auxiliary of its own."""
+        other = self.auxiliary
+        own = [] if other is None or other.cache is self.cache else [(other.cache, other.prompt)]
+        return [(self.cache, self.prompt), *own]
 
     def forget_others(self) -> None:
         """Remove all KV of models that are not loaded: nobody knows which passages it belongs to."""
-        self.cache.tree.delete_others([cache.fingerprint for cache in (*self._caches, self.cache.alone)])
+        loaded = [*(cache for cache, _ in self.readers), self.cache.alone]
+        self.cache.tree.delete_others([cache.fingerprint for cache in loaded])
 
     def _answer(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
         request, trace = answer.request, answer.trace
@@ -171,7 +171,7 @@ class Engine:
         """Keep what is exact, and what was computed, and count what was used, now that nobody waits for it."""
         self.cache.count(ready.uses)
         self.cache.keep([chunk.ids for chunk in reading.passages[: ready.exact]], ready.buffer)
-        for cache in self._caches:
+        for cache, _ in self.readers:
             cache.settle()
 
     @contextmanager

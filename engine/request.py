@@ -56,6 +56,8 @@ def check(request: Request) -> None:
     """
     if not isinstance(request.question, str):
         raise BadRequest(f"The question must be a text, got {request.question!r}.")
+    if not _whole((request.question,)):
+        raise BadRequest("The question holds half a character (a lone surrogate). Write it anew.")
     if not request.question.strip():
         raise BadRequest("The question is empty. Type a question, then press Enter.")
     if request.method not in list(STRATEGIES):
@@ -92,6 +94,8 @@ def check_scope(request: Request) -> None:
         texts = isinstance(exchange, Exchange) and _texts((exchange.question, exchange.answer))
         if not texts or not _texts(exchange.passages):
             raise BadRequest(f"An earlier question is its text, its answer and its passages' ids, got {exchange!r}.")
+        if not _whole((exchange.question, exchange.answer)):
+            raise BadRequest("An earlier question holds half a character (a lone surrogate). Write it anew.")
     if not isinstance(request.whole, bool):
         raise BadRequest(f"Whether to read a whole document must be true or false, got {request.whole!r}.")
     if request.whole and len(request.documents) != 1:
@@ -100,6 +104,11 @@ def check_scope(request: Request) -> None:
 
 def _texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+def _whole(texts: Sequence[str]) -> bool:
+    """Return whether the texts can be written as UTF-8, as every tokenizer wants them."""
+    return not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
 
 
 def strategy_of(request: Request) -> Strategy:

@@ -15,7 +15,10 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names the model and how it is used; vectors of two fingerprints must never meet in one index."""
+        """Names the model and how it is used; vectors of two fingerprints must never meet in one index.
+
+        Precision does not count: vectors that differ by rounding find the same.
+        """
         ...
 
     def passages(self, text: str) -> list[str]:

@@ -50,7 +50,7 @@ def models(tmp_path_factory):
 @pytest.fixture
 def start(tmp_path, models, monkeypatch):
     """Start a backend with model one, on words in place of MiniLM; it is closed when the test ends."""
-    monkeypatch.setattr("backend.loading.MiniLM", WordEmbedder)
+    monkeypatch.setattr("backend.loading.MiniLM", lambda config: WordEmbedder())
     monkeypatch.setattr("engine.startup.costs_of", lambda decoder, folder: None)
     opened = []
 
@@ -161,9 +161,18 @@ def test_a_first_start_that_failed_is_mended_by_choosing_a_model(start, models, 
     assert backend.status().ready and last(backend.ask(ASK, Event())).state == "done"
 
 
+def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_other_settings(start, monkeypatch):
+    made = []
+    monkeypatch.setattr("backend.loading.MiniLM", lambda config: made.append(WordEmbedder()) or made[-1])
+    backend = start()
+    assert [each.embedded for each in made] == [1]
+    change(backend, chunk_tokens=64, chunk_overlap=8)
+    assert len(made) == 1
+
+
 def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.prompt._stop_ids", lambda tokenizer: [])
-    monkeypatch.setattr("engine.writing.repetition", lambda text: None)
+    monkeypatch.setattr("engine.writing.Repeats.of", lambda repeats, text: None)
     backend = filled(start(), tmp_path)
     answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
     while next(answers).state != "writing":
@@ -338,7 +347,8 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     weights = sum(weight.nbytes for weight in tiny.model().parameters())
     assert (primary.role, primary.name, primary.dtype, primary.memory_bytes) == ("primary", "one", "fp32", weights)
     assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
-    assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note and embedder.role == "embedder"
+    assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note
+    assert (embedder.role, embedder.dtype, embedder.memory_bytes) == ("embedder", "fp32", 4 * embedder.parameters)
     assert usual(backend.methods()).name == "cacheclip"
     change(backend, auxiliary=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0

@@ -202,6 +202,7 @@ def test_a_follow_up_that_is_guessed_is_answered_as_one_that_is_not():
         ({"earlier": [("Who?", "He.")]}, "An earlier question is its text"),
         ({"earlier": [Exchange("Who?", None)]}, "An earlier question is its text"),
         ({"earlier": [Exchange("Who?", "He.", "boats-0")]}, "An earlier question is its text"),
+        ({"earlier": [Exchange("Who?", "He \udc00.")]}, "half a character"),
         ({"whole": 1}, "true or false, got 1"),
         ({"whole": True}, "exactly one; 0 are chosen"),
         ({"whole": True, "documents": ("a", "b")}, "exactly one; 2 are chosen"),

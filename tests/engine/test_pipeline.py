@@ -137,7 +137,7 @@ def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
 @pytest.mark.parametrize(
     "change",
     [
-        *({"question": question} for question in ("  \n", None, 5)),
+        *({"question": question} for question in ("  \n", None, 5, "half\ud800")),
         *({"method": method} for method in ("none", None, ["full"])),
         *({"ratio": ratio} for ratio in (-0.1, 1.01, float("nan"), float("inf"), "0.2", None)),
         *({"passages": passages} for passages in (0, 1000, 2.5, float("nan"), "4", None)),
@@ -269,6 +269,17 @@ def test_a_forgotten_passage_is_gone_from_every_tier():
     made.forget(TEXTS["tern"])
     assert not blobs.held
     assert len(made.cache.tree) == 0 and {tier.size_bytes for tier in made.cache.tree.tiers} == {0}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "auxiliary of its own"])
+def test_a_passage_is_tokenised_once_for_each_model_that_forgets_it(own, monkeypatch):
+    made = engine("ferry", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own else None)
+    read: list[str] = []
+    for _, prompt in made.readers:
+        once = prompt.passage_once
+        monkeypatch.setattr(prompt, "passage_once", lambda text, once=once: read.append(text) or once(text))
+    made.forget(TEXTS["ferry"])
+    assert len(read) == len(made.readers) == 1 + own
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
