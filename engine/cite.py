@@ -17,6 +17,8 @@ from collections.abc import Sequence
 ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited passage holds
 # A run of dots is looked at once, not from each of its dots.
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+(?=\s)|[。！？]+|\n+")  # noqa: RUF001
+ABBREVIATED = re.compile(r"\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|[A-Z])\.")
+NUMBERED = re.compile(r"\bNo\.(?=\s+(?:\d|$))")  # 'No. 5', but not 'No. It is not.'
 TELLING = 3  # words of a sentence that nobody says twice
 
 
@@ -141,9 +143,13 @@ def _marked(sentence: str, rank: int | None) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    """Cut behind sentence ends that are followed by white space, and at line ends; joined they are the text."""
+    """Cut behind sentence ends that are followed by white space, and at line ends; joined they are the text.
+
+    The dot of 'Ms. Vale' or 'J. S. Bach' ends none.
+    """
+    within = {found.end() for short in (ABBREVIATED, NUMBERED) for found in short.finditer(text)}
     ends = [found.end() for found in SENTENCE_END.finditer(text)]
-    bounds = [0, *ends, len(text)]
+    bounds = [0, *(end for end in ends if end not in within), len(text)]
     return [text[a:b] for a, b in itertools.pairwise(bounds) if b > a]
 
 

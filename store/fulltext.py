@@ -103,7 +103,9 @@ def excerpt(chunk: Chunk, text: str, start: int, page_starts: Sequence[int], len
     if cut_after and (spaces := list(SPACE.finditer(text[:last], chunk.end - start))):
         last = spaces[-1].start()
     own = chunk.start - start - first
-    return Excerpt(chunk, text[first:last], own, own + len(chunk.text), cut_before, cut_after)
+    pages = [(max(0, at - start - first), number) for number, at in enumerate(page_starts, 1) if at < start + last]
+    shown = tuple(dict(pages).items())  # of the pages that end before the text, the last one is where it begins
+    return Excerpt(chunk, text[first:last], own, own + len(chunk.text), cut_before, cut_after, shown)
 
 
 def _between(length: int, gap: str | None) -> str:

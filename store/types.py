@@ -42,7 +42,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A chunk where it stands: its pages, or what is around it. `text[start:end] == chunk.text`."""
+    """A chunk where it stands: its pages, or what is around it. `text[start:end] == chunk.text`.
+
+    pages  (first character in `text`, number) of each page that it shows, ascending; none without pages
+    """
 
     chunk: Chunk
     text: str
@@ -50,6 +53,11 @@ class Excerpt:
     end: int
     cut_before: bool  # the page, or a document without pages, began earlier
     cut_after: bool
+    pages: tuple[tuple[int, int], ...] = ()
+
+    def page_at(self, character: int) -> int | None:
+        """Return the number of the page that a character of `text` stands on."""
+        return max((number for start, number in self.pages if start <= character), default=None)
 
 
 @dataclass(frozen=True, slots=True)

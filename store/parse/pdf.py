@@ -28,7 +28,7 @@ def parse_pdf(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
-        raise UnreadableDocument(f"{name} is a damaged PDF ({error}).") from error
+        raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
     if not any(pages):
         raise UnreadableDocument(f"{name} has no text layer: it looks scanned and needs OCR (text recognition) first.")
     starts, character = [], 0

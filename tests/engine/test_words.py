@@ -77,7 +77,24 @@ def test_sampling_outside_its_range_is_refused(bad):
 
 
 PASSAGES = ["The ferry costs 12 pounds for adults.", "Captain Dahl leads the crew of the Silver Tern."]
-PARTS = ["The ferry costs 12", "The ferry", " costs 1", "2", ".5", ". ", ". ", "!", "\n", " ", "Yes", "- ", "渡。"]
+PARTS = [
+    "The ferry costs 12",
+    "The ferry",
+    " costs 1",
+    "2",
+    ".5",
+    ". ",
+    ". ",
+    "!",
+    "\n",
+    " ",
+    "Yes",
+    "- ",
+    "渡。",
+    "Ms",
+    "No",
+    "A",
+]
 
 
 def test_each_sentence_cites_the_passage_that_holds_its_words():
@@ -112,6 +129,18 @@ def test_a_long_row_of_dots_is_one_sentence_and_is_looked_at_once():
     dots = "Contents " + "." * 100_000  # minutes, when every dot was the start of another search
     assert Repeats().of(dots) is None
     assert cite(dots, PASSAGES) == (dots, set())
+
+
+@pytest.mark.parametrize("name", ["Ms. Imogen Vale", "Dr. J. S. Vale", "St. Vale at No. 5", "Vale, i.e. the tenant"])
+def test_an_abbreviation_ends_no_sentence(name):
+    passages = [f"The tenant of the lighthouse is {name} since May."]
+    assert cite(f"{name}.", passages)[0] == f"{name}. [1]"
+    assert cite(f"It is {name}. She came in May.", passages, "Who?")[0] == f"It is {name}. [1] She came in May."
+
+
+def test_no_is_a_sentence_where_no_number_follows():
+    repeated = "No. It costs 12 pounds. No. It costs 12 pounds. Then"
+    assert Repeats().of(repeated) == repeated.index(" It costs", 20)
 
 
 def test_a_sentence_that_no_passage_holds_stays_uncited():

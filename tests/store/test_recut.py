@@ -91,6 +91,8 @@ def test_a_passage_is_shown_on_its_page(open_library, file_of):
     assert first.chunk.page == 1 and not first.cut_before and not first.cut_after
     assert last.text.split() == ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]  # it runs over to page 3
     assert last.text[last.start : last.end].split() == ["delta", "epsilon", "zeta"]
+    assert [last.page_at(last.text.index(word)) for word in ("alpha", "delta", "epsilon")] == [1, 1, 3]
+    assert first.pages == ((0, 1),)
 
 
 def test_a_passage_without_pages_is_shown_with_what_stands_around_it(open_library, file_of):

@@ -15,7 +15,7 @@ def test_stages_stand_in_the_order_they_began_and_overlap_in_time():
 def test_the_first_token_is_a_dotted_line():
     figure = waterfall(STAGES, ttft_ms=400)
     assert (figure.layout.shapes[0].x0, figure.layout.shapes[0].line.dash) == (400, "dot")
-    assert figure.layout.annotations[0].text == "first token 400 ms"
+    assert figure.layout.annotations[0].text == "first token 400\u00a0ms"
 
 
 def test_without_a_first_token_there_is_no_line():
@@ -44,4 +44,4 @@ def test_the_background_is_left_to_the_page():
 def test_a_row_of_several_bars_has_one_label_with_their_sum():
     stages = [Stage("search", 0, 20), Stage("load", 20, 5), Stage("search", 25, 10), Stage("load", 36, 1)]
     (bars,) = waterfall(stages, 100.0).data
-    assert list(bars.text) == ["", "", "30 ms", "6.0 ms"]
+    assert list(bars.text) == ["", "", "30\u00a0ms", "6.0\u00a0ms"]

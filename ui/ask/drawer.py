@@ -10,8 +10,9 @@ from ui.markup import Markup, tag
 from ui.shelf import excerpt
 from ui.trouble import sentence
 
-# A passage that is shown is brought into sight; the panel takes the focus, for Esc and screen readers. When it closes,
-# the focus goes back to the citation that opened it, which may have been drawn anew, unless it has gone elsewhere.
+# What the answer quotes of the passage that is shown is brought into sight; the panel takes the focus, for Esc and
+# screen readers. When it closes, the focus goes back to the citation that opened it, which may have been drawn anew,
+# unless it has gone elsewhere.
 _ON_LOAD = """
 let opener = null;
 document.addEventListener('click', (event) => { opener = event.target.closest?.('.kv-cite') ?? opener; });
@@ -27,7 +28,7 @@ new MutationObserver(() => {
     const panel = element.querySelector('aside');
     if (!panel && opener && document.activeElement === document.body) citation()?.focus();
     panel?.focus({preventScroll: true});
-    element.querySelector('mark')?.scrollIntoView({block: 'center'});
+    (element.querySelector('.kv-quoted') ?? element.querySelector('mark'))?.scrollIntoView({block: 'center'});
 }).observe(element, {childList: true, subtree: true});
 """
 
@@ -50,10 +51,10 @@ class Drawer:
     def show(self, event: gr.EventData) -> Update:
         """Show the passage that was cited, or say why it cannot be shown."""
         told: dict[str, Any] = event._data
-        chunk, rank = str(told.get("id", "")), str(told.get("rank", ""))
+        chunk, rank, said = (str(told.get(name, "")) for name in ("id", "rank", "said"))
         try:
             found = self._backend.shelf.around(chunk)
-            where, text = tag("p", excerpt.place(found), class_="kv-muted"), excerpt.marked(found)
+            where, text = tag("p", excerpt.place(found, said), class_="kv-muted"), excerpt.marked(found, said)
             return {self._panel: _panel(rank, found.chunk.document_name, where, text)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             return {self._panel: _panel(rank, "Not here any more", tag("p", sentence(error), class_="kv-warning"))}

@@ -45,7 +45,7 @@ def _legend() -> Markup:
 
 
 def _card(source: Source) -> Markup:
-    place = None if source.page is None else tag("span", f"page {source.page}", class_="kv-page")
+    place = None if source.page is None else tag("span", f"from page {source.page}", class_="kv-page")
     share = source.recomputed / source.tokens if source.tokens else 0.0
     fresh = f"{source.recomputed:,} of {count(source.tokens, 'token')} recomputed ({percent(share)})"
     return tag(

@@ -30,9 +30,11 @@ element.addEventListener('click', (event) => {
         button.textContent = 'Copied';
         return;
     }
-    trigger(button.dataset.act, {id: button.dataset.id ?? '', rank: button.dataset.rank ?? ''});
+    const {id = '', rank = '', said = ''} = button.dataset;
+    trigger(button.dataset.act, {id, rank, said});
 });
 """
+_SAID = 600  # characters before a mark, to find what they quote
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 
 
@@ -75,13 +77,17 @@ def cited(text: str, chunks: Mapping[int, str]) -> Markup:
     chunks  ids of the passages by their rank
     """
     parts: list[object] = []
+    said = ""
     for number, part in enumerate(_CITATION.split(text)):
         if number % 2 == 0:
             parts.append(part)
+            said = part.strip()[-_SAID:] or said  # two marks can stand behind one sentence
         elif int(part) in chunks:
             rank = int(part)
-            opens = {"data_act": "select", "data_id": chunks[rank], "data_rank": rank, "aria_label": f"Source {rank}"}
-            parts.append(tag("button", str(rank), type="button", class_="kv-cite", **opens))
+            opens = {"data_act": "select", "data_id": chunks[rank], "data_rank": rank, "data_said": said}
+            parts.append(
+                tag("button", str(rank), type="button", class_="kv-cite", aria_label=f"Source {rank}", **opens)
+            )
         else:
             parts.append(f"[{part}]")
     return join(*parts)

@@ -56,6 +56,6 @@ def attention_map(auxiliary: np.ndarray, primary: np.ndarray, lengths: list[int]
         figure.add_annotation(x=middle, yref="paper", y=1, yanchor="bottom", showarrow=False, text=str(number))
     plain(figure, height=max(220, min(420, 90 + 11 * layers)), top=24)
     figure.update_xaxes(title={"text": "token of the passages"}, showgrid=False, range=[0, tokens], nticks=8)
-    shown = sorted({0, layers // 4, layers // 2, 3 * layers // 4, layers - 1, layers})
+    shown = sorted({0, layers // 4, layers // 2, 3 * layers // 4, layers})
     figure.update_yaxes(showgrid=False, tickvals=[names[place] for place in shown], tickfont={"color": TEXT})
     return figure

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 from engine.trace import Stage
+from ui.words import duration
 
 # One hue per kind of work, readable on white and on near-black; everything else is grey.
 _HUES = {
@@ -92,7 +93,7 @@ def waterfall(stages: Iterable[Stage], ttft_ms: float | None, full_ms: float | N
     )
     figure.update_xaxes(
         title={"text": "ms since the question arrived", "standoff": 8, "font": {"size": 12}},
-        range=[0, end * 1.22],
+        range=[0, end * 1.34],  # room for the label behind the longest bar
         gridcolor="rgba(128,133,141,0.22)",
         zeroline=False,
         fixedrange=True,
@@ -110,7 +111,7 @@ def _hue(name: str) -> str:
 
 
 def _milliseconds(value: float) -> str:
-    return f"{value:.1f} ms" if value < 10 else f"{value:,.0f} ms"
+    return f"{value:.1f}\u00a0ms" if value < 10 else duration(value)
 
 
 def _labels(stages: Sequence[Stage]) -> list[str]:

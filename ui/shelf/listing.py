@@ -20,6 +20,7 @@ def progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
 
 
+_BUTTONS = {"cancel": "Cancel this file", "dismiss": "Hide this"}
 _EMPTY = "No documents yet. Drop files on the box above, or click it to choose some. Then ask about them."
 _OPENING = "Your documents are shown as soon as they are opened."
 
@@ -50,10 +51,11 @@ def _file(file: IngestProgress, place: int | None) -> Markup:
     failed, done = file.stage == "failed", file.stage == "done"
     reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
     message = tag("p", file.message, class_="kv-trouble" if failed else "kv-warning", dir="auto")
+    act = "dismiss" if failed or (done and file.message) else None if done or place is None else "cancel"
     stop = None
-    if place is not None and not failed and not done:
-        words = {"aria_label": f"Cancel {file.name}", "title": "Cancel this file"}
-        stop = tag("button", "\u00d7", type="button", class_="kv-remove", data_act="cancel", data_id=place, **words)
+    if act is not None:
+        words = {"aria_label": f"{act.capitalize()} {file.name}", "title": _BUTTONS[act]}
+        stop = tag("button", "\u00d7", type="button", class_="kv-remove", data_act=act, data_id=place, **words)
     return tag(
         "li",
         tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), stop, class_="kv-file-head"),

@@ -23,6 +23,7 @@ const press = (event) => {
     const button = event.target.closest('button[data-act=cancel]');
     if (button && (event.type !== 'click' || event.detail === 0)) trigger('click', {place: button.dataset.id});
 };
+element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
 element.addEventListener('pointerdown', press);
 element.addEventListener('click', press);
 """
