@@ -2,7 +2,8 @@
 
 English endings are stripped (porter), so 'caches' finds 'cached'; names, numbers and codes match as they are, which
 vectors do badly. Chinese, Japanese and Korean are written without spaces: there every character is a word, and a
-question asks for its pairs of neighbours.
+question asks for its pairs of neighbours. English words without a meaning of their own are not looked for, unless a
+question has no others: most chunks hold them, so all of those would be ranked.
 """
 
 import json
@@ -20,6 +21,12 @@ MOST_TERMS = 128  # of a question; more only makes it slow
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 CHARACTER = re.compile(f"([{UNSPACED}])")
 TERM = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+")
+
+SILENT = re.compile(
+    r"an?|and|any|are|as|at|be|been|but|by|can|could|did|do|does|for|from|had|has|have|he|her|his|how|if?|in|into|is|its?"
+    r"|many|may|me|much|my|no|not|of|on|or|our|she|should|so|some|than|that|the|theirs?|them|then|there|these|they|this"
+    r"|those|to|was|we|were|what|when|where|which|who|whom|whose|why|will|with|would|your?"
+)
 
 
 class LexicalIndex:
@@ -63,4 +70,5 @@ def query_of(question: str) -> str:
             terms[term.lower()] = None
         else:
             terms.update((f"{left} {right}", None) for left, right in pairwise(term))
-    return " OR ".join(f'"{term}"' for term in list(terms)[:MOST_TERMS])
+    telling = [term for term in terms if not SILENT.fullmatch(term)] or list(terms)
+    return " OR ".join(f'"{term}"' for term in telling[:MOST_TERMS])

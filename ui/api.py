@@ -13,6 +13,7 @@ from engine.comparison import Wanted
 from engine.errors import BadRequest
 from engine.setting import usual
 from ui.backend import Backend
+from ui.coalesce import coalesce
 from ui.events import LIBRARY, MODEL, WAITING
 from ui.trouble import sentence
 
@@ -55,7 +56,7 @@ def build(backend: Backend) -> None:
                 earlier=_conversation(earlier),
                 whole=whole,
             )
-            for answer in backend.ask(wanted, stop):
+            for answer in coalesce(backend.ask(wanted, stop), lambda answer: answer.state):
                 yield answer.as_dict()
         except Exception as error:
             raise _refusal(error) from error

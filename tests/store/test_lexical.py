@@ -39,6 +39,11 @@ def test_words_find_their_chunk(index, question, first):
     assert index.search(question, 4)[0] == first
 
 
+def test_words_that_tell_nothing_count_only_where_there_are_no_others(index):
+    assert index.search("What is of the keys?", 4) == ["a-0"]  # and not a-1, which has 'is'
+    assert index.search("What is it?", 4) == ["a-1"]
+
+
 @pytest.mark.parametrize("question", ["", "   ", "?!*", '"', "zebra", "意思"])
 def test_nothing_is_found_where_no_word_is_shared(index, question):
     assert index.search(question, 4) == []
