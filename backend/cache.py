@@ -59,8 +59,7 @@ class LocalCache:
         self._filed.retain(documents)
         owners, counted = self._filed.owners(house.engine, documents, house.documents.chunks)
         found = {facts.key: owners[facts.chunk] for facts in nodes if facts.chunk in owners}
-        kept = {document_id for document_id, _, _ in found.values()}
-        chunks = {chunk.id: chunk for document_id in kept for chunk in house.documents.chunks(document_id)}
+        chunks = house.documents.chunks_by_id(list({chunk_id for _, chunk_id, _ in found.values()}))
         passages = []
         for facts in nodes:
             _, chunk_id, role = found.get(facts.key, ("", "", "other"))
