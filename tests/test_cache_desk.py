@@ -31,6 +31,9 @@ class Documents:
         text = self.texts[document_id]
         return [Chunk(f"{document_id}-0", document_id, f"{document_id}.txt", 0, None, 0, len(text), text)]
 
+    def chunks_by_id(self, ids):
+        return {chunk.id: chunk for name in self.texts for chunk in self.chunks(name) if chunk.id in ids}
+
 
 def opened(folder, *names, filed=None, **settings):
     """A desk, its engine and its documents."""
