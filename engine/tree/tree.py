@@ -122,6 +122,8 @@ class KnowledgeTree(Generic[KV]):
             if level in node.copies:
                 tier.was_read(node.copies[level].size_bytes, 1e3 * (self._clock() - began))
                 self._bring_up(node, kv)
+                if node.level < level:
+                    kv = self.tiers[node.level].store.get(node.key)  # on a GPU, which spares a second transfer
         return kv, tier.name
 
     def read_ms(self, node: Node) -> float:

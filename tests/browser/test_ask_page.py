@@ -67,6 +67,7 @@ def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
 
 def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(visit):
     tab = visit()
+    expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question
     place = tab.page.locator("#question").bounding_box()
     for method in [*METHODS, METHODS[0]]:
         tab.choose(method.label)

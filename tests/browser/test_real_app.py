@@ -103,6 +103,7 @@ def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     expect(tab.page.locator(".kv-passage mark")).to_have_count(0)
 
     tab.move_ratio(100)
+    tab.move("#passages-count", 16)  # long enough to be stopped on any machine
     tab.ask(QUESTION)
     tab.page.click("#stop")
     expect(tab.page.locator("#stop")).to_be_hidden(timeout=5_000)

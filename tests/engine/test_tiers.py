@@ -11,6 +11,7 @@ from threading import Event
 import pytest
 import torch
 
+from engine.tree.control import Control
 from engine.tree.stores import DiskStore
 from engine.tree.tier import Record
 from engine.tree.tiers import Tiers, TiersConfig
@@ -269,6 +270,16 @@ def test_kv_of_a_model_on_the_cpu_stays_out_of_the_devices_memory():
     assert same(found, kv("b2")) and tier == "host"
     names = [tier.name for tier in made.tree.tiers]
     assert [names[made.tree.path([key])[0].level] for key in ("a1", "b2")] == ["device", "host"]
+    made.close()
+
+
+def test_what_is_read_for_a_device_is_the_copy_that_was_brought_there():
+    made = Tiers(TiersConfig(2**20, 2**20, device_bytes=1), MemoryBlobs(), torch.device("meta"))
+    made.tree.insert(Place("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)  # into the host: the device is too small
+    Control(made.tree).set_budgets({"device": 2**20})
+    with made.tree.holding(["a1"]) as nodes:
+        found = [made.tree.read(nodes[0]) for _ in range(2)]
+    assert [(each.keys.device.type, tier) for each, tier in found] == [("meta", "host"), ("meta", "device")]
     made.close()
 
 

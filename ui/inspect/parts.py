@@ -92,7 +92,7 @@ def draw(methods: Sequence[Method], backend: Backend) -> Parts:
                 with gr.Column(elem_classes="kv-panel kv-wide", min_width=0):
                     gr.HTML(_caption("Where the question looks, layer by layer", _MAP), js_on_load=None)
                     heat = _plot("inspect-map")
-                with gr.Column(elem_classes="kv-panel", min_width=0):
+                with gr.Column(elem_classes="kv-panel kv-wide", min_width=0):
                     gr.HTML(_caption("Layers against the last layer", _KL, *_KL_KEYS), js_on_load=None)
                     kl = _plot("inspect-kl")
                 with gr.Column(elem_classes="kv-panel", min_width=0):
