@@ -79,8 +79,9 @@ class Loader:
         self.house: House | None = None
         self._served = Served()  # of all houses: other settings do not begin the counting anew
         self._listed: list[Document] = []
-        self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))  # stay loaded over
-        self._reranker = lru_cache(maxsize=1)(lambda name: CrossEncoderReranker(name))  # changes of other settings
+        # Small models that stay loaded while other settings change.
+        self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
+        self._reranker = lru_cache(maxsize=1)(lambda name: CrossEncoderReranker(name))
         self._thread = Thread(target=self._load, name="loading", daemon=True)
 
     def start(self) -> None:

@@ -1,5 +1,6 @@
 """A question made ready: checked, its passages tokenised and fitted into the model's context."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from store.types import Hit
 
 MAX_PASSAGES = 64
 MAX_NEW_TOKENS = 4096
+_HALF = re.compile("[\ud800-\udfff]")  # one half of a character: a lone surrogate
 LEAST_ANSWER = 16  # tokens of an answer that every question leaves room for, or as many as are asked for
 NOTHING_AT_ALL = "No passage was found: the answer comes from the model alone. Add documents first."
 NOTHING_CHOSEN = "No passage was found in the chosen documents: the answer comes from the model alone."
@@ -108,7 +110,7 @@ def _texts(value: object) -> bool:
 
 def _whole(texts: Sequence[str]) -> bool:
     """Return whether the texts can be written as UTF-8, as every tokenizer wants them."""
-    return not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
+    return not any(_HALF.search(text) for text in texts)
 
 
 def strategy_of(request: Request) -> Strategy:

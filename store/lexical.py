@@ -3,7 +3,8 @@
 English endings are stripped (porter), so 'caches' finds 'cached'; names, numbers and codes match as they are, which
 vectors do badly. Chinese, Japanese and Korean are written without spaces: there every character is a word, and a
 question asks for its pairs of neighbours. English words without a meaning of their own are not looked for, unless a
-question has no others: most chunks hold them, so all of those would be ranked.
+question has no others: most chunks hold them, so all of those would be ranked. Capitals inside a question tell a name
+from such a word (May, Will, the WHO).
 """
 
 import json
@@ -64,11 +65,13 @@ class LexicalIndex:
 
 def query_of(question: str) -> str:
     """Return a question as an FTS5 query: its terms, quoted so that none is an operator, joined by OR."""
-    terms: dict[str, None] = {}
-    for term in TERM.findall(question):
+    terms: dict[str, bool] = {}  # whether a term tells anything
+    for place, term in enumerate(TERM.findall(question)):
         if not CHARACTER.match(term) or len(term) == 1:
-            terms[term.lower()] = None
+            named = place > 0 and term[0].isupper() and term != "I"
+            word = term.lower()
+            terms[word] = terms.get(word, False) or named or not SILENT.fullmatch(word)
         else:
-            terms.update((f"{left} {right}", None) for left, right in pairwise(term))
-    telling = [term for term in terms if not SILENT.fullmatch(term)] or list(terms)
+            terms.update((f"{left} {right}", True) for left, right in pairwise(term))
+    telling = [term for term, tells in terms.items() if tells] or list(terms)
     return " OR ".join(f'"{term}"' for term in telling[:MOST_TERMS])

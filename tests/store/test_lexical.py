@@ -13,6 +13,7 @@ TEXTS = {
     "a-1": "Room 566362 is closed; cache it",
     "a-2": "缓存保存注意力的键和值",
     "a-3": "Der Schlüssel heißt NULL OR NOT",
+    "a-4": "In May the WHO met",
 }
 
 
@@ -32,6 +33,8 @@ def index():
         ("注意力是什么", "a-2"),
         ("schlussel", "a-3"),
         ("NOT NULL", "a-3"),
+        ("What did they do in May?", "a-4"),
+        ("Where is the WHO?", "a-4"),
         ('"passages" NEAR(', "a-0"),
     ],
 )

@@ -54,7 +54,8 @@ class Drawer:
         chunk, rank, said = (str(told.get(name, "")) for name in ("id", "rank", "said"))
         try:
             found = self._backend.shelf.around(chunk)
-            where, text = tag("p", excerpt.place(found, said), class_="kv-muted"), excerpt.marked(found, said)
+            quote = excerpt.backing(found, said)
+            where, text = tag("p", excerpt.place(found, quote), class_="kv-muted"), excerpt.marked(found, quote)
             return {self._panel: _panel(rank, found.chunk.document_name, where, text)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             return {self._panel: _panel(rank, "Not here any more", tag("p", sentence(error), class_="kv-warning"))}

@@ -112,7 +112,7 @@ def _bar(found: Footprint) -> Markup:
     )
     return join(
         tag("div", tag("div", *drawn), free, class_="kv-memory", aria_hidden="true"),
-        tag("ul", *key, line, class_="kv-key"),
+        tag("ul", *key, line, class_="kv-memory-key"),
     )
 
 

@@ -14,7 +14,7 @@ from ui.preferences import facts
 from ui.preferences.changes import Changes
 from ui.preferences.models import LOADING
 from ui.preferences.section import Choices, section, stops_questions
-from ui.shelf.listing import progress
+from ui.shelf.listing import DISMISS, progress
 from ui.stops import Stops
 from ui.trouble import sentence
 
@@ -53,7 +53,7 @@ class PassagesSection:
                 most = max(1024, self._desk.wanted().chunk_overlap)
                 self.choices.add(gr.Slider, "chunk_overlap", says, 0, most, step=1, label="Overlap", buttons=[])
             self.cuts = gr.HTML(elem_id="passages-cuts", js_on_load=None)
-            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=None)
+            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=DISMISS)
             with gr.Row(elem_classes="kv-actions"):
                 self._apply = gr.Button("Apply", elem_id="passages-apply", min_width=100, scale=0)
                 self.again = gr.Button("Re-index them", visible=False, elem_id="passages-again", min_width=140, scale=0)

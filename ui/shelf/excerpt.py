@@ -7,17 +7,17 @@ from ui.markup import Markup, tag
 _CUT = "…"
 
 
-def marked(excerpt: Excerpt, said: str = "") -> Markup:
-    """Return the text with its passage in a `mark`, and a sign where the page goes on.
+Span = tuple[int, int]  # start and end, in characters of the passage
 
-    said  of an answer: the passage's sentence that backs its last sentence stands out
-    """
+
+def marked(excerpt: Excerpt, quote: Span | None = None) -> Markup:
+    """Return the text with its passage in a `mark`, the quote in it, and a sign where the page goes on."""
     before, after = excerpt.text[: excerpt.start], excerpt.text[excerpt.end :]
     return tag(
         "div",
         f"{_CUT} " if excerpt.cut_before else None,
         before or None,
-        tag("mark", *_passage(excerpt, said)),
+        tag("mark", *_passage(excerpt.chunk.text, quote)),
         after or None,
         f" {_CUT}" if excerpt.cut_after else None,
         class_="kv-excerpt",
@@ -25,24 +25,23 @@ def marked(excerpt: Excerpt, said: str = "") -> Markup:
     )
 
 
-def place(excerpt: Excerpt, said: str = "") -> str:
-    """Return where the passage stands, or what it says of what was `said`: 'Page 12', 'Pages 3-4', 'Passage 3'."""
+def place(excerpt: Excerpt, quote: Span | None = None) -> str:
+    """Return where the passage stands, or the quote from it: 'Page 12', 'Pages 3-4', 'Passage 3'."""
     if not excerpt.chunk.page:
         return f"Passage {excerpt.chunk.number + 1}"
-    if quote := _backing(excerpt, said):
+    if quote is not None:
         return f"Page {excerpt.page_at(excerpt.start + quote[0]) or excerpt.chunk.page}"
     last = excerpt.page_at(excerpt.end - 1) or excerpt.chunk.page
     return f"Page {last}" if last == excerpt.chunk.page else f"Pages {excerpt.chunk.page}\u2013{last}"
 
 
-def _passage(excerpt: Excerpt, said: str) -> list[Markup | str]:
-    text = excerpt.chunk.text
-    if (quote := _backing(excerpt, said)) is None:
+def backing(excerpt: Excerpt, said: str) -> Span | None:
+    """Return where the passage backs the last sentence of what an answer said; None if nowhere."""
+    return next(((start, end) for _, start, end in quoted(f"{said} [1]", [excerpt.chunk.text])), None)
+
+
+def _passage(text: str, quote: Span | None) -> list[Markup | str]:
+    if quote is None:
         return [text]
     start, end = quote
     return [text[:start], tag("em", text[start:end], class_="kv-quoted"), text[end:]]
-
-
-def _backing(excerpt: Excerpt, said: str) -> tuple[int, int] | None:
-    """Return the characters of the passage's sentence that backs what was said; None if none does."""
-    return next(((start, end) for _, start, end in quoted(f"{said} [1]", [excerpt.chunk.text])), None)

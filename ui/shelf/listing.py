@@ -8,6 +8,10 @@ from ui.markup import Markup, join, tag
 from ui.words import count, day, size
 
 PLACES = {"device": "in GPU memory", "host": "in memory", "disk": "on disk"}
+# For the component that shows `progress`: what has ended can be taken away, here in the page.
+DISMISS = """
+element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
+"""
 _STEPS = ("parsed", "chunked", "embedded", "prefilled")
 
 
@@ -20,7 +24,6 @@ def progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
 
 
-_BUTTONS = {"cancel": "Cancel this file", "dismiss": "Hide this"}
 _EMPTY = "No documents yet. Drop files on the box above, or click it to choose some. Then ask about them."
 _OPENING = "Your documents are shown as soon as they are opened."
 
@@ -51,11 +54,10 @@ def _file(file: IngestProgress, place: int | None) -> Markup:
     failed, done = file.stage == "failed", file.stage == "done"
     reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
     message = tag("p", file.message, class_="kv-trouble" if failed else "kv-warning", dir="auto")
-    act = "dismiss" if failed or (done and file.message) else None if done or place is None else "cancel"
-    stop = None
-    if act is not None:
-        words = {"aria_label": f"{act.capitalize()} {file.name}", "title": _BUTTONS[act]}
-        stop = tag("button", "\u00d7", type="button", class_="kv-remove", data_act=act, data_id=place, **words)
+    if not (failed or done):
+        stop = None if place is None else _end("cancel", file.name, place)
+    else:  # what was added without a word goes away by itself
+        stop = _end("dismiss", file.name) if failed or file.message else None
     return tag(
         "li",
         tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), stop, class_="kv-file-head"),
@@ -63,6 +65,11 @@ def _file(file: IngestProgress, place: int | None) -> Markup:
         message if file.message else None,
         class_=f"kv-file kv-file-{'failed' if failed else 'done' if done else 'busy'}",
     )
+
+
+def _end(act: str, name: str, place: int | None = None) -> Markup:
+    said = {"title": act.capitalize(), "aria_label": f"{act.capitalize()} {name}"}
+    return tag("button", "\u00d7", type="button", class_="kv-remove", data_act=act, data_id=place, **said)
 
 
 def _step(name: str, place: int, reached: int, file: IngestProgress) -> Markup:

@@ -12,21 +12,23 @@ from ui.backend import Backend, IngestProgress
 from ui.coalesce import coalesce
 from ui.events import LIBRARY, QUIET, Update, session_of
 from ui.markup import Markup, tag
-from ui.shelf.listing import progress
+from ui.shelf.listing import DISMISS, progress
 from ui.trouble import sentence
 
 KINDS = "PDF, DOCX, Markdown, HTML or text"
 CANCELLED = "Cancelled before it was read."
 # The list is drawn anew many times a second, so a press counts as soon as it goes down; the keyboard sends clicks.
-_ON_PRESS = """
+_ON_PRESS = (
+    """
 const press = (event) => {
     const button = event.target.closest('button[data-act=cancel]');
     if (button && (event.type !== 'click' || event.detail === 0)) trigger('click', {place: button.dataset.id});
 };
-element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
 element.addEventListener('pointerdown', press);
 element.addEventListener('click', press);
 """
+    + DISMISS
+)
 
 
 class Uploads:
