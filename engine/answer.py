@@ -34,6 +34,11 @@ class Source:
     chunk: str = ""  # id of the chunk in the store
 
     @property
+    def text(self) -> str:
+        """The passage as it was read."""
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
     def reused(self) -> int:
         """Tokens whose KV was found and used as it was."""
         return self.tokens - self.recomputed if self.found in ("exact prefix hit", "chunk hit") else 0

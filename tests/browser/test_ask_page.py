@@ -46,6 +46,20 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     assert tab.errors == [] and tab.outside == []
 
 
+def test_a_card_shows_the_lines_that_back_the_answer(visit, backend):
+    said = "The code of the Morning Gannet is 5730264."
+    backend.texts = [f"{'The quay was quiet. ' * 60}{said} {'Gulls slept on it. ' * 60}"]
+    backend.answer = "It is 5730264 [1]."
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    quote = tab.page.locator(".kv-card .kv-quoted")
+    assert "".join(quote.all_inner_texts()) == said  # a part of it was recomputed
+    card, line = tab.page.locator(".kv-passage").bounding_box(), quote.first.bounding_box()
+    assert abs(line["y"] - card["y"]) < line["height"]
+    expect(tab.page.locator(".kv-legend")).to_contain_text("backs the answer")
+
+
 def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     tab = visit()
     tab.ask("What is the maintenance code?")

@@ -1,10 +1,12 @@
 """The passages behind an answer, with the tokens that were computed again for this question marked inside them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from engine.answer import Piece, Source
+from engine.answer import Answer, Piece, Source
+from engine.cite import quoted
 from ui.markup import Markup, join, tag
+from ui.quoting import Span, quoting
 from ui.words import count, percent
 
 _TIERS = {
@@ -16,35 +18,62 @@ _TIERS = {
 }
 
 
-def passages(sources: Iterable[Source]) -> Markup:
-    """Return the list of passages in prompt order, under a legend; nothing where there are none."""
-    cards = [_card(source) for source in sources]
-    if not cards:
+# A card shows a few lines of its passage: first those that back the answer.
+SHOW_QUOTED = """
+new MutationObserver(() => {
+    for (const text of element.querySelectorAll('.kv-passage')) {
+        const said = text.querySelector('.kv-quoted');
+        if (said) text.scrollTop += said.getBoundingClientRect().top - text.getBoundingClientRect().top;
+    }
+}).observe(element, {childList: true, subtree: true});
+"""
+
+
+def passages(answer: Answer) -> Markup:
+    """Return the passages in prompt order, under a legend; nothing where there are none.
+
+    What the answer has marked as its source stands out in them.
+    """
+    if not answer.sources:
         return Markup("")
-    head = tag("div", tag("h3", f"Passages read · {len(cards)}"), _legend(), class_="kv-passages-head")
+    quotes: list[list[Span]] = [[] for _ in answer.sources]
+    for rank, start, end in quoted(answer.text, [source.text for source in answer.sources]):
+        quotes[rank - 1].append((start, end))
+    cards = map(_card, answer.sources, quotes)
+    title = tag("h3", f"Passages read · {len(answer.sources)}")
+    head = tag("div", title, _legend(any(quotes)), class_="kv-passages-head")
     return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Passages read")
 
 
-def marked(pieces: Iterable[Piece]) -> Markup:
-    """Return a passage's text. Neighbours of one fate share an element, so elements do not grow with tokens."""
-    runs = ((fresh, "".join(piece.text for piece in run)) for fresh, run in groupby(pieces, _is_fresh))
-    return join(*(tag("mark", text) if fresh else text for fresh, text in runs if text))
+def marked(pieces: Iterable[Piece], quotes: Sequence[Span] = ()) -> Markup:
+    """Return a passage's text. Neighbours of one fate share an element, so elements do not grow with tokens.
+
+    quotes  in characters of the passage
+    """
+    parts, at = [], 0
+    for fresh, run in groupby(pieces, _is_fresh):
+        text = "".join(piece.text for piece in run)
+        shown = quoting(text, [(start - at, end - at) for start, end in quotes])
+        parts.append(tag("mark", shown) if fresh else shown)
+        at += len(text)
+    return join(*parts)
 
 
 def _is_fresh(piece: Piece) -> bool:
     return piece.recomputed
 
 
-def _legend() -> Markup:
+def _legend(quotes: bool) -> Markup:
     return tag(
         "p",
         tag("span", tag("mark", "Abc"), " recomputed for this question"),
         tag("span", tag("span", "Abc", class_="kv-plain"), " reused from cache"),
+        tag("span", tag("em", "Abc", class_="kv-quoted"), " backs the answer") if quotes else None,
         class_="kv-legend",
     )
 
 
-def _card(source: Source) -> Markup:
+def _card(source: Source, quotes: Sequence[Span]) -> Markup:
     place = None if source.page is None else tag("span", f"from page {source.page}", class_="kv-page")
     share = source.recomputed / source.tokens if source.tokens else 0.0
     fresh = f"{source.recomputed:,} of {count(source.tokens, 'token')} recomputed ({percent(share)})"
@@ -60,7 +89,7 @@ def _card(source: Source) -> Markup:
         ),
         tag(
             "div",
-            marked(source.pieces),
+            marked(source.pieces, quotes),
             class_="kv-passage",
             dir="auto",
             tabindex=0,

@@ -51,7 +51,7 @@ class Results:
         """
         update: Update = {self.reply: reply(answer)}
         if milestone:
-            update |= {self.passages: passages(answer.sources), self.numbers: numbers(answer, method)}
+            update |= {self.passages: passages(answer), self.numbers: numbers(answer, method)}
         return update
 
     def open(self, chat: Chat) -> Update:

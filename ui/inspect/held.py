@@ -36,7 +36,7 @@ class Held:
 
     def after(self, answer: Answer, percent: int) -> "Held":
         """Return what is known once the question was answered; the same if other passages were read."""
-        if [_text(source) for source in answer.sources] != [excerpt.text for excerpt in self.found.excerpts]:
+        if [source.text for source in answer.sources] != [excerpt.text for excerpt in self.found.excerpts]:
             return self
         cited = quoted(answer.text, [excerpt.text for excerpt in self.found.excerpts])
         choice = (answer.request.method, percent)
@@ -52,7 +52,3 @@ class Held:
             fresh = np.repeat([piece.recomputed for piece in source.pieces], lengths)
             tokens.append(np.concatenate((fresh, [False]))[excerpt.spans[:, 0]])  # the last token may lie behind
         return np.concatenate(tokens).astype(bool)
-
-
-def _text(source: Source) -> str:
-    return "".join(piece.text for piece in source.pieces)

@@ -14,6 +14,7 @@ from ui.ask.composer import Composer
 from ui.ask.drawer import Drawer
 from ui.ask.history import History
 from ui.ask.numbers import blank
+from ui.ask.passages import SHOW_QUOTED
 from ui.ask.results import Results
 from ui.ask.thread import thread
 from ui.ask.turn import Turn
@@ -54,7 +55,7 @@ class Ask:
                 self._promise = gr.HTML(welcome.promise(), elem_id="promise", js_on_load=None)
                 turns = gr.HTML(elem_id="thread", js_on_load=reply.ON_CLICK)
                 answer = gr.HTML(elem_id="reply", js_on_load=reply.ON_CLICK)
-                passages = gr.HTML(elem_id="passages", js_on_load=None)
+                passages = gr.HTML(elem_id="passages", js_on_load=SHOW_QUOTED)
                 self._box: Composer = composer.build(self._backend)
                 with gr.Column(elem_id="welcome", visible=True) as self._welcome:
                     gr.HTML(welcome.offer(bool(self._offered)), js_on_load=None)

@@ -3,11 +3,9 @@
 from engine.cite import quoted
 from store.types import Excerpt
 from ui.markup import Markup, tag
+from ui.quoting import Span, quoting
 
 _CUT = "…"
-
-
-Span = tuple[int, int]  # start and end, in characters of the passage
 
 
 def marked(excerpt: Excerpt, quote: Span | None = None) -> Markup:
@@ -17,7 +15,7 @@ def marked(excerpt: Excerpt, quote: Span | None = None) -> Markup:
         "div",
         f"{_CUT} " if excerpt.cut_before else None,
         before or None,
-        tag("mark", *_passage(excerpt.chunk.text, quote)),
+        tag("mark", quoting(excerpt.chunk.text, [quote] if quote else [])),
         after or None,
         f" {_CUT}" if excerpt.cut_after else None,
         class_="kv-excerpt",
@@ -38,10 +36,3 @@ def place(excerpt: Excerpt, quote: Span | None = None) -> str:
 def backing(excerpt: Excerpt, said: str) -> Span | None:
     """Return where the passage backs the last sentence of what an answer said; None if nowhere."""
     return next(((start, end) for _, start, end in quoted(f"{said} [1]", [excerpt.chunk.text])), None)
-
-
-def _passage(text: str, quote: Span | None) -> list[Markup | str]:
-    if quote is None:
-        return [text]
-    start, end = quote
-    return [text[:start], tag("em", text[start:end], class_="kv-quoted"), text[end:]]
