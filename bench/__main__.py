@@ -6,11 +6,14 @@ Every measure takes the same arguments and sends the same questions through ever
 import argparse
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
 from bench import cache, decode, load, look, quality, scoring, summary, tasks, ttft
 from bench.arms import arms
+from bench.errors import BadArgument
+from bench.numbers import positive, share
 from bench.report import show
 from engine.model.embedded import NAME
 from engine.reuse.strategies import methods
@@ -39,20 +42,32 @@ def main() -> int:
     try:
         if arguments.measure != "report":
             arms(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
+            _check_target(arguments.json)
         rows = measure.run(arguments)
     except KeyboardInterrupt:
         kept = "Finished samples are kept; the same command goes on from here."
         lost = "Nothing was kept; the same command starts over."
         print(f"\nInterrupted. {kept if arguments.measure in RESUMED else lost}", file=sys.stderr)
         return 130
-    except (KVScopeError, ValueError) as error:
+    except (KVScopeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     show(measure.TITLE, measure.COLUMNS, rows)
     if getattr(arguments, "json", None):
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
+
+
+def _check_target(rows: Path | None) -> None:
+    """Raise BadArgument if nothing can be written there: better before the measure than after it."""
+    if rows is None:
+        return
+    try:
+        rows.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadArgument(f"--json {rows} cannot be written ({error.strerror}).") from error
+    if rows.is_dir() or not os.access(rows.parent, os.W_OK):
+        raise BadArgument(f"--json {rows} cannot be written. Name a file in a folder of yours.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,10 +88,12 @@ def _parser() -> argparse.ArgumentParser:
             help="see below; settings follow the name: epic:tokens=16",
         )
         one.add_argument(
-            "--ratios", type=float, nargs="+", default=[0.2], metavar="R", help="nominal recompute ratios, 0 to 1"
+            "--ratios", type=share, nargs="+", default=[0.2], metavar="R", help="nominal recompute ratios, 0 to 1"
         )
-        one.add_argument("--lengths", type=int, nargs="+", default=[1024, 4096], metavar="T", help="context tokens")
-        one.add_argument("--samples", type=_positive, default=5, help="questions; each goes through every arm")
+        one.add_argument(
+            "--lengths", type=positive, nargs="+", default=[1024, 4096], metavar="T", help="context tokens"
+        )
+        one.add_argument("--samples", type=positive, default=5, help="questions; each goes through every arm")
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--model", default=NAME, help="folder or name on the hub")
         one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
@@ -84,9 +101,9 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--selector", default="auto", help="of CacheClip trained: auto (the shipped one), off, or a folder"
         )
-        one.add_argument(
-            "--kv-bits", type=int, choices=[8, 16], default=16, help="8: chunk KV as the disk gives it back"
-        )
+        if name in RESUMED:
+            says = "8: chunk KV as the disk gives it back"
+            one.add_argument("--kv-bits", type=int, choices=[8, 16], default=16, help=says)
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
         one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")
@@ -94,12 +111,6 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--json", type=Path, help=f"write the rows here{beside}")
         measure.add_arguments(one)
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
 
 
 def _methods() -> str:

@@ -11,19 +11,19 @@ __all__ = ["Arm", "arms"]
 
 
 def arms(methods: Sequence[str], ratios: Sequence[float]) -> list[Arm]:
-    """Return an arm for every method and, where it has a ratio, every ratio.
+    """Return an arm for every method and, where it has a ratio, every ratio; none twice.
 
     Raises BadArgument for an unknown method or setting, or a ratio outside 0 to 1, with what it may be.
     """
-    made = []
-    for method in methods:
+    made: list[Arm] = []
+    for method in dict.fromkeys(method.rstrip(":") for method in methods):
         name, _, words = method.partition(":")
         if name not in STRATEGIES:
             raise BadArgument(f"The method {name!r} is not one of {', '.join(STRATEGIES)}.")
         pairs = [word.partition("=") for word in words.split(",") if word]
         try:
             settings = parse(STRATEGIES[name], {setting: value for setting, _, value in pairs})
-            made += arms_of(name, ratios, settings, called=method)
+            made += arms_of(name, list(dict.fromkeys(ratios)), settings, called=method)
         except ValueError as error:
             raise BadArgument(f"{method!r}: {error}.") from error
     return made

@@ -14,6 +14,7 @@ from bench.paired import FULL, reading_of, through_all
 from bench.report import progress
 from bench.samples import SampleFile
 from engine.model.adapter import WEIGHTS
+from engine.model.precision import pick
 from engine.pipeline import Engine
 from engine.reuse.selector import FILE
 from engine.startup import ModelConfig
@@ -24,11 +25,13 @@ COLUMNS = {
     "ratio": "ratio",
     "realised_ratio": "realised",
     "length": "length",
+    "context_tokens": "tokens",
     "quality": "quality",
     "rq": "RQ",
     "kl": "KL",
     "answer_kl": "KL along",
     "top1": "top-1",
+    "answer_top1": "top-1 along",
     "oracle_overlap": "oracle",
     "floor_speedup": "floor",
     "full_wrong": "full wrong",
@@ -48,6 +51,8 @@ def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
     settings = {name: getattr(arguments, name) for name in SAME}
+    device, dtype, _ = pick(arguments.device, arguments.dtype)  # samples of two machines must not mix
+    settings |= {"device": device.type, "dtype": str(dtype)}
     trained = ModelConfig.of(Path(arguments.data) / "models", arguments)
     settings |= {"reader": _named(trained.adapter, WEIGHTS), "selector": _named(trained.heads, FILE)}
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
@@ -90,11 +95,12 @@ def rows_of(
 
     made  what the samples were made with
 
-    `answer_kl_gap` is how much farther an arm is from full prefill than the first method named, question by question.
+    `answer_kl_gap` is how much farther an arm is from full prefill than the first method named, question by question,
+    at the same ratio where that has it.
     """
     metric = samples[0]["about"]["metric"]
     full = [sample["arms"][FULL]["scores"][metric] for sample in samples]
-    base = [sample["arms"][chosen[1].key]["answer_kl"] for sample in samples] if len(chosen) > 1 else None
+    firsts = [arm for arm in chosen if len(chosen) > 1 and arm.method == chosen[1].method]
     rows = []
     for arm in chosen:
         outcomes = [sample["arms"][arm.key] for sample in samples]
@@ -125,8 +131,9 @@ def rows_of(
         row["quality_low"], row["quality_high"] = mean_interval(quality)
         for name in ("kl", "answer_kl"):
             row[f"{name}_low"], row[f"{name}_high"] = mean_interval([outcome[name] for outcome in outcomes])
-        if base is not None:
-            gaps = [outcome["answer_kl"] - its for outcome, its in zip(outcomes, base, strict=True)]
+        if firsts:
+            base = next((first for first in firsts if first.ratio == arm.ratio), firsts[0])
+            gaps = [sample["arms"][arm.key]["answer_kl"] - sample["arms"][base.key]["answer_kl"] for sample in samples]
             row["answer_kl_gap"] = statistics.fmean(gaps)
             row["answer_kl_gap_low"], row["answer_kl_gap_high"] = mean_interval(gaps)
         if sum(full):

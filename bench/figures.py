@@ -9,6 +9,7 @@ from plotly.subplots import make_subplots
 _HUES = {
     "cacheclip": "#d08a1d",
     "cacheclip-joint": "#b3261e",
+    "cacheclip-trained": "#c2407f",
     "cacheblend": "#3b6fd4",
     "prophetkv": "#2f9e8f",
     "epic": "#8b7bd8",
@@ -23,7 +24,7 @@ def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.
 
     distance  'kl' of the first token or 'answer_kl' along the answer
     """
-    shown = [row for row in rows if distance in row and row["method"] != "full"]
+    shown = [row for row in rows if distance in row and "task" in row and row["method"] != "full"]
     tasks = list(dict.fromkeys(map(_task, shown)))
     across = min(3, max(1, len(tasks)))
     down = -(-max(1, len(tasks)) // across)

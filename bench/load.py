@@ -6,7 +6,6 @@ from typing import Any
 
 from bench.report import progress
 from bench.workload import Workload, workload
-from engine.answer import Request
 from engine.request import strategy_of
 from engine.trace import Trace
 
@@ -45,7 +44,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
     """Return load and first-token milliseconds of direct reuse with every chunk in `tier` and nowhere nearer."""
-    request = Request(work.questions[number % 64], "direct", 0.0, work.passages, max_new_tokens=64)
+    request = work.request(number, "direct", 0.0)
     cache, host = work.engine.cache, 0
     reading = work.engine.find(request, Trace())
     if tier == "computed":

@@ -9,13 +9,12 @@ from argparse import Namespace
 from typing import Any
 
 from bench.arms import Arm
-from bench.bare import cutter, open_engine
 from bench.compare import sample_file, wanted_arms
 from bench.errors import BadArgument
 from bench.intervals import mean_interval
 from bench.items import Item
 from bench.paired import reading_of
-from bench.quality import add_arguments, read_cut
+from bench.quality import add_arguments, opened
 from bench.report import progress
 from engine.inspect.probe import looks
 from engine.pipeline import Engine
@@ -40,36 +39,37 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, ratio, and model layer or method."""
     chosen = [arm for arm in wanted_arms(arguments) if arm.method != "full"]
-    engine = open_engine(arguments)
-    cut = cutter(engine, arguments.chunk)
     if len(arguments.lengths) > 1:
         raise BadArgument("inspect takes one --lengths: the most context tokens of a question.")
     (most,) = arguments.lengths
+    engine, files = opened(arguments)
     finished = sample_file(arguments, "inspect", passages=arguments.passages, length=most, methods=arguments.methods)
     rows = []
-    for file in arguments.files:
-        items = read_cut(file, arguments, cut)
+    ratios = {f"{ratio:g}": ratio for ratio in arguments.ratios}
+    for items in files:
         names = []
         for item in progress(items, items[0].group):
             names.append(item.name)
-            if missing := finished.missing(names[-1], [f"{ratio:g}" for ratio in arguments.ratios]):
-                finished.add(names[-1], {}, _look(engine, item, chosen, missing, most))
+            if missing := finished.missing(names[-1], list(ratios)):
+                finished.add(names[-1], {}, _look(engine, item, chosen, {key: ratios[key] for key in missing}, most))
         samples = [finished.get(name)["arms"] for name in names]
-        for ratio in arguments.ratios:
-            rows += _rows(items[0].group, ratio, [sample[f"{ratio:g}"] for sample in samples])
+        for key, ratio in ratios.items():
+            rows += _rows(items[0].group, ratio, [sample[key] for sample in samples])
     return rows
 
 
-def _look(engine: Engine, item: Item, chosen: list[Arm], ratios: list[str], most: int) -> dict[str, dict[str, Any]]:
+def _look(
+    engine: Engine, item: Item, chosen: list[Arm], ratios: dict[str, float], most: int
+) -> dict[str, dict[str, Any]]:
     evidence = engine.evidence(reading_of(engine, item, most)[0], Trace())
     found = {}
-    for ratio in ratios:
-        methods = {arm.method: arm.strategy for arm in chosen if arm.ratio in (None, float(ratio))}
-        seen = looks(evidence, float(ratio), methods)
+    for key, ratio in ratios.items():
+        methods = {arm.method: arm.strategy for arm in chosen if arm.ratio in (None, ratio)}
+        seen = looks(evidence, ratio, methods)
         distances = {"auxiliary": (seen.kl_auxiliary, seen.jaccard_auxiliary)}
         layers = zip(seen.kl_layers.tolist(), seen.jaccard_layers.tolist(), strict=True)
         distances |= {f"layer {number}": pair for number, pair in enumerate(layers)}
-        found[ratio] = {"distances": distances, "overlap": seen.overlap}
+        found[key] = {"distances": distances, "overlap": seen.overlap}
     return found
 
 

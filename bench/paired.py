@@ -27,7 +27,7 @@ from engine.types import Placement
 FULL = "full@1"
 SCORED = {  # beside the headline metric
     "f1": ("exact", "rouge_l", "contains"),
-    "f1_zh": ("exact", "f1", "rouge_zh", "contains"),
+    "f1_zh": ("exact_zh", "f1", "rouge_zh", "contains"),
 }
 
 

@@ -12,7 +12,10 @@ from typing import Any
 from bench.bare import cutter, open_engine
 from bench.compare import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
 from bench.items import Cut, Item
+from bench.numbers import positive
 from bench.read import read
+from bench.sources import rows as rows_in
+from engine.pipeline import Engine
 
 TITLE = "quality on data sets, paired with full prefill"
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
@@ -21,14 +24,25 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 def add_arguments(parser: ArgumentParser) -> None:
     """Take what this measure needs beside the arguments of all."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
-    parser.add_argument("--passages", type=int, default=8, help="SQuAD: the gold paragraph among this many")
+    parser.add_argument("--passages", type=positive, default=8, help="SQuAD: the gold paragraph among this many")
     parser.add_argument("--absent", action="store_true", help="SQuAD: leave the gold paragraph out; right is to say so")
-    parser.add_argument("--chunk", type=int, default=512, help="most tokens of a passage; longer ones are cut")
+    parser.add_argument("--chunk", type=positive, default=512, help="most tokens of a passage; longer ones are cut")
     parser.set_defaults(lengths=[8192], samples=50)
 
 
-def read_cut(file: str, arguments: Namespace, cut: Cut) -> list[Item]:
-    """Return a file's items; passages longer than a chunk are cut, as the library would cut them."""
+def opened(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
+    """Return the engine and the items of each file: what is wrong with any of them is told before anything is measured.
+
+    Passages longer than a chunk are cut, as the library would cut them.
+    """
+    for file in arguments.files:
+        rows_in(file)  # a file that is not there is told before the models are loaded
+    engine = open_engine(arguments)
+    cut = cutter(engine, arguments.chunk)
+    return engine, [_items(file, arguments, cut) for file in arguments.files]
+
+
+def _items(file: str, arguments: Namespace, cut: Cut) -> list[Item]:
     items = read(file, arguments.passages, cut, arguments.seed, arguments.samples, arguments.absent)
     return [replace(item, passages=tuple(part for text in item.passages for part in cut(text))) for item in items]
 
@@ -36,12 +50,10 @@ def read_cut(file: str, arguments: Namespace, cut: Cut) -> list[Item]:
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, length, method and ratio."""
     chosen = wanted_arms(arguments)
-    engine = open_engine(arguments)
-    cut = cutter(engine, arguments.chunk)
+    engine, files = opened(arguments)
     finished = sample_file(arguments, "quality", passages=arguments.passages)
     rows = []
-    for file in arguments.files:
-        items = read_cut(file, arguments, cut)
+    for items in files:
         for length in arguments.lengths:
             names = compare(engine, [(item, length) for item in items], chosen, finished, items[0].group)
             for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():

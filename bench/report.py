@@ -33,7 +33,7 @@ def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> Non
     for label in kept.values():
         table.add_column(label, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(written(row.get(key)) for key in kept))
+        table.add_row(*(_cell(row, key, kept) for key in kept))
     Console(width=None if sys.stdout.isatty() else 180).print(table)
 
 
@@ -44,13 +44,21 @@ def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         "| " + " | ".join(kept.values()) + " |",
         "|" + "|".join("---" if key in words else "---:" for key in kept) + "|",
-        *("| " + " | ".join(written(row.get(key)) for key in kept) + " |" for row in rows),
+        *("| " + " | ".join(_cell(row, key, kept) for key in kept) + " |" for row in rows),
     ]
     return "\n".join(lines)
 
 
 def _filled(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
+
+
+def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
+    """Return a figure, and its interval where the row has one that no column shows."""
+    low, high = f"{key}_low", f"{key}_high"
+    if low in columns or row.get(low) is None or row.get(high) is None:
+        return written(row.get(key))
+    return f"{written(row.get(key))} ({written(row[low])}\u2013{written(row[high])})"
 
 
 def written(value: Any) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 from bench.errors import BadArgument
 
+_HEAD = b'{"made_with"'
+
 
 class SampleFile:
     """Samples by name.
@@ -23,26 +25,21 @@ class SampleFile:
     def __init__(self, path: Path, made: dict[str, Any]) -> None:
         self.made, self._path, self._held = made, path, dict[str, dict[str, Any]]()
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        whole = lines[:-1]  # every finished line ends with a newline
-        if not whole:
+        *whole, torn = path.read_bytes().split(b"\n") if path.exists() else [b""]  # finished lines end with a newline
+        if not whole and _HEAD.startswith(torn[: len(_HEAD)]):
             path.write_text(json.dumps({"made_with": made}, sort_keys=True) + "\n", encoding="utf-8")
             return
-        (found,) = self._parsed(1, whole[0], "made_with")
+        (found,) = self._parsed(1, [*whole, torn][0], made_with=dict)
         if found != json.loads(json.dumps(made)):
-            other = [
-                name
-                for name in made
-                if not isinstance(found, dict) or found.get(name) != json.loads(json.dumps(made[name]))
-            ]
+            other = [name for name in made if found.get(name) != json.loads(json.dumps(made[name]))]
             raise BadArgument(
                 f"{path} holds samples made with another {', '.join(other) or 'program'}. Choose another --json, or "
                 "delete that file."
             )
-        if lines[-1]:
+        if torn:
             path.write_bytes(b"\n".join(whole) + b"\n")
         for number, line in enumerate(whole[1:], 2):
-            sample, about, arms = self._parsed(number, line, "sample", "about", "arms")
+            sample, about, arms = self._parsed(number, line, sample=str, about=dict, arms=dict)
             self._merge(sample, about, arms)
 
     def missing(self, sample: str, keys: list[str]) -> list[str]:
@@ -60,15 +57,17 @@ class SampleFile:
         """Return {'about': ..., 'arms': {key: outcome}}."""
         return self._held[sample]
 
-    def _parsed(self, number: int, line: bytes, *names: str) -> list[Any]:
+    def _parsed(self, number: int, line: bytes, **kinds: type) -> list[Any]:
+        damaged = BadArgument(f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json.")
         try:
             read = json.loads(line)
-            return [read[name] for name in names]
+            values = [read[name] for name in kinds]
         except (ValueError, TypeError, KeyError) as error:
-            raise BadArgument(
-                f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
-            ) from error
+            raise damaged from error
+        if not all(isinstance(value, kind) for value, kind in zip(values, kinds.values(), strict=True)):
+            raise damaged
+        return values
 
     def _merge(self, sample: str, about: dict[str, Any], outcomes: dict[str, dict[str, Any]]) -> None:
         held = self._held.setdefault(sample, {"about": about, "arms": {}})
-        held["arms"].update(outcomes)
+        held["arms"] = {**outcomes, **held["arms"]}  # all arms are compared with the full prefill that was there first

@@ -1,6 +1,7 @@
 """How right an answer is, from 0 to 1, by the definitions of the benchmarks whose figures we compare with.
 
     exact, f1       SQuAD (arXiv:1606.05250): no case, punctuation, articles, extra space; the best answer counts
+    exact_zh        the same over Chinese words
     rouge_l, f1_zh, rouge_zh  LongBench (arXiv:2308.14508), with the libraries that it uses
     recall          RULER's string_match_all (arXiv:2404.06654): the share of the references that the prediction holds
     not_there       whether a question that nothing answers is met by saying so
@@ -11,6 +12,7 @@ The whole prediction is judged; who wants only its first line cuts it before.
 
 import re
 import string
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,7 +22,8 @@ from rouge import Rouge
 
 DENIAL = re.compile(
     r"\b(not|no|cannot|can't|doesn't|don't)\b[^.]{0,40}\b"
-    r"(say|state|hold|mention|provide|contain|specif|information|answer|given|found|find)"
+    r"(say|state|hold|mention|provide|contain|specif|information|answer|given|found|find"
+    r"|in the (passage|text|document))|\bunknown\b"
 )
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 CHINESE_PUNCTUATION = (  # as LongBench lists it: without the opening double angle bracket
@@ -30,12 +33,18 @@ CHINESE_PUNCTUATION = (  # as LongBench lists it: without the opening double ang
     "\u301d\u301e\u301f\u3030\u303e\u303f\u2013\u2014\u2018\u2019\u201b\u201c\u201d\u201e\u201f\u2026\u2027\ufe4f"
 )
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NO_MARKS = str.maketrans("", "", CHINESE_PUNCTUATION + "\u300a")
 _NO_PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + CHINESE_PUNCTUATION)
 
 
 def exact(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 when the prediction is one of the answers after SQuAD's normalisation, else 0."""
     return float(any(normalise(prediction) == normalise(answer) for answer in answers))
+
+
+def exact_zh(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 when the prediction has the words of one of the answers, as `f1_zh` counts them, else 0."""
+    return float(any(words_zh(prediction) == words_zh(answer) for answer in answers))
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
@@ -51,23 +60,19 @@ def f1_zh(prediction: str, answers: Sequence[str]) -> float:
 
 
 def rouge_l(prediction: str, answers: Sequence[str]) -> float:
-    """Return ROUGE-L's F against the nearest answer; 0 when either holds no word.
-
-    Raises RecursionError when prediction and answer together have about 900 words: the library recurses over them.
-    """
+    """Return ROUGE-L's F against the nearest answer; 0 when either holds no word."""
     return max((_rouge_l(prediction, answer) for answer in answers), default=0.0)
 
 
 def rouge_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return `rouge_l` over Chinese words as jieba cuts them. Raises what `rouge_l` does."""
+    """Return `rouge_l` over Chinese words as jieba cuts them."""
     return rouge_l(" ".join(_jieba().cut(prediction)), [" ".join(_jieba().cut(answer)) for answer in answers])
 
 
 def contains(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 when an answer stands in the prediction, both normalised, and not inside a longer Latin word."""
-    said = normalise(prediction)
-    wanted = filter(None, map(normalise, answers))
-    return float(any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", said) for answer in wanted))
+    said, *wanted = (normalise(text).translate(_NO_MARKS) for text in (prediction, *answers))
+    return float(any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", said) for answer in wanted if answer))
 
 
 def recall(prediction: str, answers: Sequence[str]) -> float:
@@ -78,11 +83,12 @@ def recall(prediction: str, answers: Sequence[str]) -> float:
 
 def not_there(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 when the prediction says that the passages do not hold the answer, in our reader's words or others."""
-    return float(bool(DENIAL.search(prediction.lower())))
+    return float(bool(DENIAL.search(prediction.lower().replace("\u2019", "'"))))
 
 
 METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
     "exact": exact,
+    "exact_zh": exact_zh,
     "f1": f1,
     "f1_zh": f1_zh,
     "rouge_l": rouge_l,
@@ -113,7 +119,12 @@ def _rouge_l(prediction: str, answer: str) -> float:
     # The library cuts sentences at full stops and refuses a text of nothing else.
     if not prediction.replace(".", " ").strip() or not answer.replace(".", " ").strip():
         return 0.0
-    return float(Rouge(metrics=["rouge-l"]).get_scores(prediction, answer)[0]["rouge-l"]["f"])
+    allowed = sys.getrecursionlimit()
+    sys.setrecursionlimit(allowed + len(prediction.split()) + len(answer.split()))  # the library recurses over words
+    try:
+        return float(Rouge(metrics=["rouge-l"]).get_scores(prediction, answer)[0]["rouge-l"]["f"])
+    finally:
+        sys.setrecursionlimit(allowed)
 
 
 @lru_cache(maxsize=1)

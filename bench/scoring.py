@@ -11,7 +11,6 @@ from typing import Any
 
 from bench.report import progress
 from bench.workload import Workload, workload
-from engine.answer import Request
 from engine.trace import Trace
 from engine.types import Scoring
 
@@ -49,10 +48,9 @@ def measure(work: Workload, samples: int) -> dict[Scoring, list[float]]:
     assert auxiliary is not None
     ways = [scoring for scoring in Scoring if scoring is not Scoring.TRAINED or auxiliary.selector is not None]
     times: dict[Scoring, list[float]] = {scoring: [] for scoring in ways}
+    work.warm(samples)
     for number in progress(range(samples + 1), f"{work.length} tokens"):
-        reading = work.engine.find(Request(work.questions[number % 64], passages=work.passages), Trace())
-        for text in reading.texts:
-            work.engine.warm(text)
+        reading = work.engine.find(work.request(number), Trace())
         shared = auxiliary.cache is cache
         chunks = cache.gather([chunk.ids for chunk in reading.passages], longest=1).chunks if shared else None
         for scoring in ways:

@@ -48,6 +48,8 @@ def _file(path: Path) -> Iterator[Row]:
     elif whole is not None:
         yield Row(str(path), whole)
     else:
+        if text.split("\n", 1)[0].strip() == "{":  # an object over several lines, and torn
+            _parsed(text, str(path))
         for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON may hold other line ends
             if line.strip():
                 yield _row(f"{path} line {number}", _parsed(line, f"{path} line {number}"))

@@ -1,7 +1,7 @@
 """RULER's tasks from our own generators: needles in a haystack, variables to track, words to count.
 
-`--lengths` are context tokens; the haystack is a file's text, or our sample documents. The score is RULER's: the share
-of the references found in the answer. Source: arXiv:2404.06654.
+`--lengths` are context tokens, fewer where question and answer would not fit behind them. The haystack is a file's
+text, or our sample documents. The score is RULER's: the share of the references found in the answer (arXiv:2404.06654).
 """
 
 from argparse import ArgumentParser, Namespace
@@ -11,6 +11,7 @@ from typing import Any
 from bench.bare import cutter, measurer, open_engine
 from bench.compare import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
 from bench.errors import BadArgument
+from bench.numbers import positive
 from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import read_haystack
 
@@ -23,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Take what this measure needs beside the arguments of all."""
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--haystack", type=Path, help="a text file; built in: our sample documents")
-    parser.add_argument("--chunk", type=int, default=256, help="most tokens of a passage")
+    parser.add_argument("--chunk", type=positive, default=256, help="most tokens of a passage")
     parser.set_defaults(lengths=[1024], samples=50)
 
 
@@ -37,6 +38,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     cut = cutter(engine, arguments.chunk)
     finished = sample_file(arguments, "ruler")
     rows = []
+    if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
+        raise BadArgument(f"The model reads {engine.max_tokens:,} tokens; --lengths {too_long[0]} is more.")
     for length in arguments.lengths:
         tokens = min(length, engine.max_tokens - ASIDE)
         for task in arguments.tasks:

@@ -16,11 +16,11 @@ from bench.arms import Arm, arms
 from bench.intervals import median_interval
 from bench.report import progress
 from bench.workload import Workload, workload
-from engine.answer import Request
 from engine.pipeline import Engine, Prefilled
 from engine.request import Reading
 from engine.reuse.strategies import Full, Strategy
 from engine.trace import Trace
+from engine.types import Placement
 
 TITLE = "time to first token, paired with full prefill"
 COLUMNS = {
@@ -70,6 +70,11 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def measure(work: Workload, chosen: list[Arm], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
     """Ask each question with full prefill and with every arm, one after the other, after one warm-up of each."""
+    work.warm(samples)
+    for arm in chosen:
+        if arm.strategy.placement is Placement.ALONE:  # its chunk KV is another
+            for number in range(samples + 1):
+                first_token(work, arm.strategy, number)
     full, reused = [], {arm.key: [] for arm in chosen}  # type: ignore[var-annotated]
     for number in progress(range(samples + 1), f"{work.length} tokens"):
         sample = first_token(work, Full(), number)
@@ -84,9 +89,8 @@ def measure(work: Workload, chosen: list[Arm], samples: int) -> tuple[list[Sampl
 
 def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     """Ask question `number` up to its first token, the way the page does."""
-    request = Request(work.questions[number % 64], passages=work.passages, max_new_tokens=64)
     trace = Trace()
-    reading = work.engine.find(request, trace)
+    reading = work.engine.find(work.request(number), trace)
     ready = work.engine.prefill(reading, strategy, trace)
     int(ready.logits.argmax())
     trace.first_token()

@@ -6,20 +6,24 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from bench.bare import model_config
+from engine.answer import Request
 from engine.model.precision import pick
 from engine.pipeline import Engine
 from engine.startup import build_engine, load_models
+from engine.trace import Trace
 from engine.tree.tiers import Tiers, TiersConfig
 from store.blobs import DiskBlobs
 from store.documents import DocumentLibrary, LibraryConfig
 from store.minilm import MiniLM, MiniLMConfig
 
 CHUNK = 512  # tokens
+QUESTIONS = 64  # of a workload, the first to warm up
 GIB = 2**30
 _PLACES = "harbour mill quarry chapel orchard bridge depot lighthouse market station archive granary".split()
 _PEOPLE = "Adams Brandt Castro Dahl Eriksen Farah Grieg Hansen Ito Jansen Kowalski Lund Meyer Novak Okafor".split()
@@ -40,12 +44,24 @@ class Workload:
     passages: int
     length: int
 
+    def request(self, number: int, method: str = "cacheclip", ratio: float = 0.2) -> Request:
+        """Return question `number`; the first is there to warm up."""
+        return Request(self.questions[number], method, ratio, self.passages, max_new_tokens=64)
+
+    def warm(self, samples: int) -> None:
+        """Compute the chunk KV of every passage that the first questions find, `samples` behind the warm-up's."""
+        for number in range(samples + 1):
+            for text in self.engine.find(self.request(number), Trace()).texts:
+                self.engine.warm(text)
+
 
 @contextmanager
 def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
     """Open a workload of about `length` context tokens a question; its folder goes when the block ends."""
     if length < CHUNK // 4:
         raise ValueError(f"a length is at least {CHUNK // 4} tokens, got {length}")
+    if arguments.samples >= QUESTIONS:
+        raise ValueError(f"--samples is at most {QUESTIONS - 1}: there are no more different questions")
     draw = random.Random(arguments.seed)
     models, passages = load_models(model_config(arguments)), max(1, round(length / CHUNK))
     with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
@@ -63,7 +79,8 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         tiers = Tiers(TiersConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
         engine = build_engine(models, library, tiers)
         engine.max_tokens = length + 1024  # timing only; past the training length quality would suffer, time does not
-        questions = [f"Who {draw.choice(_DEEDS)} the {draw.choice(_THINGS)}, and where?" for _ in range(64)]
+        asked = draw.sample(list(product(_DEEDS, _THINGS)), QUESTIONS)
+        questions = [f"Who {deed} the {thing}, and where?" for deed, thing in asked]
         yield Workload(engine, tiers, questions, passages, length)
 
 

@@ -17,7 +17,8 @@ class DemandConfig:
     passages   of one question, drawn by popularity, all different, in the order drawn
     skew       share of all draws that goes to the 3 % of documents that are asked for most; 0.03 is uniform
     tokens     least and most of a document, uniform
-    drift      questions within which every document gets another popularity, a tenth of them at a time; 0 is never
+    drift      questions within which ten times a tenth of the documents, drawn anew each time, change places in
+               popularity: about two thirds of all; 0 is never
     """
 
     documents: int = 100_000

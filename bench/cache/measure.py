@@ -28,6 +28,7 @@ COLUMNS = {
     "show": "show",
     "policy": "policy",
     "method": "method",
+    "ratio": "ratio",
     "window": "window",
     "stage_ms": "stage ms",
     "skew": "skew",
@@ -76,7 +77,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="of a passage on the engine, least and most",
     )
-    parser.add_argument("--drift", type=int, default=0, metavar="N", help="questions in which popularity changes once")
+    parser.add_argument(
+        "--drift", type=int, default=0, metavar="N", help="questions in which two thirds change popularity"
+    )
     parser.add_argument("--passages", type=int, default=2, help="of a question")
 
 

@@ -15,7 +15,7 @@ from bench.ruler.puzzle import Ground, Puzzle
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 DEPTHS = tuple(round(100 * step / 39) / 100 for step in range(40))
-NEW_TOKENS = {"number": 32, "numbers": 48, "uuid": 64}  # a token a digit in some tokenizers
+NEW_TOKENS = {"number": 32, "numbers": 128, "uuid": 64}  # a token a digit in some tokenizers; 128 as published
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ def test_a_method_with_a_ratio_has_an_arm_for_each_ratio_and_others_have_one():
     assert len({arm.key for arm in made}) == len(made)
 
 
+def test_an_arm_that_is_named_twice_is_one():
+    made = arms(["direct", "epic:", "epic", "direct", "random"], [0.2, 0.2])
+    assert [arm.key for arm in made] == ["direct@0", "epic", "random@0.2"]
+
+
 def test_settings_follow_the_name():
     (epic, blend, ape) = arms(["epic:tokens=16", "cacheblend:deviation=keys,gradual=true", "ape:scale=1"], [0.3])
     assert epic.strategy == EPIC(tokens=16)

@@ -88,7 +88,15 @@ def test_an_interrupted_run_says_whether_it_goes_on_where_it_stopped(command, sa
 
 
 @pytest.mark.parametrize(
-    "wrong, said", [(["--lengths", "8"], "at least 128"), (["--methods", "none"], "not one of cacheclip")]
+    "wrong, said",
+    [
+        (["--lengths", "8"], "at least 128"),
+        (["--methods", "none"], "not one of cacheclip"),
+        (["--ratios", "1.5"], "no number between 0 and 1"),
+        (["--samples", "64"], "at most 63"),
+        (["--json", "/"], "cannot be written"),
+        (["--json", "/dev/null/rows.json"], "cannot be written"),
+    ],
 )
 def test_wrong_arguments_end_with_a_sentence(wrong, said, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["bench", "ttft", *wrong, "--data", str(tmp_path)])

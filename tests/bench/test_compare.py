@@ -9,6 +9,7 @@ import pytest
 from bench import compare, look, paired, quality, summary, tasks
 from bench.errors import BadArgument, BadData
 from bench.figures import frontier
+from bench.samples import SampleFile
 from engine.reuse.selector import FILE
 from tests.engine.doubles import TEXTS, engine
 
@@ -20,7 +21,7 @@ METHODS = ["cacheclip", "cacheblend", "epic:tokens=4", "ape", "prefix", "direct"
 def made(monkeypatch):
     """The engine that every measure opens."""
     only = engine()
-    for measure in (quality, tasks, look):
+    for measure in (quality, tasks):
         monkeypatch.setattr(measure, "open_engine", lambda arguments: only)
     return only
 
@@ -174,7 +175,10 @@ def test_a_torn_last_line_is_dropped_and_measured_again(made, arguments, cut):
     assert len(samples_of(arguments)) == 3
 
 
-@pytest.mark.parametrize("number, damaged", [(1, "[]"), (1, "{"), (2, '{"arms": {}}'), (2, "{torn"), (2, "7")])
+@pytest.mark.parametrize(
+    "number, damaged",
+    [(1, "[]"), (1, "{"), (2, '{"arms": {}}'), (2, '{"sample": "a", "about": {}, "arms": 3}'), (2, "{torn"), (2, "7")],
+)
 def test_a_damaged_line_is_named(made, arguments, number, damaged):
     arguments.methods = ["direct"]
     quality.run(arguments)
@@ -183,6 +187,23 @@ def test_a_damaged_line_is_named(made, arguments, number, damaged):
     path.write_text("\n".join([*lines[: number - 1], damaged, *lines[number:]]) + "\n")
     with pytest.raises(BadArgument, match=rf"rows.samples.jsonl, line {number}, is damaged"):
         quality.run(arguments)
+
+
+def test_a_file_that_is_no_file_of_samples_is_left_alone(made, arguments):
+    path = arguments.json.with_suffix(".samples.jsonl")
+    path.write_text("shopping list")
+    with pytest.raises(BadArgument, match="line 1, is damaged"):
+        quality.run(arguments)
+    assert path.read_text() == "shopping list"
+
+
+def test_arms_that_are_there_keep_their_full_prefill(tmp_path):
+    file = SampleFile(tmp_path / "samples.jsonl", {})
+    file.add("one", {}, {"full@1": {"answer": "first"}, "direct@0": {}})
+    file.add("one", {}, {"full@1": {"answer": "second"}, "naive@0": {}})
+    for read in (file, SampleFile(tmp_path / "samples.jsonl", {})):
+        arms = read.get("one")["arms"]
+        assert arms["full@1"] == {"answer": "first"} and set(arms) == {"full@1", "direct@0", "naive@0"}
 
 
 def test_an_exact_path_is_the_same_whatever_arms_went_before(made, arguments, tmp_path):
@@ -215,6 +236,9 @@ def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(made, ar
     ]
     arguments.tasks = ["niah_triple"]
     with pytest.raises(BadArgument, match="'niah_triple' is not one of niah_single_1"):
+        tasks.run(arguments)
+    arguments.tasks, arguments.lengths = ["niah_single_1"], [10**6]
+    with pytest.raises(BadArgument, match="--lengths 1000000 is more"):
         tasks.run(arguments)
 
 

@@ -79,6 +79,17 @@ def test_contains_looks_for_whole_words_but_goes_inside_chinese():
     assert METRICS["contains"]("anything", ["..."]) == 0
 
 
+def test_chinese_is_exact_and_contained_whatever_its_punctuation():
+    assert METRICS["exact_zh"]("北京。", ["上海", "北京"]) == 1 and METRICS["exact_zh"]("北京市", ["北京"]) == 0
+    assert METRICS["contains"]("作者写了“红楼梦”", ["《红楼梦》"]) == 1
+
+
+def test_long_texts_have_a_rouge():
+    said = " ".join(f"w{number}" for number in range(1500))
+    assert METRICS["rouge_l"](said, [said]) == pytest.approx(1)
+    assert METRICS["rouge_l"]("w1 w2 w3", [said]) < 0.01
+
+
 def test_recall_is_the_share_of_the_references_that_are_found():
     assert METRICS["recall"]("They are 123, ABC and 9.", ["123", "abc", "777", "888"]) == 0.5
 
@@ -90,6 +101,9 @@ def test_recall_is_the_share_of_the_references_that_are_found():
         ("The passages do not mention who built it.", 1.0),
         ("There is no information about that.", 1.0),
         ("The answer cannot be found here.", 1.0),
+        ("The passages don\u2019t say.", 1.0),
+        ("It is not in the passages.", 1.0),
+        ("The answer is unknown.", 1.0),
         ("The Old Kestrel.", 0.0),
         ("Not until 1998", 0.0),
     ],
