@@ -12,12 +12,15 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited passage holds
 # A run of dots is looked at once, not from each of its dots.
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+(?=\s)|[。！？]+|\n+")  # noqa: RUF001
 ABBREVIATED = re.compile(r"\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|[A-Z])\.")
+LISTED = re.compile(r"\s*\d{1,3}\.(?=\s|$)")  # of '1. Take the ferry'
+MARKS = re.compile(r"(?:\s+|(?<![\w\])\s]))(?:\[\d{1,3}\])+")  # like [2] and [3][4], but not the index of 'row[2]'
+UNSURE = re.compile(r"\S?(?:\s|\[\d{0,3}\]?)+$")  # may become marks, with the letter before them
 NUMBERED = re.compile(r"\bNo\.(?=\s+(?:\d|$))")  # 'No. 5', but not 'No. It is not.'
 TELLING = 3  # words of a sentence that nobody says twice
 
@@ -35,7 +38,7 @@ class Citer:
 
     def rank(self, sentence: str) -> int | None:
         """Return the rank of the passage that holds enough of the sentence; None if none does."""
-        words = set(_words(sentence))
+        words = set(_words(LISTED.sub("", sentence, count=1)) or _words(sentence))
         numbers = {word for word in words if word[0].isdecimal()}
         passages = 1 + len(self._held)
         weights = {word: math.log(1 + passages / (1 + self._spread[word])) for word in (words - self._asked) or words}
@@ -55,18 +58,37 @@ def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str,
     return "".join(map(_marked, said, ranks)), {rank for rank in ranks if rank is not None}
 
 
+def unmarked(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield a text without marks like [2] of its own: they point into what it was copied from, not to our passages."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        unsure = UNSURE.search(held)
+        sure = unsure.start() if unsure else max(0, len(held) - 1)  # what stands before a mark tells whether it is one
+        yield MARKS.sub("", held[:sure])
+        held = held[sure:]
+    yield MARKS.sub("", held)
+
+
 class Steady:
-    """What of an answer under way is certain: the beginning of what `cite` will make of it, however it goes on."""
+    """What of an answer under way is certain: the beginning of what `cite` will make of it, however it goes on.
+
+    `cited` has the ranks of the marks so far.
+    """
 
     def __init__(self, passages: Sequence[str], question: str = "") -> None:
         self._citer, self._said = Citer(passages, question), Counter[tuple[str, ...]]()
+        self.cited = set[int]()
         self._ended, self._read = "", 0  # the sentences that have ended, marked; their characters as written
 
     def of(self, written: str) -> str:
         """Return the certain part of the text so far; each call's text begins with that of the call before it."""
         *ended, growing = _sentences(written.lstrip()[self._read :]) or [""]
         for sentence in ended:
-            self._ended += _marked(sentence, self._citer.rank(sentence))
+            rank = self._citer.rank(sentence)
+            self._ended += _marked(sentence, rank)
+            if rank is not None:
+                self.cited.add(rank)
             self._said[tuple(_words(sentence))] += 1
             self._read += len(sentence)
         return (self._ended + ("" if self._may_repeat(growing) else growing)).rstrip()
@@ -145,12 +167,14 @@ def _marked(sentence: str, rank: int | None) -> str:
 def _sentences(text: str) -> list[str]:
     """Cut behind sentence ends that are followed by white space, and at line ends; joined they are the text.
 
-    The dot of 'Ms. Vale' or 'J. S. Bach' ends none.
+    The dot of 'Ms. Vale' or 'J. S. Bach' ends none, nor does a list's number.
     """
     within = {found.end() for short in (ABBREVIATED, NUMBERED) for found in short.finditer(text)}
-    ends = [found.end() for found in SENTENCE_END.finditer(text)]
-    bounds = [0, *(end for end in ends if end not in within), len(text)]
-    return [text[a:b] for a, b in itertools.pairwise(bounds) if b > a]
+    bounds = [0]
+    for found in SENTENCE_END.finditer(text):
+        if found.end() not in within and not LISTED.fullmatch(text, bounds[-1], found.end()):
+            bounds.append(found.end())
+    return [text[a:b] for a, b in itertools.pairwise([*bounds, len(text)]) if b > a]
 
 
 def _words(text: str) -> list[str]:

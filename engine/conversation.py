@@ -22,7 +22,9 @@ SILENT = re.compile(  # words that do not tell what a question is about
     r"|i|me|my|we|us|our|you|your|is|are|was|were|be|been|being|do|does|did|has|have|had|can|could|may|might|must"
     r"|shall|should|will|would|wh(at|ich|om|ose|o|en|ere|y)|how|much|many|long|far|often|old|big|tell|say|mean"
     r"|year|day|date|name|number|kind|sort|part|time|place"
+    r"|don|doesn|didn|isn|aren|wasn|weren|won|wouldn|couldn|shouldn|hasn|haven|hadn"  # before 't
 )
+CLIPPED = re.compile(r"['\u2019](?:s|t|re|ve|ll|d|m)\b")  # of "what's" and "don't"
 TELLING = 2  # words that a question of its own has at least
 RECALLED_TOKENS = 128  # of earlier questions and answers that stand before a new one; they are computed every time
 MARKS = re.compile(r"\s*\[\d+\]")  # of citations
@@ -30,7 +32,7 @@ MARKS = re.compile(r"\s*\[\d+\]")  # of citations
 
 def leans(question: str) -> bool:
     """Return whether a question needs what was asked before it to be understood."""
-    words = re.findall(r"\w+", question.lower())
+    words = re.findall(r"\w+", CLIPPED.sub("", question.lower()))
     if OPENING.match(question.strip().lower()) or any(map(POINTING.fullmatch, words)):
         return True
     return sum(not SILENT.fullmatch(word) for word in words) < TELLING

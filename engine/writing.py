@@ -1,12 +1,12 @@
 """From the first token to the end of an answer: decode, stop where a small model rambles, cite what backs it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from engine.answer import Answer
-from engine.cite import Repeats, Steady, cite
+from engine.answer import Answer, Source
+from engine.cite import Repeats, Steady, cite, unmarked
 from engine.model.buffer import KVBuffer
 from engine.model.decoder import Decoder
 from engine.model.generate import Chooser, cut_at, decode
@@ -14,7 +14,7 @@ from engine.prefill import Prefilled
 from engine.prompt import Prompt
 from engine.request import Reading
 
-STOP_STRINGS = ("\nQuestion:", "\nPassages:", "\n#")  # a small model likes to go on with a text of its own
+STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model likes to go on with a text of its own
 
 
 @dataclass
@@ -51,11 +51,16 @@ def write(
                 answer.notes += ("The answer began to repeat itself and was ended there.",)
                 break
             answer.text = steady.of(writing.text)
+            answer.sources = _cited(answer.sources, steady.cited)
             yield answer
         else:
             answer.cut = len(writing.tokens) >= reading.room
     answer.text, cited = cite(writing.text.strip(), reading.texts, answer.request.question)
-    answer.sources = tuple(replace(source, cited=source.rank in cited) for source in answer.sources)
+    answer.sources = _cited(answer.sources, cited)
+
+
+def _cited(sources: Sequence[Source], ranks: Collection[int]) -> tuple[Source, ...]:
+    return tuple(replace(source, cited=source.rank in ranks) for source in sources)
 
 
 def written(
@@ -78,7 +83,7 @@ def written(
             writing.tokens.append(token)
             yield stream(token)
 
-    for text in cut_at(texts(), STOP_STRINGS):
+    for text in cut_at(unmarked(texts()), STOP_STRINGS):
         writing.text += text
         if (said_before := repeats.of(writing.text)) is not None:
             writing.text, writing.repeated = writing.text[:said_before], True

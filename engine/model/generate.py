@@ -32,6 +32,9 @@ class Sampling:
         return Chooser(self)
 
 
+COLD = 1e-4  # below it the likeliest token is all there is, and logits over it overflow
+
+
 class Chooser:
     """Chooses tokens with a random generator of its own, so that a seed repeats an answer."""
 
@@ -41,7 +44,7 @@ class Chooser:
 
     def choose(self, logits: Tensor) -> int:
         """Return a token id for logits [V]."""
-        if self._sampling.temperature == 0:
+        if self._sampling.temperature < COLD:
             return int(logits.argmax())
         chances, ids = (logits.cpu() / self._sampling.temperature).softmax(-1).sort(descending=True)
         before = chances.cumsum(-1) - chances

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cite import Repeats, Steady, cite
+from engine.cite import Repeats, Steady, cite, unmarked
 from engine.model.generate import Sampling, cut_at
 from engine.prompt import Prompt
 from tests import tiny
@@ -63,6 +63,7 @@ def test_greedy_takes_the_likeliest_and_top_p_never_leaves_the_nucleus():
     assert Sampling().chooser().choose(logits) == 1
     chooser = Sampling(temperature=1.0, top_p=0.5).chooser()
     assert {chooser.choose(logits) for _ in range(50)} <= {1, 2}
+    assert Sampling(temperature=1e-38).chooser().choose(logits) == 1
 
 
 def test_a_seed_repeats_a_sample():
@@ -105,6 +106,27 @@ def test_each_sentence_cites_the_passage_that_holds_its_words():
 
 def test_a_sentence_with_a_number_that_the_passage_lacks_stays_uncited():
     assert cite("The ferry costs 12,500 pounds for adults.", [*PASSAGES, "12 boats, 500 seats"])[1] == set()
+
+
+def test_a_numbered_list_cites_what_backs_its_items_and_not_their_numbers():
+    passages = ["Route 2 and route 1 run daily.", "The ferry goes to Brennick.", "The bus goes to Lowholm."]
+    text, cited = cite("1. Take the ferry to Brennick.\n2. Take the bus to Lowholm.", passages)
+    assert text == "1. Take the ferry to Brennick. [2]\n2. Take the bus to Lowholm. [3]" and cited == {2, 3}
+    assert cite("199.", ["It has 199 steps."])[1] == {1}  # an answer, not a list
+
+
+@pytest.mark.parametrize(
+    "said, shown",
+    [
+        ("Smith proposed it [2]. So did Ada.[3][4] Then", "Smith proposed it. So did Ada. Then"),
+        ("[1] They sail.", " They sail."),
+        ("row[2] = [5", "row[2] = [5"),
+        ("the year [1998]", "the year [1998]"),
+    ],
+)
+def test_marks_that_an_answer_copies_are_left_out_however_it_is_cut(said, shown):
+    assert "".join(unmarked([said])) == shown
+    assert "".join(unmarked(said)) == shown
 
 
 def test_an_answer_repeats_itself_where_a_whole_sentence_comes_again():
