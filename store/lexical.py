@@ -10,6 +10,7 @@ from such a word (May, Will, the WHO).
 import json
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -18,7 +19,8 @@ SCHEMA = (
     "(chunk UNINDEXED, body, tokenize = 'porter unicode61 remove_diacritics 2')"
 )
 WITHIN = "AND rtrim(chunk, '0123456789') IN (SELECT value FROM json_each(?))"
-MOST_TERMS = 128  # of a question; more only makes it slow
+MOST_TERMS = 128  # of a question, its last ones; more only makes it slow
+CLIPPED = re.compile(r"(?i)['\u2019](?:s|t|re|ve|ll|d|m)\b")  # of "the ferry's" and "don't"
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 CHARACTER = re.compile(f"([{UNSPACED}])")
 TERM = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+")
@@ -66,7 +68,8 @@ class LexicalIndex:
 def query_of(question: str) -> str:
     """Return a question as an FTS5 query: its terms, quoted so that none is an operator, joined by OR."""
     terms: dict[str, bool] = {}  # whether a term tells anything
-    for place, term in enumerate(TERM.findall(question)):
+    whole = CLIPPED.sub("", unicodedata.normalize("NFC", question))
+    for place, term in enumerate(TERM.findall(whole)):
         if not CHARACTER.match(term) or len(term) == 1:
             named = place > 0 and term[0].isupper() and term != "I"
             word = term.lower()
@@ -74,4 +77,4 @@ def query_of(question: str) -> str:
         else:
             terms.update((f"{left} {right}", True) for left, right in pairwise(term))
     telling = [term for term, tells in terms.items() if tells] or list(terms)
-    return " OR ".join(f'"{term}"' for term in telling[:MOST_TERMS])
+    return " OR ".join(f'"{term}"' for term in telling[-MOST_TERMS:])

@@ -63,7 +63,8 @@ class StagedSearch:
         if not question.strip() or self._is_empty():
             yield []
             return
-        (vector,) = self._embedder.embed([question])
+        # Below a pasted text stands what is asked of it, and the model reads one piece.
+        (vector,) = self._embedder.embed(self._embedder.passages(question)[-1:])
         with self._lock:
             near = self._vectors.nearest.search(
                 vector, top * CANDIDATES, self._catalogue.pending(), self._filed(documents)

@@ -16,7 +16,7 @@ class Document:
     """One file that a person added."""
 
     id: str  # sha256 of the file's bytes, hex: the same bytes are the same document
-    name: str  # for display only: no folders, no control characters; may repeat
+    name: str  # for display only: no folders, no control characters, no other document's
     size_bytes: int
     pages: int | None  # None where the format has no pages
     chunks: int

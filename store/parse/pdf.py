@@ -5,6 +5,7 @@ some of them is read with a warning.
 """
 
 import threading
+from contextlib import closing
 
 import pypdfium2 as pdfium
 from pypdfium2.raw import FPDF_ERR_PASSWORD
@@ -24,31 +25,38 @@ def parse_pdf(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     """
     try:
         with _PDFIUM:
-            pages = _texts_of_pages(data, name, limits)
+            pages, broken = _texts_of_pages(data, name, limits)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
+    if pages and broken == len(pages):
+        raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
     if not any(pages):
         raise UnreadableDocument(f"{name} has no text layer: it looks scanned and needs OCR (text recognition) first.")
     starts, character = [], 0
     for page in pages:
         starts.append(character)
         character += len(page) + len(BETWEEN_PAGES)
-    blank = pages.count("")
-    warning = f"{blank} of {len(pages)} pages have no text; if they are scanned, they need OCR" if blank else ""
-    return ParsedDocument(BETWEEN_PAGES.join(pages), tuple(starts), warning)
+    blank = pages.count("") - broken
+    remarks = (
+        f"{blank} of {len(pages)} pages have no text; if they are scanned, they need OCR" if blank else "",
+        f"{broken} of {len(pages)} pages are damaged and could not be read" if broken else "",
+    )
+    return ParsedDocument(BETWEEN_PAGES.join(pages), tuple(starts), ". ".join(filter(None, remarks)))
 
 
-def _texts_of_pages(data: bytes, name: str, limits: ParseLimits) -> list[str]:
-    texts, length = [], 0
+def _texts_of_pages(data: bytes, name: str, limits: ParseLimits) -> tuple[list[str], int]:
+    """Return the text of each page, and how many are damaged: those have none."""
+    texts, length, broken = list[str](), 0, 0
     with pdfium.PdfDocument(data) as document:
         for number in range(len(document)):
-            page = document[number]
-            layer = page.get_textpage()
-            length += layer.count_chars()
-            limits.check_text(length, name)
-            texts.append(regular(layer.get_text_range()).strip())
-            layer.close()
-            page.close()
-    return texts
+            try:
+                with closing(document[number]) as page, closing(page.get_textpage()) as layer:
+                    length += layer.count_chars()
+                    limits.check_text(length, name)
+                    texts.append(regular(layer.get_text_range()).strip())
+            except pdfium.PdfiumError:
+                texts.append("")
+                broken += 1
+    return texts, broken

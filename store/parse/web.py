@@ -55,6 +55,8 @@ def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
 
 def markdown_of(source: str, name: str) -> str:
     """Return HTML as Markdown; where it is nested too deeply for that, its bare text, a line per element."""
+    end = source.rfind(">") + 1  # a tag that never ends would be looked for again at each sign behind it
+    source = source[:end] + source[end:].replace("<", "&lt;")
     try:
         soup = BeautifulSoup(source, "html.parser")
     except (ParserRejectedMarkup, RecursionError) as error:

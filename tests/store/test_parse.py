@@ -33,6 +33,13 @@ def test_pages_without_text_are_told():
     assert not parse(pdf("alpha"), "a.pdf").warning
 
 
+def test_a_damaged_page_of_a_pdf_costs_that_page_alone():
+    whole = pdf("alpha", "beta", "gamma")
+    parsed = parse(whole.replace(b"7 0 R 9 0 R]", b"3 0 R 9 0 R]"), "a.pdf")  # points to something that is no page
+    assert "alpha" in parsed.text and "gamma" in parsed.text and parsed.page_of(parsed.text.index("gamma")) == 3
+    assert parsed.warning == "1 of 3 pages are damaged and could not be read"
+
+
 def test_word_broken_at_a_line_end_of_a_pdf_is_joined():
     assert "recomputation" in parse(pdf("the recom-\nputation of keys"), "a.pdf").text
 
@@ -199,3 +206,10 @@ def test_many_remarks_before_a_text_are_no_riddle():
     remarks = "<!-- licence -->\n" * 100  # never ended, when a remark could end at any of the marks behind it
     assert parse(f"{remarks}# Title\n\ntext".encode(), "a.md").text.endswith("text")
     assert kind_of(f"{remarks}<!doctype html><p>text".encode(), "a") == "html"
+
+
+def test_tags_that_never_end_are_text_and_looked_at_once():
+    text = parse(
+        ("<p>Where <b>a</b> is:</p> if a <b and c <d then e; " + "if a <b and c <d then e; " * 4000).encode(), "a.html"
+    ).text
+    assert text.startswith("Where **a** is:") and text.endswith("if a <b and c <d then e;")  # hours, tag by tag
