@@ -80,7 +80,7 @@ class Adding:
     ) -> Iterator[IngestProgress]:
         """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
         for done, chunk in enumerate(chunks):
-            if house.tiers.nearly_full or house.tiers.trouble or not house.documents.chunks_by_id([chunk.id]):
+            if house.tiers.nearly_full or not house.documents.chunks_by_id([chunk.id]):
                 break  # it would only push other passages out, or nobody wants it any more
             house.tiers.wait_for_room()
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
@@ -90,6 +90,6 @@ class Adding:
 
 
 def _full(house: House, warning: str) -> str:
-    if house.tiers.trouble:
-        return "The disk takes no more: passages are prepared again after a restart. Free some disk space."
+    if house.blobs is not None and house.tiers.trouble:
+        return "The disk takes no more: after a restart passages are prepared again. Free some disk space."
     return warning

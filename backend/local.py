@@ -69,10 +69,11 @@ class LocalBackend:
 
     def delete(self, document_id: str) -> None:
         with self.loader.visiting() as house:  # is not stopped half way
-            for chunk in house.documents.chunks(document_id):
-                house.engine.forget(chunk.text)  # before the document goes: afterwards nobody would know its passages
-            for chunk in house.documents.delete(document_id):
-                house.engine.forget(chunk.text)
+            known = {chunk.text for chunk in house.documents.chunks(document_id)}
+            for text in known:
+                house.engine.forget(text)  # before the document goes: afterwards nobody would know its passages
+            for text in {chunk.text for chunk in house.documents.delete(document_id)} - known:
+                house.engine.forget(text)
             self._filed.forget(document_id)
             house.engine.forget_others()
 

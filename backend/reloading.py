@@ -10,7 +10,7 @@ Budgets alone need none of this: the tiers take them over at once, with all that
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 
 from backend.loading import GIB, LAST_STEP_S, Loader, model_config, reason
 from backend.work import Work
@@ -41,7 +41,7 @@ class Reloader:
 
     def __init__(self, loader: Loader, work: Work, keep: Callable[[Settings], None], fixed: Mapping[str, str]) -> None:
         self._loader, self._work, self._keep, self._fixed = loader, work, keep, fixed
-        self._stopped = Event()
+        self._stopped, self._one = Event(), RLock()
         self._thread: Thread | None = None
         self.fetching, self.trouble = False, ""
 
@@ -55,21 +55,22 @@ class Reloader:
         Raises NothingChanges, BadRequest for what a flag has fixed, ModelNotReady while something is loading, and what
         `rebudget` raises.
         """
-        new, old = wanted.choices(), self._loader.settings.choices()
-        changed = {name for name in new if new[name] != old[name]}
-        self._check_free(changed)
-        if self.running or self._loader.loading:
-            raise ModelNotReady(f"{self._loader.status.line}.")
-        if wanted == self._loader.settings and self._loader.house is not None:
-            raise NothingChanges("These settings are in use already.")
-        self.trouble = ""
-        tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.tiers()}
-        if changed and changed <= tiers.keys():
-            self.rebudget({tiers[name]: int(new[name] * GIB) for name in changed})
-            return
-        self._stopped.clear()
-        self._thread = Thread(target=self._run, args=[wanted], name="reloading", daemon=True)
-        self._thread.start()
+        with self._one:
+            new, old = wanted.choices(), self._loader.settings.choices()
+            changed = {name for name in new if new[name] != old[name]}
+            self._check_free(changed)
+            if self.running or self._loader.loading:
+                raise ModelNotReady(f"{self._loader.status.line}.")
+            if wanted == self._loader.settings and self._loader.house is not None:
+                raise NothingChanges("These settings are in use already.")
+            self.trouble = ""
+            tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.tiers()}
+            if changed and changed <= tiers.keys():
+                self.rebudget({tiers[name]: int(new[name] * GIB) for name in changed})
+                return
+            self._stopped.clear()
+            self._thread = Thread(target=self._run, args=[wanted], name="reloading", daemon=True)
+            self._thread.start()
 
     def rebudget(self, budgets: Mapping[str, int]) -> Evicted:
         """Give tiers other budgets, in bytes by name, evict down to them, and remember them.
@@ -77,14 +78,15 @@ class Reloader:
         Raises ModelNotReady, BadRequest for what a flag has fixed, and what `Control.set_budgets` raises, with nothing
         changed.
         """
-        if self.running:
-            raise ModelNotReady(f"{self._loader.status.line}.")
-        self._check_free(BUDGETS[tier] for tier in budgets if tier in BUDGETS)
-        evicted = Control(self._loader.ready().tiers.tree).set_budgets(budgets)
-        chosen = {BUDGETS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
-        self._loader.settings = self._loader.settings.with_choices(chosen)
-        self._remember(self._loader.settings)
-        return evicted
+        with self._one:
+            if self.running:
+                raise ModelNotReady(f"{self._loader.status.line}.")
+            self._check_free(BUDGETS[tier] for tier in budgets if tier in BUDGETS)
+            evicted = Control(self._loader.ready().tiers.tree).set_budgets(budgets)
+            chosen = {BUDGETS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
+            self._loader.settings = self._loader.settings.with_choices(chosen)
+            self._remember(self._loader.settings)
+            return evicted
 
     def stop(self) -> None:
         """End a download; what is loaded goes on. Once the house is being rebuilt it is too late."""

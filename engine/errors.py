@@ -30,7 +30,7 @@ class ModelNotReady(KVScopeError):
 
 
 class LoadingFailed(KVScopeError):
-    """Nothing can be answered until the next start; the message says why, and what to do first."""
+    """Nothing can be answered until another model is chosen or KVScope starts again; the message says why."""
 
     hint = "Then start KVScope again, or choose another model on the Settings page."
 

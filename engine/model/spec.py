@@ -33,6 +33,7 @@ class Spec:
     max_positions: int
     inv_freq: Tensor  # [D/2] fp32, radians per token
     parameters: int
+    forward: str = ""  # what else of the configuration changes what the same weights compute
 
     def kv_bytes(self, tokens: int, element_bytes: int) -> int:
         """Return the bytes that the KV of `tokens` takes."""
@@ -71,6 +72,7 @@ def read_spec(model: Any) -> Spec:
         max_positions=config.max_position_embeddings,
         inv_freq=inv_freq,
         parameters=sum(weight.numel() for weight in model.model.parameters()),
+        forward=f"{config.rms_norm_eps} {config.hidden_act} {model.model.rotary_emb.attention_scaling}",
     )
 
 

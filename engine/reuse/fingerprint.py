@@ -1,4 +1,4 @@
-"""Under which name KV is filed: the model's weights, their format, the shared prefix and the chunk's token ids."""
+"""Under which name KV is filed: the model's weights and what it does with them, the shared prefix, the chunk's ids."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,14 +8,15 @@ import torch
 
 from engine.model.decoder import Decoder
 
-FORMAT = "kv2"  # changes when the meaning of stored KV changes
+FORMAT = "kv3"  # changes when the meaning of stored KV changes
 SAMPLED = 64  # values read of each weight: enough to tell finetuned models apart, without reading gigabytes
 
 
 @torch.inference_mode()
 def of_model(decoder: Decoder) -> str:
     """Return 16 hex digits that name a model's weights and dtype, wherever its files lie."""
-    digest = hashlib.sha256(f"{FORMAT} {decoder.dtype} {decoder.spec.inv_freq.tolist()}".encode())
+    spec = decoder.spec
+    digest = hashlib.sha256(f"{FORMAT} {decoder.dtype} {spec.forward} {spec.inv_freq.tolist()}".encode())
     for name, weight in decoder.model.state_dict().items():
         flat = weight.flatten()
         sample = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].float().cpu().numpy()

@@ -69,8 +69,8 @@ class Tiers:
 
     @property
     def nearly_full(self) -> bool:
-        """Whether more KV would soon push out what is there."""
-        used = [tier for tier in self.tree.tiers if tier.budget_bytes]
+        """Whether more KV would soon push out what is there: in the slowest tier that takes any."""
+        used = [tier for tier in self.tree.tiers if tier.budget_bytes and not (tier.name == "disk" and self.trouble)]
         return not used or used[-1].size_bytes > 0.9 * used[-1].budget_bytes
 
     def wait_for_room(self) -> None:

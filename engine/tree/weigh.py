@@ -14,8 +14,8 @@ def bytes_of(tree: KnowledgeTree[Any], chunks: Iterable[str]) -> dict[str, int]:
     """
     weights = {tier.name: 0 for tier in tree.tiers}
     seen: set[Node] = set()
-    with tree._lock:  # this module belongs to the tree; it is apart only because a tree is weighed for a page
-        waiting = [node for chunk in chunks for node in tree._copies.by_chunk.get(chunk, ())]
+    with tree.locked() as copies:
+        waiting = [node for chunk in chunks for node in copies.by_chunk.get(chunk, ())]
         while waiting:
             node = waiting.pop()
             if node not in seen:

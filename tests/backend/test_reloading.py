@@ -19,6 +19,7 @@ from engine.model.encoder import packaged
 from engine.reuse.selector import Heads, Selector
 from engine.setting import usual
 from settings import Settings, read_settings
+from store.errors import StoreFull
 from store.preferences import Preferences
 from store.rerank import RerankerUnusable
 from tests import tiny
@@ -428,3 +429,11 @@ def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
     with work.stoppable(third):
         assert not third.is_set()
     thread.join()
+
+
+def test_where_the_disk_takes_nothing_passages_are_prepared_in_memory(start, tmp_path, monkeypatch):
+    def full(root):
+        raise StoreFull("There is no room.")
+
+    monkeypatch.setattr("backend.loading.DiskBlobs", full)
+    assert {kept.tier for kept in filled(start(), tmp_path).kept() if kept.size_bytes} == {"host"}

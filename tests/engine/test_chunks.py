@@ -5,7 +5,9 @@ from threading import Event, Thread
 import pytest
 
 from engine.errors import Cancelled
+from engine.model.decoder import Decoder
 from engine.reuse.chunks import ChunkCache
+from engine.reuse.fingerprint import of_model
 from tests import tiny
 from tests.engine.doubles import tiers
 
@@ -56,6 +58,14 @@ def test_fingerprints_differ_by_model_weights_prefix_and_chunk():
     ]
     keys = {cache.key(ids) for cache in caches for ids in ((3, 4), (4, 3), (3,), (4,))}
     assert len(keys) == 12
+
+
+def test_what_is_done_with_the_same_weights_is_in_the_fingerprint():
+    decoders = [tiny.decoder() for _ in range(3)]
+    decoders[1].model.config.rms_norm_eps = 1e-3
+    decoders[2].model.model.rotary_emb.attention_scaling = 1.5
+    names = {of_model(Decoder(decoder.model, decoder.tokenizer, "tiny")) for decoder in decoders}
+    assert len(names) == 3
 
 
 def test_equal_weights_have_the_same_fingerprint():
