@@ -95,16 +95,16 @@ def rows_of(
 
     made  what the samples were made with
 
-    `answer_kl_gap` is how much farther an arm is from full prefill than the first method named, question by question,
+    `answer_kl_gap` and `quality_gap` are what an arm has less what the first method named has, question by question,
     at the same ratio where that has it.
     """
     metric = samples[0]["about"]["metric"]
-    full = [sample["arms"][FULL]["scores"][metric] for sample in samples]
+    full = _values(samples, FULL, "quality")
     firsts = [arm for arm in chosen if len(chosen) > 1 and arm.method == chosen[1].method]
     rows = []
     for arm in chosen:
         outcomes = [sample["arms"][arm.key] for sample in samples]
-        quality = [outcome["scores"][metric] for outcome in outcomes]
+        quality = _values(samples, arm.key, "quality")
         row: dict[str, Any] = {
             "task": task,
             "method": arm.method,
@@ -130,12 +130,14 @@ def rows_of(
         }
         row["quality_low"], row["quality_high"] = mean_interval(quality)
         for name in ("kl", "answer_kl"):
-            row[f"{name}_low"], row[f"{name}_high"] = mean_interval([outcome[name] for outcome in outcomes])
+            row[f"{name}_low"], row[f"{name}_high"] = mean_interval(_values(samples, arm.key, name))
         if firsts:
             base = next((first for first in firsts if first.ratio == arm.ratio), firsts[0])
-            gaps = [sample["arms"][arm.key]["answer_kl"] - sample["arms"][base.key]["answer_kl"] for sample in samples]
-            row["answer_kl_gap"] = statistics.fmean(gaps)
-            row["answer_kl_gap_low"], row["answer_kl_gap_high"] = mean_interval(gaps)
+            for name in ("answer_kl", "quality"):
+                pairs = zip(_values(samples, arm.key, name), _values(samples, base.key, name), strict=True)
+                gaps = [value - of_base for value, of_base in pairs]
+                row[f"{name}_gap"] = statistics.fmean(gaps)
+                row[f"{name}_gap_low"], row[f"{name}_gap_high"] = mean_interval(gaps)
         if sum(full):
             row["rq"] = sum(quality) / sum(full)
             row["rq_low"], row["rq_high"] = ratio_interval(quality, full)
@@ -149,6 +151,12 @@ def grouped(names: Sequence[str], finished: SampleFile, key: Callable[[str], Any
     for name in names:
         groups.setdefault(key(name), []).append(finished.get(name))
     return groups
+
+
+def _values(samples: Sequence[dict[str, Any]], arm: str, name: str) -> list[float]:
+    """Return what an arm has of `name` at each sample; its quality is its score by the sample's own metric."""
+    outcomes = [(sample["arms"][arm], sample["about"]["metric"]) for sample in samples]
+    return [outcome["scores"][metric] if name == "quality" else outcome[name] for outcome, metric in outcomes]
 
 
 def _mean(outcomes: Sequence[dict[str, Any]], name: str) -> float | None:

@@ -1,7 +1,7 @@
 """A question made ready: checked, its passages tokenised and fitted into the model's context."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.answer import Exchange, Request
@@ -162,6 +162,18 @@ def in_old_order(hits: Sequence[Hit], numbers: Sequence[int], read: Sequence[str
     return sorted(numbers, key=lambda number: places.get(hits[number].chunk.id, len(places)))
 
 
+def _tokenised(prompt: Prompt, hits: Sequence[Hit], room: int | None) -> Iterator[Encoded]:
+    """Yield the hits' passages; with a room, only as long as all of them can fit: 16 MB would take 20 s to count."""
+    tokens = 0
+    for number, hit in enumerate(hits, start=1):
+        yield (passage := prompt.passage(hit.chunk.text))
+        tokens += len(passage.ids)
+        if room is not None and tokens > room:
+            about = tokens * len(hits) // number
+            name = hit.chunk.document_name
+            raise DocumentTooLong(f"{name} has about {about} tokens; {room} fit beside the question and its answer.")
+
+
 def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> Reading:
     """Take hits, best first, as long as they fit beside prefix, question and answer; say what was left out.
 
@@ -170,11 +182,8 @@ def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) 
     Raises QuestionTooLong if the question alone does not fit, DocumentTooLong if not all of a whole document does.
     """
     asked, answer, room = share(prompt, request, max_tokens)
-    passages = [prompt.passage(hit.chunk.text) for hit in hits]
+    passages = list(_tokenised(prompt, hits, room if request.whole else None))
     lengths = [len(passage.ids) for passage in passages]
-    if request.whole and sum(lengths) > room:
-        name = hits[0].chunk.document_name
-        raise DocumentTooLong(f"{name} has {sum(lengths)} tokens; {room} fit beside the question and its answer.")
     read = request.earlier[-1].passages if request.earlier and not request.whole else ()
     fitting = in_old_order(hits, taken(lengths, room), read)
     left_out, notes = len(hits) - len(fitting), list(asked.notes)

@@ -93,8 +93,9 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
         everything * (1 - by_name["cacheclip"]["realised_ratio"]), abs=everything / 100
     )
     for row in rows:  # against the first method named, question by question
-        assert row["answer_kl_gap"] == pytest.approx(row["answer_kl"] - by_name["cacheclip"]["answer_kl"])
-        assert row["answer_kl_gap_low"] <= row["answer_kl_gap"] <= row["answer_kl_gap_high"]
+        for name in ("answer_kl", "quality"):
+            assert row[f"{name}_gap"] == pytest.approx(row[name] - by_name["cacheclip"][name])
+            assert row[f"{name}_gap_low"] <= row[f"{name}_gap"] <= row[f"{name}_gap_high"]
 
 
 def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(made, arguments, monkeypatch, tmp_path):

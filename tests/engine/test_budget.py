@@ -1,5 +1,6 @@
 """A whole document is read in its own order or not at all; the budget says before what the answer says after."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -46,10 +47,23 @@ def test_the_next_question_on_a_whole_document_reads_one_exact_path():
 
 def test_a_whole_document_that_does_not_fit_is_refused_with_both_numbers_and_nothing_is_computed():
     made = made_of(max_tokens=300)
-    has, room = tokens(made, STORY), 300 - len(made.prompt.prefix) - len(made.prompt.question(WHOLE.question)) - 4
-    with pytest.raises(DocumentTooLong, match=rf"^story\.txt has {has} tokens; {room} fit .* best passages instead"):
+    room = 300 - len(made.prompt.prefix) - len(made.prompt.question(WHOLE.question)) - 4
+    expected = rf"^story\.txt has about (\d+) tokens; {room} fit .* best passages instead"
+    with pytest.raises(DocumentTooLong, match=expected) as refused:
         list(made.ask(WHOLE))
+    about = int(re.match(expected, str(refused.value))[1])
+    assert about == pytest.approx(tokens(made, STORY), rel=0.1)
     assert len(made.cache.tree) == 0
+
+
+def test_a_document_far_too_long_is_refused_before_all_of_it_is_tokenised(monkeypatch):
+    made = made_of(max_tokens=300, story=STORY * 200)
+    counted = []
+    passage = made.prompt.passage
+    monkeypatch.setattr(made.prompt, "passage", lambda text: counted.append(text) or passage(text))
+    with pytest.raises(DocumentTooLong):
+        list(made.ask(WHOLE))
+    assert len(counted) < 10
 
 
 def test_a_whole_document_that_is_not_there_is_refused():
