@@ -216,7 +216,7 @@ class Loader:
             self._report(f"Loading {Path(name).name}", 0.95)
             reranker = self._reranker(name)
         embedder, folder = self._embedder(pick("cpu", self.settings.dtype)[1]), self.settings.data / "library"
-        embedder.embed(["Is it loaded?"])  # now, not while the first question waits
+        embedder.embed([embedder.ending("Is it loaded?")])  # now, not while the first question waits
         return DocumentLibrary(folder, tokenizer, embedder, LibraryConfig(chunking=chunking), reranker=reranker)
 
     def _report(self, said: str, share: float) -> None:

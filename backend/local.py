@@ -68,7 +68,8 @@ class LocalBackend:
         return self._adding.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        with self.loader.visiting() as house:  # is not stopped half way
+        # Is not stopped half way. The engine's visit forgets again what a question found and computed meanwhile.
+        with self.loader.visiting() as house, house.engine.visit():
             known = {chunk.text for chunk in house.documents.chunks(document_id)}
             for text in known:
                 house.engine.forget(text)  # before the document goes: afterwards nobody would know its passages

@@ -44,6 +44,9 @@ def main() -> int:
             arms(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
             _check_target(arguments.json)
         rows = measure.run(arguments)
+        show(measure.TITLE, measure.COLUMNS, rows)
+        if getattr(arguments, "json", None):
+            arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     except KeyboardInterrupt:
         kept = "Finished samples are kept; the same command goes on from here."
         lost = "Nothing was kept; the same command starts over."
@@ -52,9 +55,6 @@ def main() -> int:
     except (KVScopeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    show(measure.TITLE, measure.COLUMNS, rows)
-    if getattr(arguments, "json", None):
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 
 
@@ -66,7 +66,7 @@ def _check_target(rows: Path | None) -> None:
         rows.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadArgument(f"--json {rows} cannot be written ({error.strerror}).") from error
-    if rows.is_dir() or not os.access(rows.parent, os.W_OK):
+    if rows.is_dir() or not os.access(rows if rows.exists() else rows.parent, os.W_OK):
         raise BadArgument(f"--json {rows} cannot be written. Name a file in a folder of yours.")
 
 

@@ -1,7 +1,7 @@
 """Rows as a table: in the terminal, or in Markdown; and a progress bar beside the work."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -9,6 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 T = TypeVar("T")
+Cell = Callable[[dict[str, Any], str, dict[str, str]], str]
+PIPED = 240  # characters of a line that no terminal shows
 
 
 def progress(work: Sequence[T], said: str) -> Iterable[T]:
@@ -28,13 +30,26 @@ def progress(work: Sequence[T], said: str) -> Iterable[T]:
 
 
 def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
-    """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out."""
-    kept, table = _filled(columns, rows), Table(title=title)
-    for label in kept.values():
-        table.add_column(label, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(row, key, kept) for key in kept))
-    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out.
+
+    Intervals are left out where the terminal is too narrow for them.
+    """
+    console = Console(width=None if sys.stdout.isatty() else PIPED)
+    table = _table(title, columns, rows, _cell)
+    if console.measure(table, options=console.options.update(max_width=10 * PIPED)).maximum > console.width:
+        table = _table(title, columns, rows, lambda row, key, _: written(row.get(key)))
+    console.print(table)
+
+
+def _table(title: str, columns: dict[str, str], rows: list[dict[str, Any]], cell: Cell) -> Table:
+    kept = _filled(columns, rows)
+    table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    cells = [[cell(row, key, kept) for key in kept] for row in rows]
+    for label, column in zip(kept.values(), zip(*cells, strict=True), strict=True):
+        table.add_column(label, justify="right", min_width=max(map(len, column)))  # a heading may wrap, a figure not
+    for row in cells:
+        table.add_row(*row)
+    return table
 
 
 def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:

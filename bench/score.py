@@ -23,7 +23,7 @@ from rouge import Rouge
 DENIAL = re.compile(
     r"\b(not|no|cannot|can't|doesn't|don't)\b[^.]{0,40}\b"
     r"(say|state|hold|mention|provide|contain|specif|information|answer|given|found|find"
-    r"|in the (passage|text|document))|\bunknown\b"
+    r")|\bnot (\w+ )?in the (passage|text|document)|\b(is|are|was|were|remains?) unknown\b|^\W*unknown\W*$"
 )
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 CHINESE_PUNCTUATION = (  # as LongBench lists it: without the opening double angle bracket
@@ -33,7 +33,7 @@ CHINESE_PUNCTUATION = (  # as LongBench lists it: without the opening double ang
     "\u301d\u301e\u301f\u3030\u303e\u303f\u2013\u2014\u2018\u2019\u201b\u201c\u201d\u201e\u201f\u2026\u2027\ufe4f"
 )
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_NO_MARKS = str.maketrans("", "", CHINESE_PUNCTUATION + "\u300a")
+_SPACED_MARKS = str.maketrans({**dict.fromkeys(CHINESE_PUNCTUATION + "\u300a", " "), "\u2018": "'", "\u2019": "'"})
 _NO_PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + CHINESE_PUNCTUATION)
 
 
@@ -71,7 +71,7 @@ def rouge_zh(prediction: str, answers: Sequence[str]) -> float:
 
 def contains(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 when an answer stands in the prediction, both normalised, and not inside a longer Latin word."""
-    said, *wanted = (normalise(text).translate(_NO_MARKS) for text in (prediction, *answers))
+    said, *wanted = (normalise(text.translate(_SPACED_MARKS)) for text in (prediction, *answers))
     return float(any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", said) for answer in wanted if answer))
 
 

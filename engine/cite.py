@@ -19,8 +19,11 @@ ENOUGH = 0.5  # share of a sentence's telling words, by weight, that a cited pas
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+(?=\s)|[。！？]+|\n+")  # noqa: RUF001
 ABBREVIATED = re.compile(r"\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|[A-Z])\.")
 LISTED = re.compile(r"\s*\d{1,3}\.(?=\s|$)")  # of '1. Take the ferry'
-MARKS = re.compile(r"(?:\s+|(?<![\w\])\s]))(?:\[\d{1,3}\])+")  # like [2] and [3][4], but not the index of 'row[2]'
-UNSURE = re.compile(r"\S?(?:\s|\[\d{0,3}\]?)+$")  # may become marks, with the letter before them
+LISTING = re.compile(r"\s*\d{1,3}\.?$")  # may become such a number
+MARK = re.compile(r"(?<= )\[(\d{1,3})\]")  # ours: a space stands before it
+# Of the model's own: like [2] and [3][4], but neither the index of 'row[2]' nor what begins a line of a list.
+COPIED = re.compile(r"(?:[^\S\n]+|(?<=[^\w\])\s]))(?:\[\d{1,3}\])+")
+UNSURE = re.compile(r"(?:[^\S\n]|\[\d{0,3}\]?)+$")  # may become copied marks
 NUMBERED = re.compile(r"\bNo\.(?=\s+(?:\d|$))")  # 'No. 5', but not 'No. It is not.'
 TELLING = 3  # words of a sentence that nobody says twice
 
@@ -38,7 +41,7 @@ class Citer:
 
     def rank(self, sentence: str) -> int | None:
         """Return the rank of the passage that holds enough of the sentence; None if none does."""
-        words = set(_words(LISTED.sub("", sentence, count=1)) or _words(sentence))
+        words = set(_said(sentence) or _words(sentence))
         numbers = {word for word in words if word[0].isdecimal()}
         passages = 1 + len(self._held)
         weights = {word: math.log(1 + passages / (1 + self._spread[word])) for word in (words - self._asked) or words}
@@ -60,14 +63,14 @@ def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str,
 
 def unmarked(pieces: Iterable[str]) -> Iterator[str]:
     """Yield a text without marks like [2] of its own: they point into what it was copied from, not to our passages."""
-    held = ""
+    last, held = "", ""  # the character before what is held tells whether that is a mark
     for piece in pieces:
         held += piece
         unsure = UNSURE.search(held)
-        sure = unsure.start() if unsure else max(0, len(held) - 1)  # what stands before a mark tells whether it is one
-        yield MARKS.sub("", held[:sure])
-        held = held[sure:]
-    yield MARKS.sub("", held)
+        sure = unsure.start() if unsure else len(held)
+        yield COPIED.sub("", last + held[:sure])[len(last) :]
+        last, held = held[:sure][-1:] or last, held[sure:]
+    yield COPIED.sub("", last + held)[len(last) :]
 
 
 class Steady:
@@ -89,13 +92,13 @@ class Steady:
             self._ended += _marked(sentence, rank)
             if rank is not None:
                 self.cited.add(rank)
-            self._said[tuple(_words(sentence))] += 1
+            self._said[_said(sentence)] += 1
             self._read += len(sentence)
         return (self._ended + ("" if self._may_repeat(growing) else growing)).rstrip()
 
     def _may_repeat(self, sentence: str) -> bool:
         """Return whether the sentence may yet become one that was said too often, and be cut."""
-        words = tuple(_words(sentence))
+        words = () if LISTING.fullmatch(sentence) else _said(sentence)
         return any(
             often >= _allowed(said) and len(words) <= len(said) and _begins(said, words)
             for said, often in self._said.items()
@@ -111,7 +114,7 @@ def quoted(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
     For each [n] that is the sentence of passage n which shares most words with the sentence before the mark, words
     that few of the passage's sentences hold counting more. A mark of no passage, or without a shared word, has none.
     """
-    found, parts = [], re.split(r"\[(\d{1,3})\]", answer)
+    found, parts = [], MARK.split(answer)
     for said, mark in zip(parts[0::2], parts[1::2], strict=False):
         if not 1 <= (rank := int(mark)) <= len(passages) or not said.strip():
             continue
@@ -141,7 +144,7 @@ class Repeats:
     def of(self, text: str) -> int | None:
         """Return where the first repeated sentence begins, if one is there; each call's text begins with the last."""
         for sentence in _sentences(text[self._read :])[:-1]:
-            words = tuple(_words(sentence))
+            words = _said(sentence)
             self._said[words] += bool(words)
             if self._said[words] > _allowed(words):
                 return self._read
@@ -175,6 +178,12 @@ def _sentences(text: str) -> list[str]:
         if found.end() not in within and not LISTED.fullmatch(text, bounds[-1], found.end()):
             bounds.append(found.end())
     return [text[a:b] for a, b in itertools.pairwise([*bounds, len(text)]) if b > a]
+
+
+def _said(sentence: str) -> tuple[str, ...]:
+    """Return a sentence's words without the number that it has in a list."""
+    listed = LISTED.match(sentence)
+    return tuple(_words(sentence[listed.end() :] if listed else sentence))
 
 
 def _words(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.answer import Exchange, Request
+from engine.cite import MARK
 from engine.prompt import NOT_THERE, Prompt
 
 OPENING = re.compile(r"(and|but|or|so|also|then|what about|how about|what if|why not)\b")
@@ -22,12 +23,12 @@ SILENT = re.compile(  # words that do not tell what a question is about
     r"|i|me|my|we|us|our|you|your|is|are|was|were|be|been|being|do|does|did|has|have|had|can|could|may|might|must"
     r"|shall|should|will|would|wh(at|ich|om|ose|o|en|ere|y)|how|much|many|long|far|often|old|big|tell|say|mean"
     r"|year|day|date|name|number|kind|sort|part|time|place"
-    r"|don|doesn|didn|isn|aren|wasn|weren|won|wouldn|couldn|shouldn|hasn|haven|hadn"  # before 't
+    r"|ca|sha|wo"  # of can't, shan't, won't
 )
-CLIPPED = re.compile(r"['\u2019](?:s|t|re|ve|ll|d|m)\b")  # of "what's" and "don't"
+CLIPPED = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"
 TELLING = 2  # words that a question of its own has at least
 RECALLED_TOKENS = 128  # of earlier questions and answers that stand before a new one; they are computed every time
-MARKS = re.compile(r"\s*\[\d+\]")  # of citations
+CITATION = re.compile(f" {MARK.pattern}")
 
 
 def leans(question: str) -> bool:
@@ -88,7 +89,7 @@ def recall(prompt: Prompt, request: Request) -> Asked:
 
 def _said(exchange: Exchange) -> str:
     """Return question and answer in one line, without the marks of citations; an answer that says nothing is none."""
-    answer = " ".join(MARKS.sub("", exchange.answer).split())
+    answer = " ".join(CITATION.sub("", exchange.answer).split())
     if answer == NOT_THERE:
         return exchange.question.strip()
     ended = answer if not answer or answer[-1] in ".!?" else f"{answer}."

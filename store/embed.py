@@ -25,6 +25,10 @@ class Embedder(Protocol):
         """Return the pieces of a text, in order, each short enough to be read whole; at least one for any text."""
         ...
 
+    def ending(self, text: str) -> str:
+        """Return as much of a text's end as is read whole: below a pasted text stands what is asked of it."""
+        ...
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return float32 [n, D], each row of length 1."""
         ...

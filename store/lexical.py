@@ -20,10 +20,10 @@ SCHEMA = (
 )
 WITHIN = "AND rtrim(chunk, '0123456789') IN (SELECT value FROM json_each(?))"
 MOST_TERMS = 128  # of a question, its last ones; more only makes it slow
-CLIPPED = re.compile(r"(?i)['\u2019](?:s|t|re|ve|ll|d|m)\b")  # of "the ferry's" and "don't"
+CLIPPED = re.compile(r"(?i)(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "the ferry's" and "don't"
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 CHARACTER = re.compile(f"([{UNSPACED}])")
-TERM = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+")
+TERM = re.compile(f"((?<=[\\w,;)])[ \\t])?([{UNSPACED}]+|[^\\W{UNSPACED}]+)")  # and what shows it inside a sentence
 
 SILENT = re.compile(
     r"an?|and|any|are|as|at|be|been|but|by|can|could|did|do|does|for|from|had|has|have|he|her|his|how|if?|in|into|is|its?"
@@ -67,14 +67,16 @@ class LexicalIndex:
 
 def query_of(question: str) -> str:
     """Return a question as an FTS5 query: its terms, quoted so that none is an operator, joined by OR."""
-    terms: dict[str, bool] = {}  # whether a term tells anything
-    whole = CLIPPED.sub("", unicodedata.normalize("NFC", question))
-    for place, term in enumerate(TERM.findall(whole)):
+    terms: dict[str, bool] = {}  # whether a term tells anything; in the order of where each stands last
+    found = TERM.findall(CLIPPED.sub("", unicodedata.normalize("NFC", question)))
+    cased = any(term[0].islower() for _, term in found)  # else capitals tell nothing
+    for inside, term in found:
         if not CHARACTER.match(term) or len(term) == 1:
-            named = place > 0 and term[0].isupper() and term != "I"
             word = term.lower()
-            terms[word] = terms.get(word, False) or named or not SILENT.fullmatch(word)
+            named = bool(inside) and cased and term[0].isupper() and term != "I"
+            terms[word] = terms.pop(word, False) or named or not SILENT.fullmatch(word)
         else:
-            terms.update((f"{left} {right}", True) for left, right in pairwise(term))
+            for left, right in pairwise(term):
+                terms[f"{left} {right}"] = terms.pop(f"{left} {right}", True)
     telling = [term for term, tells in terms.items() if tells] or list(terms)
     return " OR ".join(f'"{term}"' for term in telling[-MOST_TERMS:])

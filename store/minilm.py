@@ -67,6 +67,10 @@ class MiniLM:
         spans = split(text, self._tokenizer, ChunkConfig(tokens=READS, overlap=0))
         return [text[start:end] for start, end in spans] or [text]
 
+    def ending(self, text: str) -> str:
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return text if len(offsets) <= READS else text[offsets[-READS][0] :]
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         if not texts:
             return np.empty((0, WIDTH), np.float32)

@@ -63,8 +63,8 @@ class StagedSearch:
         if not question.strip() or self._is_empty():
             yield []
             return
-        # Below a pasted text stands what is asked of it, and the model reads one piece.
-        (vector,) = self._embedder.embed(self._embedder.passages(question)[-1:])
+        asked = self._embedder.ending(question)
+        (vector,) = self._embedder.embed([asked])
         with self._lock:
             near = self._vectors.nearest.search(
                 vector, top * CANDIDATES, self._catalogue.pending(), self._filed(documents)
@@ -76,7 +76,7 @@ class StagedSearch:
         yield hits[:top]
         if self._reranker:
             hits = hits[: top * RERANKED]
-            scores = self._reranker.order(question, [hit.chunk.text for hit in hits])
+            scores = self._reranker.order(asked, [hit.chunk.text for hit in hits])
             yield self._reranked(hits, scores)[:top]
 
     def _filed(self, documents: Sequence[str]) -> Sequence[str]:

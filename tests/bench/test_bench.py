@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from bench import report
 from bench.__main__ import MEASURES, main
 from bench.intervals import median_interval
 from bench.workload import CHUNK, paragraph
@@ -105,3 +106,27 @@ def test_wrong_arguments_end_with_a_sentence(wrong, said, tmp_path, monkeypatch,
     except SystemExit as ended:  # argparse ends like this
         status = ended.code
     assert status != 0 and said in capsys.readouterr().err
+
+
+def test_rows_that_cannot_be_written_in_the_end_end_with_a_sentence_too(tmp_path, monkeypatch, capsys):
+    def run(arguments):
+        arguments.json.mkdir()  # meanwhile somebody took the name
+        return [{"method": "full", "n": 3}]
+
+    monkeypatch.setattr(sys, "argv", ["bench", "ttft", "--json", str(tmp_path / "rows.json")])
+    monkeypatch.setattr(MEASURES["ttft"], "run", run)
+    assert main() == 1
+    out, err = capsys.readouterr()
+    assert "full" in out and "rows.json" in err and "Traceback" not in err
+
+
+def test_a_narrow_terminal_shows_every_figure_and_leaves_out_intervals(monkeypatch, capsys):
+    figures = {"ratio": 0.213, "quality": 0.587, "kl": 0.092, "answer_kl": 0.033, "top1": 0.86, "n": 1234}
+    row = {"task": "niah_multivalue", "method": "cacheclip-trained", **figures, "kl_low": 0.044, "kl_high": 0.155}
+    columns = {name: name for name in row if not name.endswith(("low", "high"))}
+    for width, intervals in ((200, True), (78, False)):
+        monkeypatch.setattr(report, "PIPED", width)
+        report.show("a table", columns, [row])
+        shown = capsys.readouterr().out
+        assert all(str(figure) in shown for figure in figures.values())
+        assert ("0.044" in shown) is intervals

@@ -82,6 +82,7 @@ def test_contains_looks_for_whole_words_but_goes_inside_chinese():
 def test_chinese_is_exact_and_contained_whatever_its_punctuation():
     assert METRICS["exact_zh"]("北京。", ["上海", "北京"]) == 1 and METRICS["exact_zh"]("北京市", ["北京"]) == 0
     assert METRICS["contains"]("作者写了“红楼梦”", ["《红楼梦》"]) == 1
+    assert METRICS["contains"]("1998\u20132004", ["1998"]) == METRICS["contains"]("Dahl\u2019s", ["dahl's"]) == 1
 
 
 def test_long_texts_have_a_rouge():
@@ -106,6 +107,10 @@ def test_recall_is_the_share_of_the_references_that_are_found():
         ("The answer is unknown.", 1.0),
         ("The Old Kestrel.", 0.0),
         ("Not until 1998", 0.0),
+        ("Not there in the text", 1.0),
+        ("Unknown.", 1.0),
+        ("An unknown sailor", 0.0),
+        ("In 1998, not 1999 as in the text", 0.0),
     ],
 )
 def test_saying_that_nothing_is_said_is_right_when_nothing_is(said, right):

@@ -91,6 +91,8 @@ PARTS = [
     " ",
     "Yes",
     "- ",
+    "1",
+    "2. ",
     "渡。",
     "Ms",
     "No",
@@ -119,7 +121,9 @@ def test_a_numbered_list_cites_what_backs_its_items_and_not_their_numbers():
     "said, shown",
     [
         ("Smith proposed it [2]. So did Ada.[3][4] Then", "Smith proposed it. So did Ada. Then"),
-        ("[1] They sail.", " They sail."),
+        ('He said "no" [12] [3]\nand left [4]\n', 'He said "no"\nand left\n'),
+        ("[1] Dahl, 2001.\n[2] Vale, 1998.", "[1] Dahl, 2001.\n[2] Vale, 1998."),
+        ("built in 1998[2].", "built in 1998[2]."),
         ("row[2] = [5", "row[2] = [5"),
         ("the year [1998]", "the year [1998]"),
     ],
@@ -127,6 +131,22 @@ def test_a_numbered_list_cites_what_backs_its_items_and_not_their_numbers():
 def test_marks_that_an_answer_copies_are_left_out_however_it_is_cut(said, shown):
     assert "".join(unmarked([said])) == shown
     assert "".join(unmarked(said)) == shown
+
+
+def test_what_is_no_mark_is_passed_on_at_once():
+    shown = unmarked(iter(["It costs", " 12", "\n", "."]))
+    assert next(shown) == "It costs" and next(shown) == " 12" and next(shown) == "\n"
+
+
+def test_a_number_at_a_sentences_end_is_no_lists_number():
+    passages = ["The boat was built in 1998.", "The boat has 240 seats.", "The boat carries 999 tons."]
+    assert cite("The boat was built in 1998.", passages, "When was the boat built?")[1] == {1}
+    assert cite("The boat carries 999.", passages[:2])[1] == set()
+
+
+def test_a_lists_item_that_comes_again_under_another_number_is_a_repetition():
+    item = "The ferry costs 12 pounds.\n"
+    assert Repeats().of(f"1. {item}2. {item}3. ") == len(f"1. {item}")
 
 
 def test_an_answer_repeats_itself_where_a_whole_sentence_comes_again():

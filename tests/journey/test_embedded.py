@@ -121,6 +121,24 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(app, tmp_path):
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 
+def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_it(app, tmp_path, monkeypatch):
+    backend, file = app.running(), tmp_path / "bell.txt"
+    file.write_text("The fog bell of the north pier is rung by hand every four minutes.")
+    *_, _ = backend.ingest([(file, "bell.txt")], Event())
+    (bell,) = [document for document in backend.documents() if document.name == "bell.txt"]
+    house, request = backend.loader.house, replace(ASK, question="How often is the fog bell of the north pier rung?")
+    delete = house.documents.delete
+
+    def late(document_id):  # its KV has been forgotten, the index still has it
+        assert "bell.txt" in {source.document for source in answer_of(backend, request).sources}
+        return delete(document_id)
+
+    monkeypatch.setattr(house.documents, "delete", late)
+    backend.delete(bell.id)
+    cache, prompt = house.engine.cache, house.engine.prompt
+    assert not house.tiers.tree.path([cache.key(prompt.passage_once(file.read_text()).ids)])
+
+
 def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
     backend, file = app.running(), tmp_path / "buoy.txt"
     file.write_text("The green buoy off the stone quay is lit from dusk until dawn.")

@@ -27,6 +27,9 @@ class WordEmbedder:
         words = text.split()
         return [" ".join(words[start : start + 8]) for start in range(0, len(words), 8)] or [text]
 
+    def ending(self, text):
+        return text if len(text.split()) <= 8 else " ".join(text.split()[-8:])
+
     def embed(self, texts):
         self.embedded += len(texts)
         vectors = np.zeros((len(texts), self.width), np.float32)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.lexical import LexicalIndex
+from store.lexical import LexicalIndex, query_of
 
 TEXTS = {
     "a-0": "The cache keeps keys of five passages",
@@ -47,6 +47,27 @@ def test_words_find_their_chunk(index, question, first):
 def test_words_that_tell_nothing_count_only_where_there_are_no_others(index):
     assert index.search("What is of the keys?", 4) == ["a-0"]  # and not a-1, which has 'is'
     assert index.search("What is it?", 4) == ["a-1"]
+
+
+@pytest.mark.parametrize(
+    "question", ["Which keys? Is that so?", "WHAT IS IN THE KEYS", "What Is In The Keys", "Hello. Is it late?\nIs it?"]
+)
+def test_a_capital_that_only_begins_a_sentence_or_all_words_names_nothing(question):
+    assert '"is"' not in query_of(question)
+
+
+@pytest.mark.parametrize(
+    "question, term",
+    [("What does 'S' mean?", "s"), ("the parameter 't'", "t"), ("the module 're'", "re"), ("Where, May asks?", "may")],
+)
+def test_a_quoted_letter_and_a_name_are_looked_for(question, term):
+    assert f'"{term}"' in query_of(question)
+
+
+def test_words_that_a_pasted_text_shares_with_its_last_line_are_looked_for(index):
+    pasted = " ".join(f"word{number}" for number in range(300))
+    assert index.search(f"Room {pasted} Which room is it?", 1) == ["a-1"]
+    assert index.search(f"注意 {pasted} 注意", 1) == ["a-2"]
 
 
 @pytest.mark.parametrize("question", ["", "   ", "?!*", '"', "zebra", "意思"])

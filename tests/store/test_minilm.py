@@ -46,6 +46,16 @@ def test_every_passage_of_a_long_chunk_is_read_to_its_end(model, tokenizer):
     assert all(len(tokenizer.encode(passage).ids) <= 256 for passage in passages)
 
 
+@pytest.mark.parametrize("last", ["Where is the key?", "Be brief.", "钥匙在哪里?"])
+def test_the_end_of_a_long_text_is_as_much_as_is_read_whole(model, tokenizer, last):
+    text = " ".join(f"Sentence {number} says something about boats." for number in range(60)) + f" {last}"
+    end = model.ending(text)
+    tokenizer.no_truncation()
+    assert text.endswith(end) and end.endswith(last)
+    assert 250 <= len(tokenizer.encode(end).ids) <= 256
+    assert model.ending(last) == last and model.ending("") == ""
+
+
 def test_the_end_of_a_long_chunk_is_found(model):
     chunk = "The committee met and talked about the budget of the town. " * 40 + "Penguins lay eggs on the ice."
     (asked,) = model.embed(["Where do penguins lay their eggs?"])

@@ -30,7 +30,7 @@ HOSTILE = [
     "photo\u202egnp.exe",
     "lone \ud800 surrogate",
 ]
-OURS = {"article", "h2", "h3", "p", "div", "span", "a", "ul", "ol", "li", "section", "mark", "bdi", "small", "button"}
+OURS = {"article", "h2", "h3", "p", "div", "span", "em", "ul", "ol", "li", "section", "mark", "bdi", "small", "button"}
 OURS |= {
     "details",
     "summary",
@@ -89,7 +89,7 @@ def views(bad: str) -> dict[str, str]:
         "trouble": reply.trouble(bad, bad, bad),
         "thread": thread([turn]),
         "chatbar": chatbar(Chat("1", bad, 0.0, (turn,)), [Listed("1", bad, 0.0, 1)]),
-        "passages": passages.passages([source(bad)]),
+        "passages": passages.passages(answer(bad)),
         "numbers": numbers.numbers(answer(bad), method),
         "history": numbers.history([turn]),
         "shelf": shelf.shelf([document], [Kept("host", 5, 9)]),
@@ -106,7 +106,7 @@ def views(bad: str) -> dict[str, str]:
 def test_hostile_data_adds_no_element_and_no_handler(view, bad):
     shown, plain = Reader(views(bad)[view]), Reader(views("plain")[view])
     assert shown.depth == 0 and set(shown.elements) <= OURS
-    extra = {"a"} if "[1]" in bad else set()  # a citation is ours
+    extra = {"em"} if "[1]" in bad else set()  # what a citation quotes is ours
     assert set(shown.elements) - set(plain.elements) <= extra
     assert not [name for name in shown.attributes if name.startswith("on")]
     assert not set("\x00\x07\x1b\u202e") & set(views(bad)[view])
@@ -114,7 +114,7 @@ def test_hostile_data_adds_no_element_and_no_handler(view, bad):
 
 @pytest.mark.parametrize("bad", HOSTILE[:5])
 def test_hostile_data_is_read_back_unchanged(bad):
-    assert bad in Reader(passages.passages([source(bad)])).text
+    assert bad in Reader(passages.passages(replace(answer(bad), text=f"{bad} [1]"))).text
     assert bad in Reader(shelf.shelf([Document("0", bad, 1, None, 1, 0.0)])).text
 
 
@@ -142,7 +142,7 @@ def test_elements_do_not_grow_with_tokens():
 
 
 def test_full_prefill_says_that_nothing_was_reused():
-    assert "no cache" in passages.passages([replace(source("x"), tier="none")])
+    assert "no cache" in passages.passages(replace(answer("x"), sources=(replace(source("x"), tier="none"),)))
 
 
 def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():

@@ -2,8 +2,9 @@
 
 import re
 
-# [1] is a citation; before ( or : the same brackets would make a link of it.
-_CITATION = re.compile(r"(\[\d{1,3}\](?![(:]))")
+from engine.cite import MARK
+
+_CITATION = re.compile(MARK.pattern + r"(?!\()")  # before ( the same brackets would make a link of it
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
 _OPENING = re.compile(r"^(\d{1,9}(?=[.)])|(?=[-+=:]))")  # of a list, a line under a heading, a table
 
@@ -11,7 +12,7 @@ _OPENING = re.compile(r"^(\d{1,9}(?=[.)])|(?=[-+=:]))")  # of a list, a line und
 def line(text: str) -> str:
     """Return a text as one line of Markdown that reads like it; its citations stay as they are."""
     parts = _CITATION.split(" ".join(text.split()))
-    return "".join(part if number % 2 else _MARKUP.sub(r"\\\1", part) for number, part in enumerate(parts))
+    return "".join(f"[{part}]" if place % 2 else _MARKUP.sub(r"\\\1", part) for place, part in enumerate(parts))
 
 
 def block(text: str) -> str:

@@ -1,9 +1,9 @@
 """The answer as HTML: the question, what is going on, the text with its citations, and what a person should know."""
 
-import re
 from collections.abc import Mapping
 
 from engine.answer import Answer
+from engine.cite import MARK
 from ui.markup import Markup, join, tag
 
 _STATES = {
@@ -35,7 +35,6 @@ element.addEventListener('click', (event) => {
 });
 """
 _SAID = 600  # characters before a mark, to find what they quote
-_CITATION = re.compile(r"\[(\d{1,3})\]")
 
 
 def reply(answer: Answer) -> Markup:
@@ -78,7 +77,7 @@ def cited(text: str, chunks: Mapping[int, str]) -> Markup:
     """
     parts: list[object] = []
     said = ""
-    for number, part in enumerate(_CITATION.split(text)):
+    for number, part in enumerate(MARK.split(text)):
         if number % 2 == 0:
             parts.append(part)
             said = part.strip()[-_SAID:] or said  # two marks can stand behind one sentence

@@ -9,7 +9,7 @@ from ui.markup import Markup, join, tag
 
 GAP = "\u22ef"  # stands where words are left out
 _WORDS = re.compile(r"\S+\s*|\s+")
-_CITATION = re.compile(r"(\[\d{1,3}\])")
+_CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes it; a run of words may begin with it
 
 
 def differences(reference: str, other: str, passages: Sequence[Passage] = ()) -> Markup:
