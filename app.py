@@ -53,7 +53,7 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
     backend = LocalBackend(settings, given())
-    page = build(backend, SAMPLE_QUESTIONS)
+    page = build(backend, SAMPLE_QUESTIONS if settings.samples else ())
     try:
         _check_port(settings.host, settings.port)
         backend.start()

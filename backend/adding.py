@@ -66,6 +66,8 @@ class Adding:
             yield from self.prefill(house, name, chunks, warning, cancel)
             yield IngestProgress(name, "done", len(chunks), len(chunks), _full(house, warning))
         except Cancelled:
+            if self._work.paused_now:
+                kept = f"The settings were changed meanwhile; do it again. {kept}"
             kept = "It is in the library; its passages are prepared when a question needs them." if document else kept
             yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {kept}".strip())
         except KVScopeError as error:

@@ -76,7 +76,8 @@ class Models:
         return list(dict.fromkeys((*OFFERED, settings.model, settings.auxiliary)))
 
     def devices(self) -> list[str]:
-        return ["auto", "cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        found = (f"cuda:{number}" for number in range(torch.cuda.device_count()))
+        return list(dict.fromkeys(("auto", "cpu", *found, self._loader.settings.device)))  # --device takes others too
 
     def wanted(self) -> Wanted:
         return Wanted(**self._loader.settings.choices())

@@ -111,9 +111,11 @@ class Reloader:
         if self.trouble:
             loader.say(shown)
             return
+        loader.say(Status(ready=False, line="Closing what is loaded", share=0.78))
         with self._work.paused(LAST_STEP_S):
             line = self._exchange(wanted)
         if loader.house is None:
+            self.trouble = "" if self._work.closing else line
             loader.say(Status(ready=False, line=line, failed=not self._work.closing))
             return
         if first:
@@ -143,7 +145,6 @@ class Reloader:
         models = house.models if house is not None and same else None
         had = house is not None
         del house
-        loader.say(Status(ready=False, line="Closing what is loaded", share=0.78))
         try:
             loader.release()
             loader.settings = wanted

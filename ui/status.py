@@ -55,7 +55,8 @@ def line(status: Status) -> Markup:
     """Return the status as one line with a dot (still, breathing while loading, red if it failed) and a bar."""
     look = "failed" if status.failed else "ready" if status.ready else "loading"
     dot = tag("span", class_="kv-dot", aria_hidden="true")
-    said = tag("p", dot, tag("span", status.line, dir="auto"), class_=f"kv-status kv-{look}", role="status")
+    told = f"Ready: {status.line}" if look == "ready" and status.share is None else status.line
+    said = tag("p", dot, tag("span", told, dir="auto"), class_=f"kv-status kv-{look}", role="status")
     if status.share is None:
         return said
     return join(said, tag("progress", value=f"{status.share:.2f}", class_="kv-loading-bar", aria_label="Loading"))

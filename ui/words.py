@@ -12,8 +12,10 @@ def duration(ms: float | None) -> str:
     return f"{ms:.0f}\u00a0ms" if ms < 999.5 else f"{ms / 1000:.2f}\u00a0s"
 
 
-def percent(ratio: float, digits: int = 0) -> str:
-    """Return a ratio in [0, 1] as '18.2 %'."""
+def percent(ratio: float | None, digits: int = 0) -> str:
+    """Return a ratio in [0, 1] as '18.2 %', or, for what is not known, a dash."""
+    if ratio is None:
+        return UNKNOWN
     return f"{ratio * 100:.{digits}f}\u00a0%"
 
 

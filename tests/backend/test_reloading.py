@@ -150,8 +150,9 @@ def test_where_the_earlier_model_is_gone_too_the_status_says_both_and_another_ca
 
     with monkeypatch.context() as broken:
         broken.setattr("backend.loading.load_models", no_room)
-        change(backend, model=models["two"])
+        told = change(backend, model=models["two"]).trouble
     assert backend.status().failed and backend.status().line.count("no room") == 2
+    assert told == backend.status().line
     assert change(backend, model=models["two"]).trouble == "" and backend.status().ready
 
 

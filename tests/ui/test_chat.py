@@ -106,6 +106,14 @@ def test_markdown_shows_markup_of_others_as_text_and_citations_as_they_are():
     assert not re.search(r"(?<!\\)[<`!$&|]", text)
 
 
-def test_a_chat_keeps_its_last_fifty_turns():
-    made = chat(*(replace(TURN, question=f"q{n}") for n in range(60)))
-    assert len(made.turns) == 50 and made.turns[-1].question == "q59"
+def test_the_last_question_goes_elsewhere_with_what_it_leans_on():
+    made = chat(*(replace(TURN, question=asked) for asked in ("Who built the old tower?", "When?", "And why?")))
+    assert made.last_by_itself() == "Who built the old tower? When? And why?"
+    assert chat(TURN, replace(TURN, question="Who built the old tower?")).last_by_itself() == "Who built the old tower?"
+
+
+def test_a_chat_keeps_its_last_hundred_turns_and_rather_those_that_were_not_asked_again():
+    made = chat(*(replace(TURN, question=f"q{n}") for n in range(110)))
+    assert len(made.turns) == 100 and made.turns[0].question == "q10" and made.turns[-1].question == "q109"
+    made = chat(*(replace(TURN, question=f"q{n}", replaced=50 <= n < 60) for n in range(110)))
+    assert len(made.turns) == 100 and made.shown == list(made.turns) and made.turns[0].question == "q0"

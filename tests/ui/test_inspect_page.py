@@ -163,6 +163,8 @@ def test_a_method_that_decides_on_its_way_shows_its_choice_once_it_was_asked():
     pieces = (Piece("one", False), Piece(" two three", True), Piece(" four", False))
     source = Source(1, "a", "a", None, None, False, 4, "host", 2, pieces)
     answer = Answer(Request("Why?", "cacheblend"), Trace(), sources=(source,))
+    assert Held(found, 1).after(answer, 20).taken("cacheblend", 20) is None  # stopped before anything was computed
+    answer.trace.ttft_ms = 80.0
     held = Held(found, 1).after(answer, 20)
     assert held.taken("cacheblend", 20).tolist() == [False, True, True, False]
     assert held.taken("cacheblend", 21) is None and Held(found, 1).taken("cacheblend", 20) is None

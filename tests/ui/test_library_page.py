@@ -1,6 +1,7 @@
 """The Library page without a browser: what is listed, in which order, what a click does, what is never drawn."""
 
 import time
+from threading import Timer
 from types import SimpleNamespace
 
 import gradio as gr
@@ -49,6 +50,8 @@ class Opened:
         event = gr.EventData(None, {"act": "reindex", "id": name})
         for update in self.page.reindex(self.view, ME, event):
             self.see(update)
+        assert update[self.page._clock].active
+        self.see(self.page.refresh(self.view))  # as the clock does
 
 
 @pytest.fixture
@@ -195,6 +198,17 @@ def test_reindexing_shows_its_steps_and_takes_the_chosen_ones(opened):
     assert any("kv-file" in str(value) for update in opened.updates for value in update.values())
 
 
+def test_what_a_person_does_to_the_list_while_documents_are_cut_anew_stays(opened):
+    one, _, other = opened.backend.documents()
+    steps = opened.page.reindex(View(), ME, gr.EventData(None, {"act": "reindex", "id": one.id}))
+    opened.see(next(steps))
+    opened.click("rename", other.id)
+    drawn = opened.html
+    for update in steps:
+        opened.see(update)
+    assert opened.html == drawn and opened.view.renaming == other.id
+
+
 def test_reindexing_takes_the_chosen_ones_in_the_order_of_the_list_shown_or_not(opened):
     one, _, other = (document.id for document in opened.backend.documents())
     opened.click("choose", one, on=True)
@@ -209,7 +223,7 @@ def test_an_error_is_a_sentence_and_the_list_stays(opened):
     update = opened.click("save", "gone", name="a")
     assert "look at the list of documents" in update[opened.page._trouble] and "A.txt" in opened.html
     opened.reindex("gone")
-    assert any("not in the library" in str(value) for value in opened.updates[-2].values())
+    assert any("not in the library" in str(value) for value in opened.updates[-3].values())
 
 
 def test_the_clock_runs_only_while_something_is_counted(opened):
@@ -246,3 +260,13 @@ def test_a_page_of_hostile_names_is_text():
     document = Document("a" * 64, hostile, 1, None, 1, time.time(), warning=hostile)
     html = listing([Held(document, {}, True)], View(renaming=document.id)) + listing([Held(document, {})], View())
     assert "<img" not in html and "\u202e" not in html and "&lt;img" in html
+
+
+def test_files_that_are_dropped_while_models_load_wait_for_them(opened, tmp_path):
+    (tmp_path / "new.txt").write_text("The ferry is new.")
+    opened.backend.state, ready = Status(ready=False, line="Loading the model"), opened.backend.state
+    steps = opened.page.uploads.add([{"path": str(tmp_path / "new.txt"), "orig_name": "new.txt"}], ME)
+    Timer(0.5, setattr, [opened.backend, "state", ready]).start()
+    for update in steps:
+        assert not any("kv-trouble" in str(value) for value in update.values())
+    assert "new.txt" in {each.name for each in opened.backend.documents()}

@@ -76,7 +76,7 @@ def source(text: str) -> Source:
 
 
 def answer(text: str) -> Answer:
-    return Answer(Request(text), Trace(), "done", text, (source(text),), 10, 5, notes=(text,))
+    return Answer(Request(text), Trace(ttft_ms=80.0), "done", text, (source(text),), 10, 5, notes=(text,))
 
 
 def views(bad: str) -> dict[str, str]:
@@ -142,7 +142,11 @@ def test_elements_do_not_grow_with_tokens():
 
 
 def test_full_prefill_says_that_nothing_was_reused():
-    assert "no cache" in passages.passages(replace(answer("x"), sources=(replace(source("x"), tier="none"),)))
+    full = replace(answer("x"), sources=(replace(source("x"), tier="none"),))
+    assert "no cache" in passages.passages(full)
+    reading = passages.passages(replace(full, trace=Trace()))
+    assert "no cache" not in reading and "recomputed (" not in reading
+    assert "0.0" not in numbers.numbers(replace(full, trace=Trace()), Method("", "", "", ()))
 
 
 def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():

@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.answer import Exchange
+from engine.conversation import thread
 from ui.ask import markdown
 from ui.ask.turn import Turn
 from ui.words import day, duration, percent, short
 
-_TURNS = 50  # of one chat; the oldest go first
+_TURNS = 100  # of one chat; those that were asked again go first, then the oldest
 _LEANED_ON = 3  # earlier questions that a new one is understood by
 _TITLE = 60
 
@@ -57,9 +58,18 @@ class Chat:
         """Return what a new question may lean on."""
         return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
 
+    def last_by_itself(self) -> str:
+        """Return the last question, behind those that it leans on: so it can be asked where this chat is not."""
+        *before, last = self.shown
+        leaning = thread(last.question, [turn.exchange() for turn in before[-_LEANED_ON:]])
+        return " ".join([*(exchange.question for exchange in leaning), last.question])
+
     def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":
         """Return the chat with one more turn, and with an id if it had none."""
-        return replace(self, id=self.id or Chat.new().id, turns=(*self.turns, turn)[-_TURNS:], at=clock())
+        turns = [*self.turns, turn]
+        while len(turns) > _TURNS:
+            turns.remove(next((each for each in turns if each.replaced), turns[0]))
+        return replace(self, id=self.id or Chat.new().id, turns=tuple(turns), at=clock())
 
     def without_last(self) -> "Chat":
         """Return the chat with its last shown turn replaced by whatever comes next."""
@@ -89,7 +99,7 @@ class Chat:
         for turn in self.shown:
             parts += [f"## {markdown.line(turn.question)}", markdown.block(turn.text) or "*No answer was written.*"]
             read = [_source(passage.rank, passage.document, passage.page) for passage in turn.passages]
-            asked = "" if turn.nominal is None else f", {percent(turn.realised)} recomputed"
+            asked = "" if turn.nominal is None or turn.realised is None else f", {percent(turn.realised)} recomputed"
             took = f"*{markdown.line(turn.said)}{asked}; first token after {duration(turn.ttft_ms)}.*"
             parts += ["\n".join(read), took] if read else [took]
         return "\n\n".join(parts) + "\n"

@@ -4,6 +4,7 @@ from typing import Any
 
 import gradio as gr
 
+from engine.errors import ModelNotReady
 from ui.backend import Backend
 from ui.events import QUIET, Update
 from ui.markup import Markup, tag
@@ -29,7 +30,7 @@ new MutationObserver(() => {
     if (!panel && opener && document.activeElement === document.body) citation()?.focus();
     panel?.focus({preventScroll: true});
     (element.querySelector('.kv-quoted') ?? element.querySelector('mark'))?.scrollIntoView({block: 'center'});
-}).observe(element, {childList: true, subtree: true});
+}).observe(element, {childList: true, characterData: true, subtree: true});
 """
 
 
@@ -58,7 +59,8 @@ class Drawer:
             where, text = tag("p", excerpt.place(found, quote), class_="kv-muted"), excerpt.marked(found, quote)
             return {self._panel: _panel(rank, found.chunk.document_name, where, text)}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
-            return {self._panel: _panel(rank, "Not here any more", tag("p", sentence(error), class_="kv-warning"))}
+            title = "Not yet" if isinstance(error, ModelNotReady) else "Not here any more"
+            return {self._panel: _panel(rank, title, tag("p", sentence(error), class_="kv-warning"))}
 
 
 def _panel(rank: str, title: str, *parts: Markup) -> Markup:

@@ -32,7 +32,7 @@ def numbers(answer: Answer, method: Method) -> Markup:
 
     method  the one that was asked for; what was asked of its ratio is said only where it has one
     """
-    known = answer.context_tokens > 0
+    known = answer.trace.ttft_ms is not None
     speed = UNKNOWN if answer.tokens_per_second is None else f"{answer.tokens_per_second:.1f}"
     figures = tag(
         "dl",

@@ -39,7 +39,8 @@ def passages(answer: Answer) -> Markup:
     quotes: list[list[Span]] = [[] for _ in answer.sources]
     for rank, start, end in quoted(answer.text, [source.text for source in answer.sources]):
         quotes[rank - 1].append((start, end))
-    cards = map(_card, answer.sources, quotes)
+    computed = answer.trace.ttft_ms is not None
+    cards = (_card(source, quote, computed) for source, quote in zip(answer.sources, quotes, strict=True))
     title = tag("h3", f"Passages read · {len(answer.sources)}")
     head = tag("div", title, _legend(any(quotes)), class_="kv-passages-head")
     return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Passages read")
@@ -73,7 +74,8 @@ def _legend(quotes: bool) -> Markup:
     )
 
 
-def _card(source: Source, quotes: Sequence[Span]) -> Markup:
+def _card(source: Source, quotes: Sequence[Span], computed: bool) -> Markup:
+    """Return one passage; before it was `computed`, nothing is known of what came from where."""
     place = None if source.page is None else tag("span", f"from page {source.page}", class_="kv-page")
     share = source.recomputed / source.tokens if source.tokens else 0.0
     fresh = f"{source.recomputed:,} of {count(source.tokens, 'token')} recomputed ({percent(share)})"
@@ -84,7 +86,7 @@ def _card(source: Source, quotes: Sequence[Span]) -> Markup:
             tag("span", source.rank, class_="kv-rank", aria_label=f"Passage {source.rank}"),
             tag("bdi", source.document, class_="kv-document", title=source.document),
             place,
-            tag("span", _similarity(source), _tier(source), class_="kv-badges"),
+            tag("span", _similarity(source), _tier(source) if computed else None, class_="kv-badges"),
             class_="kv-card-head",
         ),
         tag(
@@ -96,7 +98,9 @@ def _card(source: Source, quotes: Sequence[Span]) -> Markup:
             role="region",
             aria_label=f"Text of passage {source.rank}",
         ),
-        tag("p", fresh, tag("span", "cited in the answer", class_="kv-cited") if source.cited else None),
+        tag("p", fresh, tag("span", "cited in the answer", class_="kv-cited") if source.cited else None)
+        if computed
+        else None,
         id=f"source-{source.rank}",
         class_="kv-card",
     )

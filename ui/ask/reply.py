@@ -26,8 +26,11 @@ element.addEventListener('click', (event) => {
     const button = event.target.closest('[data-act]');
     if (!button) return;
     if (button.dataset.act === 'copy') {
-        navigator.clipboard?.writeText(element.querySelector('.kv-text')?.innerText ?? '');
-        button.textContent = 'Copied';
+        const text = element.querySelector('.kv-text').cloneNode(true);
+        for (const cite of text.querySelectorAll('.kv-cite')) cite.textContent = `[${cite.textContent}]`;
+        const tell = (said) => () => { button.textContent = said; };
+        const copied = navigator.clipboard?.writeText(text.textContent) ?? Promise.reject();  // over plain http: none
+        copied.then(tell('Copied'), tell('Copying failed'));
         return;
     }
     const {id = '', rank = '', said = ''} = button.dataset;

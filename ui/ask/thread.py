@@ -26,5 +26,5 @@ def _turn(turn: Turn) -> Markup:
 
 
 def _took(turn: Turn) -> str:
-    recomputed = f" · {percent(turn.realised)} recomputed" if turn.passages else ""
+    recomputed = f" · {percent(turn.realised)} recomputed" if turn.passages and turn.realised is not None else ""
     return f"{turn.said}{recomputed} · first token after {duration(turn.ttft_ms)}"

@@ -28,6 +28,7 @@ class Turn:
     method    its label
     options   what differs from the method's defaults, in words
     nominal   None where the method has no ratio
+    realised  None where it was stopped before that was known
     whole     everything was computed for it: its time to first token is what no reuse costs
     replaced  asked again or edited since; the table still has it, the thread has not
     """
@@ -38,7 +39,7 @@ class Turn:
     method: str
     options: tuple[str, ...]
     nominal: float | None
-    realised: float
+    realised: float | None
     ttft_ms: float | None
     tokens_per_second: float | None
     passages: tuple[Read, ...] = ()
@@ -56,7 +57,7 @@ class Turn:
             method=method.label,
             options=tuple(unusual(method, answer.request.options)),
             nominal=answer.request.ratio if method.has_ratio else None,
-            realised=answer.realised_ratio,
+            realised=None if answer.trace.ttft_ms is None else answer.realised_ratio,
             ttft_ms=answer.trace.ttft_ms,
             tokens_per_second=answer.tokens_per_second,
             passages=tuple(

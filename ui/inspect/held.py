@@ -35,10 +35,11 @@ class Held:
         return self.ran.get((method, percent))
 
     def after(self, answer: Answer, percent: int) -> "Held":
-        """Return what is known once the question was answered; the same if other passages were read."""
-        if [source.text for source in answer.sources] != [excerpt.text for excerpt in self.found.excerpts]:
+        """Return what is known once the question was answered; the same if it was not, or other passages were read."""
+        texts = [excerpt.text for excerpt in self.found.excerpts]
+        if answer.trace.ttft_ms is None or [source.text for source in answer.sources] != texts:
             return self
-        cited = quoted(answer.text, [excerpt.text for excerpt in self.found.excerpts])
+        cited = quoted(answer.text, texts)
         choice = (answer.request.method, percent)
         if choice[0] in self.found.selections:
             return replace(self, cited=tuple(cited))

@@ -86,6 +86,8 @@ class Ask:
     def lead(self, act: str, tabs: gr.Tabs, name: str, box: gr.Textbox, where: Where, press: str) -> None:
         """Let a button under the answer ask the same, of the same documents, on another page.
 
+        What a follow-up leans on is asked with it, since no conversation stands there.
+
         act    the button's
         name   of the page's tab
         box    its question
@@ -95,7 +97,7 @@ class Ask:
         def ask_there(chat: Chat, chosen: list[str]) -> Update:
             if not chat.shown:
                 return {}
-            return {box: chat.shown[-1].question, where.documents: chosen, tabs: gr.Tabs(selected=name)}
+            return {box: chat.last_by_itself(), where.documents: chosen, tabs: gr.Tabs(selected=name)}
 
         clicked = getattr(self._results.reply, act)(
             ask_there,

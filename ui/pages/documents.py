@@ -46,6 +46,8 @@ watch('value', () => {
         if (wanted.matches('input[type=text]')) wanted.select();
     }
     last = null;
+    // A box that was clicked does not follow its attribute any more.
+    for (const box of element.querySelectorAll('input[type=checkbox]')) box.checked = box.hasAttribute('checked');
     for (const mark of element.querySelectorAll('.kv-excerpt mark')) {
         const box = mark.closest('.kv-excerpt');
         box.scrollTop += mark.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
@@ -126,10 +128,10 @@ class Library:
         name = str(event._data.get("id"))
         wanted = (name,) if name else self._chosen(view)
         view = replace(view, open="", placed="", chosen=())
-        yield {self._view: view}
-        for update in self.uploads.follow(lambda cancel: self._backend.shelf.reindex(wanted, cancel), request):
-            yield {**update, **self._drawn(view)}
-        yield {self._documents.shelf: self._documents.current(), **self._drawn(view)}
+        yield {self._view: view, **self._drawn(view)}
+        # From here on the list is drawn from what the person sees by then: the clock asks for it.
+        yield from self.uploads.follow(lambda cancel: self._backend.shelf.reindex(wanted, cancel), request)
+        yield {self._documents.shelf: self._documents.current(), self._clock: gr.Timer(active=True)}
 
     def _after(self, view: View, act: str, name: str, data: dict[str, Any]) -> View:
         """Return the view after a click, with what it asked for done."""

@@ -23,7 +23,7 @@ def section(name: str, about: str) -> Iterator[None]:
 
 def stops_questions(what: str = "Stops") -> None:
     """Draw, beside a button that applies something, what that does to others."""
-    said = f"{what} questions that are under way. Documents stay, and keys and values on disk."
+    said = f"{what} questions and files that are under way. Documents stay, and keys and values on disk."
     gr.HTML(tag("p", said), js_on_load=None)
 
 

@@ -16,6 +16,7 @@ from ui.shelf.listing import DISMISS, progress
 from ui.trouble import sentence
 
 KINDS = "PDF, DOCX, Markdown, HTML or text"
+_PACE_S = 0.2
 CANCELLED = "Cancelled before it was read."
 # The list is drawn anew many times a second, so a press counts as soon as it goes down; the keyboard sends clicks.
 _ON_PRESS = (
@@ -105,13 +106,20 @@ class Uploads:
     def _states(self, uploads: list[tuple[Path, str]], under_way: list[Event]) -> Iterator[list[IngestProgress]]:
         """Yield the state of all files, each added by itself, so that each can be stopped by itself."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in uploads]
+        yield list(states)
         for place, (upload, cancel) in enumerate(zip(uploads, under_way, strict=True)):
+            self._wait(cancel)
             if cancel.is_set():
                 states[place] = IngestProgress(upload[1], "failed", 0, 1, CANCELLED)
                 yield list(states)
                 continue
             for (states[place],) in self._backend.ingest([upload], cancel):
                 yield list(states)
+
+    def _wait(self, cancel: Event) -> None:
+        """Wait while models are loading: no file is lost that is dropped before, or beside a change of settings."""
+        while not ((status := self._backend.status()).ready or status.failed) and not cancel.wait(_PACE_S):
+            pass
 
     def _follow(self, session: str, under_way: list[Event], states: Iterator[list[IngestProgress]]) -> Iterator[Update]:
         with self._lock:
