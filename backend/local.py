@@ -68,13 +68,14 @@ class LocalBackend:
         return self._adding.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        # Is not stopped half way. The engine's visit forgets again what a question found and computed meanwhile.
-        with self.loader.visiting() as house, house.engine.visit():
+        with self.loader.visiting() as house, house.engine.visit():  # is not stopped half way
             known = {chunk.text for chunk in house.documents.chunks(document_id)}
-            for text in known:
-                house.engine.forget(text)  # before the document goes: afterwards nobody would know its passages
+            # Before the document goes: afterwards nobody would know its passages.
+            names = [name for text in known for name in house.engine.forget(text)]
             for text in {chunk.text for chunk in house.documents.delete(document_id)} - known:
                 house.engine.forget(text)
+            for name in names:
+                house.tiers.tree.delete(name)  # a question may have found and computed it meanwhile
             self._filed.forget(document_id)
             house.engine.forget_others()
 

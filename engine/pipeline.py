@@ -100,12 +100,12 @@ class Engine:
         """Wait at most `patience_s` for the pass under way; the caller has told it to stop."""
         self.turns.close(patience_s)
 
-    def forget(self, text: str) -> None:
-        """Remove the KV of one passage from every tier, for both models, and all that is remembered of it."""
-        for cache, prompt in self.readers:
-            cache.delete(prompt.passage_once(text).ids)
+    def forget(self, text: str) -> list[str]:
+        """Remove all that is kept of one passage, its KV for both models too; return the names it had in the tree."""
+        names = [name for cache, prompt in self.readers for name in cache.delete(prompt.passage_once(text).ids)]
         for remembered in self._remembered:
             remembered.forget(text)
+        return names
 
     @contextmanager
     def visit(self) -> Iterator[None]:
@@ -180,8 +180,8 @@ class Engine:
         chunks = [chunk.ids for chunk in reading.passages]
 
         def lengths() -> tuple[int, int]:
-            cached, missing = self.cache.ready(chunks) if strategy.reuses else (0, reading.context_tokens)
-            return cached, missing + len(reading.question)
+            cached = self.cache.ready(chunks, strategy.placement)[0] if strategy.reuses else 0
+            return cached, reading.context_tokens - cached + len(reading.question)
 
         with ExitStack() as turn:
             with trace.stage("queue"):

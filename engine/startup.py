@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -189,6 +190,8 @@ def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:
     """Return what computing costs a model on this machine, kept in `folder`; None without a folder."""
     if folder is None:
         return None
-    machine = f"{platform.machine()}-{decoder.device.type}-{torch.get_num_threads()}"
+    on_gpu = decoder.device.type == "cuda"
+    kind = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
+    machine = re.sub(r"\W+", "-", f"{platform.machine()} {kind} {torch.get_num_threads()}")
     name = f"costs-{fingerprint.of_model(decoder)}-{machine}.json"
     return kept(folder / name, lambda: measured(decoder))

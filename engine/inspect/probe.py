@@ -74,7 +74,7 @@ def looks(evidence: Evidence, ratio: float, methods: dict[str, Strategy] | None 
     layers, theirs = (each[..., torch.from_numpy(~left_out)] for each in (primary, scores))
     last, chosen = layers[-1], top(layers[-1], ratio)
     for name, strategy in (methods or {}).items():
-        plan = strategy.plan(view)
+        plan = without_path(strategy.plan(view), view)
         share = len(plan.rows) / view.context_tokens if view.context_tokens else 0.0
         if plan.thin is None and 0 < share < 1:
             overlap[name] = jaccard(plan.rows, OracleWindows(share).plan(view).rows)

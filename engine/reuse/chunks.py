@@ -13,7 +13,7 @@ from engine.reuse import fingerprint
 from engine.tree.costs import Costs
 from engine.tree.node import Node
 from engine.tree.tree import KnowledgeTree, Place
-from engine.types import ChunkKV
+from engine.types import ChunkKV, Placement
 
 Ids = Sequence[int]
 Uses = list[Node]
@@ -138,17 +138,20 @@ class ChunkCache:
         with self._lock:
             self._fresh += [node.key for node in nodes if node.frequency == HOT]
 
-    def ready(self, chunks: Sequence[Ids]) -> tuple[int, int]:
-        """Return how many tokens of these chunks have KV, and how many have none. Reads nothing."""
-        exact = len(self.tree.path(self.keys(chunks)))
-        held = [number < exact or self.key(ids) in self.tree for number, ids in enumerate(chunks)]
+    def ready(self, chunks: Sequence[Ids], placement: Placement = Placement.JOINED) -> tuple[int, int]:
+        """Return how many tokens of chunks have KV that a placement uses, and how many have none. Reads nothing."""
+        if placement is Placement.ALONE:
+            return self.alone.ready(chunks)
+        exact, by_content = len(self.tree.path(self.keys(chunks))), placement is not Placement.PATH
+        held = [number < exact or (by_content and self.key(ids) in self.tree) for number, ids in enumerate(chunks)]
         cached = sum(len(ids) for ids, here in zip(chunks, held, strict=True) if here)
         return cached, sum(map(len, chunks)) - cached
 
     def keep(self, chunks: Sequence[Ids], buffer: KVBuffer) -> None:
         """Keep the paths to these chunks: their KV in the buffer is exact, laid end to end behind the prefix."""
         keys, start = self.keys(chunks), len(self.prefix_ids)
-        known = len(self.tree.path(keys))
+        with self.tree.holding(keys) as nodes:
+            known = next((place for place, node in enumerate(nodes) if self._is_rounded(node)), len(nodes))
         before = sum(map(len, chunks[:known]))
         ms_per_token = self._per_token(before, sum(map(len, chunks)) - before)
         for number, ids in enumerate(chunks):
@@ -169,8 +172,9 @@ class ChunkCache:
         with self._lock:
             fresh, self._fresh = self._fresh, []
         late = [key for key in fresh if not self.tree.replicate(key) and key in self.tree]
-        with self._lock:
-            self._fresh += late
+        if self.tree.tiers[-1].budget_bytes:  # else it will never take any
+            with self._lock:
+                self._fresh += late
         if "alone" in self.__dict__:
             self.alone.settle()
 
@@ -178,10 +182,12 @@ class ChunkCache:
         """Prefill one chunk behind the shared prefix."""
         return prefill_chunk(self.decoder, self.prefix, ids, cancel)
 
-    def delete(self, ids: Ids) -> None:
-        """Remove a chunk's KV, and every path through it, from every tier, however it was computed."""
-        for key in self.names(ids):
-            self.tree.delete(key)
+    def delete(self, ids: Ids) -> tuple[str, str]:
+        """Remove a chunk's KV, and every path through it, from every tier, however it was computed; return `names`."""
+        names = self.names(ids)
+        for name in names:
+            self.tree.delete(name)
+        return names
 
     def _read(self, node: Node, before: int, tokens: int) -> tuple[ChunkKV, str] | None:
         """Read a node, unless computing its tokens behind `before` others is faster."""
@@ -190,6 +196,11 @@ class ChunkCache:
             return None
         found = self.tree.read(node)
         return None if found is None else (found[0].to(self.decoder.device), found[1])
+
+    def _is_rounded(self, node: Node) -> bool:
+        """Whether what memory has of a held node came back from disk in 8 bits."""
+        tier = self.tree.tiers[node.level]
+        return tier.name != "disk" and tier.store.get(node.key).rounded
 
     def _per_token(self, before: int, computed: int) -> float:
         return self.costs.per_token(len(self.prefix_ids) + before, computed) if self.costs else 1.0

@@ -14,6 +14,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from engine.errors import Cancelled
 from engine.model.buffer import KVBuffer, Watched
 from engine.prompt import ASKED_TOKENS, Prompt
 from engine.request import Reading
@@ -22,6 +23,8 @@ from engine.reuse.auxiliary import Auxiliary
 from engine.reuse.chunks import ChunkCache, Gathered, Uses
 from engine.trace import Trace
 from engine.types import ChunkKV, Placement, Scoring, View
+
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +125,25 @@ class Evidence:
         if auxiliary is not None and scoring is not None and not shared and self._is_work():
             self._start(auxiliary, scoring, None)
         held = self.chunks(placement)
-        if auxiliary is not None and scoring is not None and shared and held.exact < len(held.chunks):
+        exact = held.exact if any(kv.rounded for kv in held.chunks[:1]) else max(1, held.exact)
+        if auxiliary is not None and scoring is not None and shared and exact < len(held.chunks):
             self._start(auxiliary, scoring, held.chunks)
         return held
 
     def scores(self, scoring: Scoring) -> Tensor:
-        """Return the auxiliary model's scores, [context tokens]; waits for them."""
+        """Return the auxiliary model's scores, [context tokens]; waits for them. Raises Cancelled once that is set."""
         auxiliary = self._auxiliary if self._reading.texts else None
         scoring = scoring if auxiliary is None else auxiliary.way(scoring)
         if scoring not in self._scores and auxiliary is not None:
             shared = self._shares(auxiliary, scoring)
             self._start(auxiliary, scoring, self.chunks(Placement.JOINED).chunks if shared else None)
-        return self._scores[scoring].result() if scoring in self._scores else torch.empty(0)
+        if scoring not in self._scores:
+            return torch.empty(0)
+        while not wait([self._scores[scoring]], POLL_S).done:
+            if self._cancel is not None and self._cancel.is_set():
+                self._closed.set()
+                raise Cancelled
+        return self._scores[scoring].result()
 
     def _is_work(self) -> bool:
         """Whether it looks as if some passage's KV will not be exact; the loading tells for sure."""

@@ -14,9 +14,11 @@ SAMPLED = 64  # values read of each weight: enough to tell finetuned models apar
 
 @torch.inference_mode()
 def of_model(decoder: Decoder) -> str:
-    """Return 16 hex digits that name a model's weights and dtype, wherever its files lie."""
+    """Return 16 hex digits that name a model's weights, dtype and kind of device, wherever its files lie."""
     spec = decoder.spec
-    digest = hashlib.sha256(f"{FORMAT} {decoder.dtype} {spec.forward} {spec.inv_freq.tolist()}".encode())
+    digest = hashlib.sha256(
+        f"{FORMAT} {decoder.dtype} {decoder.device.type} {spec.forward} {spec.inv_freq.tolist()}".encode()
+    )
     for name, weight in decoder.model.state_dict().items():
         flat = weight.flatten()
         sample = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].float().cpu().numpy()

@@ -19,7 +19,8 @@ def without_path(plan: Plan, view: View) -> Plan:
 
     Methods know that the first chunk is exact; whatever else the knowledge tree found needs no recomputing either.
     """
-    if view.exact < 2 or len(plan.rows) >= view.context_tokens:
+    everything = plan.thin is None and len(plan.rows) >= view.context_tokens
+    if view.exact < 2 or everything:
         return plan
     return replace(plan, rows=plan.rows[plan.rows >= view.spans[view.exact - 1].stop])
 

@@ -68,6 +68,12 @@ class Copies(Generic[KV]):
         self.book(node, number, size)
         return True
 
+    def renew(self, node: Node, kv: KV) -> None:
+        """Put KV of the same size in the place of what a node has in the tiers before the slowest."""
+        for number in node.copies:
+            if number < len(self.tiers) - 1:
+                self.tiers[number].store.put(node.key, kv, self.record(node))
+
     def book(self, node: Node, number: int, size: int) -> None:
         """Count a copy that the tier's store has."""
         tier, level = self.tiers[number], node.level

@@ -100,8 +100,8 @@ class KnowledgeTree(Generic[KV]):
         finally:
             with self._lock:
                 self._visits = [other for other in self._visits if other is not deleted]
-                for chunk in deleted:
-                    self.delete(chunk)
+                for chunk in set(deleted):  # visits that were there at the deletion know it themselves
+                    self._drop(chunk)
 
     def read(self, node: Node) -> tuple[KV, str] | None:
         """Return a held node's KV and the name of the tier it came from, and bring it up to the fastest.
@@ -120,10 +120,11 @@ class KnowledgeTree(Generic[KV]):
             return self.read(node)
         with self._lock:
             if level in node.copies:
-                tier.was_read(node.copies[level].size_bytes, 1e3 * (self._clock() - began))
+                size = node.copies[level].size_bytes
                 self._bring_up(node, kv)
                 if node.level < level:
                     kv = self.tiers[node.level].store.get(node.key)  # on a GPU, which spares a second transfer
+                tier.was_read(size, 1e3 * (self._clock() - began))  # with the transfer
         return kv, tier.name
 
     def read_ms(self, node: Node) -> float:
@@ -144,7 +145,8 @@ class KnowledgeTree(Generic[KV]):
 
         ms_per_token  what computing it took
 
-        Returns None where no tier takes it, or its parent is not here. A node that is here already is brought up.
+        Returns None where no tier takes it, or its parent is not here. A node that is here already is brought up, and
+        what memory has of it replaced: that may have come back rounded.
         """
         with self._lock:
             parent = self._copies.nodes.get(place.parent) if place.parent is not None else None
@@ -157,6 +159,7 @@ class KnowledgeTree(Generic[KV]):
             self.used([node])
             try:
                 with self._held([node, *node.ancestors()]):
+                    self._copies.renew(node, kv)
                     self._bring_up(node, kv)
             finally:
                 if not node.copies:
@@ -185,8 +188,11 @@ class KnowledgeTree(Generic[KV]):
         with self._lock:
             for deleted in self._visits:
                 deleted.append(chunk)
-            for node in list(self._copies.by_chunk.get(chunk, ())):
-                self._copies.drop(node)
+            self._drop(chunk)
+
+    def _drop(self, chunk: str) -> None:
+        for node in list(self._copies.by_chunk.get(chunk, ())):
+            self._copies.drop(node)
 
     def delete_others(self, families: Sequence[str]) -> None:
         """Remove every path of a family that is not among these, from every tier."""

@@ -1,18 +1,21 @@
 """What strategies look at, against transformers' own attention weights; computed once for all of them."""
 
+from concurrent.futures import Future
 from dataclasses import replace
+from threading import Event
 
 import pytest
 import torch
 from torch.testing import assert_close
 from transformers import DynamicCache
 
+from engine.errors import Cancelled
 from engine.prompt import ASKED_TOKENS
 from engine.request import fit
 from engine.reuse.selector import Heads, Selector
 from engine.reuse.strategies import CacheClip, CacheClipJoint, CacheClipTrained, Direct, Full, OracleWindows, ProphetKV
 from engine.trace import Trace
-from engine.types import Placement
+from engine.types import Placement, Scoring
 from tests import tiny
 from tests.engine.doubles import TEXTS, engine, hit
 from tests.engine.plain import assembled
@@ -137,3 +140,20 @@ def test_of_a_long_question_the_last_rows_are_watched():
         last = plain(evidence.ids[None], output_attentions=True).attentions[-1][0, :, -ASKED_TOKENS:].mean(dim=(0, 1))
     context = slice(len(made.prompt.prefix), int(evidence.question[0]))
     assert_close(evidence.view().oracle(), last[context], **REORDERED)
+
+
+def test_whoever_waits_for_scores_is_let_go_when_it_is_cancelled():
+    made, cancel = engine(), Event()
+    evidence = made.evidence(prepared(made), Trace(), cancel)
+    evidence._scores[Scoring.APART] = Future()  # an auxiliary that never ends
+    cancel.set()
+    with pytest.raises(Cancelled):
+        evidence.scores(Scoring.APART)
+    assert evidence._closed.is_set()
+
+
+def test_a_single_passage_is_scored_for_nobody():
+    made = engine()
+    evidence = made.evidence(prepared(made, NAMES[:1]), Trace())
+    evidence.load(Placement.JOINED, Scoring.APART)
+    assert not evidence._scores

@@ -11,6 +11,7 @@ from engine.answer import Request
 from engine.reuse.chunks import ChunkCache
 from engine.reuse.strategies import APE, EPIC, CacheBlend, CacheClip, CacheClipJoint, Direct, Full, Naive, Prefix
 from engine.trace import Trace
+from engine.types import Placement
 from tests import tiny
 from tests.engine.doubles import TEXTS, FixedLibrary, MemoryBlobs, engine, last, tiers
 from tests.tolerance import EXACT, REORDERED
@@ -232,6 +233,27 @@ def test_what_was_kept_in_eight_bits_is_not_exact():
     again = engine(blobs=blobs, held=tiers(blobs=blobs, bits=8))
     assert found(ask(again, "ferry", "tern", method="cacheclip")) == ["chunk hit", "miss"]
     assert found(ask(again, "ferry", "tern", method="prefix")) == ["miss", "miss"]
+    assert found(ask(again, "ferry", "tern", method="prefix")) == ["exact prefix hit"] * 2  # what was computed is exact
+
+
+@pytest.mark.parametrize("method", ["cacheblend", "prophetkv", "epic", "cacheclip"])
+def test_a_context_that_is_one_exact_path_is_not_recomputed_but_at_a_hundred_percent(method):
+    made = engine("ferry", "tern")
+    ask(made, "ferry", "tern", method="full")
+    assert ask(made, "ferry", "tern", method=method, ratio=0.5).recomputed_tokens == 0
+    if method != "epic":
+        assert ask(made, "ferry", "tern", method=method, ratio=1.0).realised_ratio == 1.0
+
+
+def test_what_a_method_finds_at_hand_is_what_it_can_use():
+    made = engine("ferry", "tern")
+    ids = [made.prompt.passage(TEXTS[name]).ids for name in ("ferry", "tern")]
+    tokens = [len(each) for each in ids]
+    for name in ("ferry", "tern"):
+        made.warm(TEXTS[name])
+    assert made.cache.ready(ids) == (sum(tokens), 0)
+    assert made.cache.ready(ids, Placement.PATH) == (tokens[0], tokens[1])
+    assert made.cache.ready(ids, Placement.ALONE) == (0, sum(tokens))
 
 
 def test_deleting_takes_the_kv_of_models_that_are_not_loaded_along():

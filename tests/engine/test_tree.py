@@ -196,6 +196,18 @@ def test_a_chunk_that_is_deleted_while_its_kv_is_computed_is_gone_at_the_end():
     assert "a" in made
 
 
+def test_what_was_deleted_before_a_visit_is_none_of_its_business():
+    made = tree(100)
+    with made.visit():
+        made.delete("a")
+        later = made.visit()
+        deleted = later.__enter__()
+    assert not deleted
+    grow(made, "a")
+    later.__exit__(None, None, None)
+    assert "a" in made
+
+
 def test_a_node_is_copied_to_the_slowest_tier_and_stays_in_the_fastest():
     made = tree(100, 100)
     (node,) = grow(made, "a")

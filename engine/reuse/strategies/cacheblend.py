@@ -46,7 +46,7 @@ class CacheBlend(Strategy):
             wanted = share(self._ratio_at(layer, view.layers), view.context_tokens)
             return _top(getattr(deviation(), self.deviation), wanted)
 
-        return Plan(view.slots, thin=thin)
+        return Plan(view.slots, thin=thin if self.ratio < 1 else None)
 
     def _ratio_at(self, layer: int, layers: int) -> float:
         """Return the ratio of tokens that go on from a layer; falls in equal steps where filtering is gradual."""

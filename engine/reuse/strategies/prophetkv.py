@@ -24,4 +24,6 @@ class ProphetKV(Strategy):
     ratio: float = ratio()
 
     def plan(self, view: View) -> Plan:
-        return Plan(view.slots[top(view.attention().mean(0), self.ratio)] if view.spans else NOTHING)
+        if not view.spans or (view.exact >= max(2, len(view.spans)) and self.ratio < 1):
+            return Plan(NOTHING)  # nothing, or nothing that is not exact: the question need not be asked twice
+        return Plan(view.slots[top(view.attention().mean(0), self.ratio)])
