@@ -152,11 +152,9 @@ class Engine:
             reading, guess = self.speculator.follow(stages, prefilled, trace, turn, cancel)
             self._tell_reading(answer, reading)
             yield answer
-            if guess is None:
+            if guess is None or not guess.kept:
                 turn.enter_context(self.turn(reading, strategy, trace, cancel))
-                ready = prefilled(reading, trace, cancel)
-            else:
-                ready = guess.result(cancel)
+            ready = prefilled(reading, trace, cancel) if guess is None else guess.result(cancel)
             sampling = Sampling(request.temperature, request.top_p, request.seed).chooser()
             first = sampling.choose(ready.logits)
             trace.first_token()

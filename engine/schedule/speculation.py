@@ -9,7 +9,7 @@ Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative pipelining)
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
 from engine.errors import Cancelled
@@ -31,8 +31,11 @@ class SpeculationConfig:
 class Guess(Generic[Found, Result]):
     """Work on provisional hits, in a thread of its own, with a trace of its own.
 
-    release  gives the model back; called by the thread itself if it was stopped, so that a newcomer need not wait
-             for the search that goes on
+    keep     makes the turn that the work is done in the request's own; False if somebody else wants the model
+    release  gives the model back; called by the thread itself when its work has ended and the turn was not kept, so
+             that a newcomer need not wait for the search that goes on
+
+    `kept` says whether the request holds the turn.
     """
 
     def __init__(
@@ -41,13 +44,20 @@ class Guess(Generic[Found, Result]):
         work: Callable[[Found, Trace, Event], Result],
         trace: Trace,
         stop: Event,
+        keep: Callable[[], bool],
         release: Callable[[], None],
     ) -> None:
         self.found, self._trace, self._branch, self._stop = found, trace, trace.branch(), stop
-        self._release = release
+        self._keep, self._release, self._lock, self.kept = keep, release, Lock(), False
         self._begin_ms, self._done, self._error = trace.now_ms(), list[Result](), list[BaseException]()
         self._thread = Thread(target=self._run, args=(work,), name="speculation", daemon=True)
         self._thread.start()
+
+    def holds(self) -> bool:
+        """Keep the turn if it can be kept; return whether the work has come to its own end, or will."""
+        with self._lock:
+            self.kept = self._keep()
+        return self.kept or bool(self._done) or (bool(self._error) and not self._stop.is_set())
 
     def end(self) -> None:
         """Stop, and wait until it has stopped; nothing happens if it has ended."""
@@ -77,8 +87,9 @@ class Guess(Generic[Found, Result]):
         except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
             self._error.append(error)
         finally:
-            if self._stop.is_set():
-                self._release()
+            with self._lock:
+                if not self.kept:
+                    self._release()
 
 
 class Speculator(Generic[Found, Result]):
@@ -104,12 +115,11 @@ class Speculator(Generic[Found, Result]):
         """Run a search to its end; return what it found, and the guess that agrees with it if there is one.
 
         work  from a find to its result; ends soon after its event is set
-        turn  holds the model for the guess that is returned, until it is closed
+        turn  holds the model for the guess that is returned, if that was kept, until it is closed
 
         Raises Cancelled once `cancel` is set.
         """
         guess: Guess[Found, Result] | None = None
-        keep: Callable[[], bool] | None = None
         times = list[float]()
         try:
             for number, found in enumerate(stages):
@@ -123,10 +133,10 @@ class Speculator(Generic[Found, Result]):
                     stop, spare = Event(), turn.enter_context(ExitStack())
                     keep = spare.enter_context(self._turns.spare(stop))
                     if keep:
-                        guess = Guess(found, work, trace, stop, spare.close)
+                        guess = Guess(found, work, trace, stop, keep, spare.close)
                         turn.callback(guess.end)
             self._learn(times)
-            if guess is not None and (keep is None or not keep()):
+            if guess is not None and not guess.holds():
                 _drop(guess, turn)
                 guess = None
             return found, guess

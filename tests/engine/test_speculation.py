@@ -90,6 +90,43 @@ def test_a_newcomer_ends_a_guess_and_gets_the_model():
     assert served.is_set()
 
 
+def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
+    turns, ended = Turns(), Event()
+
+    def work(found, trace, stop):
+        ended.set()
+        return "A"
+
+    def stages():
+        yield "a"
+        assert ended.wait(5)
+        with turns.turn(lambda: (0, 1), Event()):  # a newcomer, while this search still goes on
+            pass
+        yield "a"
+
+    with ExitStack() as turn:
+        _, guess = speculator(turns).follow(stages(), work, Trace(), turn, Event())
+        assert not guess.kept and guess.result(Event()) == "A"
+        with turns.turn(lambda: (0, 1), Event()):  # the request's own
+            pass
+
+
+def test_a_guess_that_goes_on_after_the_search_is_kept_with_its_turn():
+    turns, searched = Turns(), Event()
+
+    def work(found, trace, stop):
+        assert searched.wait(5)
+        return "A"
+
+    with ExitStack() as turn:
+        _, guess = speculator(turns).follow(iter(["a", "a"]), work, Trace(), turn, Event())
+        assert guess.kept
+        searched.set()
+        assert guess.result(Event()) == "A"
+        with turns.spare(Event()) as keep:
+            assert keep is None  # the model is still the request's
+
+
 def test_nothing_is_guessed_where_the_rest_of_the_search_was_quick():
     made = speculator(least_ms=1000.0)
     for _ in range(3):
