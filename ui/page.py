@@ -65,10 +65,10 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
                         each.build(tab)
         status.wire(page)
         ask.wire(page, documents.shelf)
-        inspect.where.follow(documents.shelf)
-        compare.where.follow(documents.shelf)
-        ask.lead("expand", tabs, "inspect", inspect.question, inspect.where, "#inspect-go")
-        ask.lead("apply", tabs, "compare", compare.question, compare.where, "#compare-run")
+        inspect.asks.where.follow(documents.shelf)
+        compare.asks.where.follow(documents.shelf)
+        ask.lead("expand", tabs, "inspect", inspect.asks, "#inspect-go")
+        ask.lead("apply", tabs, "compare", compare.asks, "#compare-run")
 
         def left(request: gr.Request) -> None:
             for each in (ask, inspect, compare, settings):

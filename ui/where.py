@@ -1,6 +1,7 @@
 """Where a page looks for passages: in all documents, or in chosen ones."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import gradio as gr
 
@@ -37,10 +38,19 @@ class Where:
         """Return the choices of now; what was deleted is no longer chosen."""
         return gr.Dropdown(choices=_choices(self._backend.documents()), value=self.left(chosen))
 
-    def left(self, chosen: list[str] | None) -> list[str]:
+    def left(self, chosen: Sequence[str] | None) -> list[str]:
         """Return those of the chosen documents that are still there."""
         there = {document.id for document in self._backend.documents()}
         return [each for each in chosen or [] if each in there]
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """What a page asks with, for another page that sends a question there."""
+
+    question: gr.Textbox
+    passages: gr.Slider
+    where: Where
 
 
 def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:

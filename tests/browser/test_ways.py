@@ -45,14 +45,19 @@ def test_the_same_question_of_the_same_documents_goes_to_another_page_with_one_c
     answered.page.click("#where input")
     answered.page.locator("#where [role=option]").click()
     answered.page.keyboard.press("Escape")
+    answered.page.fill("#passages-count input[type=number]", "5")
+    answered.ask("What is the access code?")
+    answered.finish()
+    answered.page.click("#where .token-remove")  # what is chosen for the next question is another matter
+    answered.page.fill("#passages-count input[type=number]", "2")
     for button, found in (("Inspect", "#inspect-found"), ("Compare", "#answers")):
         answered.page.click(f"#reply .kv-acts >> text={button}")
         expect(answered.page.get_by_role("tab", name=button)).to_have_attribute("aria-selected", "true")
         expect(answered.page.locator(found)).to_be_visible(timeout=PATIENCE_MS)
         box = answered.page.locator(f"#{button.lower()}-question textarea")
-        expect(box).to_have_value("What is the maintenance code?")
+        expect(box).to_have_value("What is the access code?")
         expect(answered.page.locator(f"#{button.lower()}-where .token")).to_have_text("<b>notes</b>.md")
         answered.go("Ask")
     for asked in (backend.inspection.requests[-1], backend.comparison.wanted[-1]):
-        assert asked.documents == ("e" * 64,)
+        assert asked.documents == ("e" * 64,) and asked.passages == 5
     assert answered.errors == []

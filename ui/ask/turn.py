@@ -31,6 +31,8 @@ class Turn:
     realised  None where it was stopped before that was known
     whole     everything was computed for it: its time to first token is what no reuse costs
     replaced  asked again or edited since; the table still has it, the thread has not
+    scope     ids of the documents that it was looked for in; none: all
+    best      how many passages were looked for; 0 where a document was read whole
     """
 
     question: str
@@ -46,6 +48,8 @@ class Turn:
     context_tokens: int = 0
     whole: bool = False
     replaced: bool = False
+    scope: tuple[str, ...] = ()
+    best: int = 0
 
     @classmethod
     def of(cls, answer: Answer, method: Method) -> "Turn":
@@ -65,6 +69,8 @@ class Turn:
             ),
             context_tokens=answer.context_tokens,
             whole=answer.request.method == "full",
+            scope=tuple(answer.request.documents),
+            best=0 if answer.request.whole else answer.request.passages,
         )
 
     @property

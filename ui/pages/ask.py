@@ -24,7 +24,7 @@ from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.markup import tag
 from ui.stops import Stops
 from ui.trouble import sentence
-from ui.where import Where
+from ui.where import Asks
 
 _BLANK = tag("p", "Type a question first, then press Enter.", class_="kv-trouble", role="alert")
 _AS_BEFORE = "Stopped before a word was written. The chat is as it was."
@@ -83,29 +83,28 @@ class Ask:
         self._history.wire(page)
         self._box.scope.follow(shelf)
 
-    def lead(self, act: str, tabs: gr.Tabs, name: str, box: gr.Textbox, where: Where, press: str) -> None:
+    def lead(self, act: str, tabs: gr.Tabs, name: str, there: Asks, press: str) -> None:
         """Let a button under the answer ask the same, of the same documents, on another page.
 
         What a follow-up leans on is asked with it, since no conversation stands there.
 
         act    the button's
         name   of the page's tab
-        box    its question
         press  a selector of the button that starts it
         """
 
-        def ask_there(chat: Chat, chosen: list[str]) -> Update:
+        def ask_there(chat: Chat) -> Update:
             if not chat.shown:
                 return {}
-            return {box: chat.last_by_itself(), where.documents: chosen, tabs: gr.Tabs(selected=name)}
+            asked = {
+                there.question: chat.last_by_itself(),
+                there.where.documents: there.where.left(chat.shown[-1].scope),
+            }
+            count = {there.passages: chat.shown[-1].best} if chat.shown[-1].best else {}
+            return {**asked, **count, tabs: gr.Tabs(selected=name)}
 
-        clicked = getattr(self._results.reply, act)(
-            ask_there,
-            [self._chat, self._box.scope.documents],
-            [box, where.documents, tabs],
-            queue=False,
-            **QUIET,
-        )
+        outputs = [there.question, there.passages, there.where.documents, tabs]
+        clicked = getattr(self._results.reply, act)(ask_there, self._chat, outputs, queue=False, **QUIET)
         clicked.then(None, None, None, js=f"() => kvscopePress('{press}')", queue=False, **QUIET)
 
     def begin(self, question: str, request: gr.Request) -> Update:

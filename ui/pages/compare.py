@@ -16,7 +16,7 @@ from ui.figures.frontier import frontier
 from ui.inputs import go_and_stop, passages_slider, question_box
 from ui.stops import Stops
 from ui.trouble import sentence
-from ui.where import Where
+from ui.where import Asks, Where
 
 RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
 _USUAL = ("cacheclip", "cacheclip-trained", "cacheblend", "direct")
@@ -37,14 +37,9 @@ class Compare:
         self.stops = Stops()
 
     @property
-    def question(self) -> gr.Textbox:
-        """The box of the question, for a page that sends one here."""
-        return self._question
-
-    @property
-    def where(self) -> Where:
-        """Which documents are compared on."""
-        return self._where
+    def asks(self) -> Asks:
+        """What is asked, for a page that sends a question here."""
+        return Asks(self._question, self._passages, self._where)
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
@@ -142,7 +137,7 @@ class Compare:
                 elem_id="compare-ratios",
             )
             with gr.Row(elem_id="compare-numbers", equal_height=False):
-                passages = passages_slider("compare-passages")
+                self._passages = passages_slider("compare-passages")
                 repeats = gr.Radio(
                     list(_REPEATS),
                     value="Once",
@@ -151,7 +146,7 @@ class Compare:
                     elem_id="compare-repeats",
                 )
             self._where = Where(self._backend, "compare-where")
-        return [methods, ratios, passages, repeats, self._where.documents]
+        return [methods, ratios, self._passages, repeats, self._where.documents]
 
     def _connect(self, sample_buttons: dict[str, gr.Button]) -> None:
         outputs = [self._progress, self._welcome, self._run, self._stop]

@@ -22,7 +22,7 @@ from ui.inspect.held import Held
 from ui.inspect.parts import ALL, Parts, draw
 from ui.stops import Stops
 from ui.trouble import sentence
-from ui.where import Where
+from ui.where import Asks
 
 _BLANK = "Type a question first, then press Enter."
 
@@ -42,14 +42,9 @@ class Inspect:
         self._wire()
 
     @property
-    def question(self) -> gr.Textbox:
-        """The box of the question, for a page that sends one here."""
-        return self._parts.question
-
-    @property
-    def where(self) -> Where:
-        """Which documents are looked into."""
-        return self._parts.where
+    def asks(self) -> Asks:
+        """What is asked, for a page that sends a question here."""
+        return Asks(self._parts.question, self._parts.passages, self._parts.where)
 
     def stop(self, request: gr.Request) -> None:
         """Stop what this session has asked for, now."""
