@@ -25,11 +25,11 @@ from store.lock import FolderLock
 from ui.http.serving import app_kwargs
 from ui.page import build, launch_options
 
-SAMPLE_QUESTIONS = (
-    "How much does the island card cost a year?",
-    "Who is the chief engineer of Harbour Line?",
-    "What is the name of the second electric boat that Harbour Line has ordered?",
-)
+SAMPLE_QUESTIONS = {
+    "How much does the island card cost a year?": "faq.txt",
+    "Who is the chief engineer of Harbour Line?": "harbour-handbook.md",
+    "What is the name of the second electric boat that Harbour Line has ordered?": "season-report.html",
+}
 log = logging.getLogger("kvscope")
 
 
@@ -53,7 +53,7 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
     backend = LocalBackend(settings, given())
-    page = build(backend, SAMPLE_QUESTIONS if settings.samples else ())
+    page = build(backend, SAMPLE_QUESTIONS if settings.samples else None)
     try:
         _check_port(settings.host, settings.port)
         backend.start()

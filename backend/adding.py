@@ -37,7 +37,7 @@ class Adding:
         """Add the sample documents once; a person who deletes them does not get them back."""
         if marker.exists():
             return
-        self._loader.say(Status(ready=True, line=f"{line}. Reading the sample documents"))
+        self._loader.say(Status(ready=True, line=f"{line}. Reading the sample documents", reading=True))
         files = [(path, path.name) for path in sorted(SAMPLES.iterdir())]
         states: list[IngestProgress] = []
         for states in self.add(files, Event()):

@@ -30,6 +30,7 @@ def main() -> None:
         _ask(page, "Direct reuse")
         _ask(page, "CacheClip trained")
         page.wait_for_timeout(1500)
+        page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=ASSETS / "ask.png")
         page.click("#reply .kv-acts >> text=Inspect")
         expect(page.locator("#inspect-found")).to_be_visible(timeout=120_000)

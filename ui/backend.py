@@ -25,6 +25,7 @@ class Status:
     line: str  # 'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
     failed: bool = False
     share: float | None = None  # of the loading that is done, 0 to 1; shown as a bar
+    reading: bool = False  # the sample documents, which can be asked about one by one
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The frame: documents and status at the side, a tab for each page. `build` draws it, `launch_options` serves it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,10 +31,10 @@ class Page(Protocol):
         ...
 
 
-def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
+def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Blocks:
     """Return the pages, ready for `launch(**launch_options())`.
 
-    samples  questions that an empty page offers, one click each
+    samples  questions that an empty page offers, each with the name of the document that answers it
     """
     page = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
     documents = Documents(backend)
@@ -66,7 +66,7 @@ def build(backend: Backend, samples: Sequence[str] = ()) -> gr.Blocks:
         status.wire(page)
         ask.wire(page, documents.shelf)
         inspect.asks.where.follow(documents.shelf)
-        compare.asks.where.follow(documents.shelf)
+        compare.follow(documents.shelf)
         ask.lead("expand", tabs, "inspect", inspect.asks, "#inspect-go")
         ask.lead("apply", tabs, "compare", compare.asks, "#compare-run")
 

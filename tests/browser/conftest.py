@@ -24,7 +24,7 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-SAMPLES = ["What is the maintenance code of the Morning Gannet?", "Which form do staff use to swap a shift?"]
+SAMPLES = {"What is the maintenance code of the Morning Gannet?": "one.txt", "Which form do staff use?": "two.txt"}
 
 
 @dataclass

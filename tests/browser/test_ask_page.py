@@ -243,8 +243,11 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
     expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something broke")
 
 
-def test_the_keyboard_and_the_samples(visit, backend):
+def test_the_keyboard_and_the_samples_whose_documents_are_there(visit, backend):
+    backend._documents = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
     tab = visit()
+    first, second = SAMPLES
+    expect(tab.page.get_by_role("button", name=first)).to_have_count(0)
     tab.page.locator("body").click(position={"x": 5, "y": 5})
     tab.page.keyboard.press("/")
     expect(tab.page.locator("#question textarea")).to_be_focused()
@@ -252,9 +255,9 @@ def test_the_keyboard_and_the_samples(visit, backend):
     tab.page.keyboard.press("Shift+Enter")
     tab.page.keyboard.type("two")
     assert tab.page.input_value("#question textarea") == "one\ntwo" and backend.asked == []
-    tab.page.click(f"text={SAMPLES[1]}")
+    tab.page.click(f"text={second}")
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
-    assert [request.question for request in backend.asked] == [SAMPLES[1]]
+    assert [request.question for request in backend.asked] == [second]
 
 
 def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):

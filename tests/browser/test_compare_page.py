@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import time
 
 import pytest
 from playwright.sync_api import expect
 
+from store.types import Document
 from tests.browser.seen import serious
 
 pytestmark = pytest.mark.browser
@@ -46,6 +48,7 @@ def open_desk(visit):
 
 
 def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_answers(open_desk, backend):
+    backend._documents = [Document("1" * 64, "one.txt", 10, None, 8, time.time())]
     desk = open_desk()
     expect(desk.page.locator("#compare-welcome")).to_contain_text("what each costs and what it changes")
     desk.page.locator("#compare-welcome .kv-sample").first.click()

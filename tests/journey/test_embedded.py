@@ -25,7 +25,7 @@ from ui.http.serving import app_kwargs
 
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parent.parent / "sample_questions.json").read_text())
-ASK = Request(SAMPLE_QUESTIONS[0], max_new_tokens=24, passages=4)
+ASK = Request(next(iter(SAMPLE_QUESTIONS)), max_new_tokens=24, passages=4)
 
 
 def answer_of(backend, request):
@@ -164,7 +164,7 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
     method = usual(backend.methods()).name
     assert method == "cacheclip-trained"
     client = TestClient(Starlette(**app_kwargs(backend, "127.0.0.1")), base_url="http://127.0.0.1")
-    for question in SAMPLE_QUESTIONS[:2]:
+    for question in list(SAMPLE_QUESTIONS)[:2]:
         messages.append({"role": "user", "content": question})
         asked = {"messages": messages, "max_tokens": 24, "stream": True, "stream_options": {"include_usage": True}}
         lines = client.post("/v1/chat/completions", json=asked).text.split("\n\n")

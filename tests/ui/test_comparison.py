@@ -32,7 +32,7 @@ def last(desk, wanted=WANTED):
 
 
 def run_of(backend):
-    page = build(backend, ["one?"])
+    page = build(backend, {"one?": "one.txt"})
     run = next(fn.fn for fn in page.fns.values() if fn.name == "run")
     run.__self__.begin("Why?", ME)
     return run

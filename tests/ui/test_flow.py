@@ -109,7 +109,7 @@ def test_an_error_for_a_person_is_shown_and_not_logged_and_a_bug_is_both(caplog)
 
 
 def test_the_page_offers_these_names_to_programs_and_hides_the_rest():
-    page = build(FakeBackend(), ["one?"])
+    page = build(FakeBackend(), {"one?": "one.txt"})
     public = {fn.api_name for fn in page.fns.values() if fn.api_visibility == "public"}
     documents = {f"{act}_document" for act in ("add", "delete", "rename", "reindex")} | {"list_documents"}
     assert public == {"ask", "inspect", "compare", "list_methods"} | documents

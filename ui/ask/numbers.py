@@ -52,13 +52,13 @@ def numbers(answer: Answer, method: Method) -> Markup:
         _figure(
             "Tokens recomputed",
             f"{answer.recomputed_tokens:,}" if known else UNKNOWN,
-            f"of {answer.context_tokens:,} reusable",
+            f"of {answer.context_tokens:,} reusable" if answer.context_tokens else "of those reusable",
             "Reusable tokens are those of all passages; the rest of their keys and values came from the cache.",
         ),
         _figure(
             "Writing speed",
             speed,
-            f"tokens per second, {answer.new_tokens:,} written",
+            "tokens per second" + (f", {answer.new_tokens:,} written" if answer.new_tokens else ""),
             "Speed of the answer after its first token.",
         ),
         _figure(

@@ -16,11 +16,6 @@ def promise() -> Markup:
     return tag("p", _PROMISE, class_="kv-promise")
 
 
-def offer(samples: bool) -> Markup:
-    """Return what stands over the sample questions."""
-    return tag("p", "Try one of these:" if samples else "Add a document, then ask about it.", class_="kv-muted")
-
-
 def tour() -> Markup:
     """Return the short tour: what each colour of an answer means."""
     rows = (

@@ -1,7 +1,7 @@
 """The Ask page: a chat over the documents; each answer with its passages and its numbers."""
 
 import tempfile
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ui.backend import Backend
 from ui.coalesce import coalesce
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.markup import tag
+from ui.offers import Offers
 from ui.stops import Stops
 from ui.trouble import sentence
 from ui.where import Asks
@@ -35,11 +36,11 @@ _TO_THE_ANSWER = "() => document.querySelector('#reply')?.scrollIntoView({block:
 class Ask:
     """Answers one session's question at a time; nothing of a session stays here but its stop event.
 
-    samples  questions that an empty page offers
+    samples  questions that an empty page offers, each with the name of the document that answers it
     """
 
-    def __init__(self, backend: Backend, samples: Sequence[str] = ()) -> None:
-        self._backend, self._offered = backend, samples
+    def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
+        self._backend, self._samples = backend, samples or {}
         self._methods = {method.name: method for method in backend.methods()}
         self.stops = Stops()
 
@@ -58,8 +59,7 @@ class Ask:
                 passages = gr.HTML(elem_id="passages", js_on_load=SHOW_QUOTED)
                 self._box: Composer = composer.build(self._backend)
                 with gr.Column(elem_id="welcome", visible=True) as self._welcome:
-                    gr.HTML(welcome.offer(bool(self._offered)), js_on_load=None)
-                    buttons = {text: gr.Button(text, size="sm", elem_classes="kv-sample") for text in self._offered}
+                    self._offers = Offers(self._backend, self._samples)
                     gr.HTML(welcome.tour(), elem_id="tour", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
                 gr.HTML(tag("h2", "What it took"), js_on_load=None)
@@ -76,12 +76,13 @@ class Ask:
         self._history = History(
             self._chat, self._replacing, self._carrier, self._bar, self._results, empty, self.stops.busy
         )
-        self._connect(buttons)
+        self._connect(self._offers.buttons)
 
     def wire(self, page: gr.Blocks, shelf: gr.HTML) -> None:
         """Connect what lies outside the page: its loading, and the list of documents."""
         self._history.wire(page)
         self._box.scope.follow(shelf)
+        self._offers.follow(shelf)
 
     def lead(self, act: str, tabs: gr.Tabs, name: str, there: Asks, press: str) -> None:
         """Let a button under the answer ask the same, of the same documents, on another page.

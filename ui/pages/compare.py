@@ -1,7 +1,7 @@
 """The Compare page: one question through any methods and ratios; what each costs, and what it changes."""
 
 import tempfile
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ui.compare.sheet import as_csv, as_json
 from ui.events import MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.frontier import frontier
 from ui.inputs import go_and_stop, passages_slider, question_box
+from ui.offers import Offers
 from ui.stops import Stops
 from ui.trouble import sentence
 from ui.where import Asks, Where
@@ -28,11 +29,11 @@ _NONE = "Choose at least one method, and one share to recompute."
 class Compare:
     """Compares for one session at a time; nothing of a session stays here but its stop event.
 
-    samples  questions that an empty page offers, one click each
+    samples  questions that an empty page offers, each with the name of the document that answers it
     """
 
-    def __init__(self, backend: Backend, samples: Sequence[str] = ()) -> None:
-        self._backend, self._offered = backend, samples[:2]
+    def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
+        self._backend, self._samples = backend, dict(list((samples or {}).items())[:2])
         self._methods = [method for method in backend.methods() if method.name != "full"]
         self.stops = Stops()
 
@@ -53,7 +54,7 @@ class Compare:
                 self._settings = self._draw_settings()
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(standings.hint(), js_on_load=None)
-                buttons = {text: gr.Button(text, size="sm", elem_classes="kv-sample") for text in self._offered}
+                self._offers = Offers(self._backend, self._samples)
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
             self._table = gr.HTML(elem_id="standings", js_on_load=None)
             with gr.Column(elem_id="frontier-block", visible=False, min_width=0) as self._plotted:
@@ -63,7 +64,12 @@ class Compare:
             with gr.Row(elem_id="compare-downloads", visible=False) as self._downloads:
                 self._csv = gr.DownloadButton("Download CSV", size="sm", elem_id="download-csv")
                 self._json = gr.DownloadButton("Download JSON", size="sm", elem_id="download-json")
-        self._connect(buttons)
+        self._connect(self._offers.buttons)
+
+    def follow(self, shelf: gr.HTML) -> None:
+        """Keep up with the list of documents."""
+        self._where.follow(shelf)
+        self._offers.follow(shelf)
 
     def begin(self, question: str, request: gr.Request) -> Update:
         """Answer the click at once, before the model is free; while this session compares, nothing else begins."""
