@@ -23,7 +23,7 @@ OTHER = "Who is the chief engineer of Harbour Line?"
 def main() -> None:
     """Ask with three methods, inspect, and take the pictures."""
     with opened() as (browser, _):
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page = browser.new_page(viewport={"width": 1440, "height": 1080})
         page.goto(URL)
         ready(page)
         _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
