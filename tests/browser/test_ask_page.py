@@ -126,6 +126,7 @@ def test_stop_ends_the_computation_within_a_second_and_the_question_stays(visit,
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
     assert time.monotonic() - pressed < 1
+    tab.finish()
     assert backend.cancelled == [True]
     assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
 
@@ -155,6 +156,7 @@ def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
     assert backend.cancelled == [False]
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    tab.finish()
     assert backend.cancelled == [False, True] and tab.errors == []
 
 
