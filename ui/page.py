@@ -39,6 +39,7 @@ def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Bloc
     page = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
     documents = Documents(backend)
     status = StatusLine(backend, documents)
+    samples = samples or {}
     ask = Ask(backend, samples)
     inspect = Inspect(backend)
     compare = Compare(backend, samples)

@@ -39,8 +39,8 @@ class Ask:
     samples  questions that an empty page offers, each with the name of the document that answers it
     """
 
-    def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
-        self._backend, self._samples = backend, samples or {}
+    def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
+        self._backend, self._samples = backend, samples
         self._methods = {method.name: method for method in backend.methods()}
         self.stops = Stops()
 

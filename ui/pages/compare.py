@@ -32,8 +32,8 @@ class Compare:
     samples  questions that an empty page offers, each with the name of the document that answers it
     """
 
-    def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
-        self._backend, self._samples = backend, dict(list((samples or {}).items())[:2])
+    def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
+        self._backend, self._samples = backend, dict(list(samples.items())[:2])
         self._methods = [method for method in backend.methods() if method.name != "full"]
         self.stops = Stops()
 
