@@ -24,6 +24,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
+PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)  # a busy machine draws late; nothing here is about speed
 SAMPLES = {"What is the maintenance code of the Morning Gannet?": "one.txt", "Which form do staff use?": "two.txt"}
 
 
@@ -32,14 +34,16 @@ class Visit:
     """One open tab, with what it did that it should not have done."""
 
     page: Page
+    backend: FakeBackend
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
     def ask(self, question: str) -> None:
-        """Ask and come back once the page has taken the question."""
-        self.page.fill("#question textarea", question)
-        self.page.click("#ask")
-        expect(self.page.locator("#stop")).to_be_visible()
+        """Ask and come back once the page has taken the question; no answer is over before that was seen."""
+        with self.backend.standing():
+            self.page.fill("#question textarea", question)
+            self.page.click("#ask")
+            self.page.wait_for_selector("#stop")  # looks at every frame, for the real model is not held up
 
     def go(self, name: str) -> None:
         """Open a page by its tab, which a narrow window keeps in a menu."""
@@ -48,9 +52,9 @@ class Visit:
             tab = self.page.locator(".overflow-dropdown button", has_text=name)
         tab.click()
 
-    def finish(self, timeout_s: float = 15) -> None:
+    def finish(self, patience_ms: float = PATIENCE_MS) -> None:
         """Wait until the answer is complete."""
-        expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=timeout_s * 1e3)
+        expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=patience_ms)
         expect(self.page.locator("#stop")).to_be_hidden()
 
     def choose(self, label: str) -> None:
@@ -67,10 +71,6 @@ class Visit:
         box = self.page.locator(f"{slider} input[type=number]")
         box.fill(str(value))
         box.press("Tab")
-
-
-PATIENCE_MS = 30_000
-expect.set_options(timeout=PATIENCE_MS)  # a busy machine draws late; nothing here is about speed
 
 
 @pytest.fixture(scope="session")
@@ -131,12 +131,12 @@ def visit(
         free = contexts[repr(wanted)]
         context = free.pop() if free else chromium.new_context(**wanted)
         taken.append((repr(wanted), context))
-        tab = Visit(context.new_page())
+        tab = Visit(context.new_page(), backend)
         tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
         tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
         tab.page.on("request", lambda request: _is_outside(request.url) and tab.outside.append(request.url))
         tab.page.goto(url)
-        expect(tab.page.locator("#status .kv-status")).to_be_visible(timeout=PATIENCE_MS)
+        expect(tab.page.locator("#status .kv-status")).to_be_visible()
         return tab
 
     yield open_tab

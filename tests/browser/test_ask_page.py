@@ -1,14 +1,13 @@
 """The page in a real browser: what a person sees, presses and is spared."""
 
 import json
-import re
 import time
 
 import pytest
 from playwright.sync_api import expect
 
 from store.types import Document
-from tests.browser.conftest import SAMPLES
+from tests.browser.conftest import PATIENCE_MS, SAMPLES
 from tests.browser.seen import too_wide
 from tests.ui.fake_backend import METHODS
 
@@ -23,13 +22,14 @@ HOSTILE = [
 
 def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, backend):
     tab = visit()
-    tab.page.fill("#question textarea", "What is the maintenance code?")
-    tab.page.press("#question textarea", "Enter")
-    expect(tab.page.locator("#passages mark").first).to_be_visible()
-    expect(tab.page.locator("#reply .kv-state")).to_have_text("Writing…")
-    early = tab.page.inner_text("#reply .kv-text")
+    with backend.standing(after=3):
+        tab.page.fill("#question textarea", "What is the maintenance code?")
+        tab.page.press("#question textarea", "Enter")
+        expect(tab.page.locator("#passages mark").first).to_be_visible()
+        expect(tab.page.locator("#reply .kv-state")).to_have_text("Writing…")
+        expect(tab.page.locator("#reply .kv-text")).to_contain_text("The")
     tab.finish()
-    assert len(tab.page.inner_text("#reply .kv-text")) > len(early)
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("handed in before noon")
     expect(tab.page.locator("#question textarea")).to_have_value("")
     tab.page.press("#question textarea", "Enter")
     expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
@@ -62,14 +62,15 @@ def test_a_card_shows_the_lines_that_back_the_answer(visit, backend):
 
 def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     tab = visit()
-    tab.ask("What is the maintenance code?")
-    tab.page.fill("#question textarea", "And then?")
-    tab.page.press("#question textarea", "Enter")
+    with backend.standing(after=3):
+        tab.ask("What is the maintenance code?")
+        tab.page.fill("#question textarea", "And then?")
+        tab.page.press("#question textarea", "Enter")
     tab.finish()
     tab.move_ratio(50)
     tab.page.click("#reply >> text=Retry")
     rows = tab.page.locator("#history tbody tr")
-    expect(rows).to_have_count(2, timeout=15_000)
+    expect(rows).to_have_count(2)
     assert [request.ratio for request in backend.asked] == [0.2, 0.5]
     asked, before = rows.nth(0).inner_text(), rows.nth(1).inner_text()
     assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
@@ -117,15 +118,13 @@ def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backen
     assert backend.asked[1].ratio == 0.35
 
 
-def test_stop_ends_the_computation_within_a_second_and_the_question_stays(visit, backend):
-    backend.answer = "word " * 2000
+def test_stop_ends_the_computation_and_the_question_stays(visit, backend):
+    backend.stands_after = 3
     tab = visit()
     tab.ask("How long is a piece of string?")
     expect(tab.page.locator("#reply .kv-text")).to_be_visible()
-    pressed = time.monotonic()
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
-    assert time.monotonic() - pressed < 1
     tab.finish()
     assert backend.cancelled == [True]
     assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
@@ -141,7 +140,7 @@ def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#chatbar form")).to_be_hidden()
     expect(tab.page.locator("#chatbar [data-act=rename]")).to_be_focused()
-    backend.answer = "word " * 2000
+    backend.answer, backend.stands_after = "word " * 9, 3
     tab.ask("How long?")
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("word")
     tab.page.click("#method input")
@@ -161,38 +160,39 @@ def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
 
 
 def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
-    backend.answer = "word " * 60
+    backend.answer, backend.stands_after = "word " * 60, 3
     one, other = visit(), visit()
     one.ask("First?")
     other.ask("Second?")
     expect(one.page.locator("#reply .kv-text")).to_be_visible()
     one.page.click("#stop")
     expect(one.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    backend.stands_after = 10_000
     other.finish()
     assert other.page.inner_text("#reply .kv-text").count("word") == 60
 
 
 def test_closing_the_tab_stops_the_computation(visit, backend):
-    backend.answer = "word " * 2000
+    backend.stands_after = 3
     tab = visit()
     tab.ask("Is anybody there?")
     expect(tab.page.locator("#reply .kv-text")).to_be_visible()
     tab.page.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_MS / 1e3
     while not backend.cancelled and time.monotonic() < deadline:
         time.sleep(0.05)
     assert backend.cancelled == [True]
 
 
 def test_files_show_their_steps_and_stand_in_the_list_with_what_was_computed_of_them(visit, backend):
-    backend.pace_s = 0.15  # a slow machine looks only now and then
+    backend.stands_at = "embedded"
     tab = visit()
     expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
     files = [("notes & more.md", b"# Notes"), ("empty.txt", b"")]
     payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
     tab.page.set_input_files("#upload input[type=file]", payload)
-    expect(tab.page.locator("#progress .kv-now").first).to_contain_text(re.compile("embedded|prefilled"))
-    backend.pace_s = 0.01
+    expect(tab.page.locator("#progress .kv-now").first).to_contain_text("embedded")
+    backend.stands_at = ""
     expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Pick one that holds text.")
     expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
     expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")

@@ -23,7 +23,7 @@ def look(visit, backend):
         tab = visit(**options)
         tab.go("Cache")
         if fill:
-            expect(tab.page.locator("#cache-tree .slice").first).to_be_visible(timeout=20_000)
+            expect(tab.page.locator("#cache-tree .slice").first).to_be_visible()
         return tab
 
     return opened
@@ -110,7 +110,7 @@ def test_clearing_asks_first_and_looking_again_shows_what_came_meanwhile(look, b
     backend.cache.ask(exact=300, missed=100)
     tab.page.get_by_role("button", name="Refresh").click()
     expect(tab.page.locator("#cache-served")).not_to_have_text(before)
-    expect(tab.page.locator("#cache-hits path.js-fill").first).to_be_attached(timeout=20_000)
+    expect(tab.page.locator("#cache-hits path.js-fill").first).to_be_attached()
     assert tab.errors == []
 
 

@@ -32,7 +32,7 @@ class Desk:
         self.page.click("#compare-run")
 
     def finish(self):
-        expect(self.page.locator("#compare-downloads")).to_be_visible(timeout=20_000)
+        expect(self.page.locator("#compare-downloads")).to_be_visible()
         expect(self.page.locator("#compare-stop")).to_be_hidden()
 
     def rows(self):

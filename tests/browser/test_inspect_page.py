@@ -67,12 +67,12 @@ def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it_whatever_is_
     tab.page.click("#inspect-method input")
     tab.page.get_by_role("option", name="CacheClip", exact=True).click()
     expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 20")
-    backend.answer = "word " * 100
-    tab.page.click("#inspect-apply")
-    expect(tab.page.locator("#inspect-answer .kv-text")).to_be_visible()
-    tab.move("#inspect-ratio", 60)
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
-    backend.pace_s = 0.0
+    backend.answer = "word " * 9
+    with backend.standing(after=3):
+        tab.page.click("#inspect-apply")
+        expect(tab.page.locator("#inspect-answer .kv-text")).to_contain_text("word")
+        tab.move("#inspect-ratio", 60)
+        expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
     expect(tab.page.locator("#inspect-apply")).to_be_visible()
     tab.page.wait_for_timeout(500)  # for what is drawn after the end
     expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
@@ -81,7 +81,7 @@ def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it_whatever_is_
 
 
 def test_an_error_says_what_to_do_and_stop_ends_the_answer_that_apply_began(visit, backend):
-    backend.answer = "word " * 2000
+    backend.stands_after = 3
     backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
     tab = visit()
     tab.go("Inspect")

@@ -1,6 +1,5 @@
 """The Library page in a real browser: files in, a look inside, other names, anew, and out."""
 
-import re
 import time
 
 import pytest
@@ -34,15 +33,15 @@ def some(count, **facts):
 
 
 def test_files_dropped_here_stand_in_both_lists(visit, backend):
-    backend.pace_s = 0.15  # a slow machine looks only now and then
+    backend.stands_at = "embedded"
     tab = open_library(visit)
     expect(tab.page.locator(LIST)).to_contain_text("Drop files on the box above")
     upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("log.txt", b"log"))
-    expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text(re.compile("embedded|prefilled"))
-    backend.pace_s = 0.01
+    expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text("embedded")
+    backend.stands_at = ""
     expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Pick one that holds text.")
     names = tab.page.locator(f"{LIST} .kv-name bdi")
-    expect(names).to_have_text(["log.txt", "notes & more.md"], timeout=15_000)
+    expect(names).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#shelf bdi")).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#library-summary")).to_contain_text("2\u00a0documents, 16\u00a0passages")
     expect(tab.page.locator("#cancel-library-upload")).to_be_hidden()
@@ -53,7 +52,7 @@ def test_files_added_at_the_side_are_listed_here_and_deleted_here_gone_there(vis
     tab = open_library(visit)
     payload = {"name": "side.md", "mimeType": "text/plain", "buffer": b"# Side"}
     tab.page.set_input_files("#upload input[type=file]", payload)
-    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("side.md", timeout=15_000)
+    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("side.md")
     tab.page.click(f"{LIST} button[data-act=delete]")
     question = tab.page.locator(f"{LIST} .kv-doomed")
     expect(question).to_contain_text("This frees 49.6\u00a0MB of computed keys and values and removes 8\u00a0passages.")
@@ -67,13 +66,13 @@ def test_files_added_at_the_side_are_listed_here_and_deleted_here_gone_there(vis
 
 
 def test_one_file_is_cancelled_and_the_next_goes_on(visit, backend):
-    backend.pace_s = 0.1
+    backend.stands_at = "embedded"
     tab = open_library(visit)
     upload(tab, ("one.md", b"1"), ("two.md", b"2"), ("three.md", b"3"))
     tab.page.click("#library-progress button[aria-label='Cancel two.md']")
     expect(tab.page.locator("#library-progress .kv-now")).to_be_visible()
-    backend.pace_s = 0.01
-    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(["three.md", "one.md"], timeout=20_000)
+    backend.stands_at = ""
+    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(["three.md", "one.md"])
     expect(tab.page.locator("#library-progress .kv-file-failed")).to_contain_text("Cancelled before it was read.")
     assert tab.errors == []
 
@@ -135,12 +134,12 @@ def test_documents_are_indexed_anew_one_and_several(visit, backend):
     tab = open_library(visit)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(3)
     tab.page.locator(f"{LIST} button[data-act=reindex]").first.click()
-    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(1, timeout=15_000)
+    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(1)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(2)
     tab.page.check(f"{LIST} input[data-act=all]")
     expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 chosen")
     tab.page.locator(f"{LIST} .kv-chosen button", has_text="Re-index").click()
-    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3, timeout=15_000)
+    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3)
     expect(tab.page.locator(f"{LIST} .kv-note, {LIST} .kv-chosen")).to_have_count(0)
     assert len(backend.shelf.reindexed) == 4 and tab.errors == []
 

@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+LONG_MS = 120_000
 QUESTION = "Which key opens the boathouse in Nether Wallop?"
 DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
 
@@ -75,22 +76,22 @@ def app(data):
 
 
 def ready(tab):
-    expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=90_000)
-    expect(tab.page.locator("#status")).not_to_contain_text("Reading", timeout=90_000)
+    expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=LONG_MS)
+    expect(tab.page.locator("#status")).not_to_contain_text("Reading", timeout=LONG_MS)
 
 
 def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#shelf")).to_contain_text("harbour-handbook.md", timeout=90_000)
+    expect(tab.page.locator("#shelf")).to_contain_text("harbour-handbook.md", timeout=LONG_MS)
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
     tab.page.set_input_files("#upload input[type=file]", document)
-    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=90_000)
+    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=LONG_MS)
 
     tab.ask(QUESTION)
-    tab.finish(120)
+    tab.finish(LONG_MS)
     expect(tab.page.locator("#passages")).to_contain_text("4417")
     expect(tab.page.locator(".kv-passage mark").first).to_be_visible()
     expect(tab.page.locator("#waterfall")).to_contain_text("Recompute")
@@ -98,7 +99,7 @@ def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
 
     tab.move_ratio(0)
     tab.ask(QUESTION)
-    tab.finish(120)
+    tab.finish(LONG_MS)
     expect(tab.page.locator("#history tbody tr")).to_have_count(2)
     expect(tab.page.locator(".kv-passage mark")).to_have_count(0)
 
@@ -106,7 +107,7 @@ def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     tab.move("#passages-count", 16)  # long enough to be stopped on any machine
     tab.ask(QUESTION)
     tab.page.click("#stop")
-    expect(tab.page.locator("#stop")).to_be_hidden(timeout=5_000)
+    expect(tab.page.locator("#stop")).to_be_hidden()
     expect(tab.page.locator("#reply")).to_contain_text("topped")
     assert tab.errors == [] and tab.outside == []
 
@@ -126,13 +127,13 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab = visit(app.url)
     ready(tab)
     tab.ask(QUESTION)
-    tab.finish(120)
+    tab.finish(LONG_MS)
     tab.page.locator("#reply .kv-cite").first.click()
     expect(tab.page.locator("#drawer mark")).to_be_in_viewport()
     tab.page.keyboard.press("Escape")
 
     tab.page.click("#reply .kv-acts >> text=Inspect")
-    expect(tab.page.locator("#inspect-found")).to_be_visible(timeout=90_000)
+    expect(tab.page.locator("#inspect-found")).to_be_visible(timeout=LONG_MS)
     share = tab.page.inner_text("#inspect-summary strong")
     tab.move("#inspect-ratio", 60)
     expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
@@ -140,7 +141,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab.go("Compare")
     tab.page.fill("#compare-question textarea", QUESTION)
     tab.page.click("#compare-run")
-    expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=120_000)
+    expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=LONG_MS)
     expect(tab.page.locator("#standings tbody tr").first).to_contain_text("Full prefill")
     expect(tab.page.locator("#answers")).to_contain_text("4417")
 
@@ -162,7 +163,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=90_000)
+    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=LONG_MS)
     app.end(signal.SIGKILL)
 
     again = App(data)
@@ -170,9 +171,9 @@ def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data,
         again.wait()
         tab = visit(again.url)
         ready(tab)
-        expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=90_000)
+        expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=LONG_MS)
         tab.ask(QUESTION)
-        tab.finish(120)
+        tab.finish(LONG_MS)
         expect(tab.page.locator("#passages")).to_contain_text("4417")
         expect(tab.page.locator("#passages")).to_contain_text("disk")
         assert tab.errors == [] and tab.outside == []

@@ -116,7 +116,7 @@ def test_the_chosen_theme_outlives_a_reload_and_nothing_is_ever_shown_in_the_oth
         "window.looks.push(document.body.classList.contains('dark')); requestAnimationFrame(look); }; look()"
     )
     tab.page.reload()
-    expect(tab.page.locator("#status .kv-status")).to_be_visible(timeout=20_000)
+    expect(tab.page.locator("#status .kv-status")).to_be_visible()
     looks = tab.page.evaluate("window.looks")
     assert looks and set(looks) == {chosen == "Dark"}
     tab.go("Settings")

@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 from store.types import Document
 
 pytestmark = pytest.mark.browser
-PATIENCE_MS = 30_000
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_the_same_question_of_the_same_documents_goes_to_another_page_with_one_c
     for button, found in (("Inspect", "#inspect-found"), ("Compare", "#answers")):
         answered.page.click(f"#reply .kv-acts >> text={button}")
         expect(answered.page.get_by_role("tab", name=button)).to_have_attribute("aria-selected", "true")
-        expect(answered.page.locator(found)).to_be_visible(timeout=PATIENCE_MS)
+        expect(answered.page.locator(found)).to_be_visible()
         box = answered.page.locator(f"#{button.lower()}-question textarea")
         expect(box).to_have_value("What is the access code?")
         expect(answered.page.locator(f"#{button.lower()}-where .token")).to_have_text("<b>notes</b>.md")

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -57,6 +58,7 @@ METHODS = [
     Method("direct", "Direct reuse", "Recomputes nothing: cached passages, moved to their places.", ()),
     Method("full", "Full prefill", "Reuses nothing: every token is computed. Best answer, longest wait.", ()),
 ]
+STEP_S = 0.01  # what stands still looks this often whether it may go on
 TEXT = (
     "The maintenance code of the Morning Gannet is 5730264. It is printed on the brass plate beside the engine room "
     "door and repeated on page one of the log. Staff who swap a shift hand form HL-118 to the duty officer before "
@@ -66,10 +68,14 @@ TEXT = (
 
 
 class FakeBackend:
-    """Keeps documents in a list and answers everything with `answer`, a word each `pace_s`."""
+    """Keeps documents in a list and answers everything with `answer`, a word each `pace_s`.
+
+    stands_after  words of an answer that are written; then it stands still until this grows, or somebody stops it
+    stands_at     a stage at which files stand still until this is another, or somebody cancels them
+    """
 
     def __init__(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
-        self.pace_s = pace_s
+        self.pace_s, self.stands_after, self.stands_at = pace_s, 10_000, ""
         self.answer = "The code is 5730264 [1]. Shifts are swapped with form HL-118 [2], handed in before noon."
         self.texts = [TEXT, TEXT[150:] + " " + TEXT[:150], TEXT[60:]]
         self.error: Exception | None = None
@@ -85,6 +91,15 @@ class FakeBackend:
         self.inspection = FakeInspections(self)
         self.meter = Meter(self.kept)
         self.comparison = FakeComparison()
+
+    @contextmanager
+    def standing(self, after: int = 0) -> Iterator[None]:
+        """Let answers stand still after so many words, to look at them on any machine, and go on at the block's end."""
+        before, self.stands_after = self.stands_after, after
+        try:
+            yield
+        finally:
+            self.stands_after = before
 
     def status(self) -> Status:
         return self.state
@@ -105,6 +120,8 @@ class FakeBackend:
                 continue
             for stage, total in (("parsed", 1), ("chunked", 1), ("embedded", 5), ("prefilled", 8)):
                 for done in range(total + 1):
+                    while stage == self.stands_at and done and not cancel.wait(STEP_S):
+                        pass
                     if cancel.wait(self.pace_s):
                         states[place] = IngestProgress(name, "failed", 0, 0, "Cancelled; nothing of it was kept.")
                         yield list(states)
@@ -164,7 +181,9 @@ class FakeBackend:
             slower = 0.4 + 3 * request.ratio
             trace.ttft_ms = 386.4 * slower
             trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
-            for word in self.answer.split(" "):
+            for place, word in enumerate(self.answer.split(" ")):
+                while place >= self.stands_after and not cancel.wait(STEP_S):
+                    pass
                 if cancel.wait(self.pace_s):
                     break
                 answer.state, answer.text = "writing", f"{answer.text} {word}".lstrip()
