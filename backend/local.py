@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 from backend.adding import Adding
 from backend.cache import LocalCache
@@ -100,10 +99,6 @@ class LocalBackend:
         with self.meter.question() as question, self._work.stoppable(cancel):
             engine = self.loader.ready().engine
             yield from in_own_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
-
-    def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
-        with self._work.stoppable(cancel):
-            return self.loader.ready().engine.inspect(request, cancel).as_dict()
 
     def close(self) -> None:
         """Stop all work, then close the files; once. The next start finds everything as it was."""

@@ -10,8 +10,6 @@ from threading import Event
 from engine.answer import Answer, Budget, Request
 from engine.budget import budget
 from engine.errors import Cancelled
-from engine.inspect.inspection import Inspection
-from engine.inspect.probe import inspecting
 from engine.model.generate import Sampling
 from engine.model.tokens import Encoded
 from engine.prefill import Prefilled, prefill
@@ -78,12 +76,6 @@ class Engine:
         except Cancelled:
             answer.state = "stopped"
         yield answer
-
-    def inspect(self, request: Request, cancel: Event | None = None) -> Inspection:
-        """Compare what the models look at for one question, and what each method would recompute: see `inspecting`."""
-        *_, last = inspecting(self, request, cancel or Event())
-        assert last.found is not None
-        return last.found
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
         """Compute and keep the KV of one passage, for both models; return the tier it was found in."""

@@ -72,7 +72,9 @@ def build(backend: Backend) -> None:
         stop = Event()
         try:
             wanted = Request(question, ratio=ratio, passages=passages, documents=_tuple(documents))
-            return backend.inspect(wanted, stop)
+            *_, last = backend.inspection.inspect(wanted, stop)
+            assert last.found is not None  # as its desk promises
+            return last.found.as_dict()
         except Exception as error:
             raise _refusal(error) from error
         finally:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Protocol
+from typing import Protocol
 
 from engine.answer import Answer, Budget, Request
 from engine.setting import Method
@@ -97,8 +97,4 @@ class Backend(Protocol):
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         """Yield growing answers. After `cancel` is set the computation ends within a layer or a token."""
-        ...
-
-    def inspect(self, request: Request, cancel: Event) -> dict[str, Any]:
-        """Return what the models look at for a question: plain lists, small enough to draw."""
         ...

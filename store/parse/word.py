@@ -1,7 +1,7 @@
 """Word (.docx), with mammoth: to HTML, then the way of HTML, so that headings and tables survive alike.
 
 A .docx is a ZIP archive of XML. Three things are refused before mammoth sees it: an archive that unpacks to more than
-the limit, one whose XML declares entities (a bomb, or a way to other files), and an encrypted one.
+the limit, one that declares XML entities (a bomb, or a way to other files), and an encrypted one.
 """
 
 import io
@@ -58,9 +58,12 @@ def _check_archive(data: bytes, name: str, limits: ParseLimits) -> None:
             raise DocumentTooLarge(
                 f"{name} unpacks to {unpacked / 2**20:.0f} MB; the limit is {limits.unpacked_bytes / 2**20:.0f} MB."
             )
-        for member in members:
-            if member.filename.endswith((".xml", ".rels")) and b"<!ENTITY" in archive.read(member):
-                raise UnreadableDocument(f"{name} declares XML entities, which no Word file needs.")
+        for member in members:  # any of them may be named as the text; in UTF-16 every other byte is 0
+            if b"<!ENTITY" in archive.read(member).replace(b"\0", b""):
+                raise UnreadableDocument(
+                    f"{name} declares XML entities, which may unpack without end. No Word file needs them; "
+                    "if an SVG picture in it does, take that out."
+                )
 
 
 def _no_pictures(image: object) -> list:

@@ -1,9 +1,11 @@
 """Small stand-ins for the store, and an engine on a tiny model."""
 
 import re
+from threading import Event
 
 import torch
 
+from engine.inspect.probe import inspecting
 from engine.pipeline import Engine
 from engine.prompt import Prompt
 from engine.reuse.auxiliary import Auxiliary
@@ -132,6 +134,12 @@ def engine(*names, build=tiny.llama, auxiliary=None, blobs=None, held=None):
     made = Engine(FixedLibrary(*names), cache, prompt, scorer, trouble=lambda: held.trouble)
     made.tiers = held
     return made
+
+
+def inspected(made, request, cancel=None):
+    """Return what an engine's inspection finds."""
+    *_, step = inspecting(made, request, cancel or Event())
+    return step.found
 
 
 def last(answers):

@@ -29,7 +29,7 @@ from engine.reuse.strategies import (
     RandomWindows,
 )
 from engine.types import View
-from tests.engine.doubles import engine
+from tests.engine.doubles import engine, inspected
 from tests.engine.test_evidence import NAMES
 from tests.engine.test_pipeline import ASK
 
@@ -124,7 +124,7 @@ def test_an_engines_inspection_holds_the_passages_and_agrees_with_the_looks():
 
 def test_what_is_recomputed_at_the_asked_ratio_is_what_an_answer_recomputes():
     made = engine(*NAMES)
-    found = made.inspect(ASK)
+    found = inspected(made, ASK)
     for method in ("cacheclip", "cacheclip-v1", "prophetkv", "epic"):
         *_, answer = made.ask(replace(ASK, method=method, ratio=0.4))
         assert answer.recomputed_tokens == found.selections[method].at(40).sum(), method

@@ -16,7 +16,7 @@ from engine.inspect.probe import looks
 from engine.reuse.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
 from engine.trace import Trace
 from engine.types import Scoring
-from tests.engine.doubles import engine
+from tests.engine.doubles import engine, inspected
 from tests.engine.test_evidence import NAMES, prepared
 from tests.engine.test_pipeline import ASK
 
@@ -84,7 +84,7 @@ def test_sinks_are_left_out_of_kl_and_jaccard_and_nothing_else(monkeypatch):
 
 
 def test_an_engine_inspects_what_a_question_finds():
-    found = engine(*NAMES).inspect(replace(ASK, ratio=0.25))
+    found = inspected(engine(*NAMES), replace(ASK, ratio=0.25))
     assert found.ratio == 0.25 and sum(found.passages) == len(found.auxiliary) == found.primary.shape[1]
     assert {"cacheclip", "cacheclip-trained", "cacheclip-joint", "prophetkv", "random"} <= found.overlap.keys()
     json.dumps(found.as_dict())
@@ -92,13 +92,13 @@ def test_an_engine_inspects_what_a_question_finds():
 
 def test_an_inspection_without_passages_or_of_a_bad_request_says_what_to_do():
     with pytest.raises(NothingFound, match="Add documents"):
-        engine().inspect(ASK)
+        inspected(engine(), ASK)
     with pytest.raises(BadRequest, match="ratio"):
-        engine(*NAMES).inspect(replace(ASK, ratio=2.0))
+        inspected(engine(*NAMES), replace(ASK, ratio=2.0))
 
 
 def test_an_inspection_ends_soon_after_it_is_cancelled():
     stop = Event()
     stop.set()
     with pytest.raises(Cancelled):
-        engine(*NAMES).inspect(ASK, stop)
+        inspected(engine(*NAMES), ASK, stop)

@@ -92,7 +92,8 @@ def test_clearing_takes_the_kv_and_leaves_the_documents(app):
 
 def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(app):
     """Both are the same model here, so what differs is only that the auxiliary reads each passage apart."""
-    seen = app.running().inspect(ASK, Event())
+    *_, last = app.running().inspection.inspect(ASK, Event())
+    seen = last.found.as_dict()
     assert seen["kl_layers"][-1] == pytest.approx(0.0, abs=1e-5)
     assert seen["kl_auxiliary"] < max(seen["kl_layers"])
     assert len(json.dumps(seen)) < 1_000_000

@@ -144,11 +144,6 @@ class FakeBackend:
         self.cleared = True
         self.cache.tree.clear()
 
-    def inspect(self, request: Request, cancel: Event) -> dict:
-        self._check(request)
-        documents = list(request.documents)
-        return {"ratio": request.ratio, "passages": [40] * request.passages, "documents": documents}
-
     def budget(self, request: Request) -> Budget:
         tokens, alone = 400 * len(request.documents or self._documents), len(request.documents) == 1
         return Budget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
@@ -161,7 +156,7 @@ class FakeBackend:
         self.asked.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")
-        self._check(request)
+        self.check(request)
         if self.error:
             raise self.error
         trace = Trace()
@@ -196,7 +191,7 @@ class FakeBackend:
         finally:
             self.cancelled.append(cancel.is_set())
 
-    def _check(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
         """Refuse what the engine would refuse."""
         if not 0 <= request.ratio <= 1:
             raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")

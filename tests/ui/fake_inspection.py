@@ -22,6 +22,7 @@ class FakeInspections:
         self._backend, self.requests, self.error = backend, [], None
 
     def inspect(self, request, cancel):
+        self._backend.check(request)
         self.requests.append(request)
         yield Step("Reading all tokens of the passages, once and in full")
         if self.error:

@@ -133,10 +133,12 @@ def test_a_scope_or_a_conversation_of_another_kind_is_a_sentence(client, given, 
         client.predict(question="why?", api_name="/ask", **given)
 
 
-def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client):
+def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client, backend):
     seen = client.predict(question="why?", ratio=0.3, passages=2, documents=["a"], api_name="/inspect")
-    assert (seen["passages"], seen["documents"]) == ([40, 40], ["a"])
-    assert client.predict(question="why?", api_name="/inspect")["documents"] == []
+    assert len(seen["passages"]) == len(backend.texts) and seen["kl_layers"][-1] == 0
+    assert client.predict(question="why?", api_name="/inspect")["passages"] == seen["passages"]
+    wanted = [Request("why?", ratio=0.3, passages=2, documents=("a",)), Request("why?", ratio=0.2, passages=3)]
+    assert backend.inspection.requests[-2:] == wanted
     with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
         client.predict(question="why?", ratio=7, api_name="/inspect")
 
