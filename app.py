@@ -47,10 +47,13 @@ def main() -> int:
         return 1
     if settings.clear_cache:
         try:
-            log.info("%.0f MB of chunk KV removed", remove_all(settings.data / "kv") / 1e6)
+            went, left = remove_all(settings.data / "kv")
         finally:
             lock.close()
-        return 0
+        log.info("%.0f MB of chunk KV removed", went / 1e6)
+        if left:
+            log.error("%.0f MB in %s could not be removed. Whose are these files?", left / 1e6, settings.data / "kv")
+        return 1 if left else 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
     backend = LocalBackend(settings, given())
     page = build(backend, SAMPLE_QUESTIONS if settings.samples else None)

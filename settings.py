@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -66,6 +66,11 @@ class Settings(BaseSettings):
     clear_cache: bool = Field(False, description="remove all chunk KV, say how much it was, and end")
     samples: bool = Field(True, description="add three sample documents at the first start")
     open_browser: bool = Field(False, description="open the page in the default browser")
+
+    @field_validator("data")
+    @classmethod
+    def _at_home(cls, data: Path) -> Path:
+        return data.expanduser()  # no shell does that in --data=~/kvscope
 
     @model_validator(mode="after")
     def _overlap_is_a_part(self) -> "Settings":

@@ -10,13 +10,14 @@ import os
 import sys
 from pathlib import Path
 
-from bench import cache, decode, load, look, quality, scoring, summary, tasks, ttft
+from bench import cache, decode, load, look, quality, report, scoring, tasks, ttft
 from bench.arms import arms
 from bench.errors import BadArgument
 from bench.numbers import positive, share
-from bench.report import show
+from bench.tables import show
 from engine.model.embedded import NAME
 from engine.reuse.strategies import methods
+from engine.startup import ModelConfig
 from settings import default_data
 from store.errors import KVScopeError
 
@@ -31,16 +32,21 @@ MEASURES = {
     "cache": cache,
 }
 RESUMED = ("quality", "ruler", "inspect")  # keep finished samples; the others are short and start over
-METHODS = ["cacheclip", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv", "epic", "ape", "random", "oracle"]
+CHOOSE = (*RESUMED, "ttft")  # send questions through methods; the others take the arguments and have no use for them
+METHODS = [
+    *("cacheclip", "cacheclip-joint", "cacheclip-trained", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv"),
+    *("epic", "ape", "random", "oracle", "direct", "naive"),
+]
 
 
 def main() -> int:
     """Run one measure; print its table and write its rows. Returns the exit status."""
     arguments = _parser().parse_args()
     logging.basicConfig(level=logging.WARNING)
-    measure = {**MEASURES, "report": summary}[arguments.measure]
+    measure = {**MEASURES, "report": report}[arguments.measure]
     try:
         if arguments.measure != "report":
+            arguments.methods = arguments.methods or _all_methods(arguments)
             arms(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
             _check_target(arguments.json)
         rows = measure.run(arguments)
@@ -56,6 +62,12 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _all_methods(arguments: argparse.Namespace) -> list[str]:
+    """Return the methods that these models can do: one of them needs a trained selector."""
+    selector = ModelConfig.of(arguments.data / "models", arguments).heads
+    return [name for name in METHODS if selector or name != "cacheclip-trained"]
 
 
 def _check_target(rows: Path | None) -> None:
@@ -74,22 +86,18 @@ def _parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=shape)
     measures = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
-    report = measures.add_parser("report", help=summary.TITLE, description=summary.__doc__, formatter_class=shape)
-    summary.add_arguments(report)
+    drawn = measures.add_parser("report", help=report.TITLE, description=report.__doc__, formatter_class=shape)
+    report.add_arguments(drawn)
     for name, measure in MEASURES.items():
+        chooses = name in CHOOSE
+        below = _methods() if chooses else None
         one = measures.add_parser(
-            name, help=measure.TITLE, description=measure.__doc__, epilog=_methods(), formatter_class=shape
+            name, help=measure.TITLE, description=measure.__doc__, epilog=below, formatter_class=shape
         )
-        one.add_argument(
-            "--methods",
-            nargs="+",
-            default=[*METHODS, "direct", "naive"],
-            metavar="METHOD",
-            help="see below; settings follow the name: epic:tokens=16",
-        )
-        one.add_argument(
-            "--ratios", type=share, nargs="+", default=[0.2], metavar="R", help="nominal recompute ratios, 0 to 1"
-        )
+        says = "see below; settings follow the name: epic:tokens=16 (default: all but prefix, of ttft two of them)"
+        one.add_argument("--methods", nargs="+", metavar="METHOD", help=says if chooses else argparse.SUPPRESS)
+        says = "nominal recompute ratios, 0 to 1 (default: 0.2)" if chooses else argparse.SUPPRESS
+        one.add_argument("--ratios", type=share, nargs="+", default=[0.2], metavar="R", help=says)
         one.add_argument(
             "--lengths", type=positive, nargs="+", default=[1024, 4096], metavar="T", help="context tokens"
         )

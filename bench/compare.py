@@ -11,8 +11,8 @@ from bench.arms import Arm, arms
 from bench.intervals import mean_interval, ratio_interval
 from bench.items import Item
 from bench.paired import FULL, reading_of, through_all
-from bench.report import progress
 from bench.samples import SampleFile
+from bench.tables import progress
 from engine.model.adapter import WEIGHTS
 from engine.model.precision import pick
 from engine.pipeline import Engine

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from bench.report import progress
+from bench.tables import progress
 from engine.model.decoder import Decoder
 from engine.model.generate import Sampling, decode
 from engine.model.resolve import resolve

@@ -4,7 +4,7 @@ import statistics
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from bench.report import progress
+from bench.tables import progress
 from bench.workload import Workload, workload
 from engine.request import strategy_of
 from engine.trace import Trace

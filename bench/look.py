@@ -15,7 +15,7 @@ from bench.intervals import mean_interval
 from bench.items import Item
 from bench.paired import reading_of
 from bench.quality import add_arguments, opened
-from bench.report import progress
+from bench.tables import progress
 from engine.inspect.probe import looks
 from engine.pipeline import Engine
 from engine.trace import Trace

@@ -1,85 +1,54 @@
-"""Rows as a table: in the terminal, or in Markdown; and a progress bar beside the work."""
+"""A report of rows that were measured before: Markdown tables, and a page of plots that needs nothing from the net.
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+ROWS are files that `--json` wrote. The folder gets `report.md` and `report.html`.
+"""
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
 
-T = TypeVar("T")
-Cell = Callable[[dict[str, Any], str, dict[str, str]], str]
-PIPED = 240  # characters of a line that no terminal shows
+from bench import cache, compare, decode, load, look, scoring, ttft
+from bench.errors import BadData
+from bench.figures import frontier
+from bench.tables import markdown
 
-
-def progress(work: Sequence[T], said: str) -> Iterable[T]:
-    """Yield `work` with a progress bar on standard error that says what is left."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        yield from bar.track(work, description=said)
+TITLE = "tables and plots of rows that were measured before"
+KINDS = [measure.COLUMNS for measure in (compare, look, ttft, scoring, decode, load, cache)]
+COLUMNS = {"file": "file", "rows": "rows"}
 
 
-def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
-    """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out.
-
-    Intervals are left out where the terminal is too narrow for them.
-    """
-    console = Console(width=None if sys.stdout.isatty() else PIPED)
-    table = _table(title, columns, rows, _cell)
-    if console.measure(table, options=console.options.update(max_width=10 * PIPED)).maximum > console.width:
-        table = _table(title, columns, rows, lambda row, key, _: written(row.get(key)))
-    console.print(table)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take the files of rows, and where the report goes."""
+    parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS", help="files that --json wrote")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
 
 
-def _table(title: str, columns: dict[str, str], rows: list[dict[str, Any]], cell: Cell) -> Table:
-    kept = _filled(columns, rows)
-    table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    cells = [[cell(row, key, kept) for key in kept] for row in rows]
-    for label, column in zip(kept.values(), zip(*cells, strict=True), strict=True):
-        table.add_column(label, justify="right", min_width=max(map(len, column)))  # a heading may wrap, a figure not
-    for row in cells:
-        table.add_row(*row)
-    return table
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Write the report; return how many rows of each file are in it."""
+    tables, everything, counts = [], list[dict[str, Any]](), []
+    for path in arguments.rows:
+        rows = _read(path)
+        everything += [{**row, "file": path.stem} for row in rows]
+        counts.append({"file": path.stem, "rows": len(rows)})
+        tables.append(f"## {path.stem}\n\n{markdown(_columns(rows), rows)}\n")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "report.md").write_text("\n".join(["# Measured", "", *tables]), encoding="utf-8")
+    frontier(everything).write_html(arguments.out / "report.html", include_plotlyjs=True)
+    return counts
 
 
-def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table; a column that no row fills is left out."""
-    kept = _filled(columns, rows)
-    words = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
-    lines = [
-        "| " + " | ".join(kept.values()) + " |",
-        "|" + "|".join("---" if key in words else "---:" for key in kept) + "|",
-        *("| " + " | ".join(_cell(row, key, kept) for key in kept) + " |" for row in rows),
-    ]
-    return "\n".join(lines)
+def _columns(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the columns of the measure that made the rows: those that fill most of them."""
+    filled = {name for row in rows for name in row}
+    return max(KINDS, key=lambda columns: len(columns.keys() & filled))
 
 
-def _filled(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    return {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
-
-
-def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
-    """Return a figure, and its interval where the row has one that no column shows."""
-    low, high = f"{key}_low", f"{key}_high"
-    if low in columns or row.get(low) is None or row.get(high) is None:
-        return written(row.get(key))
-    return f"{written(row.get(key))} ({written(row[low])}\u2013{written(row[high])})"
-
-
-def written(value: Any) -> str:
-    """Return a figure as a table shows it: three digits that count, or nothing."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
-    return str(value)
+def _read(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadData(f"{path} cannot be read: {error}.") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadData(f"{path} is not a list of rows as --json writes it.")
+    return rows

@@ -9,7 +9,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from bench.report import progress
+from bench.tables import progress
 from bench.workload import Workload, workload
 from engine.trace import Trace
 from engine.types import Scoring

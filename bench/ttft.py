@@ -14,7 +14,7 @@ import torch
 
 from bench.arms import Arm, arms
 from bench.intervals import median_interval
-from bench.report import progress
+from bench.tables import progress
 from bench.workload import Workload, workload
 from engine.pipeline import Engine, Prefilled
 from engine.request import Reading

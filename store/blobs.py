@@ -146,11 +146,16 @@ class DiskBlobs:
         return self._root / f"{row.key}-{row.sha256[:16]}{SUFFIX}"
 
 
-def remove_all(root: Path) -> int:
-    """Remove a folder of blobs that nobody has open; return the bytes that were there."""
-    size_bytes = sum(path.stat().st_size for path in root.glob("*") if path.is_file())
+def remove_all(root: Path) -> tuple[int, int]:
+    """Remove a folder of blobs that nobody has open; return the bytes that went, and those that could not."""
+
+    def size_bytes() -> int:
+        return sum(path.stat().st_size for path in root.glob("*") if path.is_file())
+
+    before = size_bytes()
     shutil.rmtree(root, ignore_errors=True)
-    return size_bytes
+    left = size_bytes()
+    return before - left, left
 
 
 def _check(key: str) -> None:

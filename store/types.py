@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -108,44 +107,6 @@ class Finder(Protocol):
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
         """Return those of the chunks that are there, by their id."""
-        ...
-
-
-class Library(Finder, Protocol):
-    """Documents as a whole: their text, their chunks, and two ways to find them."""
-
-    def add(self, path: Path, name: str) -> Iterator[Progress]:
-        """Parse, chunk, embed and index one file, a step at a time; a document appears whole or not at all.
-
-        Raises UnreadableDocument, DocumentTooLarge or StoreFull. Closing the iterator early leaves no trace.
-        """
-        ...
-
-    def search(self, question: str, top: int, documents: Sequence[str] = ()) -> list[Hit]:
-        """Return the last of `stages`; empty for an empty library. Raises ValueError if top is below 1."""
-        ...
-
-    def delete(self, document_id: str) -> list[Chunk]:
-        """Remove a document from every index; return the chunks it had (empty if it was not there)."""
-        ...
-
-    def rename(self, document_id: str, name: str) -> Document:
-        """Show a document under another name everywhere. Raises NoSuchDocument."""
-        ...
-
-    def reindex(self, document_id: str) -> Iterator[Progress]:
-        """Cut and embed a document anew; searches find the old cut until the new one is complete.
-
-        Raises NoSuchDocument or StoreFull. Closing the iterator early leaves the document as it was.
-        """
-        ...
-
-    def text(self, document_id: str) -> str:
-        """Return a document's text: `text[chunk.start:chunk.end] == chunk.text`. Raises NoSuchDocument."""
-        ...
-
-    def around(self, chunk_id: str) -> Excerpt:
-        """Return a chunk where it stands. Raises NoSuchDocument if it is gone, or its document was cut anew."""
         ...
 
 

@@ -29,6 +29,8 @@ def test_clearing_the_cache_removes_the_kv_and_nothing_else(tmp_path, monkeypatc
         assert main() == 0
     assert "2 MB of chunk KV removed" in caplog.text
     assert not (tmp_path / "kv").exists() and (tmp_path / "library" / "text").exists()
+    monkeypatch.setattr("app.remove_all", lambda root: (0, 3_000_000))
+    assert main() == 1 and f"3 MB in {tmp_path / 'kv'} could not be removed" in caplog.text
 
 
 def test_a_start_without_a_model_says_how_to_give_one_and_closes_cleanly(tmp_path):

@@ -32,6 +32,10 @@ def test_settings_come_from_the_command_line():
     assert read_settings(["--port", "7871", "--dtype", "fp32", "--no-samples"]).port == 7871
 
 
+def test_a_folder_below_the_home_may_be_named_as_shells_name_it():
+    assert read_settings(["--data=~/kvscope"]).data == Path.home() / "kvscope"
+
+
 @pytest.fixture(autouse=True)
 def _nobody_elses_choices(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("KVSCOPE_DATA", str(tmp_path_factory.mktemp("data")))

@@ -1,7 +1,7 @@
-"""HTML from data: the only place where strings become markup.
+"""HTML from data: the only place where strings become elements of the page (figures: `ui/figures/labels.py`).
 
 `gr.HTML` shows what it is given, scripts and all. Document texts, file names, questions and answers are data, so
-`tag` escapes every child that is not already `Markup`; no other module writes an angle bracket.
+`tag` escapes every child that is not already `Markup`; no other module writes an element around data.
 """
 
 import html

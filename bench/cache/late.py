@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.report import progress
+from bench.tables import progress
 from engine.answer import Request
 from engine.pipeline import Engine
 from engine.schedule.speculation import SpeculationConfig

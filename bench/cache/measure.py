@@ -14,7 +14,7 @@ from bench.cache.operations import measure
 from bench.cache.queueing import serve_all
 from bench.cache.replay import Asked, replay, texts
 from bench.cache.simulate import NONE, Reuse, simulate
-from bench.report import progress
+from bench.tables import progress
 from bench.workload import workload
 from engine.answer import Request
 from engine.reuse.strategies import CacheClip, Full, Prefix, Strategy

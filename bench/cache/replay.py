@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.cache.demand import Demand
-from bench.report import progress
+from bench.tables import progress
 from bench.workload import CHUNK, paragraph
 from engine.answer import Request
 from engine.pipeline import Engine

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bench import report
+from bench import tables
 from bench.__main__ import MEASURES, main
 from bench.intervals import median_interval
 from bench.workload import CHUNK, paragraph
@@ -125,8 +125,8 @@ def test_a_narrow_terminal_shows_every_figure_and_leaves_out_intervals(monkeypat
     row = {"task": "niah_multivalue", "method": "cacheclip-trained", **figures, "kl_low": 0.044, "kl_high": 0.155}
     columns = {name: name for name in row if not name.endswith(("low", "high"))}
     for width, intervals in ((200, True), (78, False)):
-        monkeypatch.setattr(report, "PIPED", width)
-        report.show("a table", columns, [row])
+        monkeypatch.setattr(tables, "PIPED", width)
+        tables.show("a table", columns, [row])
         shown = capsys.readouterr().out
         assert all(str(figure) in shown for figure in figures.values())
         assert ("0.044" in shown) is intervals

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import compare, look, paired, quality, summary, tasks
+from bench import compare, look, paired, quality, report, tasks
 from bench.errors import BadArgument, BadData
 from bench.figures import frontier
 from bench.samples import SampleFile
@@ -295,7 +295,7 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
     for path in (arguments.json, other):
         path.write_text(json.dumps(rows))
     speeds.write_text(json.dumps([{"length": 128, "tokens_per_second": 40.0, "cache_speedup": 3.0, "n": 1}]))
-    counts = summary.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
+    counts = report.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
     assert counts == [{"file": "rows", "rows": 3}, {"file": "other", "rows": 3}, {"file": "speeds", "rows": 1}]
     assert "| prompt | KVScope | over no cache | n |" in (tmp_path / "report" / "report.md").read_text()
     lines = frontier([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows]).data
@@ -305,10 +305,10 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
 def test_the_report_writes_tables_and_a_page_that_needs_no_net(made, arguments, tmp_path):
     arguments.json.write_text(json.dumps(quality.run(arguments)))
     out = tmp_path / "report"
-    summary.run(Namespace(rows=[arguments.json], out=out))
+    report.run(Namespace(rows=[arguments.json], out=out))
     assert "| harbour | cacheclip |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert "cacheblend" in page and 'src="http' not in page
     arguments.json.write_text("{}")
     with pytest.raises(BadData, match="not a list of rows"):
-        summary.run(Namespace(rows=[arguments.json], out=out))
+        report.run(Namespace(rows=[arguments.json], out=out))

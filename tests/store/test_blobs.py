@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -298,10 +299,19 @@ def test_readers_do_not_wait_for_each_others_bytes(open_blobs, monkeypatch):
         assert all(same(tensors, tensors_of(1)) for tensors in pool.map(blobs.get, ["a1", "a1"]))
 
 
-def test_removing_all_says_how_much_it_was(open_blobs, tmp_path):
+def test_removing_all_says_how_much_went_and_how_much_could_not(open_blobs, tmp_path, monkeypatch):
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
-    size = blobs.size_bytes
+    (kept,), unlink = files(tmp_path), os.unlink
     blobs.close()
-    assert remove_all(tmp_path / "blobs") >= size and not (tmp_path / "blobs").exists()
-    assert remove_all(tmp_path / "blobs") == 0
+
+    def stubborn(path, **where):
+        if Path(path).name != kept.name:
+            unlink(path, **where)
+
+    monkeypatch.setattr(os, "unlink", stubborn)
+    went, left = remove_all(tmp_path / "blobs")
+    assert left == kept.stat().st_size and went > 0  # the index
+    monkeypatch.undo()
+    assert remove_all(tmp_path / "blobs") == (left, 0) and not (tmp_path / "blobs").exists()
+    assert remove_all(tmp_path / "blobs") == (0, 0)

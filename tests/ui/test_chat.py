@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ui.ask.chat import Chat
-from ui.ask.chatbar import Listed
+from ui.ask.chatbar import Listed, chatbar
 from ui.ask.turn import Read, Turn
 
 TURN = Turn(
@@ -117,3 +117,10 @@ def test_a_chat_keeps_its_last_hundred_turns_and_rather_those_that_were_not_aske
     assert len(made.turns) == 100 and made.turns[0].question == "q10" and made.turns[-1].question == "q109"
     made = chat(*(replace(TURN, question=f"q{n}", replaced=50 <= n < 60) for n in range(110)))
     assert len(made.turns) == 100 and made.shown == list(made.turns) and made.turns[0].question == "q0"
+
+
+def test_a_chat_says_that_it_is_full_before_it_forgets_its_oldest_question():
+    made = chat(*(replace(TURN, question=f"q{number}") for number in range(99)))
+    assert "takes the place of the oldest" not in chatbar(made, [])
+    assert "takes the place of the oldest" in chatbar(made.add(TURN), [])
+    assert "switched off" in chatbar(made.add(TURN), [], "off")

@@ -15,7 +15,7 @@ from ui.ask import markdown
 from ui.ask.turn import Turn
 from ui.words import day, duration, percent, short
 
-_TURNS = 100  # of one chat; those that were asked again go first, then the oldest
+MOST_TURNS = 100  # of one chat; those that were asked again go first, then the oldest
 _LEANED_ON = 3  # earlier questions that a new one is understood by
 _TITLE = 60
 
@@ -54,6 +54,11 @@ class Chat:
     def name(self) -> str:
         return self.title or (short(self.turns[0].question, _TITLE) if self.turns else "New chat")
 
+    @property
+    def full(self) -> bool:
+        """Whether one more turn takes the place of the oldest in the thread."""
+        return len(self.shown) >= MOST_TURNS
+
     def earlier(self) -> tuple[Exchange, ...]:
         """Return what a new question may lean on."""
         return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
@@ -67,7 +72,7 @@ class Chat:
     def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":
         """Return the chat with one more turn, and with an id if it had none."""
         turns = [*self.turns, turn]
-        while len(turns) > _TURNS:
+        while len(turns) > MOST_TURNS:
             turns.remove(next((each for each in turns if each.replaced), turns[0]))
         return replace(self, id=self.id or Chat.new().id, turns=tuple(turns), at=clock())
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ui.ask.chat import Chat
+from ui.ask.chat import MOST_TURNS, Chat
 from ui.markup import Markup, join, tag
 from ui.words import count, day
 
@@ -14,6 +14,10 @@ _TROUBLE = {
     "off": "This browser's storage is switched off: this chat is not kept. Export it before you leave it.",
     "copied": "Another tab has gone on with this chat. What is here was kept as a copy of its own.",
 }
+_LONG = (
+    f"This chat holds {MOST_TURNS} questions, the most that are kept of one: the next takes the place of the oldest. "
+    "Export it, or start a new chat."
+)
 # Buttons inside our own HTML. Chats live in this browser: what a button needs of them, the script puts into the event.
 ON_CLICK = """
 element.addEventListener('click', (event) => {
@@ -63,7 +67,7 @@ def chatbar(chat: Chat, others: Iterable[Listed], trouble: str = "") -> Markup:
         if listed
         else tag("p", "Chats are kept in this browser only. There is none yet.", class_="kv-muted")
     )
-    said = _TROUBLE.get(trouble)
+    said = _TROUBLE.get(trouble) or (_LONG if chat.full else None)
     return join(_bar(chat, chats), tag("p", said, class_="kv-warning", role="alert") if said else None)
 
 

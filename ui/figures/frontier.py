@@ -1,12 +1,12 @@
 """Time to first token against nearness to full prefill: who is fast, who is near, and which points nobody beats."""
 
-import html
 import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
 from engine.comparison import Outcome
+from ui.figures.labels import label
 
 EXACT = 1e-6  # nats; below this an arm is full prefill up to rounding
 _HUES = ("#2f9e8f", "#d08a1d", "#8b7bd8", "#d0587e", "#4f8fd6", "#7f9c3a", "#b9755a", "#7c8694")
@@ -32,7 +32,7 @@ def frontier(outcomes: Sequence[Outcome]) -> go.Figure:
             go.Scatter(
                 x=[each.ttft_ms for each in own],
                 y=[scale.of(each.answer_kl) for each in own],
-                name=html.escape(own[0].label),
+                name=label(own[0].label),
                 mode="lines+markers+text",
                 text=["" if each.ratio is None else f"{100 * each.ratio:g} %" for each in own],
                 textposition="top center",

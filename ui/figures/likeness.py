@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from ui.figures.labels import label
 from ui.figures.plain import TEXT, plain
 
 AUXILIARY, CHOSEN, LAYER = "#8b7bd8", "#d08a1d", "#1f978a"
@@ -65,13 +66,9 @@ def _line(figure: go.Figure, values: Sequence[float | None], name: str, line: di
         mode="lines",
         line=line,
         name=name,
-        hovertemplate=f"{_escaped(name)}, %{{x}} %: %{{y:.2f}}<extra></extra>",
+        hovertemplate=f"{label(name)}, %{{x}} %: %{{y:.2f}}<extra></extra>",
     )
 
 
 def _numbers(curve: np.ndarray) -> list[float | None]:
     return [None if math.isnan(value) else round(float(value), 3) for value in curve]
-
-
-def _escaped(label: str) -> str:
-    return label.replace("&", "&amp;").replace("<", "&lt;")

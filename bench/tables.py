@@ -1,0 +1,85 @@
+"""Rows as a table: in the terminal, or in Markdown; and a progress bar beside the work."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+T = TypeVar("T")
+Cell = Callable[[dict[str, Any], str, dict[str, str]], str]
+PIPED = 240  # characters of a line that no terminal shows
+
+
+def progress(work: Sequence[T], said: str) -> Iterable[T]:
+    """Yield `work` with a progress bar on standard error that says what is left."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        yield from bar.track(work, description=said)
+
+
+def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
+    """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out.
+
+    Intervals are left out where the terminal is too narrow for them.
+    """
+    console = Console(width=None if sys.stdout.isatty() else PIPED)
+    table = _table(title, columns, rows, _cell)
+    if console.measure(table, options=console.options.update(max_width=10 * PIPED)).maximum > console.width:
+        table = _table(title, columns, rows, lambda row, key, _: written(row.get(key)))
+    console.print(table)
+
+
+def _table(title: str, columns: dict[str, str], rows: list[dict[str, Any]], cell: Cell) -> Table:
+    kept = _filled(columns, rows)
+    table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    cells = [[cell(row, key, kept) for key in kept] for row in rows]
+    for label, column in zip(kept.values(), zip(*cells, strict=True), strict=True):
+        table.add_column(label, justify="right", min_width=max(map(len, column)))  # a heading may wrap, a figure not
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table; a column that no row fills is left out."""
+    kept = _filled(columns, rows)
+    words = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
+    lines = [
+        "| " + " | ".join(kept.values()) + " |",
+        "|" + "|".join("---" if key in words else "---:" for key in kept) + "|",
+        *("| " + " | ".join(_cell(row, key, kept) for key in kept) + " |" for row in rows),
+    ]
+    return "\n".join(lines)
+
+
+def _filled(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    return {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
+
+
+def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
+    """Return a figure, and its interval where the row has one that no column shows."""
+    low, high = f"{key}_low", f"{key}_high"
+    if low in columns or row.get(low) is None or row.get(high) is None:
+        return written(row.get(key))
+    return f"{written(row.get(key))} ({written(row[low])}\u2013{written(row[high])})"
+
+
+def written(value: Any) -> str:
+    """Return a figure as a table shows it: three digits that count, or nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+    return str(value)
