@@ -59,7 +59,6 @@ def main() -> int:
     page = build(backend, SAMPLE_QUESTIONS if settings.samples else None)
     try:
         _check_port(settings.host, settings.port)
-        backend.start()
         page.launch(
             server_name=settings.host,
             server_port=settings.port,
@@ -70,6 +69,7 @@ def main() -> int:
             app_kwargs=app_kwargs(backend, settings.host),
             **launch_options(),
         )
+        backend.start()  # not before: loading takes the time that Gradio gives its server to answer
         log.info("Open %s in a browser; Ctrl+C ends KVScope", page.local_url)
         Event().wait()
     except OSError as error:

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from engine.model.embedded import NAME
 from engine.model.resolve import resolve
 from settings import default_data
 from tests import tiny
+
+# A busy machine is no failure, and every run draws the same examples.
+settings.register_profile("unhurried", deadline=None, derandomize=True)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(params=tiny.FAMILIES, ids=lambda build: build.__name__)
@@ -22,6 +27,12 @@ def family(request):
 def _threads():
     """Share two cores among the processes that test."""
     torch.set_num_threads(max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_uploads(tmp_path_factory):
+    """Gradio files an upload under its content, and what was read is removed: no two processes may share the folder."""
+    os.environ["GRADIO_TEMP_DIR"] = str(tmp_path_factory.mktemp("gradio"))
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,11 @@ def unpacked(folder: Path, report: Report) -> Path:
         _check(gguf)
         report("Unpacking the model", 0.6)
         _convert(gguf, draft / NAME)
-        (draft / NAME).replace(home)
+        try:
+            (draft / NAME).replace(home)
+        except OSError:
+            if not (home / "config.json").exists():  # else another process was first
+                raise
     return home
 
 

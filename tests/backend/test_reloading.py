@@ -403,16 +403,16 @@ def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, mo
 
     monkeypatch.setattr("backend.reloading.fetch_models", fetch)
     backend.models.change(replace(backend.models.wanted(), model="x/y"))
-    assert begun.wait(10) and backend.models.changing().stoppable
+    assert begun.wait(60) and backend.models.changing().stoppable
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
     backend.models.stop()
-    backend.models.reloader.wait(10)
+    backend.models.reloader.wait(60)
     assert "stopped" in backend.models.changing().trouble and backend.loader.house is house and backend.status().ready
 
 
 def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
     work, first, second, third = Work(), Event(), Event(), Event()
-    ended = Thread(target=lambda: first.wait(10))
+    ended = Thread(target=lambda: first.wait(60))
 
     def running():
         with work.stoppable(first):

@@ -53,9 +53,10 @@ class Visit:
         tab.click()
 
     def finish(self, patience_ms: float = PATIENCE_MS) -> None:
-        """Wait until the answer is complete."""
+        """Wait until the answer is complete, and the browser has kept it."""
         expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=patience_ms)
         expect(self.page.locator("#stop")).to_be_hidden()
+        expect(self.page.locator("#chatbar nav:not([inert])")).to_be_visible()
 
     def choose(self, label: str) -> None:
         """Choose a method from the list."""
@@ -150,7 +151,7 @@ def visit(
 def forget(context: BrowserContext) -> bool:
     """Close a context's tabs and empty what they kept; return whether it is as good as new."""
     try:
-        context.pages[0].evaluate("() => localStorage.clear()")
+        context.pages[0].evaluate("() => { Storage.prototype.setItem = () => {}; localStorage.clear() }")
     except (IndexError, Error):  # the test has closed its tab, and what that kept is out of reach
         return False
     for page in context.pages:

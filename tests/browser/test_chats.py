@@ -62,6 +62,8 @@ def test_a_new_chat_is_empty_the_old_one_a_click_away_and_can_be_renamed_exporte
     assert json.loads(download.value.path().read_text())["title"] == "<b>Boats</b>"
     talked.page.reload()
     expect(talked.page.locator("#chatbar summary")).to_have_text("<b>Boats</b>")
+    patient = "setTimeout = ((wait) => (then, ms, ...rest) => wait(then, ms === 4000 ? 6e5 : ms, ...rest))(setTimeout)"
+    talked.page.evaluate(f"() => {{ window.{patient} }}")  # the question stands as long as this machine needs
     talked.page.click("#chatbar >> text=Delete")
     assert talked.page.evaluate(KEPT) == 2
     talked.page.click("#chatbar >> text=Really delete?")

@@ -69,7 +69,8 @@ def test_one_file_is_cancelled_and_the_next_goes_on(visit, backend):
     backend.stands_at = "embedded"
     tab = open_library(visit)
     upload(tab, ("one.md", b"1"), ("two.md", b"2"), ("three.md", b"3"))
-    tab.page.click("#library-progress button[aria-label='Cancel two.md']")
+    with tab.page.expect_response(lambda answer: '"place"' in (answer.request.post_data or "")):
+        tab.page.click("#library-progress button[aria-label='Cancel two.md']")
     expect(tab.page.locator("#library-progress .kv-now")).to_be_visible()
     backend.stands_at = ""
     expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(["three.md", "one.md"])
@@ -121,6 +122,7 @@ def test_a_hostile_name_is_typed_saved_and_shown_as_text(visit, backend):
     tab.page.click(f"{LIST} .kv-name")
     expect(tab.page.locator(".kv-piece")).to_have_count(20)
     tab.page.locator(".kv-piece button").first.click()
+    expect(tab.page.locator(".kv-excerpt mark")).to_be_visible()
     tab.page.click(f"{LIST} button[data-act=delete]")
     expect(tab.page.locator(f"{LIST} .kv-doomed bdi")).to_have_text(HOSTILE[1])
     assert tab.page.locator(f"{LIST} script, {LIST} img, {LIST} .katex").count() == 0
@@ -147,9 +149,9 @@ def test_documents_are_indexed_anew_one_and_several(visit, backend):
 def test_a_phone_scrolls_down_only(visit, backend):
     backend._documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
     tab = open_library(visit, viewport={"width": 390, "height": 844}, has_touch=True)
-    for act in ("open", "rename", "delete"):
+    for act, shown in (("open", ".kv-piece"), ("rename", "input[type=text]"), ("delete", ".kv-doomed")):
         tab.page.locator(f"{LIST} button[data-act={act}]").last.click()
-        expect(tab.page.locator(f"{LIST} :is(.kv-piece, input[type=text], .kv-doomed)").first).to_be_visible()
+        expect(tab.page.locator(f"{LIST} {shown}").first).to_be_visible()
         assert too_wide(tab.page, "#library-page *") == [], act
 
 
@@ -163,6 +165,7 @@ def test_text_stands_out_in_both_themes(visit, backend, scheme):
     for place in places:
         assert contrast(tab.page, f"{LIST} {place}") >= 4.5, place
     tab.page.locator(f"{LIST} input[data-act=choose]").first.check()
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_be_visible()
     tab.page.locator(f"{LIST} button[data-act=rename]").last.click()
     expect(tab.page.locator(f"{LIST} input[type=text]")).to_be_visible()
     assert serious(tab.page) == []

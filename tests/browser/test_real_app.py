@@ -54,7 +54,7 @@ class App:
 
     def end(self, how: int = signal.SIGTERM) -> None:
         self.process.send_signal(how)
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -199,7 +199,7 @@ def test_a_question_that_waits_its_turn_can_be_stopped():
     ended = []
     waiting.start()
     cancel.set()
-    waiting.join(5)
+    waiting.join(60)
     assert ended == ["stopped"]
     assert last(running).state == "done"
 

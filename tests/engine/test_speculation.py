@@ -40,7 +40,7 @@ def test_a_guess_that_the_final_hits_refute_is_stopped_and_another_begun():
     def work(found, trace, stop):
         with trace.stage("prefill"):
             if found == "a":
-                stop.wait(5)
+                stop.wait(60)
                 raise Cancelled
             return found.upper()
 
@@ -69,24 +69,24 @@ def test_a_newcomer_ends_a_guess_and_gets_the_model():
     turns, begun, served = Turns(), Event(), Event()
 
     def newcomer():
-        begun.wait(5)
+        begun.wait(60)
         with turns.turn(lambda: (0, 1), Event()):
             served.set()
 
     def work(found, trace, stop):
         begun.set()
-        assert stop.wait(5)
+        assert stop.wait(60)
         raise Cancelled
 
     def stages():
         yield "a"
-        assert served.wait(5)  # while this search still goes on
+        assert served.wait(60)  # while this search still goes on
         yield "a"
 
     thread = Thread(target=newcomer)
     thread.start()
     assert follow(speculator(turns), stages(), work) == ("a", None)
-    thread.join(5)
+    thread.join(60)
     assert served.is_set()
 
 
@@ -99,7 +99,7 @@ def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
 
     def stages():
         yield "a"
-        assert ended.wait(5)
+        assert ended.wait(60)
         with turns.turn(lambda: (0, 1), Event()):  # a newcomer, while this search still goes on
             pass
         yield "a"
@@ -115,7 +115,7 @@ def test_a_guess_that_goes_on_after_the_search_is_kept_with_its_turn():
     turns, searched = Turns(), Event()
 
     def work(found, trace, stop):
-        assert searched.wait(5)
+        assert searched.wait(60)
         return "A"
 
     with ExitStack() as turn:
@@ -157,7 +157,7 @@ def test_a_search_that_breaks_ends_the_guess_and_frees_the_model():
         raise OSError("no index")
 
     with pytest.raises(OSError, match="no index"):
-        follow(speculator(turns), stages(), lambda found, trace, stop: stopped.append(stop.wait(5)))
+        follow(speculator(turns), stages(), lambda found, trace, stop: stopped.append(stop.wait(60)))
     assert stopped == [True]
     with turns.turn(lambda: (0, 1), Event()):
         pass
@@ -211,7 +211,7 @@ class Slow(Staged):
         yield self.lists[0]
         for thread in enumerate_threads():
             if thread.name == "speculation":
-                thread.join(5)
+                thread.join(60)
         yield self.lists[1]
 
 

@@ -199,7 +199,7 @@ class SlowStore(DiskStore):
 
     def put(self, key, kv, record):
         self.began.set()
-        assert self.go.wait(5)
+        assert self.go.wait(60)
         super().put(key, kv, record)
 
 
@@ -232,7 +232,7 @@ def test_deleting_what_is_being_written_leaves_nothing():
     store = SlowStore()
     made = WriteBehind(store)
     made.put("a1", kv("a1"), made_record())
-    store.began.wait(5)
+    store.began.wait(60)
     store.go.set()
     made.delete("a1")
     made.drain()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.errors import Cancelled
 from engine.schedule.turns import Turns, TurnsConfig, Waiting, take_next
 
-PATIENCE_S = 10  # never reached unless a test fails
+PATIENCE_S = 60  # never reached unless a test fails
 LENGTHS = st.tuples(st.integers(0, 6), st.integers(0, 6))
 EVENTS = st.sampled_from(["arrive"] * 3 + ["serve"] * 3 + ["change", "leave"])
 DAYS = st.lists(st.tuples(EVENTS, LENGTHS), max_size=60)

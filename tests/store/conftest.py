@@ -1,14 +1,10 @@
 """What the store's tests share: a tokenizer of words, an embedder without a model, and a library of both."""
 
 import pytest
-from hypothesis import settings
 
 from store.chunk import ChunkConfig
 from store.documents import DocumentLibrary, LibraryConfig
 from tests.store.fakes import WordEmbedder, word_tokenizer
-
-settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
-settings.load_profile("unhurried")
 
 SMALL = LibraryConfig(chunking=ChunkConfig(tokens=20, overlap=5), batch_chunks=2)
 

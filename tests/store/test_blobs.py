@@ -288,7 +288,7 @@ def test_readers_do_not_wait_for_each_others_bytes(open_blobs, monkeypatch):
     """Two readers meet inside the hashing: impossible if one held the lock."""
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
-    meeting, real = threading.Barrier(2, timeout=10), store.blobs.hashlib.sha256
+    meeting, real = threading.Barrier(2, timeout=60), store.blobs.hashlib.sha256
 
     def hash_together(data):
         meeting.wait()

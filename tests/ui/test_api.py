@@ -155,7 +155,8 @@ def test_a_bad_ratio_is_a_sentence_and_no_traceback(client, capfd):
 def test_a_path_of_this_machine_is_no_upload(url, backend, meta, tmp_path):
     secret = Path(tmp_path / "secret.txt")
     secret.write_text("secret")
-    sent = httpx.post(f"{url}gradio_api/call/add_document", json={"data": [{"path": str(secret), **meta}]})
-    answer = httpx.get(f"{url}gradio_api/call/add_document/{sent.json()['event_id']}").text
+    data = {"data": [{"path": str(secret), **meta}]}
+    sent = httpx.post(f"{url}gradio_api/call/add_document", json=data, timeout=60)
+    answer = httpx.get(f"{url}gradio_api/call/add_document/{sent.json()['event_id']}", timeout=60).text
     assert "event: error" in answer
     assert secret.exists() and backend.documents() == []

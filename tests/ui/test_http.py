@@ -65,7 +65,7 @@ def until(reached):
 
 def measured(url, name, **labels):
     """Return the sum of a metric's samples that have these labels."""
-    text = httpx.get(f"{url}metrics").text
+    text = httpx.get(f"{url}metrics", timeout=60).text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
 
@@ -171,22 +171,22 @@ def test_an_engines_refusal_has_its_status_and_a_bug_is_no_traceback(url, backen
 
 
 def test_while_the_models_load_health_and_questions_say_so(url, client, backend):
-    assert httpx.get(f"{url}healthz").json()["status"] == "ok"
+    assert httpx.get(f"{url}healthz", timeout=60).json()["status"] == "ok"
     backend.state = Status(ready=False, line="Loading the model: 40 %")
-    health = httpx.get(f"{url}healthz")
+    health = httpx.get(f"{url}healthz", timeout=60)
     assert (health.status_code, health.json()) == (503, {"status": "loading", "detail": "Loading the model: 40 %"})
     with pytest.raises(openai.InternalServerError, match="still loading") as refused:
         client.chat.completions.create(model="kvscope", stream=True, **ASK)
     assert refused.value.status_code == 503 and int(refused.value.response.headers["Retry-After"]) > 0
     backend.state = Status(ready=False, line="No model.", failed=True)
-    assert httpx.get(f"{url}healthz").json() == {"status": "failed", "detail": "No model."}
+    assert httpx.get(f"{url}healthz", timeout=60).json() == {"status": "failed", "detail": "No model."}
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_caller_who_leaves_stops_the_computation(url, backend, stream):
     backend.pace_s = 0.2
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{url}{CHAT}", json={**ASK, "stream": stream}, timeout=httpx.Timeout(10, read=0.15))
+        httpx.post(f"{url}{CHAT}", json={**ASK, "stream": stream}, timeout=httpx.Timeout(60, read=0.15))
     until(lambda: backend.cancelled == [True])
 
 
@@ -221,7 +221,7 @@ def test_more_questions_than_may_wait_are_told_to_come_back(url, backend, monkey
 
     def gated(request, cancel):
         waiting.append(request)
-        gate.wait(20)
+        gate.wait(60)
         yield from answers(request, cancel)
 
     monkeypatch.setattr(backend, "_answers", gated)
@@ -238,14 +238,15 @@ def test_more_questions_than_may_wait_are_told_to_come_back(url, backend, monkey
 def test_a_body_that_is_no_json_or_too_large_is_refused_before_it_is_read(url):
     body = json.dumps(ASK).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
-        assert httpx.post(f"{url}{CHAT}", content=body, headers={"Content-Type": kind}).status_code == 415
+        headers = {"Content-Type": kind}
+        assert httpx.post(f"{url}{CHAT}", content=body, headers=headers, timeout=60).status_code == 415
     plain = {"Content-Type": "application/json; charset=utf-8"}
-    assert httpx.post(f"{url}{CHAT}", content=body, headers=plain).status_code == 200
-    assert httpx.post(f"{url}{CHAT}", content=b"{", headers=plain).status_code == 400
+    assert httpx.post(f"{url}{CHAT}", content=body, headers=plain, timeout=60).status_code == 200
+    assert httpx.post(f"{url}{CHAT}", content=b"{", headers=plain, timeout=60).status_code == 400
     long = b" " * LARGEST_BODY + body
     unsaid = (long[start : start + 2**16] for start in range(0, len(long), 2**16))
-    assert httpx.post(f"{url}{CHAT}", content=long, headers=plain).status_code == 413
-    assert httpx.post(f"{url}{CHAT}", content=unsaid, headers=plain).status_code == 413
+    assert httpx.post(f"{url}{CHAT}", content=long, headers=plain, timeout=60).status_code == 413
+    assert httpx.post(f"{url}{CHAT}", content=unsaid, headers=plain, timeout=60).status_code == 413
 
 
 def test_an_address_that_is_not_served_says_what_is(url):
@@ -257,10 +258,10 @@ def test_an_address_that_is_not_served_says_what_is(url):
 @pytest.mark.parametrize("path", ["", "v1/models", "healthz", "metrics", "gradio_api/info"])
 def test_rebound_names_and_foreign_pages_reach_neither_the_page_nor_the_api(url, path):
     for headers in ({"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
-        assert httpx.get(f"{url}{path}", headers=headers).status_code == 403, headers
+        assert httpx.get(f"{url}{path}", headers=headers, timeout=60).status_code == 403, headers
     port = httpx.URL(url).port
     for headers in ({"Host": f"localhost:{port}"}, {"Origin": url.rstrip("/")}, {"Origin": "http://localhost:3000"}):
-        assert httpx.get(f"{url}{path}", headers=headers).status_code == 200, headers
+        assert httpx.get(f"{url}{path}", headers=headers, timeout=60).status_code == 200, headers
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ui.ask.thread import thread
 from ui.ask.turn import Turn
 from ui.backend import Backend
 from ui.coalesce import coalesce
-from ui.events import MODEL, QUIET, WAITING, Update, session_of
+from ui.events import ALWAYS, MODEL, QUIET, WAITING, Update, session_of
 from ui.markup import tag
 from ui.offers import Offers
 from ui.stops import Stops
@@ -199,7 +199,7 @@ class Ask:
         outputs = [*self._results.components(), *self._history.components()]
         inputs = [self._asked, self._chat, self._replacing, *box.inputs()]
         asked = asked.then(None, None, None, js=_TO_THE_ANSWER, queue=False, **QUIET)
-        limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING}
+        limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING, **ALWAYS}
         answered = asked.then(self.respond, inputs, [*outputs, box.ask, box.stop], **limit, **QUIET)
         self._history.then_keep(answered, box.question)
 

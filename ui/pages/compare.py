@@ -11,7 +11,7 @@ from engine.comparison import Comparison, Wanted
 from ui.backend import Backend
 from ui.compare import standings
 from ui.compare.sheet import as_csv, as_json
-from ui.events import MODEL, QUIET, WAITING, Update, session_of
+from ui.events import ALWAYS, MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.frontier import frontier
 from ui.inputs import go_and_stop, passages_slider, question_box
 from ui.offers import Offers
@@ -166,7 +166,7 @@ class Compare:
     def _then_run(self, asked: Any) -> None:
         outputs = [self._progress, self._table, self._plotted, self._figure, self._cards, self._downloads]
         outputs += [self._csv, self._json, self._run, self._stop]
-        limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING}
+        limit: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING, **ALWAYS}
         asked.then(self.run, [self._question, *self._settings], outputs, **limit, **QUIET)
 
     def _cleared(self) -> Update:

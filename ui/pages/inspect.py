@@ -13,7 +13,7 @@ from engine.answer import Answer, Request
 from engine.setting import Method
 from ui.backend import Backend
 from ui.coalesce import coalesce
-from ui.events import MODEL, QUIET, WAITING, Update, session_of
+from ui.events import ALWAYS, MODEL, QUIET, WAITING, Update, session_of
 from ui.figures.attention_map import attention_map
 from ui.figures.likeness import agreement, distance
 from ui.inputs import shown
@@ -160,7 +160,7 @@ class Inspect:
         buttons = [parts.inspect, parts.stop, parts.apply, parts.halt]
         chosen = [self._held, parts.method, parts.ratio, parts.only]
         drawn = [parts.summary, parts.text, parts.ranks, parts.agreement]
-        slow: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING, **QUIET}
+        slow: dict[str, Any] = {"concurrency_id": MODEL, "concurrency_limit": WAITING, **ALWAYS, **QUIET}
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
         clicked = gr.on(
             [parts.inspect.click, parts.question.submit],

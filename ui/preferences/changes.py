@@ -48,7 +48,7 @@ class Changes:
         """Tell how far the latest change is until it has ended. `done` is said if it went well."""
         try:
             for change in coalesce(self._steps(), lambda change: (change.line, change.stoppable)):
-                yield {self.line: facts.changing(change, done), self.cancel: gr.Button(visible=change.stoppable)}
+                yield {self.line: facts.changing(change), self.cancel: gr.Button(visible=change.stoppable)}
             yield {**self._refreshed(), self.line: facts.changing(change, done), self.cancel: gr.Button(visible=False)}
         except Exception as error:  # noqa: BLE001  the page's border
             yield {self.line: facts.trouble(sentence(error)), self.cancel: gr.Button(visible=False)}
