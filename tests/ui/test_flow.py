@@ -15,6 +15,7 @@ from ui.ask.chat import Chat
 from ui.ask.options import own
 from ui.backend import Status
 from ui.coalesce import coalesce
+from ui.events import MODEL
 from ui.page import build, launch_options
 from ui.stops import Stops
 from ui.trouble import sentence
@@ -277,3 +278,9 @@ def test_numbers_have_units_and_few_digits():
     assert [text.replace("\u00a0", " ") for text in plain] == ["386 ms", "1.24 s", "18.2 %", "1.2 MB"]
     assert words.duration(None) == words.UNKNOWN
     assert words.short("one\ntwo three", 9) == "one two…"
+
+
+def test_what_a_click_has_begun_is_done_also_while_the_browser_tidies_up_after_the_one_before():
+    begun = [each for each in build(FakeBackend(pace_s=0)).fns.values() if each.concurrency_id == MODEL]
+    asked = {each.name: each.trigger_mode for each in begun if each.api_visibility == "private"}
+    assert asked.keys() >= {"respond", "run", "look", "apply"} and set(asked.values()) == {"multiple"}
