@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -15,6 +15,8 @@ from store.types import Chunk, Progress
 from ui.backend import IngestProgress, Status
 
 SAMPLES = Path(__file__).parent.parent / "assets" / "samples"
+_SETTLED = ("prefilled", "done", "failed")  # stages at which searches find a file's passages, or never will
+_NAMED = 3  # files that a sentence names
 log = logging.getLogger("kvscope")
 
 
@@ -23,11 +25,21 @@ class Adding:
 
     def __init__(self, loader: Loader, work: Work) -> None:
         self._loader, self._work = loader, work
+        self._under_way: dict[int, list[IngestProgress]] = {}
+
+    def unread(self) -> str:
+        """Return which files a search that begins now does not find yet, in a sentence; empty if there are none."""
+        states = [state for states in list(self._under_way.values()) for state in states]
+        names = [state.name for state in states if state.stage not in _SETTLED]
+        if not names:
+            return ""
+        named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+        return f"Not searched, because still being read: {named}. Ask again in a moment."
 
     def add(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add (path, shown name) files; each step yields the state of all of them. Errors end in a sentence."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
-        with self._work.stoppable(cancel):
+        with self._work.stoppable(cancel), self._known(states):
             house = self._loader.ready()
             for place, (path, name) in enumerate(files):
                 for states[place] in self.follow(house, name, partial(house.documents.add, path, name), cancel):
@@ -89,6 +101,14 @@ class Adding:
             house.engine.warm(chunk.text, cancel)
             if not house.documents.chunks_by_id([chunk.id]):
                 house.engine.forget(chunk.text)
+
+    @contextmanager
+    def _known(self, states: list[IngestProgress]) -> Iterator[None]:
+        self._under_way[id(states)] = states
+        try:
+            yield
+        finally:
+            del self._under_way[id(states)]
 
 
 def _full(house: House, warning: str) -> str:

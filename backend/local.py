@@ -90,8 +90,12 @@ class LocalBackend:
             return house.engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        unread = self._adding.unread()
+
         def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
             seen = question.note(answer)
+            if unread and not request.documents:
+                seen.notes += (unread,)
             if seen.state == "stopped" and self._work.paused_now:
                 seen.notes += (CHANGED,)
             return seen

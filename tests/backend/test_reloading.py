@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from backend.local import LocalBackend
 from backend.reloading import NothingChanges
 from backend.work import Work
 from engine.answer import Request
@@ -18,7 +17,7 @@ from engine.errors import BadRequest, ModelNotReady, StaysInCache
 from engine.model.encoder import packaged
 from engine.reuse.selector import Heads, Selector
 from engine.setting import usual
-from settings import Settings, read_settings
+from settings import read_settings
 from store.errors import StoreFull
 from store.preferences import Preferences
 from store.rerank import RerankerUnusable
@@ -28,45 +27,6 @@ from tests.store.fakes import WordEmbedder
 from ui.desks.models import Cut
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
-
-
-def saved(folder, build=tiny.llama, seed=0):
-    made = tiny.decoder(build, seed)
-    made.model.set_attn_implementation("sdpa")
-    made.model.save_pretrained(folder)
-    made.tokenizer.save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Folders of two good models, and of one whose weights are fine and whose tokenizer is missing."""
-    root = tmp_path_factory.mktemp("models")
-    found = {"one": saved(root / "one"), "two": saved(root / "two", tiny.qwen2, 1), "bad": saved(root / "bad")}
-    for path in (root / "bad").glob("tokenizer*"):
-        path.unlink()
-    return found
-
-
-@pytest.fixture
-def start(tmp_path, models, monkeypatch):
-    """Start a backend with model one, on words in place of MiniLM; it is closed when the test ends."""
-    monkeypatch.setattr("backend.loading.MiniLM", lambda config: WordEmbedder())
-    monkeypatch.setattr("engine.startup.costs_of", lambda decoder, folder: None)
-    opened = []
-
-    def open_backend(fixed=None, **chosen):
-        for earlier in opened:
-            earlier.close()
-        chosen = {"model": models["one"], "auxiliary": models["one"], "dtype": "fp32"} | chosen
-        settings = Settings(data=tmp_path / "data", samples=False, **chosen)
-        opened.append(LocalBackend(settings, fixed))
-        opened[-1].start()
-        opened[-1].wait(60)
-        return opened[-1]
-
-    yield open_backend
-    opened[-1].close()
 
 
 def filled(backend, folder):
