@@ -21,13 +21,12 @@ OTHER = "Who is the chief engineer of Harbour Line?"
 
 
 def main() -> None:
-    """Ask with three methods, inspect, and take the pictures."""
+    """Ask with two methods, inspect, and take the pictures."""
     with opened() as (browser, _):
         page = browser.new_page(viewport={"width": 1440, "height": 1080})
         page.goto(URL)
         ready(page)
         _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
-        _ask(page, "Direct reuse")
         _ask(page, "CacheClip trained")
         page.wait_for_timeout(1500)
         page.evaluate("scrollTo(0, 0)")
