@@ -35,12 +35,15 @@ def model_config(arguments: Namespace) -> ModelConfig:
     return ModelConfig.of(arguments.data / "models", arguments)
 
 
-def open_engine(arguments: Namespace) -> Engine:
-    """Return an engine on the models that the command line names."""
-    models = load_models(model_config(arguments))
+def open_engine(config: ModelConfig, kv_bits: int = 16) -> Engine:
+    """Return an engine that keeps chunk KV in memory.
+
+    kv_bits  8: chunk KV is rounded as the disk would keep it
+    """
+    models = load_models(config)
     tiers = Tiers(TiersConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
     engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers)
-    if arguments.kv_bits == 8:
+    if kv_bits == 8:
         compute = engine.cache.compute
         rounded = lambda ids, cancel=None: restored(stored(compute(ids, cancel), 8))  # noqa: E731
         engine.cache.compute = rounded  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import Any
 
-from bench.bare import cutter, open_engine
+from bench.bare import cutter, model_config, open_engine
 from bench.compare import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
 from bench.items import Cut, Item
 from bench.numbers import positive
@@ -37,7 +37,7 @@ def opened(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
     """
     for file in arguments.files:
         rows_in(file)  # a file that is not there is told before the models are loaded
-    engine = open_engine(arguments)
+    engine = open_engine(model_config(arguments), arguments.kv_bits)
     cut = cutter(engine, arguments.chunk)
     return engine, [_items(file, arguments, cut) for file in arguments.files]
 

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from bench.bare import cutter, measurer, open_engine
+from bench.bare import cutter, measurer, model_config, open_engine
 from bench.compare import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
 from bench.errors import BadArgument
 from bench.numbers import positive
@@ -34,7 +34,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     if unknown := [task for task in arguments.tasks if task not in TASKS]:
         raise BadArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
     haystack = read_haystack(arguments.haystack)
-    engine = open_engine(arguments)
+    engine = open_engine(model_config(arguments), arguments.kv_bits)
     cut = cutter(engine, arguments.chunk)
     finished = sample_file(arguments, "ruler")
     rows = []
