@@ -34,7 +34,7 @@ class Adding:
         if not names:
             return ""
         named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-        return f"Not searched, because still being read: {named}. Ask again in a moment."
+        return f"Not searched, because still being read: {named}. Ask again when that is done."
 
     def add(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add (path, shown name) files; each step yields the state of all of them. Errors end in a sentence."""

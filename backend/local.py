@@ -95,7 +95,7 @@ class LocalBackend:
         def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
             seen = question.note(answer)
             if unread and not request.documents:
-                seen.notes += (unread,)
+                seen.notes = (unread, *seen.notes)
             if seen.state == "stopped" and self._work.paused_now:
                 seen.notes += (CHANGED,)
             return seen
