@@ -38,7 +38,7 @@ class Agreed(Strategy):
 def main() -> None:
     """Ask one question through four methods, and print how far each is from a full prefill."""
     engine = open_engine(ModelConfig(default_data() / "models"))
-    passages = cutter(engine, 256)((ASSETS / "samples" / "harbour-handbook.md").read_text())
+    passages = cutter(engine, 256)((ASSETS / "samples" / "harbour-handbook.md").read_text("utf-8"))
     item = Item(
         "1", "Who is the chief engineer of Harbour Line?", tuple(passages), ("Victor Lindqvist",), "handbook", "f1"
     )
