@@ -15,6 +15,18 @@ def serious(page):
     ]
 
 
+def in_both_themes(page):
+    """Yield as the page follows the system from light to dark, each time once no colour is on its way any more."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(
+            "dark => document.body.classList.contains('dark') === dark"
+            " && !document.getAnimations().some(each => each instanceof CSSTransition)",
+            arg=scheme == "dark",
+        )
+        yield scheme
+
+
 def too_wide(page, parts, width=390):
     """Return what reaches beyond a narrow window: `parts` is a CSS selector."""
     over = f"e => e.getBoundingClientRect().right > {width + 1}"
