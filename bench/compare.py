@@ -35,11 +35,12 @@ COLUMNS = {
     "oracle_overlap": "oracle",
     "floor_speedup": "floor",
     "full_wrong": "full wrong",
+    "left_out": "cut short",
     "n": "n",
 }
 # What all samples of a file share, beside trained weights.
 SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "seed", "chunk")
-MADE_BY = ("model", "reader", "selector", "kv_bits")  # of it, what a row tells; trained weights as digests
+MADE_BY = ("model", "reader", "selector", "kv_bits", "chunk")  # of it, what a row tells; trained weights as digests
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:
@@ -82,6 +83,7 @@ def compare(
             "context_tokens": reading.context_tokens,
             "passages": len(reading.passages),
             "left_out": left_out,
+            "max_new_tokens": item.max_new_tokens,
             "answers": list(item.answers),
         }
         finished.add(name, about, through_all(engine, item, reading, [arm for arm in chosen if arm.key in missing]))
@@ -123,6 +125,7 @@ def rows_of(
             "floor_speedup": _mean(outcomes, "floor_speedup"),
             "reused_bytes": _mean(outcomes, "reused_bytes"),
             "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
+            "max_new_tokens": samples[0]["about"].get("max_new_tokens"),  # older samples do not say
             "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
             "n": len(samples),
             **{name: made[name] for name in MADE_BY},

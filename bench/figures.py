@@ -28,7 +28,7 @@ def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.
     tasks = list(dict.fromkeys(map(_task, shown)))
     across = min(3, max(1, len(tasks)))
     down = -(-max(1, len(tasks)) // across)
-    titles = [f"{task}, {length}" + (f"<br>{file}" if file else "") for file, task, length in tasks]
+    titles = [_title(next(row for row in shown if _task(row) == task)) for task in tasks]
     figure = make_subplots(down, across, subplot_titles=titles, vertical_spacing=0.28 / down)
     named: set[str] = set()
     for place, task in enumerate(tasks):
@@ -43,6 +43,11 @@ def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.
     figure.update_yaxes(title="KL to full prefill, nats", rangemode="tozero")
     figure.update_layout(height=380 * down, width=400 * across + 200, template="plotly_white", font={"size": 12})
     return figure
+
+
+def _title(row: dict[str, Any]) -> str:
+    tokens = f"{row['context_tokens']:,.0f} tokens" if "context_tokens" in row else f"{row['length']}"
+    return f"{row['task']}, {tokens}" + (f"<br>{row['file']}" if "file" in row else "")
 
 
 def _task(row: dict[str, Any]) -> tuple[str, str, int]:

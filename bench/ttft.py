@@ -10,14 +10,10 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from bench.arms import Arm, arms
 from bench.intervals import median_interval
 from bench.tables import progress
 from bench.workload import Workload, workload
-from engine.pipeline import Engine, Prefilled
-from engine.request import Reading
 from engine.reuse.strategies import Full, Strategy
 from engine.trace import Trace
 from engine.types import Placement
@@ -98,17 +94,10 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     return Sample(
         trace.ttft_ms,
         ready.realised_ratio,
-        operations(work.engine, reading, ready),
+        ready.operations,
         reading.context_tokens,
         sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
     )
-
-
-def operations(engine: Engine, reading: Reading, ready: Prefilled) -> float:
-    """Return the floating-point operations of the rows that the primary computed."""
-    end = len(engine.prompt.prefix) + reading.context_tokens
-    rows = torch.cat((ready.rows, torch.arange(end, end + len(reading.question))))
-    return engine.cache.decoder.spec.operations_of(rows)
 
 
 def row(arm: Arm, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 
-import torch
 from torch import Tensor
 
 from engine.answer import Request
@@ -188,11 +187,9 @@ class _Lane:
         writing, chooser = Writing(), Sampling().chooser()
         for grown in written(decoder, prompt, ready.buffer, first, chooser, self.reading.room, self.cancel):
             writing = grown
-        question = torch.arange(self.prompt_tokens - len(self.reading.question), self.prompt_tokens)
-        operations = decoder.spec.operations_of(torch.cat((ready.rows, question)))
         said = full.tokens if full else writing.tokens[:FOLLOWED]
         logits = along(decoder, ready.buffer, ready.logits, self.prompt_tokens, said)
-        full = full or _Said(said, logits, operations)
+        full = full or _Said(said, logits, ready.operations)
         near = likeness(full.logits, logits)
         text, cited = cite(writing.text.strip(), self.reading.texts, self.reading.asked)
         ttft_ms = trace.ttft_ms or 0.0
@@ -206,7 +203,7 @@ class _Lane:
             recomputed_tokens=round(context * ready.realised_ratio),
             ttfts_ms=(ttft_ms,),
             full_ms=ttft_ms,
-            floor_ms=ttft_ms * operations / full.operations,
+            floor_ms=ttft_ms * ready.operations / full.operations,
             kl=near.kl,
             top1=near.top1 == 1.0,
             answer_kl=near.answer_kl,

@@ -21,6 +21,7 @@ class Prefilled:
     logits          [V] of its next token
     rows            [R] slots before the question that got fresh KV in any layer counted
     realised_ratio  recomputed / reusable tokens
+    operations      floating-point operations of what the primary has computed for it
     tiers           where each chunk's KV came from; 'none' where nothing was reused
     path            leading chunks whose KV was found as one exact path
     exact           leading chunks whose KV in the buffer is exact now
@@ -31,6 +32,7 @@ class Prefilled:
     logits: Tensor
     rows: Tensor
     realised_ratio: float
+    operations: float
     tiers: tuple[str, ...]
     path: int
     exact: int
@@ -57,6 +59,8 @@ def prefill(
         view = evidence.view(strategy.placement)
         plan = without_path(strategy.plan(view), view)
     with trace.stage("recompute" if strategy.reuses else "prefill"):
-        logits, rows, share = recompute(decoder, evidence, buffer, plan, cancel)
+        done = recompute(decoder, evidence, buffer, plan, cancel)
     exact = exact_chunks(plan, view, strategy)
-    return Prefilled(buffer, logits, rows, share, tiers, path, exact, tuple(evidence.uses))
+    return Prefilled(
+        buffer, done.logits, done.rows, done.ratio, done.operations, tiers, path, exact, tuple(evidence.uses)
+    )

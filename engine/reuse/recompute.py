@@ -1,6 +1,6 @@
 """Carry out a plan: fresh KV for its rows and for the question, in one pass, up to the first token's logits."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 
 import torch
@@ -12,6 +12,23 @@ from engine.reuse.evidence import Evidence
 from engine.reuse.strategies.strategy import Strategy
 from engine.reuse.thinning import prefill_thinning
 from engine.types import Placement, Plan, View
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """What a pass has computed.
+
+    logits      [V] of the first token
+    rows        [R] context slots that got fresh KV; where rows were dropped on the way, those that were chosen first
+    ratio       of the context's tokens; where rows were dropped, the mean over the layers from the choice on: what
+                comes before is the price of choosing
+    operations  floating-point, of every row in every layer: the question's and that price as well
+    """
+
+    logits: Tensor
+    rows: Tensor
+    ratio: float
+    operations: float
 
 
 def without_path(plan: Plan, view: View) -> Plan:
@@ -39,13 +56,12 @@ def exact_chunks(plan: Plan, view: View, strategy: Strategy) -> int:
 
 def recompute(
     decoder: Decoder, evidence: Evidence, buffer: KVBuffer, plan: Plan, cancel: Event | None = None
-) -> tuple[Tensor, Tensor, float]:
-    """Return the first token's logits [V], the slots that got fresh KV [R], and the realised ratio.
+) -> Recomputed:
+    """Compute what the plan and the question need, into the buffer.
 
-    A plan that covers the whole context takes the full prefill's own pass, so that it is equal bit for bit. Where rows
-    are dropped on the way, the slots are those that were chosen first, and the ratio is the mean over the layers from
-    there on: what comes before is the price of choosing.
+    A plan that covers the whole context takes the full prefill's own pass, so that it is equal bit for bit.
     """
+    spec = decoder.spec
     ids, asked, lengths = evidence.ids, evidence.question, [len(span) for span in evidence.spans]
     context = sum(lengths)
     if plan.merge is not None and lengths:
@@ -54,7 +70,9 @@ def recompute(
         rows = torch.cat((plan.rows, asked))
         left = prefill_thinning(decoder, ids[rows], buffer, rows, len(asked), plan.thin, cancel)
         counted = left.rows[left.chosen :]
-        return left.logits, counted[0], sum(map(len, counted)) / (len(counted) * context) if context else 0.0
+        ratio = sum(map(len, counted)) / (len(counted) * context) if context else 0.0
+        layers = [spec.operations_of(torch.cat((kept, asked))) / spec.layers for kept in left.rows]
+        return Recomputed(left.logits, counted[0], ratio, sum(layers))
     rows = torch.arange(len(ids)) if len(plan.rows) >= context else torch.cat((plan.rows, asked))
     ratio = min(1.0, len(plan.rows) / context) if context else 0.0
-    return decoder.prefill(ids[rows], buffer, rows, cancel), plan.rows, ratio
+    return Recomputed(decoder.prefill(ids[rows], buffer, rows, cancel), plan.rows, ratio, spec.operations_of(rows))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from engine.model.buffer import Rows
 from engine.request import fit
 from engine.reuse.strategies import CacheBlend
 from engine.reuse.thinning import prefill_thinning
@@ -128,3 +129,26 @@ def test_a_ratio_of_one_is_full_prefill(made, evidence):
     found = made.prefill(reading, CacheBlend(ratio=1.0), Trace())
     assert_close(found.logits, evidence.reference.logits, **REORDERED)
     assert found.realised_ratio == 1.0
+
+
+@pytest.mark.parametrize("gradual", [False, True])
+def test_its_operations_are_those_of_every_row_in_every_layer(made, monkeypatch, gradual):
+    decoder, passed, slots = made.cache.decoder, [], {}
+
+    def rows(buffer, taken):
+        slots[len(taken)] = taken
+        return Rows(buffer, taken)
+
+    monkeypatch.setattr("engine.reuse.thinning.Rows", rows)
+    reading = fit(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
+    made.prefill(reading, CacheBlend(ratio=0.3), Trace())  # chunk KV is there now
+    layers = decoder._body.layers
+    hooks = [layer.mlp.register_forward_hook(lambda _, went, __: passed.append(went[0].shape[1])) for layer in layers]
+    ready = made.prefill(reading, CacheBlend(ratio=0.3, gradual=gradual), Trace())
+    for hook in hooks:
+        hook.remove()
+    assert len(passed) == len(layers) and passed[0] > passed[1]
+    weights = sum(weight.numel() for weight in layers[0].parameters() if weight.ndim == 2)
+    keys = sum(int((slots[count] + 1).sum()) for count in passed)  # a row sees every slot up to its own
+    expected = 2.0 * weights * sum(passed) + 4.0 * decoder.spec.heads * decoder.spec.width * keys
+    assert ready.operations == pytest.approx(expected, rel=0.01)  # norms and biases are not counted apart
