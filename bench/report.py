@@ -31,14 +31,14 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         rows = _read(path)
         everything += [{**row, "file": path.stem} for row in rows]
         counts.append({"file": path.stem, "rows": len(rows)})
-        tables.append(f"## {path.stem}\n\n{markdown(_columns(rows), rows)}\n")
+        tables.append(f"## {path.stem}\n\n{markdown(columns_of(rows), rows)}\n")
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "report.md").write_text("\n".join(["# Measured", "", *tables]), encoding="utf-8")
     frontier(everything).write_html(arguments.out / "report.html", include_plotlyjs=True)
     return counts
 
 
-def _columns(rows: list[dict[str, Any]]) -> dict[str, str]:
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, str]:
     """Return the columns of the measure that made the rows: those that fill most of them."""
     filled = {name for row in rows for name in row}
     return max(KINDS, key=lambda columns: len(columns.keys() & filled))

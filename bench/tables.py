@@ -73,7 +73,8 @@ def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
     low, high = f"{key}_low", f"{key}_high"
     if low in columns or row.get(low) is None or row.get(high) is None:
         return written(row.get(key))
-    return f"{written(row.get(key))} ({written(row[low])}\u2013{written(row[high])})"
+    to = "\u2013" if row[low] >= 0 else " to "
+    return f"{written(row.get(key))} ({written(row[low])}{to}{written(row[high])})"
 
 
 def written(value: Any) -> str:
