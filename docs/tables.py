@@ -4,7 +4,7 @@ A table stands between two comments, of which the first says what is in it:
 
     <!-- table method quality n: FILE -->              a line for each row of the file, with these of its fields
     <!-- pivot kl by task: FILE, FILE -->              a line for each method, a column for each task, and their mean
-    <!-- pivot kl: LABEL=FILE, LABEL=FILE -->          a line for each method, a column for each label: its rows' mean
+    <!-- pivot kl: LABEL=FILE, FILE, LABEL=FILE -->    a line for each method, a column for each label: its rows' mean
     <!-- end -->
 
 `FILE?task=a&length=4096` takes only the rows where that is so. `python -m docs.tables` fills all tables anew.
@@ -43,7 +43,11 @@ def _table(kind: str, what: str, sources: str) -> str:
         return markdown({key: labels[key] for key in what.split()}, rows)
     value, _, key = what.partition(" by ")
     if not key:
-        return _pivot(value, named)
+        together: dict[str, Rows] = {}
+        for label, own in named:
+            label = label or list(together)[-1]
+            together[label] = together.get(label, []) + own
+        return _pivot(value, list(together.items()))
     found = dict.fromkeys(row[key] for row in rows if key in row)
     if key == "ratio":
         return _pivot(value, [(f"{at:.0%}", [row for row in rows if row.get(key) == at]) for at in sorted(found)])
