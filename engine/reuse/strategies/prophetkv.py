@@ -2,8 +2,8 @@
 
 No auxiliary model: the question's rows run once over the assembled chunks; a token's score is the attention it gets,
 mean over layers, heads and question tokens. The top ratio x tokens are recomputed, one by one, without windows.
-Source: arXiv:2602.02579. That every layer counts alike when their attention is fused into one set of tokens is ours; so is
-leaving the passages of an exact path alone.
+Source: arXiv:2602.02579. Ours: every layer counts alike when their attention is fused into one set of tokens, and
+passages of an exact path are left alone.
 """
 
 from dataclasses import dataclass
