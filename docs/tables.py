@@ -39,7 +39,7 @@ def _table(kind: str, what: str, sources: str) -> str:
     named = [_source(source) for source in sources.split(", ")]
     rows = [row for _, own in named for row in own]
     if kind == "table":
-        labels = columns_of(rows) | LABELS
+        labels = columns_of([dict.fromkeys(what.split())]) | LABELS
         return markdown({key: labels[key] for key in what.split()}, rows)
     value, _, key = what.partition(" by ")
     if not key:
