@@ -44,6 +44,10 @@ def test_a_pivot_has_a_line_for_each_method_and_one_for_what_stands_behind_it(ro
     assert table("pivot kl: A=some.json?task=common_words, B=some.json")[3] == "| epic, same budget | 0.400 | 0.300 |"
     both = "A=some.json?task=niah_multi, some.json?task=common_words"
     assert table(f"pivot kl: {both}")[3] == "| epic, same budget | 0.300 |"
+    assert table("pivot kl: A=some.json, B=some.json?method=full!n")[2:4] == [
+        "| full | 0.000 | 7.00 |",
+        "| epic, same budget | 0.300 |  |",
+    ]
     assert table("pivot kl by ratio: some.json")[0] == "| method | 20% | 100% |"
 
 
