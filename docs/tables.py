@@ -3,7 +3,7 @@
 A table stands between two comments, of which the first says what is in it:
 
     <!-- table method quality n: FILE -->              a line for each row of the file, with these of its fields
-    <!-- pivot kl by task: FILE, FILE -->              a line for each method, a column for each task, and their mean
+    <!-- pivot kl by task: FILE, FILE -->              a line for each method, a column for each RULER task, their mean
     <!-- pivot kl: LABEL=FILE, FILE, LABEL=FILE -->    a line for each method, a column for each label: its files' mean
     <!-- end -->
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import columns_of
+from bench.ruler.generate import TASKS
 from bench.tables import markdown
 
 HERE = Path(__file__).parent
@@ -52,12 +53,12 @@ def _table(kind: str, what: str, sources: str) -> str:
                 own = before + own
             columns.append((label, field, own))
         return _pivot(columns)
-    found = dict.fromkeys(row[key] for row in rows if key in row)
+    found = {row[key] for row in rows if key in row}
     apart = {at: [row for row in rows if row.get(key) == at] for at in found}
     if key == "ratio":
         return _pivot([(f"{at:.0%}", value, apart[at]) for at in sorted(found)])
-    columns = [(at.removeprefix("niah_").replace("_", " "), value, own) for at, own in apart.items()]
-    return _pivot([*columns, ("mean", value, rows)])
+    tasks = [(task.removeprefix("niah_").replace("_", " "), value, apart[task]) for task in TASKS if task in found]
+    return _pivot([*tasks, ("mean", value, rows)])
 
 
 def _source(source: str, value: str) -> Column:
