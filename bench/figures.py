@@ -17,14 +17,21 @@ _HUES = {
     "oracle": "#222222",
 }
 _OTHER = "#9aa1ab"
+DRAWN = {
+    "answer_kl": "KL to full prefill along the answer, nats",
+    "quality": "quality",
+    "speedup": "speedup over full prefill",
+}
 
 
-def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.Figure:
-    """Return each task's distance from full prefill against the realised ratio: nearer to both axes is better.
+def frontiers(rows: Sequence[dict[str, Any]]) -> list[go.Figure]:
+    """Return a figure for each of `DRAWN` that rows have."""
+    return [frontier(rows, value) for value in DRAWN if any(_points(rows, value))]
 
-    distance  'kl' of the first token or 'answer_kl' along the answer
-    """
-    shown = [row for row in rows if distance in row and "task" in row and row["method"] != "full"]
+
+def frontier(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Figure:
+    """Return each task's `value`, a key of `DRAWN`, against the realised ratio."""
+    shown = _points(rows, value)
     tasks = list(dict.fromkeys(map(_task, shown)))
     across = min(3, max(1, len(tasks)))
     down = -(-max(1, len(tasks)) // across)
@@ -35,29 +42,33 @@ def frontier(rows: Sequence[dict[str, Any]], distance: str = "answer_kl") -> go.
         own = [row for row in shown if _task(row) == task]
         for method in dict.fromkeys(row["method"] for row in own):
             points = sorted((row for row in own if row["method"] == method), key=lambda row: row["realised_ratio"])
-            figure.add_trace(
-                _line(method, points, distance, method not in named), place // across + 1, place % across + 1
-            )
+            figure.add_trace(_line(method, points, value, method not in named), place // across + 1, place % across + 1)
             named.add(method)
     figure.update_xaxes(title="realised recompute ratio", rangemode="tozero")
-    figure.update_yaxes(title="KL to full prefill, nats", rangemode="tozero")
-    figure.update_layout(height=380 * down, width=400 * across + 200, template="plotly_white", font={"size": 12})
+    figure.update_yaxes(title=DRAWN[value], rangemode="tozero")
+    figure.update_layout(
+        height=max(520, 380 * down), width=400 * across + 200, template="plotly_white", font={"size": 12}
+    )
     return figure
+
+
+def _points(rows: Sequence[dict[str, Any]], value: str) -> list[dict[str, Any]]:
+    return [row for row in rows if {value, "realised_ratio"} <= row.keys() and row["method"] != "full"]
 
 
 def _title(row: dict[str, Any]) -> str:
     tokens = f"{row['context_tokens']:,.0f} tokens" if "context_tokens" in row else f"{row['length']}"
-    return f"{row['task']}, {tokens}" + (f"<br>{row['file']}" if "file" in row else "")
+    return f"{row.get('task', 'time')}, {tokens}" + (f"<br>{row['file']}" if "file" in row else "")
 
 
 def _task(row: dict[str, Any]) -> tuple[str, str, int]:
     """Rows of two files stand apart: they may come from other models."""
-    return row.get("file", ""), row["task"], row["length"]
+    return row.get("file", ""), row.get("task", ""), row["length"]
 
 
-def _line(method: str, points: Sequence[dict[str, Any]], distance: str, first: bool) -> go.Scatter:
-    value = [row[distance] for row in points]
-    ends = [(row.get(f"{distance}_low"), row.get(f"{distance}_high")) for row in points]
+def _line(method: str, points: Sequence[dict[str, Any]], name: str, first: bool) -> go.Scatter:
+    value = [row[name] for row in points]
+    ends = [(row.get(f"{name}_low"), row.get(f"{name}_high")) for row in points]
     known = all(low is not None for low, _ in ends)
     return go.Scatter(
         x=[row["realised_ratio"] for row in points],
@@ -70,6 +81,7 @@ def _line(method: str, points: Sequence[dict[str, Any]], distance: str, first: b
             "thickness": 1,
         },
         mode="lines+markers",
+        cliponaxis=False,  # what recomputes nothing stands on the axis
         name=method,
         legendgroup=method,
         showlegend=first,

@@ -8,7 +8,7 @@ import pytest
 
 from bench import compare, look, paired, quality, report, tasks
 from bench.errors import BadArgument, BadData
-from bench.figures import frontier
+from bench.figures import DRAWN, frontier
 from bench.samples import SampleFile
 from engine.reuse.selector import FILE
 from tests.engine.doubles import TEXTS, engine
@@ -305,10 +305,13 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
 def test_the_report_writes_tables_and_a_page_that_needs_no_net(made, arguments, tmp_path):
     arguments.json.write_text(json.dumps(quality.run(arguments)))
     out = tmp_path / "report"
-    report.run(Namespace(rows=[arguments.json], out=out))
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([{"method": "epic", "realised_ratio": 0.1, "length": 512, "speedup": 3.0, "n": 1}]))
+    report.run(Namespace(rows=[arguments.json, times], out=out))
     assert "| harbour | cacheclip |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert "cacheblend" in page and 'src="http' not in page
+    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in DRAWN.values())
     arguments.json.write_text("{}")
     with pytest.raises(BadData, match="not a list of rows"):
         report.run(Namespace(rows=[arguments.json], out=out))
