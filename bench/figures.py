@@ -26,7 +26,7 @@ DRAWN = {
 
 def frontiers(rows: Sequence[dict[str, Any]]) -> list[go.Figure]:
     """Return a figure for each of `DRAWN` that rows have."""
-    return [frontier(rows, value) for value in DRAWN if any(_points(rows, value))]
+    return [frontier(rows, value) for value in DRAWN if _points(rows, value)]
 
 
 def frontier(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Figure:

@@ -1,6 +1,5 @@
-"""The front door: a port or a folder that is taken, and a start that fails, end in sentences."""
+"""The front door: a port that is taken, and a start that fails, end in sentences."""
 
-import os
 import socket
 from threading import Event
 
@@ -11,7 +10,6 @@ from backend.local import LocalBackend
 from engine.answer import Request
 from engine.errors import LoadingFailed
 from settings import Settings
-from store.lock import FolderLock
 
 
 def test_a_port_in_use_is_noticed_before_the_models_are_loaded():
@@ -20,13 +18,6 @@ def test_a_port_in_use_is_noticed_before_the_models_are_loaded():
         with pytest.raises(OSError):
             _check_port("127.0.0.1", port)
     _check_port("127.0.0.1", port)
-
-
-def test_a_folder_that_another_process_has_open_is_left_alone(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("sys.argv", ["app.py", "--data", str(tmp_path)])
-    with FolderLock(tmp_path):
-        assert main() == 1
-    assert f"process {os.getpid()}" in caplog.text
 
 
 def test_clearing_the_cache_removes_the_kv_and_nothing_else(tmp_path, monkeypatch, caplog):

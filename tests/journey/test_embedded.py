@@ -25,7 +25,7 @@ from ui.http.serving import app_kwargs
 
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parent.parent / "sample_questions.json").read_text())
-ASK = Request(next(iter(SAMPLE_QUESTIONS)), max_new_tokens=24, passages=2)
+ASK = Request(next(iter(SAMPLE_QUESTIONS)), max_new_tokens=24, passages=4)
 
 
 def answer_of(backend, request):
