@@ -112,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
         if name in RESUMED:
             says = "8: chunk KV as the disk gives it back"
             one.add_argument("--kv-bits", type=int, choices=[8, 16], default=16, help=says)
+            says = "off: a reader's answers are not held to the passages' words"
+            one.add_argument("--grounding", choices=["auto", "off"], default="auto", help=says)
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
         one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")

@@ -35,14 +35,16 @@ def model_config(arguments: Namespace) -> ModelConfig:
     return ModelConfig.of(arguments.data / "models", arguments)
 
 
-def open_engine(config: ModelConfig, kv_bits: int = 16) -> Engine:
+def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto") -> Engine:
     """Return an engine that keeps chunk KV in memory.
 
-    kv_bits  8: chunk KV is rounded as the disk would keep it
+    kv_bits    8: chunk KV is rounded as the disk would keep it
+    grounding  'off': answers are the likeliest tokens, whatever the passages say
     """
     models = load_models(config)
     tiers = Tiers(TiersConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
     engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers)
+    engine.grounded = engine.grounded and grounding != "off"
     if kv_bits == 8:
         compute = engine.cache.compute
         rounded = lambda ids, cancel=None: restored(stored(compute(ids, cancel), 8))  # noqa: E731

@@ -39,8 +39,15 @@ COLUMNS = {
     "n": "n",
 }
 # What all samples of a file share, beside trained weights.
-SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "seed", "chunk")
-MADE_BY = ("model", "reader", "selector", "kv_bits", "chunk")  # of it, what a row tells; trained weights as digests
+SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")
+MADE_BY = (
+    "model",
+    "reader",
+    "selector",
+    "kv_bits",
+    "grounding",
+    "chunk",
+)  # of it, what a row tells; trained weights as digests
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:

@@ -46,10 +46,12 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
     for arm in arms:
         if arm.key != FULL:
             ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), evidence=evidence)
+    choosers = [engine.chooser(reading) for _ in ready]
     answers = decode_together(
         engine.cache.decoder,
         [each.buffer for each in ready.values()],
-        [int(each.logits.argmax()) for each in ready.values()],
+        [chooser.choose(each.logits) for chooser, each in zip(choosers, ready.values(), strict=True)],
+        choosers,
         engine.prompt.stop_ids,
         item.max_new_tokens,
     )
@@ -109,6 +111,6 @@ def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:
 
 
 def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
-    said = engine.prompt.tokens.template.decode([t for t in answer if t not in engine.prompt.stop_ids])
+    said = engine.prompt.tokens.decode([t for t in answer if t not in engine.prompt.stop_ids])
     names = (item.metric, *SCORED.get(item.metric, ()))
     return {"answer": said, "scores": {name: METRICS[name](said, item.answers) for name in names}}

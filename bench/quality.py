@@ -37,7 +37,7 @@ def opened(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
     """
     for file in arguments.files:
         rows_in(file)  # a file that is not there is told before the models are loaded
-    engine = open_engine(model_config(arguments), arguments.kv_bits)
+    engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     cut = cutter(engine, arguments.chunk)
     return engine, [_items(file, arguments, cut) for file in arguments.files]
 

@@ -34,7 +34,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     if unknown := [task for task in arguments.tasks if task not in TASKS]:
         raise BadArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
     haystack = read_haystack(arguments.haystack)
-    engine = open_engine(model_config(arguments), arguments.kv_bits)
+    engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     cut = cutter(engine, arguments.chunk)
     finished = sample_file(arguments, "ruler")
     rows = []

@@ -35,13 +35,13 @@ class Citer:
     """
 
     def __init__(self, passages: Sequence[str], question: str = "") -> None:
-        self._held = [set(_words(passage)) for passage in passages]
+        self._held = [set(words_of(passage)) for passage in passages]
         self._spread = Counter(word for words in self._held for word in words)
-        self._asked = set(_words(question))
+        self._asked = set(words_of(question))
 
     def rank(self, sentence: str) -> int | None:
         """Return the rank of the passage that holds enough of the sentence; None if none does."""
-        words = set(_said(sentence) or _words(sentence))
+        words = set(_said(sentence) or words_of(sentence))
         numbers = {word for word in words if word[0].isdecimal()}
         passages = 1 + len(self._held)
         weights = {word: math.log(1 + passages / (1 + self._spread[word])) for word in (words - self._asked) or words}
@@ -56,7 +56,7 @@ class Citer:
 
 def cite(answer: str, passages: Sequence[str], question: str = "") -> tuple[str, set[int]]:
     """Return the answer with [n] behind each backed sentence, and the cited ranks, from 1."""
-    citer, said = Citer(passages, question), _sentences(answer)
+    citer, said = Citer(passages, question), sentences_of(answer)
     ranks = [citer.rank(sentence) for sentence in said]
     return "".join(map(_marked, said, ranks)), {rank for rank in ranks if rank is not None}
 
@@ -86,7 +86,7 @@ class Steady:
 
     def of(self, written: str) -> str:
         """Return the certain part of the text so far; each call's text begins with that of the call before it."""
-        *ended, growing = _sentences(written.lstrip()[self._read :]) or [""]
+        *ended, growing = sentences_of(written.lstrip()[self._read :]) or [""]
         for sentence in ended:
             rank = self._citer.rank(sentence)
             self._ended += _marked(sentence, rank)
@@ -118,10 +118,10 @@ def quoted(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
     for said, mark in zip(parts[0::2], parts[1::2], strict=False):
         if not 1 <= (rank := int(mark)) <= len(passages) or not said.strip():
             continue
-        sentences = _sentences(passages[rank - 1])
-        held = [set(_words(sentence)) for sentence in sentences]
+        sentences = sentences_of(passages[rank - 1])
+        held = [set(words_of(sentence)) for sentence in sentences]
         spread = Counter(word for words in held for word in words)
-        wanted = set(_words(_sentences(said.strip())[-1]))
+        wanted = set(words_of(sentences_of(said.strip())[-1]))
         shares = [sum(1 / spread[word] for word in wanted & words) for words in held]
         best = max(range(len(shares)), key=lambda place: (shares[place], -place), default=None)
         if best is not None and shares[best]:
@@ -143,7 +143,7 @@ class Repeats:
 
     def of(self, text: str) -> int | None:
         """Return where the first repeated sentence begins, if one is there; each call's text begins with the last."""
-        for sentence in _sentences(text[self._read :])[:-1]:
+        for sentence in sentences_of(text[self._read :])[:-1]:
             words = _said(sentence)
             self._said[words] += bool(words)
             if self._said[words] > _allowed(words):
@@ -167,7 +167,7 @@ def _marked(sentence: str, rank: int | None) -> str:
     return sentence if rank is None else f"{body} [{rank}]{sentence[len(body) :]}"
 
 
-def _sentences(text: str) -> list[str]:
+def sentences_of(text: str) -> list[str]:
     """Cut behind sentence ends that are followed by white space, and at line ends; joined they are the text.
 
     The dot of 'Ms. Vale' or 'J. S. Bach' ends none, nor does a list's number.
@@ -183,9 +183,9 @@ def _sentences(text: str) -> list[str]:
 def _said(sentence: str) -> tuple[str, ...]:
     """Return a sentence's words without the number that it has in a list."""
     listed = LISTED.match(sentence)
-    return tuple(_words(sentence[listed.end() :] if listed else sentence))
+    return tuple(words_of(sentence[listed.end() :] if listed else sentence))
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     """Words in lower case; 1,684,000 is one word, Chinese and Japanese characters count one by one."""
     return re.findall(r"\d+(?:[.,]\d+)*|[\u3040-\u30ff\u4e00-\u9fff]|[^\W\u3040-\u30ff\u4e00-\u9fff]+", text.lower())

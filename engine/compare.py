@@ -20,7 +20,7 @@ from engine.cite import cite
 from engine.comparison import MAX_ARMS, MAX_REPEATS, Comparison, Outcome, Passage, Wanted
 from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.inspect.likeness import FOLLOWED, along, likeness
-from engine.model.generate import Sampling
+from engine.model.generate import Chooser
 from engine.pipeline import Engine
 from engine.prefill import Prefilled
 from engine.request import Reading, check
@@ -170,21 +170,22 @@ class _Lane:
                     evidence.scores(strategy.scoring)
             self.engine.prefill(self.reading, Direct(), trace, self.cancel, evidence)
 
-    def prefill(self, arm: Arm) -> tuple[Prefilled, Trace, int]:
-        """Return the arm's prompt, its trace, whose TTFT counts the search as well, and its first token."""
+    def prefill(self, arm: Arm) -> tuple[Prefilled, Trace, int, Chooser]:
+        """Return the arm's prompt, its trace, whose TTFT counts the search, its first token, and who chose that."""
         trace = Trace(settle=self.engine.cache.decoder.settle)
         with closing(self.engine.evidence(self.reading, trace, self.cancel, longest=1)) as evidence:
             ready = self.engine.prefill(self.reading, arm.strategy, trace, self.cancel, evidence)
-            first = int(ready.logits.argmax())
+            chooser = self.engine.chooser(self.reading)
+            first = chooser.choose(ready.logits)
             trace.first_token()
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms
-        return ready, trace, first
+        return ready, trace, first, chooser
 
     def first(self, arm: Arm, full: _Said | None) -> tuple[Outcome, _Said]:
         """Time an arm, let it answer, and set it against full prefill; without one it is the full prefill."""
-        ready, trace, first = self.prefill(arm)
+        ready, trace, first, chooser = self.prefill(arm)
         decoder, prompt = self.engine.cache.decoder, self.engine.prompt
-        writing, chooser = Writing(), Sampling().chooser()
+        writing = Writing()
         for grown in written(decoder, prompt, ready.buffer, first, chooser, self.reading.room, self.cancel):
             writing = grown
         said = full.tokens if full else writing.tokens[:FOLLOWED]

@@ -10,7 +10,8 @@ from threading import Event
 from engine.answer import Answer, Budget, Request
 from engine.budget import budget
 from engine.errors import Cancelled
-from engine.model.generate import Sampling
+from engine.grounding import grounded
+from engine.model.generate import Chooser, Sampling
 from engine.model.tokens import Encoded
 from engine.prefill import Prefilled, prefill
 from engine.prompt import Prompt
@@ -40,6 +41,7 @@ class Engine:
     auxiliary  None where no method needs one
     turns      who uses the primary next
     served     counts how questions were served from the tree; its own unless it shall outlive this engine
+    grounded   answers are held to what the passages say: for a reader that was taught to quote them
     trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
 
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
@@ -55,8 +57,10 @@ class Engine:
         trouble: Callable[[], str] = lambda: "",
         speculation: SpeculationConfig | None = None,
         served: Served | None = None,
+        grounded: bool = False,
     ) -> None:
         self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
+        self.grounded = grounded
         self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
         self.turns, self.served = turns or Turns(), served or Served()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
@@ -147,13 +151,13 @@ class Engine:
             if guess is None or not guess.kept:
                 turn.enter_context(self.turn(reading, strategy, trace, cancel))
             ready = prefilled(reading, trace, cancel) if guess is None else guess.result(cancel)
-            sampling = Sampling(request.temperature, request.top_p, request.seed).chooser()
-            first = sampling.choose(ready.logits)
+            chooser = self.chooser(reading, Sampling(request.temperature, request.top_p, request.seed))
+            first = chooser.choose(ready.logits)
             trace.first_token()
             self._tell(answer, reading, ready, strategy)
             yield answer
             try:
-                yield from write(answer, self.cache.decoder, self.prompt, reading, ready, first, sampling, cancel)
+                yield from write(answer, self.cache.decoder, self.prompt, reading, ready, first, chooser, cancel)
             finally:
                 self.keep(reading, ready)
 
@@ -177,6 +181,11 @@ class Engine:
             with trace.stage("queue"):
                 turn.enter_context(self.turns.turn(lengths, cancel))
             yield
+
+    def chooser(self, reading: Reading, sampling: Sampling | None = None) -> Chooser:
+        """Return what chooses the tokens of one answer; the likeliest ones without `sampling`."""
+        chooser = (sampling or Sampling()).chooser()
+        return grounded(chooser, reading, self.prompt) if self.grounded else chooser
 
     def find(self, request: Request, trace: Trace) -> Reading:
         """Search the library to the end, and fit what was found into the model's context."""

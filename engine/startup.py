@@ -103,28 +103,33 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class Models:
-    """Loaded models; `auxiliary is primary` when both are the same weights in the same place."""
+    """Loaded models; `auxiliary is primary` when both are the same weights in the same place.
+
+    quotes  the primary was finetuned to answer in the passages' words
+    """
 
     primary: Decoder
     auxiliary: Decoder
     precision: str  # 'bf16 on the CPU (AVX-512 BF16)'
     selector: Selector | None = None
+    quotes: bool = False
 
 
 def load_models(config: ModelConfig, report: Report = lambda said, share: None) -> Models:
     """Find, load and self-test both models. Raises ModelNotFound or UnsupportedModel."""
     device, dtype, precision = pick(config.device, config.dtype)
+    selector, quotes = _selector(config), config.adapter is not None
     place = resolve(config.model, config.folder, report)
     report(f"Loading {Path(config.model).name}", 0.8)
     primary = load(place, device, dtype, Path(config.model).name, config.adapter)
     if config.auxiliary == config.model and device.type == "cpu":
-        return Models(primary, primary, precision, _selector(config))
+        return Models(primary, primary, precision, selector, quotes)
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
     _, dtype, _ = pick("cpu", config.dtype)
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
-    return Models(primary, beside, precision, _selector(config))
+    return Models(primary, beside, precision, selector, quotes)
 
 
 def fetch_models(config: ModelConfig, report: Report = lambda said, share: None) -> None:
@@ -183,7 +188,8 @@ def build_engine(
         if beside.fingerprint != cache.fingerprint:
             tiers.keep_off_device(beside.fingerprint)
     finder = open_library(prompt.tokens.data)
-    return Engine(finder, cache, prompt, auxiliary, trouble=lambda: tiers.trouble, served=served)
+    trouble = lambda: tiers.trouble  # noqa: E731
+    return Engine(finder, cache, prompt, auxiliary, trouble=trouble, served=served, grounded=models.quotes)
 
 
 def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:

@@ -37,13 +37,13 @@ def write(
     reading: Reading,
     ready: Prefilled,
     first: int,
-    sampling: Chooser,
+    chooser: Chooser,
     cancel: Event,
 ) -> Iterator[Answer]:
     """Yield the answer as it grows token by token behind its first one. Raises Cancelled once `cancel` is set."""
     steady, writing, began = Steady(reading.texts, answer.request.question), Writing(), time.perf_counter()
     with answer.trace.stage("decode"):
-        for writing in written(decoder, prompt, ready.buffer, first, sampling, reading.room, cancel):
+        for writing in written(decoder, prompt, ready.buffer, first, chooser, reading.room, cancel):
             answer.new_tokens = len(writing.tokens)
             if answer.new_tokens > 1:  # the first token belongs to the prefill
                 answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - began)

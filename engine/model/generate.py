@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -29,13 +30,21 @@ class Sampling:
             raise ValueError(f"need temperature >= 0 and 0 < top_p <= 1, got {self.temperature} and {self.top_p}")
 
     def chooser(self) -> "Chooser":
-        return Chooser(self)
+        return SamplingChooser(self)
+
+
+class Chooser(Protocol):
+    """Chooses the tokens of one answer, one after the other."""
+
+    def choose(self, logits: Tensor) -> int:
+        """Return a token id for logits [V]."""
+        ...
 
 
 COLD = 1e-4  # below it the likeliest token is all there is, and logits over it overflow
 
 
-class Chooser:
+class SamplingChooser:
     """Chooses tokens with a random generator of its own, so that a seed repeats an answer."""
 
     def __init__(self, sampling: Sampling) -> None:
@@ -81,9 +90,16 @@ def decode(
 
 
 def decode_together(
-    decoder: Decoder, buffers: list[KVBuffer], firsts: list[int], stop_ids: frozenset[int], max_new_tokens: int
+    decoder: Decoder,
+    buffers: list[KVBuffer],
+    firsts: list[int],
+    choosers: list[Chooser],
+    stop_ids: frozenset[int],
+    max_new_tokens: int,
 ) -> list[list[int]]:
-    """Return the greedy continuation of each buffer's prompt, decoded side by side in one batch.
+    """Return the continuation of each buffer's prompt, decoded side by side in one batch.
+
+    firsts    the first token of each, which its chooser chose
 
     Reading the weights is most of a step's time, so ten prompts take little longer than one. Each answer is the one
     that `decode` gives, up to rounding.
@@ -99,8 +115,8 @@ def decode_together(
             break
         batch = Together([buffers[i] for i in going])
         hidden = decoder.forward(torch.tensor([[tokens[i]] for i in going]), batch.positions, batch)
-        for i, token in zip(going, decoder.logits(hidden[:, -1]).argmax(-1).tolist(), strict=True):
-            tokens[i] = token
+        for i, logits in zip(going, decoder.logits(hidden[:, -1]), strict=True):
+            tokens[i] = choosers[i].choose(logits)
     return answers
 
 

@@ -5,7 +5,7 @@ can never end a turn. Only our own prompt template may use the model's special t
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer
@@ -47,6 +47,10 @@ class Tokens:
     def encode_template(self, text: str) -> tuple[int, ...]:
         """Return the ids of our own template text, special tokens included."""
         return tuple(self.template.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids without special tokens; a character that is not whole is written as U+FFFD."""
+        return self.template.decode(list(ids), skip_special_tokens=True)
 
     def stream(self) -> Callable[[int], str]:
         """Return a function that takes one id after the other and returns the text that became whole ('' if none)."""

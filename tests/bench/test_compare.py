@@ -58,6 +58,7 @@ def arguments(tmp_path, questions):
         selector="off",
         dtype="fp32",
         kv_bits=16,
+        grounding="auto",
         device="cpu",
         chunk=64,
         passages=4,
@@ -142,7 +143,9 @@ def test_more_samples_go_on_from_the_first_ones(made, arguments):
     assert samples_of(arguments)[:2] == kept and len(samples_of(arguments)) == 3
 
 
-@pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}])
+@pytest.mark.parametrize(
+    "other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}, {"grounding": "off"}]
+)
 def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other):
     quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
     with pytest.raises(BadArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
