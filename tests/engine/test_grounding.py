@@ -7,10 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.answer import Request
+from engine.cite import cite
 from engine.grounding import WEIGHT, GroundedChooser, Grounding, Quote
 from engine.model.generate import Sampling
 from engine.prompt import Prompt
+from engine.trace import Trace
 from tests import tiny
+from tests.engine.doubles import engine
 
 PROMPT = Prompt(tiny.tokenizer())
 VOCABULARY = len(PROMPT.tokens.template.get_vocab())
@@ -140,3 +144,22 @@ def test_sampling_draws_from_the_weighed_logits():
     expected = torch.tensor([0.0, WEIGHT * grounding.worst]).softmax(0)[0]
     assert drawn.count(right) / len(drawn) == pytest.approx(float(expected), abs=0.08)
     assert set(drawn) == {right, wrong}
+
+
+def test_the_engine_writes_what_its_chooser_chooses(monkeypatch):
+    """Independent: transformers' own forward pass over the whole prompt for each token."""
+    monkeypatch.setattr("engine.grounding.WEIGHT", 40.0)  # a random model is hard to move
+    request = Request("When does the Old Kestrel sail to Port Arden?", method="full", passages=2, max_new_tokens=8)
+    made = engine("ferry", "tern")
+    *_, free = made.ask(request)
+    made.grounded = True
+    *_, answer = made.ask(request)
+    assert answer.text != free.text
+    reading = made.find(request, Trace())
+    chooser, said = made.chooser(reading), list[int]()
+    ids = [*made.prompt.prefix, *(t for passage in reading.passages for t in passage.ids), *reading.question]
+    with torch.no_grad():
+        while len(said) < 8 and not (said and said[-1] in made.prompt.stop_ids):
+            said.append(chooser.choose(tiny.model()(torch.tensor([[*ids, *said]])).logits[0, -1]))
+    whole = made.prompt.tokens.decode(said).rstrip("\ufffd").strip()  # the last character may lack its other bytes
+    assert answer.text == cite(whole, reading.texts, request.question)[0]
