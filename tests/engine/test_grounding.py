@@ -1,6 +1,7 @@
 """Answers held to the passages: worth by a slow search of every place, choices by weighing the whole vocabulary."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -150,13 +151,14 @@ def test_the_engine_writes_what_its_chooser_chooses(monkeypatch):
     """Independent: transformers' own forward pass over the whole prompt for each token."""
     monkeypatch.setattr("engine.grounding.WEIGHT", 40.0)  # a random model is hard to move
     request = Request("When does the Old Kestrel sail to Port Arden?", method="full", passages=2, max_new_tokens=8)
+    request = replace(request, temperature=2.0, seed=3)
     made = engine("ferry", "tern")
     *_, free = made.ask(request)
     made.grounded = True
     *_, answer = made.ask(request)
     assert answer.text != free.text
     reading = made.find(request, Trace())
-    chooser, said = made.chooser(reading), list[int]()
+    chooser, said = made.chooser(reading, Sampling(2.0, request.top_p, 3)), list[int]()
     ids = [*made.prompt.prefix, *(t for passage in reading.passages for t in passage.ids), *reading.question]
     with torch.no_grad():
         while len(said) < 8 and not (said and said[-1] in made.prompt.stop_ids):
