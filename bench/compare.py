@@ -40,14 +40,7 @@ COLUMNS = {
 }
 # What all samples of a file share, beside trained weights.
 SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")
-MADE_BY = (
-    "model",
-    "reader",
-    "selector",
-    "kv_bits",
-    "grounding",
-    "chunk",
-)  # of it, what a row tells; trained weights as digests
+MADE_BY = ("model", "reader", "selector", "kv_bits", "grounding", "chunk")  # of it, in rows; trained weights as digests
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:
@@ -63,6 +56,7 @@ def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     settings |= {"device": device.type, "dtype": str(dtype)}
     trained = ModelConfig.of(Path(arguments.data) / "models", arguments)
     settings |= {"reader": _named(trained.adapter, WEIGHTS), "selector": _named(trained.heads, FILE)}
+    settings["grounding"] = "off" if trained.adapter is None else arguments.grounding
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
 
 

@@ -57,7 +57,7 @@ def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
     trace = Trace()
     reading = work.engine.find(request, trace)
     ready = work.engine.prefill(reading, strategy_of(request), trace)
-    work.engine.chooser(reading).choose(ready.logits)
+    work.engine.chooser(reading, trace).choose(ready.logits)
     trace.first_token()
     if set(ready.tiers) != {tier}:
         raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")

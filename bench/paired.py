@@ -46,7 +46,7 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
     for arm in arms:
         if arm.key != FULL:
             ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), evidence=evidence)
-    choosers = [engine.chooser(reading) for _ in ready]
+    choosers = [engine.chooser(reading, Trace()) for _ in ready]
     answers = decode_together(
         engine.cache.decoder,
         [each.buffer for each in ready.values()],
@@ -90,7 +90,7 @@ def reading_of(engine: Engine, item: Item, most: int) -> tuple[Reading, int]:
         more = "Give a larger --lengths" if room == most else "The model reads no more: leave it out"
         raise BadArgument(f"Not one passage of {item.id} fits into {room} tokens. {more}, or give shorter passages.")
     texts, passages = tuple(text.strip() for text, _ in kept), tuple(passage for _, passage in kept)
-    return Reading(texts, passages, item.question, question, item.max_new_tokens), out
+    return Reading(texts, passages, item.question, item.question, question, item.max_new_tokens), out
 
 
 def _along(engine: Engine, ready: Prefilled, evidence: Evidence, said: list[int]) -> Tensor:

@@ -88,7 +88,7 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     trace = Trace()
     reading = work.engine.find(work.request(number), trace)
     ready = work.engine.prefill(reading, strategy, trace)
-    work.engine.chooser(reading).choose(ready.logits)
+    work.engine.chooser(reading, trace).choose(ready.logits)
     trace.first_token()
     assert trace.ttft_ms is not None
     return Sample(

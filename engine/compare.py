@@ -175,7 +175,7 @@ class _Lane:
         trace = Trace(settle=self.engine.cache.decoder.settle)
         with closing(self.engine.evidence(self.reading, trace, self.cancel, longest=1)) as evidence:
             ready = self.engine.prefill(self.reading, arm.strategy, trace, self.cancel, evidence)
-            chooser = self.engine.chooser(self.reading)
+            chooser = self.engine.chooser(self.reading, trace)
             first = chooser.choose(ready.logits)
             trace.first_token()
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms

@@ -14,24 +14,28 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from engine.cite import sentences_of, words_of
-from engine.conversation import SILENT
+from engine.conversation import CLIPPED, SILENT
 from engine.model.generate import Chooser
-from engine.prompt import Prompt
+from engine.prompt import NOT_THERE, Prompt
 from engine.request import Reading
 
 WEIGHT = 0.3  # nats of a logit for each nat of a sentence's worth
+MOST = 20.0  # nats between the best and the worst sentence: the words of a long question count less each
 NEARBY = 0.5  # what a word elsewhere in the passage is worth, against one in the sentence itself
-STEM = 6  # letters by which two words are taken for forms of the same
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"  # written without spaces between words
-UNSPACED = re.compile(f"[{_UNSPACED}]")
-BEGIN = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+STEM = 6  # letters that two forms of a word have in common
+ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|e)$")
+WRAPPED = re.compile(r"\n(?=[a-z])")  # a line that goes on with the sentence of the one before
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces between words
+_LETTER = f"[^\\W{_UNSPACED}]"
+WORD = re.compile(f"[{_UNSPACED}]|{_LETTER}+(?:(?<=\\d)[.,](?=\\d){_LETTER}+)*")  # 1,684,000 is one
+WITHIN = re.compile(f"(?<={_LETTER})(?={_LETTER})|(?<=\\d)(?=[.,]\\d)|(?<=\\d[.,])(?=\\d)")  # between its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Quote:
 
     text   written so far
     ends   where the quoted text ends, in characters of all passages in a row; several places may say the same
-    worth  of the best of the sentences around them, in nats below the best of all: 0 or less
+    worth  of the best of the sentences around them, in nats below the best of all: 0 or less. Signs behind a quote
+           leave it as it was.
     """
 
     text: str = ""
@@ -52,58 +57,73 @@ class Grounding:
     """What it is worth to write a text, by the sentences of one reading.
 
     passages  the texts that the model reads
-    question  what was asked
+    asked     the question, with earlier questions and answers that it leans on: what a sentence should speak of
+    question  the question alone: what an answer should not merely repeat
     """
 
-    def __init__(self, passages: Sequence[str], question: str) -> None:
-        cut = [(sentence, number) for number, text in enumerate(passages) for sentence in sentences_of(text)]
+    def __init__(self, passages: Sequence[str], asked: str, question: str | None = None) -> None:
+        cut = [(part, number) for number, text in enumerate(passages) for part in sentences_of(WRAPPED.sub(" ", text))]
         cut = [(plain, number) for sentence, number in cut if (plain := " ".join(sentence.split()))]
         said = [sentence for sentence, _ in cut]
         self._text, self._starts = " ".join(said), [0]
         for sentence in said[:-1]:
             self._starts.append(self._starts[-1] + len(sentence) + 1)
         self._begins: dict[str, list[int]] = defaultdict(list)
-        for found in BEGIN.finditer(self._text):
+        for found in WORD.finditer(self._text):
             self._begins[found.group()[0]].append(found.start())
-        self._asked = set(words_of(question))
-        self._worths = _worths(said, [number for _, number in cut], self._asked)
-        best = max(self._worths, default=0.0)
-        self._worths = [worth - best for worth in self._worths]
-        self.worst = -best
+        self._echo = set(words_of(asked if question is None else question))
+        if "or" in self._echo:  # between what it names
+            self._echo.clear()
+        worths = _worths(said, [number for _, number in cut], asked)
+        best = max(worths, default=0.0)
+        scale = min(1.0, MOST / best) if best else 1.0
+        self._worths = [scale * (worth - best) for worth in worths]
+        self.worst = -scale * best
 
     def after(self, quote: Quote, piece: str) -> Quote:
         """Return what is quoted once `piece` is written behind it."""
         text = quote.text + piece
-        going_on = tuple(end + len(piece) for end in quote.ends if self._text.startswith(piece, end))
-        if going_on:
-            return Quote(text, going_on, self._worth(going_on))
-        word = piece.lstrip()
-        if not word or not word[0].isalnum():
-            return Quote(text, (), quote.worth)
-        if _within_word(text, len(quote.text) + len(piece) - len(word)):  # goes on as no passage does
-            return Quote(text, (), self.worst)
-        begun = (start for start in self._begins.get(word[0], ()) if self._text.startswith(word, start))
-        ends = tuple(start + len(word) for start in begun)
-        return Quote(text, ends, self._worth(ends))
+        ends, worth = self._follow(quote, piece)
+        return Quote(text, ends, 0.0 if NOT_THERE.startswith(text.strip()) else worth)
 
     def ended(self, quote: Quote) -> float:
-        """Return what it is worth to end there: half a word, or only words of the question, are worth the least."""
-        half = bool(quote.ends) and all(_within_word(self._text, end) for end in quote.ends)
-        echo = bool(said := set(words_of(quote.text))) and said <= self._asked
-        return self.worst if half or echo else quote.worth
+        """Return what it is worth to end there: nothing, half a word or only words of the question are worth least."""
+        said = quote.text.strip()
+        if said == NOT_THERE:
+            return 0.0
+        return self.worst if self._half(quote) or set(words_of(said)) <= self._echo else quote.worth
+
+    def _follow(self, quote: Quote, piece: str) -> tuple[tuple[int, ...], float]:
+        """Return where the quoted text ends behind `piece`, and its worth."""
+        going_on = tuple(end + len(piece) for end in quote.ends if self._text.startswith(piece, end))
+        if going_on:
+            return going_on, self._worth(going_on)
+        text, word = quote.text + piece, WORD.search(piece)
+        if word is None:
+            return (), self.worst if self._half(quote) else quote.worth
+        begun = piece[word.start() :]
+        if WITHIN.match(text, len(text) - len(begun)):  # a word goes on as no passage has it
+            return (), self.worst
+        places = self._begins.get(begun[0], ())
+        ends = tuple(start + len(begun) for start in places if self._text.startswith(begun, start))
+        return ends, self.worst if self._half(quote) else self._worth(ends)
+
+    def _half(self, quote: Quote) -> bool:
+        """Return whether the quoted text ends within a word, wherever it may stand."""
+        return bool(quote.ends) and all(WITHIN.match(self._text, end) for end in quote.ends)
 
     def _worth(self, ends: Sequence[int]) -> float:
         return max((self._worths[bisect_right(self._starts, end - 1) - 1] for end in ends), default=self.worst)
 
 
-def _worths(said: Sequence[str], passages: Sequence[int], asked: Collection[str]) -> list[float]:
+def _worths(said: Sequence[str], passages: Sequence[int], asked: str) -> list[float]:
     """Return for each sentence what the question's telling words in it are worth, in nats; rare ones count more."""
-    held = [{word[:STEM] for word in words_of(sentence)} for sentence in said]
+    held = [set(map(_stem, words_of(CLIPPED.sub("", sentence.lower())))) for sentence in said]
     nearby: dict[int, set[str]] = defaultdict(set)
     for number, found in zip(passages, held, strict=True):
         nearby[number] |= found
     spread = Counter(word for found in held for word in found)
-    telling = {word[:STEM] for word in asked if not SILENT.fullmatch(word)}
+    telling = {_stem(word) for word in words_of(CLIPPED.sub("", asked.lower())) if not SILENT.fullmatch(word)}
     weights = {word: math.log(1 + len(said) / (1 + spread[word])) for word in telling if spread[word]}
 
     def worth(found: set[str]) -> float:
@@ -113,15 +133,15 @@ def _worths(said: Sequence[str], passages: Sequence[int], asked: Collection[str]
     return [worth(found) + NEARBY * around[number] for number, found in zip(passages, held, strict=True)]
 
 
-def _within_word(text: str, at: int) -> bool:
-    """Return whether the characters before and at a place belong to one word."""
-    before, behind = text[at - 1 : at], text[at : at + 1]
-    return before.isalnum() and behind.isalnum() and not UNSPACED.match(before) and not UNSPACED.match(behind)
+def _stem(word: str) -> str:
+    """Return what forms of a word have in common, or a number as it is."""
+    return word if word[0].isdecimal() else ENDING.sub("", word)[:STEM]
 
 
 def grounded(chooser: Chooser, reading: Reading, prompt: Prompt) -> "GroundedChooser":
     """Return what chooses the tokens of one reading's answer."""
-    return GroundedChooser(chooser, Grounding(reading.texts, reading.asked), prompt.tokens.decode, prompt.stop_ids)
+    grounding = Grounding(reading.texts, reading.asked, reading.alone)
+    return GroundedChooser(chooser, grounding, prompt.tokens.decode, prompt.stop_ids)
 
 
 class GroundedChooser:
@@ -136,7 +156,8 @@ class GroundedChooser:
         self, chooser: Chooser, grounding: Grounding, text_of: Callable[[Sequence[int]], str], stop_ids: frozenset[int]
     ) -> None:
         self._chooser, self._grounding, self._text_of, self._stop_ids = chooser, grounding, text_of, stop_ids
-        self._quote, self._last, self._part = Quote(), list[int](), list[int]()
+        self._quote, self._part = Quote(), list[int]()
+        self._last, self._before = list[int](), text_of([])
 
     def choose(self, logits: Tensor) -> int:
         """Return a token id for logits [V].
@@ -162,12 +183,14 @@ class GroundedChooser:
         if (piece := self._piece(token)) is None:
             self._part.append(token)
         else:
-            self._quote, self._last, self._part = self._grounding.after(self._quote, piece), [token], []
+            self._quote = self._grounding.after(self._quote, piece)
+            self._last, self._part = [*self._part, token], []
+            self._before = self._text_of(self._last)
 
     def _piece(self, token: int) -> str | None:
         """Return the text that a token adds; None while it ends inside a character.
 
-        It is decoded behind the token before it: some tokenizers give the first token of a text no space.
+        It is decoded behind the character before it: some tokenizers give the first token of a text no space.
         """
-        before, after = self._text_of(self._last), self._text_of([*self._last, *self._part, token])
-        return None if after.endswith("\ufffd") else after[len(before) :]
+        text = self._text_of([*self._last, *self._part, token])
+        return None if text.endswith("\ufffd") else text[len(self._before) :]

@@ -60,8 +60,7 @@ class Engine:
         grounded: bool = False,
     ) -> None:
         self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
-        self.grounded = grounded
-        self.max_tokens, self.trouble = cache.decoder.spec.max_positions, trouble
+        self.max_tokens, self.trouble, self.grounded = cache.decoder.spec.max_positions, trouble, grounded
         self.turns, self.served = turns or Turns(), served or Served()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
 
@@ -151,7 +150,7 @@ class Engine:
             if guess is None or not guess.kept:
                 turn.enter_context(self.turn(reading, strategy, trace, cancel))
             ready = prefilled(reading, trace, cancel) if guess is None else guess.result(cancel)
-            chooser = self.chooser(reading, Sampling(request.temperature, request.top_p, request.seed))
+            chooser = self.chooser(reading, trace, Sampling(request.temperature, request.top_p, request.seed))
             first = chooser.choose(ready.logits)
             trace.first_token()
             self._tell(answer, reading, ready, strategy)
@@ -182,10 +181,13 @@ class Engine:
                 turn.enter_context(self.turns.turn(lengths, cancel))
             yield
 
-    def chooser(self, reading: Reading, sampling: Sampling | None = None) -> Chooser:
+    def chooser(self, reading: Reading, trace: Trace, sampling: Sampling | None = None) -> Chooser:
         """Return what chooses the tokens of one answer; the likeliest ones without `sampling`."""
         chooser = (sampling or Sampling()).chooser()
-        return grounded(chooser, reading, self.prompt) if self.grounded else chooser
+        if not self.grounded:
+            return chooser
+        with trace.stage("ground"):
+            return grounded(chooser, reading, self.prompt)
 
     def find(self, request: Request, trace: Trace) -> Reading:
         """Search the library to the end, and fit what was found into the model's context."""

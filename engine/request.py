@@ -27,6 +27,7 @@ class Reading:
 
     texts     as tokenised, stripped
     asked     the question as the auxiliary model reads it, with what it leans on
+    alone     the question without that
     question  ids of everything behind the passages
     room      tokens of the answer
     left_out  passages that were found and did not fit
@@ -35,6 +36,7 @@ class Reading:
     texts: tuple[str, ...]
     passages: tuple[Encoded, ...]
     asked: str
+    alone: str
     question: tuple[int, ...]
     room: int
     hits: tuple[Hit, ...] = ()
@@ -197,6 +199,7 @@ def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) 
         texts=tuple(hits[number].chunk.text.strip() for number in fitting),
         passages=tuple(passages[number] for number in fitting),
         asked=asked.text,
+        alone=request.question.strip(),
         question=asked.ids,
         room=answer,
         hits=tuple(hits[number] for number in fitting),

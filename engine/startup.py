@@ -105,31 +105,31 @@ class ModelConfig:
 class Models:
     """Loaded models; `auxiliary is primary` when both are the same weights in the same place.
 
-    quotes  the primary was finetuned to answer in the passages' words
+    grounded  the primary was finetuned to answer in the passages' words
     """
 
     primary: Decoder
     auxiliary: Decoder
     precision: str  # 'bf16 on the CPU (AVX-512 BF16)'
     selector: Selector | None = None
-    quotes: bool = False
+    grounded: bool = False
 
 
 def load_models(config: ModelConfig, report: Report = lambda said, share: None) -> Models:
     """Find, load and self-test both models. Raises ModelNotFound or UnsupportedModel."""
     device, dtype, precision = pick(config.device, config.dtype)
-    selector, quotes = _selector(config), config.adapter is not None
+    selector, grounded = _selector(config), config.adapter is not None
     place = resolve(config.model, config.folder, report)
     report(f"Loading {Path(config.model).name}", 0.8)
     primary = load(place, device, dtype, Path(config.model).name, config.adapter)
     if config.auxiliary == config.model and device.type == "cpu":
-        return Models(primary, primary, precision, selector, quotes)
+        return Models(primary, primary, precision, selector, grounded)
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
     _, dtype, _ = pick("cpu", config.dtype)
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
-    return Models(primary, beside, precision, selector, quotes)
+    return Models(primary, beside, precision, selector, grounded)
 
 
 def fetch_models(config: ModelConfig, report: Report = lambda said, share: None) -> None:
@@ -189,7 +189,7 @@ def build_engine(
             tiers.keep_off_device(beside.fingerprint)
     finder = open_library(prompt.tokens.data)
     trouble = lambda: tiers.trouble  # noqa: E731
-    return Engine(finder, cache, prompt, auxiliary, trouble=trouble, served=served, grounded=models.quotes)
+    return Engine(finder, cache, prompt, auxiliary, trouble=trouble, served=served, grounded=models.grounded)
 
 
 def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:

@@ -60,7 +60,7 @@ def replay(
 def _ask(engine: Engine, strategy: Strategy, reading: Reading) -> Asked:
     began, trace = time.perf_counter(), Trace()
     ready = engine.prefill(reading, strategy, trace)
-    int(ready.logits.argmax())
+    engine.chooser(reading, trace).choose(ready.logits)
     trace.first_token()
     engine.keep(reading, ready)
     busy_ms = 1e3 * (time.perf_counter() - began)
@@ -76,6 +76,7 @@ def _reading(engine: Engine, chosen: Sequence[str], number: int) -> Reading:
         texts=tuple(chosen),
         passages=tuple(prompt.passage(text) for text in chosen),
         asked=question,
+        alone=question,
         question=prompt.question(Request(question).question),
         room=ROOM,
     )

@@ -1,6 +1,7 @@
 """Answers held to the passages: worth by a slow search of every place, choices by weighing the whole vocabulary."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,14 +9,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.answer import Request
+from bench import bare
+from engine import startup
+from engine.answer import Exchange, Request
 from engine.cite import cite
-from engine.grounding import WEIGHT, GroundedChooser, Grounding, Quote
+from engine.compare import compare
+from engine.comparison import Wanted
+from engine.grounding import MOST, NEARBY, WEIGHT, GroundedChooser, Grounding, Quote
 from engine.model.generate import Sampling
-from engine.prompt import Prompt
+from engine.prompt import NOT_THERE, Prompt
+from engine.startup import ModelConfig, load_models
 from engine.trace import Trace
 from tests import tiny
-from tests.engine.doubles import engine
+from tests.engine.doubles import engine, last
 
 PROMPT = Prompt(tiny.tokenizer())
 VOCABULARY = len(PROMPT.tokens.template.get_vocab())
@@ -43,9 +49,47 @@ def test_the_sentence_with_the_questions_words_is_worth_most_then_its_passage_th
     assert worth("15 euros") == Grounding(PASSAGES, QUESTION).worst <= worth("nine")
 
 
-def test_a_form_of_a_word_counts_as_the_word_and_words_that_tell_nothing_count_nothing():
-    assert worth("nine", "When does the castle open?") == 0.0
+def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_ones_more():
+    """Independent: four words by hand. Of five sentences one has 'ferry', one 'castle', two cost."""
+    passages = (HARBOUR, CASTLE)
+    rare, common = math.log(1 + 5 / 2), math.log(1 + 5 / 3)
+    grounding = Grounding(passages, "Does a ferry cost more than a castle?")
+    best = (1 + NEARBY) * (rare + common)
+    for text, found in {
+        "14": best,
+        "Dogs": NEARBY * (rare + common),
+        "The castle": rare + NEARBY * (rare + common),
+        "school": common + NEARBY * (rare + common),
+    }.items():
+        assert quote(grounding, text).worth == pytest.approx(found - best), text
+    assert grounding.worst == pytest.approx(-best)
+
+
+def test_forms_of_a_word_count_as_the_word_and_words_that_tell_nothing_count_nothing():
+    opens = ("Gulls cry. The gate opens at nine.",)
+    for form in ("open", "opens", "opened", "opening"):
+        assert worth("nine", f"When did it {form}?", opens) == 0.0 > worth("Gulls", f"When did it {form}?", opens)
     assert Grounding(PASSAGES, "What is it, and how many are there?").worst == 0.0
+    owned = ("The captain is Anna Vale. The tern's captain's hat is Bern Oster's.",)
+    assert worth("Anna", "Who's the captain?", owned) == worth("Bern", "Who's the captain?", owned) == 0.0
+
+
+def test_numbers_with_a_common_beginning_are_not_forms_of_one_another():
+    bills = ("Invoice 20240117 is paid. Invoice 20240118 is not.",)
+    assert worth("is not", "Who paid 20240118?", bills) == 0.0 > worth("is paid", "What of 20240118?", bills)
+
+
+def test_lines_that_go_on_with_a_sentence_belong_to_it():
+    wrapped = ("The night ferry costs, when it\nruns at all, 14 euros. Dogs cost 6 euros.",)
+    assert worth("14", QUESTION, wrapped) == 0.0 > worth("6", QUESTION, wrapped)
+
+
+def test_the_words_of_a_long_question_count_less_each():
+    """However much is asked, the model's opinion of a token can be outweighed by so much and no more."""
+    long = " ".join(f"word{number}x" for number in range(40))
+    grounding = Grounding((f"It says {long}. Nothing else.", "A second."), long)
+    assert grounding.worst == quote(grounding, "A second").worth == -MOST
+    assert quote(grounding, "word7x").worth == 0.0
 
 
 @pytest.mark.parametrize("question", ["Who wrote Faust?", "", "???", "\u8fd9\u662f\u4ec0\u4e48"])
@@ -64,13 +108,66 @@ def test_half_a_word_and_an_echo_of_the_question_are_no_answers():
     assert grounding.ended(quote(grounding, "14 eur")) == grounding.worst
     assert grounding.ended(quote(grounding, "14", " euro", "s")) == 0.0
     assert grounding.ended(quote(grounding, "The night ferry")) == grounding.worst
-    assert quote(grounding, "14 eur", "opes").worth == grounding.worst
+    assert grounding.ended(quote(grounding, "14 eur", ".")) == quote(grounding, "14 eur", ".").worth == grounding.worst
+    for going_on in ("opes", " opens", "-castle"):
+        assert quote(grounding, "14 eur", going_on).worth == grounding.worst
+    assert quote(grounding, "14", "castle").worth == grounding.worst  # as if it were a word
+    assert grounding.ended(quote(grounding, "6 euro")) == grounding.worst
+    grounding = Grounding((*PASSAGES, "One night ferry costs a euro."), QUESTION)
+    assert grounding.ended(quote(grounding, "euro")) == 0.0 > grounding.ended(quote(grounding, "14 euro"))
+
+
+def test_part_of_a_number_is_half_a_word():
+    grounding = Grounding(("The harbour costs 1,684,000.50 euros, the ferry 14, and 1,5 of it is paid.",), QUESTION)
+    for part in ("1", "1,", "1,684", "1,684,000.", "684"):
+        assert grounding.ended(quote(grounding, part)) == grounding.worst, part
+    assert grounding.ended(quote(grounding, "1,684,000.50")) == grounding.ended(quote(grounding, "14")) == 0.0
+    assert quote(grounding, "14", ",5").worth == grounding.worst
+
+
+def test_nothing_is_no_answer_and_nothing_said_yet_has_lost_nothing():
+    grounding = Grounding(PASSAGES, QUESTION)
+    assert Quote().worth == quote(grounding, "\n").worth == 0.0
+    assert grounding.ended(Quote()) == grounding.ended(quote(grounding, "\n")) == grounding.worst
+
+
+def test_what_was_said_before_may_be_the_answer_again():
+    passages, before = ("Ingrid Dahl is captain on the North Route.",), "Who has the Tern? Ingrid Dahl."
+    asked = f"{before} And who is captain on the North Route?"
+    assert Grounding(passages, asked).ended(quote(Grounding(passages, asked), "Ingrid Dahl")) < 0.0
+    grounding = Grounding(passages, asked, "And who is captain on the North Route?")
+    assert grounding.ended(quote(grounding, "Ingrid Dahl")) == 0.0
+
+
+def test_a_choice_is_answered_with_words_of_the_question():
+    passages = ("Bern Oster was born in 1961. Anna Vale was born in 1958.",)
+    grounding = Grounding(passages, "Who was born first, Bern Oster or Anna Vale?")
+    assert grounding.ended(quote(grounding, "Anna Vale")) == quote(grounding, "Anna Vale").worth > grounding.worst
+
+
+@given(st.integers(1, len(NOT_THERE)))
+def test_to_say_that_the_passages_do_not_say_loses_nothing(cut):
+    grounding = Grounding(PASSAGES, QUESTION)
+    begun = quote(grounding, NOT_THERE[:cut])
+    assert begun.worth == 0.0
+    made = grounding.after(begun, NOT_THERE[cut:])
+    assert made.worth == grounding.ended(made) == 0.0
+    assert quote(grounding, " The", " passages", " have").worth == grounding.worst
+
+
+def test_signs_before_a_word_are_not_part_of_it():
+    """Llama's and Qwen's tokenizers cut '(Kes' and '-based' as one."""
+    grounding = Grounding(('The night ferry ("Kestrel") costs 14 euros.', CASTLE), QUESTION)
+    for pieces in (("Kes", "trel"), ("(Kes", "trel"), (' "Kes', "trel", '"')):
+        assert quote(grounding, *pieces).worth == grounding.ended(quote(grounding, *pieces)) == 0.0, pieces
+    assert quote(grounding, "14", "-zebra").worth == grounding.worst
 
 
 def test_an_answer_may_go_on_with_another_quote():
     grounding = Grounding(PASSAGES, QUESTION)
     assert quote(grounding, "14", ",", " nine").worth == quote(grounding, "nine").worth
     assert quote(grounding, "14", ",").worth == 0.0
+    assert quote(grounding, "6", ",").worth == quote(grounding, "6").worth < 0.0
 
 
 def test_texts_without_spaces_between_words_are_quoted_from_any_character():
@@ -133,6 +230,56 @@ def test_a_character_of_several_tokens_is_quoted_once_it_is_whole():
     assert chooser.choose(logits) == STOP
 
 
+def chosen_behind(pieces, text_of, behind):
+    """Return what is chosen behind some pieces where the stop token leads by half a nat over another."""
+    grounding = Grounding(("The night ferry to \u00c6r\u00f8 costs 14 euros.", CASTLE), QUESTION)
+    chooser = GroundedChooser(Sampling().chooser(), grounding, text_of, frozenset({0}))
+    for token in pieces:
+        logits = torch.full((300,), -50.0)
+        logits[token] = 50.0
+        assert chooser.choose(logits) == token
+    logits = torch.full((300,), -50.0)
+    logits[0], logits[behind] = 0.5, 0.0
+    return chooser.choose(logits)
+
+
+WORDS = ["", " 14", " euros", " eur", "os", " nine", " The", " ferry", " costs"]
+
+
+@pytest.mark.parametrize(
+    ("said", "behind", "ends"),
+    [([], 1, False), ([1, 2], 8, True), ([1, 3], 4, False), ([6, 7], 8, False), ([1], 2, True)],
+    ids=["nothing", "the answer", "half a word", "an echo", "one that may go on"],
+)
+def test_an_answer_ends_where_it_is_one(said, behind, ends):
+    """Words as SentencePiece cuts them: a text begins without the space of its first piece."""
+    text_of = lambda ids: "".join(WORDS[token] for token in ids).removeprefix(" ")  # noqa: E731
+    assert (chosen_behind(said, text_of, behind) == 0) == ends
+
+
+def test_characters_of_bytes_are_quoted_one_behind_the_other():
+    """Bytes as Llama 2's tokenizer falls back to: a run of them is text only once all of it is."""
+    text_of = lambda ids: bytes(ids).decode(errors="replace")  # noqa: E731
+    said = "ferry to \u00c6r\u00f8".encode()
+    assert chosen_behind(list(said), text_of, ord("d")) == 0  # as a whole word, the stop token loses nothing
+
+
+def test_what_cannot_win_is_lowered_by_all_that_can_be():
+    """Independent: the chance of the far token where both are weighed by hand."""
+    grounding = Grounding(PASSAGES, QUESTION)
+    near, far = (PROMPT.tokens.encode(text).ids[0] for text in ("14", "9"))
+    reach = -WEIGHT * grounding.worst
+    logits = torch.full((VOCABULARY,), -1e4)
+    logits[near], logits[far] = 0.0, -reach - 1
+    drawn = []
+    for seed in range(400):
+        sampling = Sampling(5.0, seed=seed).chooser()
+        drawn.append(GroundedChooser(sampling, grounding, PROMPT.tokens.decode, PROMPT.stop_ids).choose(logits))
+    expected = torch.tensor([0.0, (-2 * reach - 1) / 5]).softmax(0)[1]
+    assert drawn.count(far) / len(drawn) == pytest.approx(float(expected), abs=0.06)
+    assert set(drawn) == {near, far}
+
+
 def test_sampling_draws_from_the_weighed_logits():
     grounding = Grounding(PASSAGES, QUESTION)
     right, wrong = (PROMPT.tokens.encode(text).ids[0] for text in ("14", "9"))
@@ -158,10 +305,51 @@ def test_the_engine_writes_what_its_chooser_chooses(monkeypatch):
     *_, answer = made.ask(request)
     assert answer.text != free.text
     reading = made.find(request, Trace())
-    chooser, said = made.chooser(reading, Sampling(2.0, request.top_p, 3)), list[int]()
+    grounding = Grounding(reading.texts, request.question)
+    sampled = Sampling(2.0, request.top_p, 3).chooser()
+    chooser = GroundedChooser(sampled, grounding, made.prompt.tokens.decode, made.prompt.stop_ids)
+    said = list[int]()
     ids = [*made.prompt.prefix, *(t for passage in reading.passages for t in passage.ids), *reading.question]
     with torch.no_grad():
         while len(said) < 8 and not (said and said[-1] in made.prompt.stop_ids):
             said.append(chooser.choose(tiny.model()(torch.tensor([[*ids, *said]])).logits[0, -1]))
     whole = made.prompt.tokens.decode(said).rstrip("\ufffd").strip()  # the last character may lack its other bytes
     assert answer.text == cite(whole, reading.texts, request.question)[0]
+    stages = [[stage.name for stage in each.trace.stages] for each in (free, answer)]
+    assert [names.count("ground") for names in stages] == [0, 1]
+
+
+class Reciting:
+    """Chooses one text's tokens, whatever the model says."""
+
+    def __init__(self):
+        self._left = [*PROMPT.tokens.encode("at nine").ids, STOP]
+
+    def choose(self, logits):
+        return self._left.pop(0)
+
+
+def test_a_comparison_and_the_page_write_what_the_engines_chooser_chooses(monkeypatch):
+    made, question = engine("ferry", "tern"), "When does the Old Kestrel sail to Port Arden?"
+    monkeypatch.setattr(made, "chooser", lambda *arguments: Reciting())
+    compared = last(compare(made, Wanted(question, ("direct",), (0.2,), passages=2, max_new_tokens=8)))
+    assert [outcome.answer for outcome in compared.outcomes] == ["at nine"] * 2
+    assert last(made.ask(Request(question, passages=2, max_new_tokens=8))).text == "at nine"
+
+
+def test_a_follow_up_is_told_from_what_it_leans_on():
+    made = engine("ferry", "tern")
+    earlier = (Exchange("When does the Old Kestrel sail?", "At nine.", ()),)
+    reading = made.find(Request("And where does it go?", earlier=earlier), Trace())
+    assert reading.alone == "And where does it go?" != reading.asked
+    assert reading.asked.endswith(reading.alone) and "At nine" in reading.asked
+
+
+@pytest.mark.parametrize(("reader", "held"), [("folder", True), ("off", False)])
+def test_only_readers_that_were_taught_to_quote_are_held_to_the_passages(monkeypatch, tmp_path, reader, held):
+    monkeypatch.setattr(startup, "resolve", lambda *arguments: tmp_path)
+    monkeypatch.setattr(startup, "load", lambda *arguments: tiny.decoder())
+    config = ModelConfig(tmp_path, "tiny", "tiny", device="cpu", dtype="fp32", reader=reader)
+    assert load_models(config).grounded is held
+    assert bare.open_engine(config).grounded is held
+    assert not bare.open_engine(config, grounding="off").grounded
