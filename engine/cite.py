@@ -25,6 +25,8 @@ MARK = re.compile(r"(?<= )\[(\d{1,3})\]")  # ours: a space stands before it
 COPIED = re.compile(r"(?:[^\S\n]+|(?<=[^\w\])\s]))(?:\[\d{1,3}\])+")
 UNSURE = re.compile(r"(?:[^\S\n]|\[\d{0,3}\]?)+$")  # may become copied marks
 NUMBERED = re.compile(r"\bNo\.(?=\s+(?:\d|$))")  # 'No. 5', but not 'No. It is not.'
+UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese: no spaces between words
+WORDS = re.compile(rf"\d+(?:[.,]\d+)*|[{UNSPACED}]|[^\W{UNSPACED}]+")
 TELLING = 3  # words of a sentence that nobody says twice
 
 
@@ -188,4 +190,4 @@ def _said(sentence: str) -> tuple[str, ...]:
 
 def words_of(text: str) -> list[str]:
     """Words in lower case; 1,684,000 is one word, Chinese and Japanese characters count one by one."""
-    return re.findall(r"\d+(?:[.,]\d+)*|[\u3040-\u30ff\u4e00-\u9fff]|[^\W\u3040-\u30ff\u4e00-\u9fff]+", text.lower())
+    return WORDS.findall(text.lower())

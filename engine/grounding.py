@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cite import sentences_of, words_of
+from engine.cite import UNSPACED, sentences_of, words_of
 from engine.conversation import CLIPPED, SILENT
 from engine.model.generate import Chooser
 from engine.prompt import NOT_THERE, Prompt
@@ -29,13 +29,11 @@ from engine.request import Reading
 WEIGHT = 0.3  # nats of a logit for each nat of a sentence's worth
 MOST = 20.0  # nats between the best and the worst sentence: the words of a long question count less each
 NEARBY = 0.5  # what a word elsewhere in the passage is worth, against one in the sentence itself
-STEM = 6  # letters that two forms of a word have in common
-ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|e)$")
+STEM = 6  # letters by which two words are taken for forms of the same
 WRAPPED = re.compile(r"\n(?=[a-z])")  # a line that goes on with the sentence of the one before
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces between words
-_LETTER = f"[^\\W{_UNSPACED}]"
-WORD = re.compile(f"[{_UNSPACED}]|{_LETTER}+(?:(?<=\\d)[.,](?=\\d){_LETTER}+)*")  # 1,684,000 is one
-WITHIN = re.compile(f"(?<={_LETTER})(?={_LETTER})|(?<=\\d)(?=[.,]\\d)|(?<=\\d[.,])(?=\\d)")  # between its characters
+_LETTER = rf"[^\W{UNSPACED}]"
+WORD = re.compile(rf"[{UNSPACED}]|{_LETTER}+(?:(?<=\d)[.,](?=\d){_LETTER}+)*")  # 1,684,000 is one, and 14th
+WITHIN = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d)")  # between its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,9 @@ class Grounding:
         """Return what is quoted once `piece` is written behind it."""
         text = quote.text + piece
         ends, worth = self._follow(quote, piece)
-        return Quote(text, ends, 0.0 if NOT_THERE.startswith(text.strip()) else worth)
+        said = text.strip()
+        refusing = " " in said and NOT_THERE.startswith(said)  # its first word, 'The', may begin anything
+        return Quote(text, ends, 0.0 if refusing else worth)
 
     def ended(self, quote: Quote) -> float:
         """Return what it is worth to end there: nothing, half a word or only words of the question are worth least."""
@@ -134,8 +134,8 @@ def _worths(said: Sequence[str], passages: Sequence[int], asked: str) -> list[fl
 
 
 def _stem(word: str) -> str:
-    """Return what forms of a word have in common, or a number as it is."""
-    return word if word[0].isdecimal() else ENDING.sub("", word)[:STEM]
+    """Return the beginning of a word, or a number as it is."""
+    return word if word[0].isdecimal() else word[:STEM]
 
 
 def grounded(chooser: Chooser, reading: Reading, prompt: Prompt) -> "GroundedChooser":

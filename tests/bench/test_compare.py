@@ -10,6 +10,7 @@ from bench import compare, look, paired, quality, report, tasks
 from bench.errors import BadArgument, BadData
 from bench.figures import DRAWN, frontier
 from bench.samples import SampleFile
+from engine.model.embedded import NAME
 from engine.reuse.selector import FILE
 from tests.engine.doubles import TEXTS, engine
 
@@ -143,13 +144,20 @@ def test_more_samples_go_on_from_the_first_ones(made, arguments):
     assert samples_of(arguments)[:2] == kept and len(samples_of(arguments)) == 3
 
 
-@pytest.mark.parametrize(
-    "other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}, {"grounding": "off"}]
-)
+@pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}])
 def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other):
     quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
     with pytest.raises(BadArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
         quality.run(Namespace(**{**vars(arguments), **other}))
+
+
+@pytest.mark.parametrize(
+    ("reader", "grounding", "said"), [("auto", "auto", "auto"), ("auto", "off", "off"), ("off", "auto", "off")]
+)
+def test_samples_say_whether_answers_were_held_to_the_passages(arguments, reader, grounding, said):
+    """A model without a reader never is, whatever is wished."""
+    wished = Namespace(**{**vars(arguments), "model": NAME, "reader": reader, "grounding": grounding})
+    assert compare.sample_file(wished, "quality").made["grounding"] == said
 
 
 def test_a_question_of_the_same_id_in_other_data_is_measured_anew(made, arguments, tmp_path):
@@ -291,9 +299,8 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
     """The same task through another reader is another line of the figure, and each file has its measure's columns."""
     arguments.methods = ["cacheclip", "direct"]
     rows = quality.run(arguments)
-    assert {(row["model"], row["reader"], row["selector"], row["kv_bits"]) for row in rows} == {
-        ("tiny", "off", "off", 16)
-    }
+    made_by = ("model", "reader", "selector", "grounding", "kv_bits")
+    assert {tuple(row[name] for name in made_by) for row in rows} == {("tiny", "off", "off", "off", 16)}
     other, speeds = tmp_path / "other.json", tmp_path / "speeds.json"
     for path in (arguments.json, other):
         path.write_text(json.dumps(rows))
