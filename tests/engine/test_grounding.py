@@ -50,10 +50,10 @@ def test_the_sentence_with_the_questions_words_is_worth_most_then_its_passage_th
 
 
 def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_ones_more():
-    """Independent: four words by hand. Of five sentences one has 'ferry', one 'castle', two cost."""
+    """Independent: by hand. Of five sentences one has 'ferry', one 'castle', two cost."""
     passages = (HARBOUR, CASTLE)
     rare, common = math.log(1 + 5 / 2), math.log(1 + 5 / 3)
-    grounding = Grounding(passages, "Does a ferry cost more than a castle?")
+    grounding = Grounding(passages, "Which ferry costs more than a castle?")
     best = (1 + NEARBY) * (rare + common)
     for text, found in {
         "14": best,
@@ -67,9 +67,9 @@ def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_one
 
 def test_long_words_of_a_common_beginning_count_as_one_and_words_that_tell_nothing_count_nothing():
     stays = ("Gulls cry. The kestrel arrives at nine.",)
-    for form in ("arrive", "arrived", "arrival", "arriving"):
-        assert (worth("nine", f"When did it {form}?", stays) == 0.0) == form.startswith("arrive"), form
-    assert worth("nine", "When did it arrive?", stays) > worth("Gulls", "When did it arrive?", stays)
+    for form, same in {"arrive": True, "arrived": True, "arid": False, "array": False}.items():
+        asked = f"When did it {form}?"
+        assert (worth("nine", asked, stays) > worth("Gulls", asked, stays)) == same, form
     assert Grounding(PASSAGES, "What is it, and how many are there?").worst == 0.0
     owned = ("The captain is Anna Vale. The tern's captain's hat is Bern Oster's.",)
     assert worth("Anna", "Who's the captain?", owned) == worth("Bern", "Who's the captain?", owned) == 0.0
