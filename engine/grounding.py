@@ -88,10 +88,8 @@ class Grounding:
 
     def ended(self, quote: Quote) -> float:
         """Return what it is worth to end there: nothing, half a word or only words of the question are worth least."""
-        said = quote.text.strip()
-        if said == NOT_THERE:
-            return 0.0
-        return self.worst if self._half(quote) or set(words_of(said)) <= self._echo else quote.worth
+        repeated = set(words_of(quote.text)) <= self._echo
+        return self.worst if repeated or self._half(quote) else quote.worth
 
     def _follow(self, quote: Quote, piece: str) -> tuple[tuple[int, ...], float]:
         """Return where the quoted text ends behind `piece`, and its worth."""
@@ -118,13 +116,13 @@ class Grounding:
 
 def _worths(said: Sequence[str], passages: Sequence[int], asked: str) -> list[float]:
     """Return for each sentence what the question's telling words in it are worth, in nats; rare ones count more."""
-    held = [set(map(_stem, words_of(CLIPPED.sub("", sentence.lower())))) for sentence in said]
+    held = [set(map(_stem, words_of(sentence))) for sentence in said]
     nearby: dict[int, set[str]] = defaultdict(set)
     for number, found in zip(passages, held, strict=True):
         nearby[number] |= found
     spread = Counter(word for found in held for word in found)
     telling = {_stem(word) for word in words_of(CLIPPED.sub("", asked.lower())) if not SILENT.fullmatch(word)}
-    weights = {word: math.log(1 + len(said) / (1 + spread[word])) for word in telling if spread[word]}
+    weights = {word: math.log(1 + len(said) / (1 + spread[word])) for word in telling}
 
     def worth(found: set[str]) -> float:
         return sum(weight for word, weight in weights.items() if word in found)
