@@ -3,8 +3,9 @@
 A small reader finds the right passage and then quotes the wrong sentence of it, or misspells the name that it copies.
 The words alone tell both. While an answer is written, each token that may come next is weighed by the sentence that the
 answer would then be quoting: the more of the question's telling words stand there, and elsewhere in its passage, the
-better. A word that no passage has is weighed like the worst sentence. Where no passage has a word of the question, all
-sentences are worth the same and nothing changes.
+better. A word that no passage has is weighed like the worst sentence, and so is an answer that only repeats the
+question; to say that the passages do not say loses nothing. Where no passage has a word of the question, all sentences
+are worth the same and nothing changes.
 
 An outside score added to the logits at each step is known as shallow fusion (arXiv:1503.03535). It is the same for
 every method and comes after the prefill, so it favours none.
@@ -70,7 +71,7 @@ class Grounding:
         for found in WORD.finditer(self._text):
             self._begins[found.group()[0]].append(found.start())
         self._echo = set(words_of(asked if question is None else question))
-        if "or" in self._echo:  # between what it names
+        if "or" in self._echo:  # a choice between things that the question names
             self._echo.clear()
         worths = _worths(said, [number for _, number in cut], asked)
         best = max(worths, default=0.0)
