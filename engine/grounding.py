@@ -57,7 +57,7 @@ class Grounding:
 
     passages  the texts that the model reads
     asked     the question, with earlier questions and answers that it leans on: what a sentence should speak of
-    question  the question alone: what an answer should not merely repeat
+    question  the question alone: what an answer should not merely repeat; None where it leans on nothing
     """
 
     def __init__(self, passages: Sequence[str], asked: str, question: str | None = None) -> None:

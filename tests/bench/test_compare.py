@@ -158,6 +158,12 @@ def test_samples_say_whether_answers_were_held_to_the_passages(arguments, reader
     """A model without a reader never is, whatever is wished."""
     wished = Namespace(**{**vars(arguments), "model": NAME, "reader": reader, "grounding": grounding})
     assert compare.sample_file(wished, "quality").made["grounding"] == said
+    other = Namespace(**{**vars(wished), "grounding": "off" if grounding == "auto" else "auto"})
+    if reader == "off":
+        assert compare.sample_file(other, "quality").made["grounding"] == said
+    else:
+        with pytest.raises(BadArgument, match=r"another grounding.*Choose another --json"):
+            compare.sample_file(other, "quality")
 
 
 def test_a_question_of_the_same_id_in_other_data_is_measured_anew(made, arguments, tmp_path):

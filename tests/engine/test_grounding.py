@@ -66,6 +66,7 @@ def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_one
 
 
 def test_long_words_of_a_common_beginning_count_as_one_and_words_that_tell_nothing_count_nothing():
+    assert worth("nine", "When does the castle open?") == 0.0
     stays = ("Gulls cry. The kestrel arrives at nine.",)
     for form, same in {"arrive": True, "arrived": True, "arid": False, "array": False}.items():
         asked = f"When did it {form}?"
