@@ -130,6 +130,42 @@ def test_a_hostile_name_is_typed_saved_and_shown_as_text(visit, backend):
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.fixture
+def pauses(backend, monkeypatch):
+    """How many seconds the next looks at the documents take, the last one first."""
+    held, pauses = backend.shelf.held, []
+
+    def slowly():
+        time.sleep(pauses.pop() if pauses else 0)
+        return held()
+
+    monkeypatch.setattr(backend.shelf, "held", slowly)
+    return pauses
+
+
+def test_clicks_in_quick_succession_all_count(visit, backend, pauses):
+    backend._documents = some(3)
+    tab = open_library(visit)
+    pauses += [0.3, 0.3, 0.3]
+    tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 chosen")
+    assert pauses == [] and tab.errors == []
+
+
+def test_a_list_that_is_drawn_slowly_does_not_undo_a_click(visit, backend, pauses):
+    backend._documents = some(2)
+    tab = open_library(visit)
+    tab.go("Cache")
+    pauses.append(1.0)
+    tab.go("Library")
+    tab.page.locator(f"{LIST} button[data-act=rename]").first.click()
+    box = tab.page.locator(f"{LIST} input[type=text]")
+    expect(box).to_be_focused()
+    time.sleep(1.2)
+    expect(box).to_be_focused()
+    assert pauses == [] and tab.errors == []
+
+
 def test_documents_are_indexed_anew_one_and_several(visit, backend):
     backend._documents = some(3)
     backend.shelf.outdated = {document.id for document in backend._documents}

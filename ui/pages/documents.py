@@ -17,6 +17,9 @@ from ui.shelf.preview import Preview
 from ui.shelf.uploads import KINDS, Uploads, trouble
 
 _STILL_COUNTING_S = 1.0
+# What draws the list waits for what draws it already: each begins with what the one before it left, none is lost, and
+# a slow one does not put an older list over a newer one.
+_IN_TURN: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
 # One handler for all buttons and boxes of the list. After it is drawn anew, the focus goes where it was, or to what
 # asks for it; a name that is being typed is sent with Enter and dropped with Escape.
 _ON_LOAD = """
@@ -89,10 +92,10 @@ class Library:
         shelf = self._documents.shelf
         self.uploads.wire([shelf])
         for event in (tab.select, shelf.change, self._clock.tick):
-            event(self.refresh, self._view, drawn, queue=False, **QUIET)
-        self._filter.change(self.narrow, [self._view, self._filter], [self._view, *drawn], queue=False, **QUIET)
+            event(self.refresh, self._view, drawn, **_IN_TURN)
+        self._filter.change(self.narrow, [self._view, self._filter], [self._view, *drawn], **_IN_TURN)
         acted = [self._view, self._trouble, shelf, *drawn]
-        self._list.click(self.act, self._view, acted, queue=False, **QUIET)
+        self._list.click(self.act, self._view, acted, **_IN_TURN)
         again = [self._view, shelf, *self.uploads.shown(), *drawn]
         self._list.submit(self.reindex, self._view, again, concurrency_id=LIBRARY, concurrency_limit=1, **QUIET)
 
