@@ -17,7 +17,7 @@ from store.errors import KVScopeError
 from store.preferences import Preferences
 
 CHOSEN = (  # what the page may change and the data folder remembers
-    *("model", "reader", "auxiliary", "selector", "reranker", "device", "dtype"),
+    *("model", "reader", "auxiliary", "pointer", "selector", "reranker", "device", "dtype"),
     *("device_gib", "host_gib", "disk_gib", "kv_bits", "policy", "chunk_tokens", "chunk_overlap"),
 )
 log = logging.getLogger("kvscope")
@@ -43,6 +43,10 @@ class Settings(BaseSettings):
     port: int = Field(7860, ge=1, le=65535, description="port to listen on")
     model: str = Field(NAME, description="the model that answers: a folder, or a name on the Hugging Face hub")
     reader: str = Field("auto", description="finetuned adapter of the model: auto (the shipped one), off, or a folder")
+    pointer: str = Field(
+        "auto",
+        description="trained pointer, which tells the reader where to look: auto (the shipped one), off, or a folder",
+    )
     auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
     selector: str = Field(
         "auto", description="trained selector of CacheClip trained: auto (the shipped one), off, or a folder"

@@ -15,7 +15,7 @@ from backend.work import Work
 from engine.errors import BadRequest
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME
-from engine.model.encoder import LAYERS, READS
+from engine.model.encoder import READS
 from engine.model.footprint import footprint, free_bytes
 from engine.model.precision import pick
 from engine.prompt import SYSTEM
@@ -51,19 +51,14 @@ class Models:
             _info("primary", primary, weights_bytes(primary), reader),
             _info("auxiliary", auxiliary, 0 if shared else weights_bytes(auxiliary), beside),
         ]
-        if (selector := house.models.selector) is not None:
-            found.append(
-                ModelInfo(
-                    "selector",
-                    ("KVScope's" if settings.selector == "auto" else settings.selector)
-                    + f", over {LAYERS} layers of all-MiniLM-L6-v2",
-                    selector.parameters,
-                    _format(selector.encoder.dtype),
-                    "CPU",
-                    READS,
-                    selector.size_bytes,
-                )
-            )
+        pointer = house.models.grounds.pointer if house.models.grounds else None
+        for role, one in (("selector", house.models.selector), ("pointer", pointer)):
+            if one is not None:
+                chosen, layers = getattr(settings, role), max(one.encoder.layers)
+                whose = "KVScope's" if chosen == "auto" else chosen
+                name = f"{whose}, over {layers} layers of all-MiniLM-L6-v2"
+                kind = _format(one.encoder.dtype)
+                found.append(ModelInfo(role, name, one.parameters, kind, "CPU", READS, one.size_bytes))
         dtype = pick("cpu", settings.dtype)[1]
         size = EMBEDDER_WEIGHTS * dtype.itemsize
         found.append(ModelInfo("embedder", "all-MiniLM-L6-v2", EMBEDDER_WEIGHTS, _format(dtype), "CPU", 256, size))

@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--selector", default="auto", help="of CacheClip trained: auto (the shipped one), off, or a folder"
         )
+        one.add_argument("--pointer", default="auto", help="of the reader: auto (the shipped one), off, or a folder")
         if name in RESUMED:
             says = "8: chunk KV as the disk gives it back"
             one.add_argument("--kv-bits", type=int, choices=[8, 16], default=16, help=says)

@@ -44,7 +44,8 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
     models = load_models(config)
     tiers = Tiers(TiersConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
     engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers)
-    engine.grounded = engine.grounded and grounding != "off"
+    if grounding == "off":
+        engine.grounds = None
     if kv_bits == 8:
         compute = engine.cache.compute
         rounded = lambda ids, cancel=None: restored(stored(compute(ids, cancel), 8))  # noqa: E731

@@ -16,6 +16,7 @@ from bench.tables import progress
 from engine.model.adapter import WEIGHTS
 from engine.model.precision import pick
 from engine.pipeline import Engine
+from engine.pointer import POINTER_FILE
 from engine.reuse.selector import FILE
 from engine.startup import ModelConfig
 
@@ -40,7 +41,8 @@ COLUMNS = {
 }
 # What all samples of a file share, beside trained weights.
 SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")
-MADE_BY = ("model", "reader", "selector", "kv_bits", "grounding", "chunk")  # of it, in rows; trained weights as digests
+# Of these, what stands in rows; trained weights as digests.
+MADE_BY = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
 
 
 def wanted_arms(arguments: Namespace) -> list[Arm]:
@@ -57,6 +59,7 @@ def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     trained = ModelConfig.of(Path(arguments.data) / "models", arguments)
     settings |= {"reader": _named(trained.adapter, WEIGHTS), "selector": _named(trained.heads, FILE)}
     settings["grounding"] = "off" if trained.adapter is None else arguments.grounding
+    settings["pointer"] = "off" if settings["grounding"] == "off" else _named(trained.layers, POINTER_FILE)
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.tables import progress
 from bench.workload import Workload, workload
+from engine.model.generate import Sampling
 from engine.request import strategy_of
 from engine.trace import Trace
 
@@ -57,7 +58,7 @@ def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
     trace = Trace()
     reading = work.engine.find(request, trace)
     ready = work.engine.prefill(reading, strategy_of(request), trace)
-    work.engine.chooser(reading, trace).choose(ready.logits)
+    work.engine.chooser(reading, trace, Sampling()).choose(ready.logits)
     trace.first_token()
     if set(ready.tiers) != {tier}:
         raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")

@@ -16,7 +16,7 @@ from bench.items import Item
 from bench.score import METRICS
 from engine.inspect.distance import jaccard
 from engine.inspect.likeness import FOLLOWED, along, likeness
-from engine.model.generate import decode_together
+from engine.model.generate import Sampling, decode_together
 from engine.pipeline import Engine, Prefilled
 from engine.request import Reading
 from engine.reuse.evidence import Evidence
@@ -46,7 +46,7 @@ def through_all(engine: Engine, item: Item, reading: Reading, arms: Sequence[Arm
     for arm in arms:
         if arm.key != FULL:
             ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), evidence=evidence)
-    choosers = [engine.chooser(reading, Trace()) for _ in ready]
+    choosers = [engine.chooser(reading, Trace(), Sampling()) for _ in ready]
     answers = decode_together(
         engine.cache.decoder,
         [each.buffer for each in ready.values()],

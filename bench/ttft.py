@@ -14,6 +14,7 @@ from bench.arms import Arm, arms
 from bench.intervals import median_interval
 from bench.tables import progress
 from bench.workload import Workload, workload
+from engine.model.generate import Sampling
 from engine.reuse.strategies import Full, Strategy
 from engine.trace import Trace
 from engine.types import Placement
@@ -88,7 +89,7 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     trace = Trace()
     reading = work.engine.find(work.request(number), trace)
     ready = work.engine.prefill(reading, strategy, trace)
-    work.engine.chooser(reading, trace).choose(ready.logits)
+    work.engine.chooser(reading, trace, Sampling()).choose(ready.logits)
     trace.first_token()
     assert trace.ttft_ms is not None
     return Sample(

@@ -20,7 +20,7 @@ from engine.cite import cite
 from engine.comparison import MAX_ARMS, MAX_REPEATS, Comparison, Outcome, Passage, Wanted
 from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.inspect.likeness import FOLLOWED, along, likeness
-from engine.model.generate import Chooser
+from engine.model.generate import Chooser, Sampling
 from engine.pipeline import Engine
 from engine.prefill import Prefilled
 from engine.request import Reading, check
@@ -169,13 +169,14 @@ class _Lane:
                 if strategy.scoring is not None:
                     evidence.scores(strategy.scoring)
             self.engine.prefill(self.reading, Direct(), trace, self.cancel, evidence)
+            self.engine.chooser(self.reading, trace, Sampling(), self.cancel)
 
     def prefill(self, arm: Arm) -> tuple[Prefilled, Trace, int, Chooser]:
         """Return the arm's prompt, its trace, whose TTFT counts the search, its first token, and who chose that."""
         trace = Trace(settle=self.engine.cache.decoder.settle)
         with closing(self.engine.evidence(self.reading, trace, self.cancel, longest=1)) as evidence:
             ready = self.engine.prefill(self.reading, arm.strategy, trace, self.cancel, evidence)
-            chooser = self.engine.chooser(self.reading, trace)
+            chooser = self.engine.chooser(self.reading, trace, Sampling(), self.cancel)
             first = chooser.choose(ready.logits)
             trace.first_token()
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms

@@ -15,6 +15,10 @@ class SelectorUnusable(KVScopeError):
     hint = "Give another --selector FOLDER, or off."
 
 
+class PointerUnusable(KVScopeError):
+    hint = "Give another --pointer FOLDER, or off."
+
+
 class ReaderUnusable(KVScopeError):
     hint = "Give another --reader FOLDER, or off."
 

@@ -4,8 +4,11 @@ A small reader finds the right passage and then quotes the wrong sentence of it,
 The words alone tell both. While an answer is written, each token that may come next is weighed by the sentence that the
 answer would then be quoting: the more of the question's telling words stand there, and elsewhere in its passage, the
 better. A word that no passage has is weighed like the worst sentence, and so is an answer that only repeats the
-question; to say that the passages do not say loses nothing. Where no passage has a word of the question, all sentences
-are worth the same and nothing changes.
+question; to say that the passages do not say loses nothing behind its first word. Where no passage has a word of the
+question, all sentences are worth the same.
+
+Within a sentence words alone do not tell one number from the next. Where there is a trained pointer (engine.pointer),
+what it says of each word is added to the worth of its sentence.
 
 An outside score added to the logits at each step is known as shallow fusion (arXiv:1503.03535). It is the same for
 every method and comes after the prefill, so it favours none.
@@ -15,21 +18,19 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
 
 from engine.cite import UNSPACED, sentences_of, words_of
 from engine.conversation import CLIPPED, SILENT
-from engine.model.generate import Chooser
-from engine.prompt import NOT_THERE, Prompt
-from engine.request import Reading
+from engine.pointer import Pointed, nats_of
+from engine.prompt import NOT_THERE
 
 WEIGHT = 0.3  # nats of a logit for each nat of a sentence's worth
 MOST = 33.0  # nats between the best and the worst sentence; 99 of 100 held-out questions have less
 NEARBY = 0.5  # what a word elsewhere in the passage is worth, against one in the sentence itself
+POINTED = 0.5  # nats of a logit for each nat by which the pointer holds another word likelier
+FARTHEST = 6.0  # nats; what it holds less likely than that is all the same
 STEM = 6  # letters by which two words are taken for forms of the same
 WRAPPED = re.compile(r"\n(?=[a-z])")  # a line that goes on with the sentence of the one before
 _LETTER = rf"[^\W{UNSPACED}]"
@@ -43,8 +44,8 @@ class Quote:
 
     text   written so far
     ends   where the quoted text ends, in characters of all passages in a row; several places may say the same
-    worth  of the best of the sentences around them, in nats below the best of all: 0 or less. Signs behind a quote
-           leave it as it was.
+    worth  of the best of the sentences around them, or words there where a pointer tells, in nats below the best of
+           all: 0 or less. Signs behind a quote leave it as it was.
     """
 
     text: str = ""
@@ -58,9 +59,16 @@ class Grounding:
     passages  the texts that the model reads
     asked     the question, with earlier questions and answers that it leans on: what a sentence should speak of
     question  the question alone: what an answer should not merely repeat; None where it leans on nothing
+    pointed   what a pointer says of each passage; None without one
     """
 
-    def __init__(self, passages: Sequence[str], asked: str, question: str | None = None) -> None:
+    def __init__(
+        self,
+        passages: Sequence[str],
+        asked: str,
+        question: str | None = None,
+        pointed: Sequence[Pointed] | None = None,
+    ) -> None:
         cut = [(part, number) for number, text in enumerate(passages) for part in sentences_of(WRAPPED.sub(" ", text))]
         cut = [(plain, number) for sentence, number in cut if (plain := " ".join(sentence.split()))]
         said = [sentence for sentence, _ in cut]
@@ -78,19 +86,36 @@ class Grounding:
         scale = min(1.0, MOST / best) if best else 1.0
         self._worths = [scale * (worth - best) for worth in worths]
         self.worst = -scale * best
+        self._opens = self._follow(Quote(), NOT_THERE.split()[0])[1]  # may begin a refusal, or any answer
+        if pointed is not None:
+            self._point(nats_of(self._text, passages, pointed))
 
     def after(self, quote: Quote, piece: str) -> Quote:
         """Return what is quoted once `piece` is written behind it."""
         text = quote.text + piece
         ends, worth = self._follow(quote, piece)
         said = text.strip()
-        refusing = " " in said and NOT_THERE.startswith(said)  # its first word, 'The', may begin anything
-        return Quote(text, ends, 0.0 if refusing else worth)
+        if said and NOT_THERE.startswith(said):
+            worth = 0.0 if " " in said else max(worth, self._opens)
+        return Quote(text, ends, worth)
 
     def ended(self, quote: Quote) -> float:
         """Return what it is worth to end there: nothing, half a word or only words of the question are worth least."""
         repeated = set(words_of(quote.text)) <= self._echo
         return self.worst if repeated or self._half(quote) else quote.worth
+
+    def _point(self, nats: Sequence[float]) -> None:
+        """Add what is pointed at: from here on each word has a worth of its own. nats: of each character."""
+        most = POINTED / WEIGHT
+        starts, worths = [0], [self.worst - most * FARTHEST]
+        for word in WORD.finditer(self._text):
+            pointed = max(-FARTHEST, *nats[word.start() : word.end()])
+            starts.append(word.start())
+            worths.append(self._worth((word.end(),)) + most * pointed)
+        best = max(worths)
+        self._starts, self._worths = starts, [worth - best for worth in worths]
+        self.worst -= most * FARTHEST + best
+        self._opens -= most * FARTHEST / 2  # nobody points at a refusal: it loses half of what a word can
 
     def _follow(self, quote: Quote, piece: str) -> tuple[tuple[int, ...], float]:
         """Return where the quoted text ends behind `piece`, and its worth."""
@@ -135,61 +160,3 @@ def _worths(said: Sequence[str], passages: Sequence[int], asked: str) -> list[fl
 def _stem(word: str) -> str:
     """Return the beginning of a word, or a number as it is."""
     return word if word[0].isdecimal() else word[:STEM]
-
-
-def grounded(chooser: Chooser, reading: Reading, prompt: Prompt) -> "GroundedChooser":
-    """Return what chooses the tokens of one reading's answer."""
-    grounding = Grounding(reading.texts, reading.asked, reading.alone)
-    return GroundedChooser(chooser, grounding, prompt.tokens.decode, prompt.stop_ids)
-
-
-class GroundedChooser:
-    """Chooses the tokens of one answer, one after the other, with a grounding's help.
-
-    chooser   chooses among the weighed logits
-    text_of   the text of token ids
-    stop_ids  end the answer
-    """
-
-    def __init__(
-        self, chooser: Chooser, grounding: Grounding, text_of: Callable[[Sequence[int]], str], stop_ids: frozenset[int]
-    ) -> None:
-        self._chooser, self._grounding, self._text_of, self._stop_ids = chooser, grounding, text_of, stop_ids
-        self._quote, self._part = Quote(), list[int]()
-        self._last, self._before = list[int](), text_of([])
-
-    def choose(self, logits: Tensor) -> int:
-        """Return a token id for logits [V].
-
-        What lies so far below the likeliest token that no worth could raise it above counts as worth the least.
-        """
-        reach = -WEIGHT * self._grounding.worst
-        within = (logits >= logits.max() - reach).nonzero()[:, 0]
-        lowered = [WEIGHT * self._worth(token) for token in within.tolist()]
-        weighed = logits - reach
-        weighed[within] = logits[within] + torch.tensor(lowered, device=logits.device)
-        token = self._chooser.choose(weighed)
-        self._write(token)
-        return token
-
-    def _worth(self, token: int) -> float:
-        if token in self._stop_ids:
-            return self._grounding.ended(self._quote)
-        piece = self._piece(token)
-        return self._quote.worth if piece is None else self._grounding.after(self._quote, piece).worth
-
-    def _write(self, token: int) -> None:
-        if (piece := self._piece(token)) is None:
-            self._part.append(token)
-        else:
-            self._quote = self._grounding.after(self._quote, piece)
-            self._last, self._part = [*self._part, token], []
-            self._before = self._text_of(self._last)
-
-    def _piece(self, token: int) -> str | None:
-        """Return the text that a token adds; None while it ends inside a character.
-
-        It is decoded behind the character before it: some tokenizers give the first token of a text no space.
-        """
-        text = self._text_of([*self._last, *self._part, token])
-        return None if text.endswith("\ufffd") else text[len(self._before) :]

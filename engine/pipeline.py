@@ -10,7 +10,7 @@ from threading import Event
 from engine.answer import Answer, Budget, Request
 from engine.budget import budget
 from engine.errors import Cancelled
-from engine.grounding import grounded
+from engine.grounded import Grounds
 from engine.model.generate import Chooser, Sampling
 from engine.model.tokens import Encoded
 from engine.prefill import Prefilled, prefill
@@ -41,7 +41,7 @@ class Engine:
     auxiliary  None where no method needs one
     turns      who uses the primary next
     served     counts how questions were served from the tree; its own unless it shall outlive this engine
-    grounded   answers are held to what the passages say: for a reader that was taught to quote them
+    grounds    hold answers to what the passages say: for a reader that was taught to quote them
     trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
 
     `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
@@ -57,10 +57,10 @@ class Engine:
         trouble: Callable[[], str] = lambda: "",
         speculation: SpeculationConfig | None = None,
         served: Served | None = None,
-        grounded: bool = False,
+        grounds: Grounds | None = None,
     ) -> None:
         self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
-        self.max_tokens, self.trouble, self.grounded = cache.decoder.spec.max_positions, trouble, grounded
+        self.max_tokens, self.trouble, self.grounds = cache.decoder.spec.max_positions, trouble, grounds
         self.turns, self.served = turns or Turns(), served or Served()
         self.speculator: Speculator[Reading, Prefilled] = Speculator(self.turns, alike, speculation)
 
@@ -85,8 +85,8 @@ class Engine:
         passage = self.prompt.passage(text)
         with self.visit(), self.turns.turn(lambda: self.cache.ready([passage.ids]), cancel or Event()):
             tier, *_ = [cache.get(prompt.passage(text).ids, cancel)[1] for cache, prompt in self.readers]
-            if self.auxiliary is not None and self.auxiliary.selector is not None:
-                self.auxiliary.selector.warm(text, passage)
+            for trained in self._trained:
+                trained.warm(text, passage)
             for cache, _ in self.readers:
                 cache.settle()
             return tier
@@ -114,14 +114,16 @@ class Engine:
                         remembered.clear()
 
     @property
-    def _remembered(self) -> list[Recent[Encoded] | Selector]:
+    def _trained(self) -> list[Selector | Grounds]:
+        """What reads passages with small models of our own, each once."""
+        both = self.auxiliary.selector if self.auxiliary else None, self.grounds
+        return [trained for trained in both if trained]
+
+    @property
+    def _remembered(self) -> list[Recent[Encoded] | Selector | Grounds]:
         """What is made of passages' texts and stays in memory."""
-        found: list[Recent[Encoded] | Selector] = [self.prompt.passage]
-        if self.auxiliary is not None:
-            found.append(self.auxiliary.prompt.passage)
-            if self.auxiliary.selector is not None:
-                found.append(self.auxiliary.selector)
-        return found
+        own = [self.auxiliary.prompt.passage] if self.auxiliary else []
+        return [self.prompt.passage, *own, *self._trained]
 
     @property
     def readers(self) -> list[tuple[ChunkCache, Prompt]]:
@@ -150,7 +152,7 @@ class Engine:
             if guess is None or not guess.kept:
                 turn.enter_context(self.turn(reading, strategy, trace, cancel))
             ready = prefilled(reading, trace, cancel) if guess is None else guess.result(cancel)
-            chooser = self.chooser(reading, trace, Sampling(request.temperature, request.top_p, request.seed))
+            chooser = self.chooser(reading, trace, Sampling(request.temperature, request.top_p, request.seed), cancel)
             first = chooser.choose(ready.logits)
             trace.first_token()
             self._tell(answer, reading, ready, strategy)
@@ -181,13 +183,12 @@ class Engine:
                 turn.enter_context(self.turns.turn(lengths, cancel))
             yield
 
-    def chooser(self, reading: Reading, trace: Trace, sampling: Sampling | None = None) -> Chooser:
-        """Return what chooses the tokens of one answer; the likeliest ones without `sampling`."""
-        chooser = (sampling or Sampling()).chooser()
-        if not self.grounded:
-            return chooser
+    def chooser(self, reading: Reading, trace: Trace, sampling: Sampling, cancel: Event | None = None) -> Chooser:
+        """Return what chooses the tokens of one answer. Raises Cancelled."""
+        if self.grounds is None:
+            return sampling.chooser()
         with trace.stage("ground"):
-            return grounded(chooser, reading, self.prompt)
+            return self.grounds.chooser(sampling.chooser(), reading, self.prompt, cancel)
 
     def find(self, request: Request, trace: Trace) -> Reading:
         """Search the library to the end, and fit what was found into the model's context."""
@@ -224,8 +225,7 @@ class Engine:
 
         evidence  of this reading, where it is shared by several strategies
         """
-        own = closing(self.evidence(reading, trace, cancel)) if evidence is None else nullcontext(evidence)
-        with own as looked:
+        with closing(self.evidence(reading, trace, cancel)) if evidence is None else nullcontext(evidence) as looked:
             return prefill(self.cache.decoder, looked, strategy, trace, cancel)
 
     def _tell_reading(self, answer: Answer, reading: Reading) -> None:

@@ -13,16 +13,18 @@ from typing import Protocol
 import torch
 from tokenizers import Tokenizer
 
-from engine.errors import ReaderUnusable, SelectorUnusable, UnsupportedModel
+from engine.errors import PointerUnusable, ReaderUnusable, SelectorUnusable, UnsupportedModel
+from engine.grounded import Grounds
 from engine.model.adapter import WEIGHTS
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME, Report
-from engine.model.encoder import packaged
+from engine.model.encoder import MEANING, WORD, packaged
 from engine.model.footprint import footprint, of_folder
 from engine.model.load import load
 from engine.model.precision import pick
 from engine.model.resolve import resolve
 from engine.pipeline import Engine
+from engine.pointer import POINTER_FILE, load_pointer
 from engine.prompt import Prompt
 from engine.reuse import fingerprint
 from engine.reuse.auxiliary import Auxiliary
@@ -34,7 +36,7 @@ from engine.tree.tiers import Tiers
 from store.types import Finder
 
 ASSETS = Path(__file__).parent.parent / "assets"
-READER, SELECTOR = ASSETS / "reader", ASSETS / "selector"  # trained by engine.finetune for the embedded model
+READER, SELECTOR, POINTER = ASSETS / "reader", ASSETS / "selector", ASSETS / "pointer"  # made by engine.finetune
 
 
 def default_data() -> Path:
@@ -54,6 +56,7 @@ class Named(Protocol):
     auxiliary: str
     device: str
     reader: str
+    pointer: str
     selector: str
 
     @property
@@ -69,6 +72,7 @@ class ModelConfig:
     device            of the primary: 'auto', 'cpu', 'cuda'; the auxiliary always runs on the CPU
     dtype             'auto', 'bf16' or 'fp32'
     reader            adapter that is merged into the primary: 'auto' (ours, for the embedded model), 'off', or a folder
+    pointer           tells the reader where to look: 'auto' (ours, for any reader), 'off', or a folder
     selector          of CacheClip trained: 'auto' (ours, for the embedded model with our reader), 'off', or a folder
     """
 
@@ -78,12 +82,14 @@ class ModelConfig:
     device: str = "auto"
     dtype: str = "auto"
     reader: str = "auto"
+    pointer: str = "auto"
     selector: str = "auto"
 
     @classmethod
     def of(cls, folder: Path, named: Named) -> "ModelConfig":
         """Return what settings say about models."""
-        return cls(folder, named.model, named.auxiliary, named.device, named.dtype, named.reader, named.selector)
+        trained = named.reader, named.pointer, named.selector
+        return cls(folder, named.model, named.auxiliary, named.device, named.dtype, *trained)
 
     @property
     def adapter(self) -> Path | None:
@@ -91,6 +97,13 @@ class ModelConfig:
         if self.reader == "auto":
             return READER if self.model == NAME else None
         return None if self.reader == "off" else Path(self.reader).expanduser()
+
+    @property
+    def layers(self) -> Path | None:
+        """The folder of the trained pointer's layers; without a reader nothing asks them."""
+        if self.pointer == "auto":
+            return POINTER if self.adapter else None
+        return None if self.pointer == "off" else Path(self.pointer).expanduser()
 
     @property
     def heads(self) -> Path | None:
@@ -105,31 +118,31 @@ class ModelConfig:
 class Models:
     """Loaded models; `auxiliary is primary` when both are the same weights in the same place.
 
-    grounded  the primary was finetuned to answer in the passages' words
+    grounds  of a primary that was finetuned to answer in the passages' words
     """
 
     primary: Decoder
     auxiliary: Decoder
     precision: str  # 'bf16 on the CPU (AVX-512 BF16)'
     selector: Selector | None = None
-    grounded: bool = False
+    grounds: Grounds | None = None
 
 
 def load_models(config: ModelConfig, report: Report = lambda said, share: None) -> Models:
     """Find, load and self-test both models. Raises ModelNotFound or UnsupportedModel."""
     device, dtype, precision = pick(config.device, config.dtype)
-    selector, grounded = _selector(config), config.adapter is not None
+    trained = _selector(config), _grounds(config)
     place = resolve(config.model, config.folder, report)
     report(f"Loading {Path(config.model).name}", 0.8)
     primary = load(place, device, dtype, Path(config.model).name, config.adapter)
     if config.auxiliary == config.model and device.type == "cpu":
-        return Models(primary, primary, precision, selector, grounded)
+        return Models(primary, primary, precision, *trained)
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
     _, dtype, _ = pick("cpu", config.dtype)
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
-    return Models(primary, beside, precision, selector, grounded)
+    return Models(primary, beside, precision, *trained)
 
 
 def fetch_models(config: ModelConfig, report: Report = lambda said, share: None) -> None:
@@ -145,6 +158,8 @@ def fetch_models(config: ModelConfig, report: Report = lambda said, share: None)
         raise ReaderUnusable(f"There is no {WEIGHTS} in {config.adapter}.")
     if config.heads is not None and not (config.heads / FILE).is_file():
         raise SelectorUnusable(f"There is no {FILE} in {config.heads}.")
+    if config.layers is not None and not (config.layers / POINTER_FILE).is_file():
+        raise PointerUnusable(f"There is no {POINTER_FILE} in {config.layers}.")
     names = dict.fromkeys((config.model, config.auxiliary))
     for name in names:
         footprint(name, config.folder)
@@ -161,6 +176,14 @@ def release_memory() -> None:
 
 def _selector(config: ModelConfig) -> Selector | None:
     return None if config.heads is None else load_selector(config.heads, packaged(pick("cpu", config.dtype)[1]))
+
+
+def _grounds(config: ModelConfig) -> Grounds | None:
+    if config.adapter is None:
+        return None
+    if config.layers is None:
+        return Grounds()
+    return Grounds(load_pointer(config.layers, packaged(pick("cpu", config.dtype)[1], (WORD, MEANING))))
 
 
 def build_engine(
@@ -189,7 +212,7 @@ def build_engine(
             tiers.keep_off_device(beside.fingerprint)
     finder = open_library(prompt.tokens.data)
     trouble = lambda: tiers.trouble  # noqa: E731
-    return Engine(finder, cache, prompt, auxiliary, trouble=trouble, served=served, grounded=models.grounded)
+    return Engine(finder, cache, prompt, auxiliary, trouble=trouble, served=served, grounds=models.grounds)
 
 
 def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:

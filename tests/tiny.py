@@ -113,5 +113,5 @@ def pieces(words=300):
     return made
 
 
-def encoder():
-    return Encoder(bert(), pieces())
+def encoder(*layers):
+    return Encoder(bert(), pieces(), layers or (2,))

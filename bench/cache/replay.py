@@ -9,6 +9,7 @@ from bench.cache.demand import Demand
 from bench.tables import progress
 from bench.workload import CHUNK, paragraph
 from engine.answer import Request
+from engine.model.generate import Sampling
 from engine.pipeline import Engine
 from engine.request import Reading
 from engine.reuse.strategies import Strategy
@@ -52,6 +53,7 @@ def replay(
     results = [list[Asked]() for _ in arms]
     for number, documents in enumerate(progress(asked, "asking")):
         reading = _reading(arms[0][0], [passages[one] for one in documents], number)
+        arms[0][0].chooser(reading, Trace(), Sampling())  # reads the passages once for all arms
         for (engine, strategy), mine in zip(arms, results, strict=True):
             mine.append(_ask(engine, strategy, reading))
     return [mine[warm:] for mine in results]
@@ -60,7 +62,7 @@ def replay(
 def _ask(engine: Engine, strategy: Strategy, reading: Reading) -> Asked:
     began, trace = time.perf_counter(), Trace()
     ready = engine.prefill(reading, strategy, trace)
-    engine.chooser(reading, trace).choose(ready.logits)
+    engine.chooser(reading, trace, Sampling()).choose(ready.logits)
     trace.first_token()
     engine.keep(reading, ready)
     busy_ms = 1e3 * (time.perf_counter() - began)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from engine.errors import KVScopeError
-from engine.finetune import averaging, reader, selector
+from engine.finetune import averaging, pointer, reader, selector
 from engine.finetune.adapter import FILES, AdapterConfig
 from engine.finetune.cloze import with_questions
 from engine.finetune.lessons import JUDGES, Mix
@@ -27,10 +27,12 @@ from engine.finetune.shipping import ship
 from engine.finetune.training import TrainingConfig
 from engine.model.decoder import Decoder
 from engine.model.embedded import NAME
-from engine.model.encoder import packaged
+from engine.model.encoder import MEANING, WORD, packaged
 from engine.model.load import load
 from engine.model.precision import pick
 from engine.model.resolve import resolve
+from engine.pointer import POINTER_FILE
+from engine.prompt import Prompt
 from engine.reuse.selector import FILE
 from engine.startup import ModelConfig, default_data
 
@@ -106,6 +108,17 @@ def _selector(arguments: argparse.Namespace) -> None:
     beside = "" if arguments.reader == "auto" else f" --reader {arguments.reader}"
     print(f"Use it with: python app.py --selector {arguments.out}{beside}")
     _ship(arguments, (FILE,), selector.merit)
+
+
+def _pointer(arguments: argparse.Namespace) -> None:
+    training = replace(pointer.PointerConfig().training, lessons=arguments.lessons, rate=arguments.rate)
+    config = pointer.PointerConfig(judged=arguments.judged, seed=arguments.seed, training=training)
+    encoder = packaged(pick("cpu", arguments.dtype)[1], (WORD, MEANING))
+    prompt = Prompt(_decoder(arguments, None).tokenizer)
+    report = pointer.finetune_pointer(encoder, prompt, _materials(arguments), arguments.out, config, _Lines())
+    print(f"Points at the answer: {report['right']:.3f} of {report['questions']} questions")
+    print(f"Use it with: python app.py --pointer {arguments.out}")
+    _ship(arguments, (POINTER_FILE,), pointer.merit)
 
 
 def _materials(arguments: argparse.Namespace) -> list[Material]:
@@ -194,6 +207,11 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--rounds", type=int, default=selector.SelectorConfig.rounds, help="through the lessons")
     two.add_argument("--rate", type=float, default=selector.SelectorConfig.rate, help="learning rate")
     two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
+    three = _add(what, "pointer", _pointer, pointer.__doc__)
+    usual = pointer.PointerConfig().training
+    three.add_argument("--lessons", type=int, default=usual.lessons, help="each has up to 12 questions")
+    three.add_argument("--judged", type=int, default=pointer.PointerConfig.judged, help="held-out lessons to judge by")
+    three.add_argument("--rate", type=float, default=usual.rate, help="learning rate")
     return parser
 
 

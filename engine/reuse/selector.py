@@ -80,7 +80,7 @@ class Selector:
 
     def warm(self, text: str, passage: Encoded) -> None:
         """Make a passage's keys while there is room to hold them; the arguments are as in `score`."""
-        if len(self._passage) < HELD:
+        if not self._passage.full:
             self._passage(text.strip(), passage)
 
     def forget(self, text: str) -> None:

@@ -14,7 +14,9 @@ from backend.reloading import NothingChanges
 from backend.work import Work
 from engine.answer import Request
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
-from engine.model.encoder import packaged
+from engine.grounded import Grounds
+from engine.model.encoder import MEANING, WORD, packaged
+from engine.pointer import Pointer, PointerNet
 from engine.reuse.selector import Heads, Selector
 from engine.setting import usual
 from settings import read_settings
@@ -273,7 +275,7 @@ def test_samples_that_were_not_read_to_the_end_come_at_the_next_start(start, tmp
     assert marker.exists() and len(backend.documents()) == 3
 
 
-@pytest.mark.parametrize("choice", ["reader", "selector"])
+@pytest.mark.parametrize("choice", ["reader", "pointer", "selector"])
 def test_a_folder_without_trained_weights_is_told_before_anything_is_closed(start, tmp_path, monkeypatch, choice):
     backend = start()
     with monkeypatch.context() as patched:
@@ -324,6 +326,14 @@ def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
     assert usual(backend.methods()).name == "cacheclip-trained"
     assert (told.role, told.dtype, told.parameters) == ("selector", "fp32", selector.parameters)
     assert told.memory_bytes == 4 * told.parameters
+
+
+def test_a_pointer_is_told_where_there_is_a_reader_to_point_for(start, monkeypatch):
+    pointer = Pointer(packaged(torch.float32, (WORD, MEANING)), PointerNet(768, 2, 16, 30522))
+    monkeypatch.setattr("engine.startup._grounds", lambda config: Grounds(pointer))
+    told = start().models.loaded()[2]
+    assert (told.role, told.dtype, told.parameters) == ("pointer", "fp32", pointer.parameters)
+    assert told.memory_bytes > 4 * 22_000_000 and "6 layers" in told.name
 
 
 def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):

@@ -11,6 +11,7 @@ from bench.errors import BadArgument, BadData
 from bench.figures import DRAWN, frontier
 from bench.samples import SampleFile
 from engine.model.embedded import NAME
+from engine.pointer import POINTER_FILE
 from engine.reuse.selector import FILE
 from tests.engine.doubles import TEXTS, engine
 
@@ -56,6 +57,7 @@ def arguments(tmp_path, questions):
         model="tiny",
         reader="off",
         auxiliary="tiny",
+        pointer="off",
         selector="off",
         dtype="fp32",
         kv_bits=16,
@@ -125,15 +127,20 @@ def test_a_method_added_later_costs_only_itself(made, arguments):
     assert [set(sample["arms"]) for sample in samples_of(arguments)[3:]] == [{"full@1", "naive@0"}] * 3
 
 
-def test_samples_of_another_trained_selector_are_refused(made, arguments, tmp_path):
+@pytest.mark.parametrize(("trained", "file"), [("selector", FILE), ("pointer", POINTER_FILE)])
+def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path, trained, file):
     """The name stays the same, 'auto' or a folder's, when better weights come into its place."""
-    own = Namespace(**{**vars(arguments), "selector": str(tmp_path / "selector"), "methods": ["direct"], "samples": 1})
-    (tmp_path / "selector").mkdir()
-    (tmp_path / "selector" / FILE).write_bytes(b"first")
+    changed = {trained: str(tmp_path), "reader": str(tmp_path), "methods": ["direct"], "samples": 1}
+    own = Namespace(**{**vars(arguments), **changed})
+    (tmp_path / file).write_bytes(b"first")
     quality.run(own)
-    (tmp_path / "selector" / FILE).write_bytes(b"second")
-    with pytest.raises(BadArgument, match="another selector"):
+    (tmp_path / file).write_bytes(b"second")
+    with pytest.raises(BadArgument, match=f"another {trained}"):
         quality.run(own)
+    if trained == "pointer":  # which nothing asks for without grounding
+        assert {
+            row["pointer"] for row in quality.run(Namespace(**{**vars(own), "grounding": "off", "json": None}))
+        } == {"off"}
 
 
 def test_more_samples_go_on_from_the_first_ones(made, arguments):
@@ -305,8 +312,8 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
     """The same task through another reader is another line of the figure, and each file has its measure's columns."""
     arguments.methods = ["cacheclip", "direct"]
     rows = quality.run(arguments)
-    made_by = ("model", "reader", "selector", "grounding", "kv_bits")
-    assert {tuple(row[name] for name in made_by) for row in rows} == {("tiny", "off", "off", "off", 16)}
+    made_by = ("model", "reader", "pointer", "selector", "grounding", "kv_bits")
+    assert {tuple(row[name] for name in made_by) for row in rows} == {("tiny", "off", "off", "off", "off", 16)}
     other, speeds = tmp_path / "other.json", tmp_path / "speeds.json"
     for path in (arguments.json, other):
         path.write_text(json.dumps(rows))

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from engine.errors import ModelNotFound
 from engine.model import encoder as encoding
-from engine.model.encoder import LAYERS, packaged
+from engine.model.encoder import MEANING, WORD, packaged
 from store.minilm import packaged_folder
 from tests import tiny
 from tests.tolerance import EXACT, REORDERED
@@ -37,11 +37,13 @@ def test_a_long_text_is_read_in_windows_of_equal_length(monkeypatch):
     assert len(made.vectors(ids[:41])) == 41
 
 
-def test_the_packaged_one_is_the_search_models_fourth_layer():
-    made, whole = packaged(torch.float32), SentenceTransformer(str(packaged_folder()), device="cpu")
+@pytest.mark.parametrize("layers", [(WORD,), (WORD, MEANING), (5, 1)])
+def test_the_packaged_one_gives_the_search_models_layers(layers):
+    made, whole = packaged(torch.float32, layers), SentenceTransformer(str(packaged_folder()), device="cpu")
     tokens = whole.tokenizer("How many cars does the ferry carry?", return_tensors="pt")
     with torch.no_grad():
-        hidden = whole[0].auto_model(**tokens, output_hidden_states=True).hidden_states[LAYERS][0, 1:-1]
+        states = whole[0].auto_model(**tokens, output_hidden_states=True).hidden_states
+    hidden = torch.cat([states[layer][0, 1:-1] for layer in layers], -1)
     ids = made.tokens.encode("How many cars does the ferry carry?").ids
     assert list(ids) == tokens["input_ids"][0, 1:-1].tolist()
     assert_close(made.vectors(ids), hidden, **REORDERED)

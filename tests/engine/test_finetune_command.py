@@ -9,6 +9,7 @@ import pytest
 from engine.finetune import __main__ as command
 from engine.finetune.adapter import FILES
 from engine.finetune.shipping import REPORT
+from engine.pointer import POINTER_FILE
 from engine.reuse.selector import FILE
 from tests import tiny
 from tests.engine.test_lessons import PARAGRAPHS
@@ -63,6 +64,15 @@ def test_a_selector_is_trained_reported_and_shipped(run, data, tmp_path, capsys)
     said = capsys.readouterr().out
     assert "n = " in said and "last layer" in said and "has it now" in said
     assert sorted(path.name for path in target.iterdir()) == sorted((FILE, REPORT))
+
+
+def test_a_pointer_is_trained_reported_and_shipped(run, data, tmp_path, capsys):
+    out, target = tmp_path / "out", tmp_path / "assets"
+    words = ["pointer", data / "boats.jsonl", "--out", out, "--ship", target]
+    assert run(*words, "--lessons", 3, "--judged", 3) == 0
+    said = capsys.readouterr().out
+    assert "Training 3/3" in said and "Points at the answer" in said and "has it now" in said
+    assert sorted(path.name for path in target.iterdir()) == sorted((POINTER_FILE, REPORT))
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import bare
-from engine import grounding, startup
+from engine import grounded, startup
 from engine.answer import Exchange, Request
 from engine.cite import cite
 from engine.compare import compare
 from engine.comparison import Wanted
-from engine.grounding import MOST, NEARBY, WEIGHT, GroundedChooser, Grounding, Quote
+from engine.grounded import GroundedChooser, Grounds
+from engine.grounding import MOST, NEARBY, WEIGHT, Grounding, Quote
 from engine.model.generate import Sampling
 from engine.prompt import NOT_THERE, Prompt
 from engine.startup import ModelConfig, load_models
@@ -306,7 +307,7 @@ def test_the_engine_writes_what_its_chooser_chooses(monkeypatch):
     request = replace(request, temperature=2.0, seed=3)
     made = engine("ferry", "tern")
     *_, free = made.ask(request)
-    made.grounded = True
+    made.grounds = Grounds()
     *_, answer = made.ask(request)
     assert answer.text != free.text
     reading = made.find(request, Trace())
@@ -349,17 +350,17 @@ def test_a_follow_up_is_told_from_what_it_leans_on(monkeypatch):
     assert reading.alone == "And where does it go?" != reading.asked
     assert reading.asked.endswith(reading.alone) and "At nine" in reading.asked
     given = []
-    monkeypatch.setattr(grounding, "Grounding", lambda *arguments: given.append(arguments) or Grounding(*arguments))
-    made.grounded = True
-    made.chooser(reading, Trace())
-    assert given == [(reading.texts, reading.asked, reading.alone)] and len(reading.texts) == 2
+    monkeypatch.setattr(grounded, "Grounding", lambda *arguments: given.append(arguments) or Grounding(*arguments))
+    made.grounds = Grounds()
+    made.chooser(reading, Trace(), Sampling())
+    assert given == [(reading.texts, reading.asked, reading.alone, None)] and len(reading.texts) == 2
 
 
 @pytest.mark.parametrize(("reader", "held"), [("folder", True), ("off", False)])
 def test_only_readers_that_were_taught_to_quote_are_held_to_the_passages(monkeypatch, tmp_path, reader, held):
     monkeypatch.setattr(startup, "resolve", lambda *arguments: tmp_path)
     monkeypatch.setattr(startup, "load", lambda *arguments: tiny.decoder())
-    config = ModelConfig(tmp_path, "tiny", "tiny", device="cpu", dtype="fp32", reader=reader)
-    assert load_models(config).grounded is held
-    assert bare.open_engine(config).grounded is held
-    assert not bare.open_engine(config, grounding="off").grounded
+    config = ModelConfig(tmp_path, "tiny", "tiny", device="cpu", dtype="fp32", reader=reader, pointer="off")
+    assert (load_models(config).grounds is not None) is held
+    assert (bare.open_engine(config).grounds is not None) is held
+    assert bare.open_engine(config, grounding="off").grounds is None

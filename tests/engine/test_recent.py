@@ -10,6 +10,19 @@ def test_a_text_is_made_once_and_the_oldest_leaves_first():
     assert made == [("a", 1), ("b",), ("c",), ("b",)] and len(recent) == 2
 
 
+def test_what_is_large_leaves_room_for_less():
+    recent = Recent(lambda text: text.upper(), most=5, size=len)
+    assert [recent(text) for text in ("ab", "cd", "e")] == ["AB", "CD", "E"] and recent.full
+    recent("fgh")
+    assert list(recent._held) == ["e", "fgh"] and not recent.full
+    recent.forget("fgh")
+    assert recent("abcd") == "ABCD" and list(recent._held) == ["e", "abcd"]
+    assert recent("abcdef") == "ABCDEF" and not len(recent)  # larger than all
+    recent("abcde")
+    recent.clear()
+    assert not recent.full
+
+
 def test_what_is_forgotten_is_made_again_and_nothing_else():
     made = []
     recent = Recent(lambda text: made.append(text), most=9)

@@ -13,6 +13,7 @@ WANTED = Wanted(
     model=EMBEDDED,
     auxiliary=EMBEDDED,
     reader="auto",
+    pointer="auto",
     selector="auto",
     reranker="off",
     device="auto",

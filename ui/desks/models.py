@@ -16,7 +16,7 @@ class SelfTest:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One loaded model. `role`: primary, auxiliary, selector, embedder or reranker."""
+    """One loaded model. `role`: primary, auxiliary, selector, pointer, embedder or reranker."""
 
     role: str
     name: str
@@ -36,6 +36,7 @@ class Wanted:
     model: str
     auxiliary: str
     reader: str
+    pointer: str
     selector: str
     reranker: str
     device: str

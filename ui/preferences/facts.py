@@ -12,7 +12,8 @@ ROLES = {
         "Chooses",
         "A small model on the CPU: its attention chooses which tokens are computed again.",
     ),
-    "selector": ("Points", "Trained to point at what is worth computing again; the method CacheClip trained asks it."),
+    "selector": ("Selects", "Trained to select what is worth computing again; the method CacheClip trained asks it."),
+    "pointer": ("Points", "Trained to point at the words that answer; the model that answers leans towards them."),
     "embedder": ("Finds", "Turns passages and questions into vectors: near vectors are found first."),
     "reranker": ("Orders", "Reads question and passage together and orders the last few that were found."),
 }
@@ -164,7 +165,10 @@ def about(found: About) -> Markup:
         tag("h4", "Versions"),
         tag("dl", *versions, class_="kv-versions"),
         tag("h4", "Licence"),
-        tag("p", "KVScope, SmolLM2-135M-Instruct and all-MiniLM-L6-v2: Apache-2.0. Reader and selector: CC BY-SA 4.0."),
+        tag(
+            "p",
+            "KVScope, SmolLM2-135M-Instruct and all-MiniLM-L6-v2: Apache-2.0. What we trained: CC BY-SA 4.0.",
+        ),
         class_="kv-about",
     )
 

@@ -47,6 +47,8 @@ class ModelsSection:
             with gr.Accordion("Adapters and reranker", open=False, elem_classes="kv-more"):
                 says = "Finetuned adapter of the model: auto (the shipped one), off, or a folder."
                 add(gr.Textbox, "reader", says, label="Reader", lines=1)
+                says = "Tells the reader where to look: auto (the shipped one), off, or a folder."
+                add(gr.Textbox, "pointer", says, label="Pointer", lines=1)
                 says = "Chooses in CacheClip trained: auto (the shipped one), off, or a folder."
                 add(gr.Textbox, "selector", says, label="Selector", lines=1)
                 says = "Cross-encoder that orders what was found: off, a folder, or a name on the hub."
