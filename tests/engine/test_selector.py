@@ -113,8 +113,8 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
 
 
 def test_a_long_document_makes_no_keys_that_nothing_could_hold(monkeypatch):
-    selector, prompt = Selector(tiny.encoder(), heads()), Prompt(tiny.tokenizer())
     monkeypatch.setattr("engine.reuse.selector.HELD", 2)
+    selector, prompt = Selector(tiny.encoder(), heads()), Prompt(tiny.tokenizer())
     first, second, third = list(TEXTS.values())[:3]
     for text in (first, second, third):
         selector.warm(text, prompt.passage(text))
