@@ -18,12 +18,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import gradio as gr
 
 from backend.local import LocalBackend
-from settings import given, read_settings
-from store.blobs import remove_all
+from backend.runtime.settings import given, read_settings
+from server.routes import app_kwargs
 from store.errors import KVScopeError
+from store.kv.blobs import remove_all
 from store.lock import FolderLock
-from ui.http.serving import app_kwargs
-from ui.page import build, launch_options
+from ui.layout import build, launch_options
 
 SAMPLE_QUESTIONS = {
     "How much does the island card cost a year?": "faq.txt",

@@ -5,24 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from backend.adding import Adding
-from backend.cache import LocalCache
-from backend.comparison import Comparing
-from backend.filed import Filed
-from backend.inspection import Inspections
-from backend.loading import LAST_STEP_S, Loader, model_config
-from backend.meter import Meter
-from backend.models import Models
-from backend.shelf import LocalShelf
-from backend.work import Work
-from engine.answer import Answer, Budget, Request
-from engine.own_thread import in_own_thread
-from engine.reuse.strategies import methods
-from engine.setting import Method
-from settings import Settings
+from backend.interface.backend import Kept, Status
+from backend.interface.inspection import InspectionDesk
+from backend.interface.library import IngestProgress
+from backend.runtime.loader import LAST_STEP_S, Loader, model_config
+from backend.runtime.settings import Settings
+from backend.runtime.tasks import Work
+from backend.services.cache import LocalCache
+from backend.services.comparison import Comparing
+from backend.services.ingest import Adding
+from backend.services.inspection import Inspections
+from backend.services.kv_owners import Filed
+from backend.services.library import LocalShelf
+from backend.services.metrics import Meter
+from backend.services.models import Models
+from engine.method import Method
+from engine.request import Answer, Budget, Request
+from engine.scheduler.worker_thread import in_own_thread
+from engine.strategies import methods
 from store.types import Document
-from ui.backend import IngestProgress, Kept, Status
-from ui.desks.inspection import InspectionDesk
 
 CHANGED = "Stopped: the settings were changed. Ask again once the status says ready."
 

@@ -10,15 +10,20 @@ import os
 import sys
 from pathlib import Path
 
-from bench import cache, decode, load, look, quality, report, scoring, tasks, ttft
-from bench.arms import arms
+from bench import cache
+from bench.arguments import positive, share
 from bench.errors import BadArgument
-from bench.numbers import positive, share
+from bench.harness.arms import arms
+from bench.measures import attention as look
+from bench.measures import decode, quality, scoring, ttft
+from bench.measures import ruler as tasks
+from bench.measures import tiers as load
+from bench.reporting import report
 from bench.tables import show
-from engine.model.embedded import NAME
-from engine.reuse.strategies import methods
-from engine.startup import ModelConfig
-from settings import default_data
+from engine.builder import ModelConfig
+from engine.model.loading.bundled import NAME
+from engine.strategies import methods
+from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 
 MEASURES = {
@@ -117,7 +122,9 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--grounding", choices=["auto", "off"], default="auto", help=says)
         one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
         one.add_argument("--device", default="auto")
-        one.add_argument("--data", type=Path, default=default_data(), help="where the embedded model is unpacked")
+        one.add_argument(
+            "--data", type=Path, default=default_data_folder(), help="where the embedded model is unpacked"
+        )
         beside = ", and finished samples beside them" if name in RESUMED else ""
         one.add_argument("--json", type=Path, help=f"write the rows here{beside}")
         measure.add_arguments(one)

@@ -6,9 +6,7 @@ from store.errors import KVScopeError
 class BadData(KVScopeError):
     """The questions cannot be read: no such file, torn, of another format, or without a question that has an answer."""
 
-    hint = (
-        "Questions: a JSON or JSON lines file in a format that bench/formats.py reads, or a hub data set as owner/name."
-    )
+    hint = "Questions: a JSON or JSON lines file in a format that bench/data/formats.py reads, or a hub data set as owner/name."
 
 
 class NoHub(KVScopeError):

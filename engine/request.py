@@ -1,208 +1,173 @@
-"""A question made ready: checked, its passages tokenised and fitted into the model's context."""
+"""What an answer shows a person: plain data, no tensors, so that the page can read it without torch."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from engine.answer import Exchange, Request
-from engine.conversation import Asked, recall
-from engine.errors import BadRequest, DocumentTooLong, QuestionTooLong
-from engine.model.tokens import Encoded
-from engine.prompt import ASKED_TOKENS, Prompt
-from engine.reuse.strategies import STRATEGIES, Strategy
-from engine.setting import settings_of
-from store.types import Hit
-
-MAX_PASSAGES = 64
-MAX_NEW_TOKENS = 4096
-_HALF = re.compile("[\ud800-\udfff]")  # one half of a character: a lone surrogate
-LEAST_ANSWER = 16  # tokens of an answer that every question leaves room for, or as many as are asked for
-NOTHING_AT_ALL = "No passage was found: the answer comes from the model alone. Add documents first."
-NOTHING_CHOSEN = "No passage was found in the chosen documents: the answer comes from the model alone."
+from engine.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What the model will read, in prompt order, and how much room its answer has.
+class Piece:
+    """A run of neighbouring tokens with one fate; a passage's pieces joined are its text."""
 
-    texts     as tokenised, stripped
-    asked     the question as the auxiliary model reads it, with what it leans on
-    alone     the question without that
-    question  ids of everything behind the passages
-    room      tokens of the answer
-    left_out  passages that were found and did not fit
-    """
+    text: str
+    recomputed: bool
 
-    texts: tuple[str, ...]
-    passages: tuple[Encoded, ...]
-    asked: str
-    alone: str
-    question: tuple[int, ...]
-    room: int
-    hits: tuple[Hit, ...] = ()
-    notes: tuple[str, ...] = ()
-    left_out: int = 0
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A passage behind an answer, in prompt order."""
+
+    rank: int  # from 1; the [1] of a citation
+    document: str
+    document_id: str
+    page: int | None
+    similarity: float | None  # cosine; None if only the words matched
+    matched_words: bool
+    tokens: int
+    tier: str  # where its KV came from: 'device', 'host', 'disk', 'computed' (just now), or 'none' (full prefill)
+    recomputed: int  # tokens given fresh KV
+    pieces: tuple[Piece, ...]
+    found: str = "none"  # 'exact prefix hit', 'chunk hit', 'miss', or 'none' (full prefill)
+    cited: bool = False
+    chunk: str = ""  # id of the chunk in the store
 
     @property
-    def context_tokens(self) -> int:
-        return sum(len(passage.ids) for passage in self.passages)
+    def text(self) -> str:
+        """The passage as it was read."""
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def reused(self) -> int:
+        """Tokens whose KV was found and used as it was."""
+        return self.tokens - self.recomputed if self.found in ("exact prefix hit", "chunk hit") else 0
 
 
-def alike(one: Reading, other: Reading) -> bool:
-    """Return whether the two are the same prompt; their hits may have other scores."""
-    return one.passages == other.passages and one.question == other.question
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An earlier question of the same conversation.
 
-
-def check(request: Request) -> None:
-    """Raise BadRequest for a setting of another kind or outside its range, with the value and the range.
-
-    A program's request comes as JSON, so nothing of it has been what it should be until here.
+    passages  ids of the chunks that were read for it, in prompt order
     """
-    if not isinstance(request.question, str):
-        raise BadRequest(f"The question must be a text, got {request.question!r}.")
-    if not _whole((request.question,)):
-        raise BadRequest("The question holds half a character (a lone surrogate). Write it anew.")
-    if not request.question.strip():
-        raise BadRequest("The question is empty. Type a question, then press Enter.")
-    if request.method not in list(STRATEGIES):
-        raise BadRequest(f"The method {request.method!r} is not one of {', '.join(STRATEGIES)}.")
-    for name, value, low, high in (
-        ("number of passages", request.passages, 1, MAX_PASSAGES),
-        ("answer length", request.max_new_tokens, 1, MAX_NEW_TOKENS),
-    ):
-        if not isinstance(value, int) or not low <= value <= high:
-            raise BadRequest(f"The {name} must be a whole number between {low} and {high}, got {value!r}.")
-    seed = request.seed
-    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
-        raise BadRequest(f"The seed must be a whole number of 64 bits, got {seed!r}.")
-    for name, share, least, most in (
-        ("recompute ratio", request.ratio, 0.0, 1.0),
-        ("temperature", request.temperature, 0.0, 5.0),
-        ("top-p", request.top_p, 0.01, 1.0),
-    ):
-        if not isinstance(share, int | float) or not least <= share <= most:  # not a number is in no range
-            raise BadRequest(f"The {name} must lie between {least:g} and {most:g}, got {share!r}.")
-    check_scope(request)
-    if not isinstance(request.options, Mapping):
-        raise BadRequest(f"The method's options must be names with values, got {request.options!r}.")
-    strategy_of(request)
+
+    question: str
+    answer: str
+    passages: tuple[str, ...] = ()
 
 
-def check_scope(request: Request) -> None:
-    """Raise BadRequest where documents, earlier questions or `whole` are not what they should be."""
-    if not _texts(request.documents):
-        raise BadRequest(f"The documents must be a list of their ids, got {request.documents!r}.")
-    if not isinstance(request.earlier, list | tuple):
-        raise BadRequest(f"The earlier questions must be a list, got {request.earlier!r}.")
-    for exchange in request.earlier:
-        texts = isinstance(exchange, Exchange) and _texts((exchange.question, exchange.answer))
-        if not texts or not _texts(exchange.passages):
-            raise BadRequest(f"An earlier question is its text, its answer and its passages' ids, got {exchange!r}.")
-        if not _whole((exchange.question, exchange.answer)):
-            raise BadRequest("An earlier question holds half a character (a lone surrogate). Write it anew.")
-    if not isinstance(request.whole, bool):
-        raise BadRequest(f"Whether to read a whole document must be true or false, got {request.whole!r}.")
-    if request.whole and len(request.documents) != 1:
-        raise BadRequest(f"To read a whole document, choose exactly one; {len(request.documents)} are chosen.")
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question and how to answer it.
 
-
-def _texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-
-
-def _whole(texts: Sequence[str]) -> bool:
-    """Return whether the texts can be written as UTF-8, as every tokenizer wants them."""
-    return not any(_HALF.search(text) for text in texts)
-
-
-def strategy_of(request: Request) -> Strategy:
-    """Return the request's strategy, with the ratio where the method has one.
-
-    Raises BadRequest for an option that the method does not have, or a value that it may not have.
+    method        a name in engine.strategies.STRATEGIES
+    ratio         nominal recompute ratio; methods without a ratio ignore it
+    options       the method's other settings by name; what is left out takes its default
+    passages      how many passages to read
+    temperature   0 is greedy
+    documents     ids of the documents to search; empty: all
+    earlier       what was asked before it, the oldest first
+    whole         read the one document in `documents` from its first passage to its last
     """
-    build: Callable[..., Strategy] = STRATEGIES[request.method]
-    known = [setting.name for setting in settings_of(build)]
-    for name in request.options:
-        if name not in known or name == "ratio":
-            has = ", ".join(other for other in known if other != "ratio") or "none"
-            raise BadRequest(f"{name!r} is no option of the method {request.method!r}; it has: {has}.")
-    try:
-        return build(**({"ratio": request.ratio} if "ratio" in known else {}), **request.options)
-    except ValueError as error:
-        raise BadRequest(f"The option {error}.") from error
+
+    question: str
+    method: str = "cacheclip"
+    ratio: float = 0.2
+    passages: int = 3
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    options: Mapping[str, float | str | bool] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
+    earlier: tuple[Exchange, ...] = ()
+    whole: bool = False
 
 
-def share(prompt: Prompt, request: Request, max_tokens: int) -> tuple[Asked, int, int]:
-    """Return the question as it will be asked, and the tokens that answer and passages may have beside it.
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How a request would share out the model's context, as far as it is known before a search. In tokens.
 
-    Raises QuestionTooLong if the question alone does not fit.
+    max_tokens  the context, which prompt and answer share
+    prefix      the shared prefix
+    passages    what would be read: a whole document, or as many passages of usual length as are asked for
+    question    with what it leans on, and the template around it
+    answer      at most
+    left_out    passages, not tokens: those that would not fit
+    documents   all documents to search together; beyond the first 128 passages an estimate
+    fits_whole  exactly one document is chosen, and it fits beside question and answer
     """
-    asked = recall(prompt, request)
-    fixed = len(prompt.prefix) + len(asked.ids)
-    if fixed + min(request.max_new_tokens, LEAST_ANSWER) > max_tokens:
-        raise QuestionTooLong(f"The question has {len(asked.ids)} tokens; the model reads {max_tokens} in all.")
-    answer = min(request.max_new_tokens, max_tokens - fixed, max(LEAST_ANSWER, (max_tokens - fixed) // 2))
-    return asked, answer, max_tokens - fixed - answer
+
+    max_tokens: int
+    prefix: int
+    passages: int
+    question: int
+    answer: int
+    left_out: int
+    documents: int
+    fits_whole: bool
 
 
-def taken(lengths: Sequence[int], room: int) -> list[int]:
-    """Return which of the passages are read, best first, as long as they fit; a shorter one may follow a left-out."""
-    numbers = []
-    for number, length in enumerate(lengths):
-        if length <= room:
-            numbers.append(number)
-            room -= length
-    return numbers
+@dataclass
+class Answer:
+    """One snapshot of a growing answer. `state` is 'searching', 'reading', 'writing', 'done' or 'stopped'.
 
-
-def in_old_order(hits: Sequence[Hit], numbers: Sequence[int], read: Sequence[str]) -> list[int]:
-    """Return the same numbers of hits, those that were read last in front as they stood then.
-
-    A passage changes its place, and takes none: what fits was decided before, best first.
+    Its text only grows: each snapshot's begins with the text of the one before it.
     """
-    places = {chunk: place for place, chunk in enumerate(read)}
-    return sorted(numbers, key=lambda number: places.get(hits[number].chunk.id, len(places)))
 
+    request: Request
+    trace: Trace
+    state: str = "searching"
+    text: str = ""
+    sources: tuple[Source, ...] = ()
+    context_tokens: int = 0  # reusable tokens: all passages
+    recomputed_tokens: int = 0
+    realised_ratio: float = 0.0  # recomputed / reusable tokens; 0 where there are none
+    question_tokens: int = 0
+    prompt_tokens: int = 0  # shared prefix, passages and question
+    max_tokens: int = 0  # the model's context, which prompt and answer share
+    left_out: int = 0  # passages found that did not fit
+    new_tokens: int = 0
+    cut: bool = False  # it ended because its room did: `max_new_tokens`, or the model's context
+    tokens_per_second: float | None = None
+    notes: tuple[str, ...] = field(default=())  # what a person should know: passages left out, KV not stored
 
-def _tokenised(prompt: Prompt, hits: Sequence[Hit], room: int | None) -> Iterator[Encoded]:
-    """Yield the hits' passages; with a room, only as long as all of them can fit: 16 MB would take 20 s to count."""
-    tokens = 0
-    for number, hit in enumerate(hits, start=1):
-        yield (passage := prompt.passage(hit.chunk.text))
-        tokens += len(passage.ids)
-        if room is not None and tokens > room:
-            about = tokens * len(hits) // number
-            name = hit.chunk.document_name
-            raise DocumentTooLong(f"{name} has about {about} tokens; {room} fit beside the question and its answer.")
-
-
-def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> Reading:
-    """Take hits, best first, as long as they fit beside prefix, question and answer; say what was left out.
-
-    What was read last goes in front, in its order of then, so that its path in the knowledge tree is exact again.
-
-    Raises QuestionTooLong if the question alone does not fit, DocumentTooLong if not all of a whole document does.
-    """
-    asked, answer, room = share(prompt, request, max_tokens)
-    passages = list(_tokenised(prompt, hits, room if request.whole else None))
-    lengths = [len(passage.ids) for passage in passages]
-    read = request.earlier[-1].passages if request.earlier and not request.whole else ()
-    fitting = in_old_order(hits, taken(lengths, room), read)
-    left_out, notes = len(hits) - len(fitting), list(asked.notes)
-    if left_out:
-        notes.append(f"{left_out} of {len(hits)} passages did not fit into the model's {max_tokens} tokens.")
-    if STRATEGIES[request.method].scoring and len(asked.ids) > ASKED_TOKENS:
-        notes.append(f"The question is long: only its last {ASKED_TOKENS} tokens choose what is recomputed.")
-    if not hits:
-        notes.append(NOTHING_CHOSEN if request.documents else NOTHING_AT_ALL)
-    return Reading(
-        texts=tuple(hits[number].chunk.text.strip() for number in fitting),
-        passages=tuple(passages[number] for number in fitting),
-        asked=asked.text,
-        alone=request.question.strip(),
-        question=asked.ids,
-        room=answer,
-        hits=tuple(hits[number] for number in fitting),
-        notes=tuple(notes),
-        left_out=left_out,
-    )
+    def as_dict(self) -> dict[str, Any]:
+        """Return the downloadable trace: request, figures, sources without their text, stages."""
+        return {
+            "question": self.request.question,
+            "method": self.request.method,
+            "ratio": self.request.ratio,
+            "options": dict(self.request.options),
+            "documents": list(self.request.documents),
+            "whole": self.request.whole,
+            "earlier": len(self.request.earlier),
+            "realised_ratio": self.realised_ratio,
+            "state": self.state,
+            "answer": self.text,
+            "context_tokens": self.context_tokens,
+            "recomputed_tokens": self.recomputed_tokens,
+            "question_tokens": self.question_tokens,
+            "prompt_tokens": self.prompt_tokens,
+            "max_tokens": self.max_tokens,
+            "left_out": self.left_out,
+            "new_tokens": self.new_tokens,
+            "tokens_per_second": self.tokens_per_second,
+            "notes": list(self.notes),
+            "sources": [
+                {
+                    "rank": source.rank,
+                    "document": source.document,
+                    "chunk": source.chunk,
+                    "page": source.page,
+                    "similarity": source.similarity,
+                    "tokens": source.tokens,
+                    "recomputed": source.recomputed,
+                    "tier": source.tier,
+                    "found": source.found,
+                    "cited": source.cited,
+                }
+                for source in self.sources
+            ],
+            **self.trace.as_dict(),
+        }

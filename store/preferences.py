@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from store.room import full_becomes_store_full
+from store.disk_full import full_becomes_store_full
 
 FILE = "preferences.json"
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-from engine.model.embedded import NAME
-from engine.model.resolve import resolve
-from settings import default_data
-from tests import tiny
+from engine.model.loading.bundled import NAME
+from engine.model.loading.resolve import resolve
+from store.data_folder import default_data_folder
+from tests.support import tiny
 
 # A busy machine is no failure, and every run draws the same examples.
 settings.register_profile("unhurried", deadline=None, derandomize=True)
@@ -38,4 +38,4 @@ def _own_uploads(tmp_path_factory):
 @pytest.fixture(scope="session")
 def models() -> Path:
     """The folder of the embedded model, unpacked once into the user's own data folder, as the app does."""
-    return resolve(NAME, default_data() / "models").parent
+    return resolve(NAME, default_data_folder() / "models").parent

@@ -7,9 +7,9 @@ import pytest
 
 from app import _check_port, main
 from backend.local import LocalBackend
-from engine.answer import Request
+from backend.runtime.settings import Settings
 from engine.errors import LoadingFailed
-from settings import Settings
+from engine.request import Request
 
 
 def test_a_port_in_use_is_noticed_before_the_models_are_loaded():

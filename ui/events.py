@@ -5,7 +5,6 @@ from typing import Any
 import gradio as gr
 
 MODEL = "model"  # the queue of questions
-WAITING = 16  # questions that may be under way: the engine itself takes them in turn, and can stop one that waits
 LIBRARY = "library"  # the queue of files to add
 # What a click has begun is done; "once" would leave it out while the browser still tidies up after the one before.
 ALWAYS: dict[str, Any] = {"trigger_mode": "multiple"}

@@ -4,6 +4,6 @@ By default policies are compared on the real engine at small scale; --simulate d
 that was measured on this machine. --show picks another part of the paper.
 """
 
-from bench.cache.measure import COLUMNS, TITLE, add_arguments, run
+from bench.cache.run import COLUMNS, TITLE, add_arguments, run
 
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]

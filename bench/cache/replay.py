@@ -5,14 +5,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.cache.demand import Demand
+from bench.cache.workload import Demand
+from bench.harness.workload import CHUNK, paragraph
 from bench.tables import progress
-from bench.workload import CHUNK, paragraph
-from engine.answer import Request
-from engine.model.generate import Sampling
-from engine.pipeline import Engine
-from engine.request import Reading
-from engine.reuse.strategies import Strategy
+from engine.engine import Engine
+from engine.model.sampling import Sampling
+from engine.prompt.builder import PreparedPrompt
+from engine.request import Request
+from engine.strategies import Strategy
 from engine.trace import Trace
 
 ROOM = 16  # tokens of an answer that a buffer has room for; nothing is decoded
@@ -59,7 +59,7 @@ def replay(
     return [mine[warm:] for mine in results]
 
 
-def _ask(engine: Engine, strategy: Strategy, reading: Reading) -> Asked:
+def _ask(engine: Engine, strategy: Strategy, reading: PreparedPrompt) -> Asked:
     began, trace = time.perf_counter(), Trace()
     ready = engine.prefill(reading, strategy, trace)
     engine.chooser(reading, trace, Sampling()).choose(ready.logits)
@@ -72,9 +72,9 @@ def _ask(engine: Engine, strategy: Strategy, reading: Reading) -> Asked:
     return Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths))
 
 
-def _reading(engine: Engine, chosen: Sequence[str], number: int) -> Reading:
+def _reading(engine: Engine, chosen: Sequence[str], number: int) -> PreparedPrompt:
     prompt, question = engine.prompt, f"Which number belongs to the engine in report {number}?"
-    return Reading(
+    return PreparedPrompt(
         texts=tuple(chosen),
         passages=tuple(prompt.passage(text) for text in chosen),
         asked=question,

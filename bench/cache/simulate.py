@@ -6,11 +6,11 @@ Questions come one after the other; time is what T(cached, computed) says. Only 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.cache.demand import Demand
-from engine.tree.costs import Costs
-from engine.tree.policy import POLICIES
-from engine.tree.tier import Record, Tier
-from engine.tree.tree import KnowledgeTree, Place
+from bench.cache.workload import Demand
+from engine.cache.cost_model import Costs
+from engine.cache.eviction import POLICIES
+from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.tier import Record, Tier
 
 NONE = "none"  # the policy that keeps nothing
 PREFIX, ASKED = 48, 32  # tokens of the shared prefix and of a question

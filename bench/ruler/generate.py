@@ -6,14 +6,14 @@ The length is that of all passages together, as `measure` counts it; the questio
 from collections.abc import Callable, Iterator
 from random import Random
 
+from bench.data.item import Cut, Item
 from bench.errors import BadData
-from bench.items import Cut, Item
+from bench.ruler.common_words import common_words
 from bench.ruler.fit import longest
-from bench.ruler.frequent import common_words
 from bench.ruler.haystack import sentences, words_from
-from bench.ruler.needles import NIAH
+from bench.ruler.niah import NIAH
 from bench.ruler.puzzle import Ground, Puzzle
-from bench.ruler.variables import variable_tracking
+from bench.ruler.variable_tracking import variable_tracking
 
 TASKS: dict[str, Callable[[Ground], Puzzle]] = {
     **NIAH,

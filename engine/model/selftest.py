@@ -5,12 +5,12 @@ code with the engine.
 """
 
 import time
-from dataclasses import dataclass
 
 import torch
 
 from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
+from engine.selftest_result import SelfTestResult
 
 TOKENS = 48
 PREFIX = 8
@@ -18,22 +18,8 @@ PREFIX = 8
 BOUNDS = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """What a model's self-test measured, in standard deviations of the reference logits.
-
-    deviation  root mean square of the logits' differences, which must not pass `bound`
-    largest    of a single logit, for comparison
-    """
-
-    deviation: float
-    largest: float
-    bound: float
-    ms: float
-
-
 @torch.inference_mode()
-def selftest(decoder: Decoder) -> SelfTest:
+def selftest(decoder: Decoder) -> SelfTestResult:
     """Return what was measured. Raises UnsupportedModel if the deviation is past its bound."""
     began = time.perf_counter()
     ids = torch.randint(0, decoder.spec.vocab, (TOKENS,), generator=torch.Generator().manual_seed(0))
@@ -51,4 +37,4 @@ def selftest(decoder: Decoder) -> SelfTest:
         raise UnsupportedModel(
             f"{decoder.name} failed its self-test: recomputed logits differ by {deviation:.3g} standard deviations."
         )
-    return SelfTest(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)
+    return SelfTestResult(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)

@@ -3,9 +3,9 @@
 import pytest
 
 from backend.local import LocalBackend
-from settings import Settings
-from tests import tiny
-from tests.store.fakes import WordEmbedder
+from backend.runtime.settings import Settings
+from tests.support import tiny
+from tests.support.fakes import WordEmbedder
 
 
 def saved(folder, build=tiny.llama, seed=0):
@@ -29,8 +29,8 @@ def models(tmp_path_factory):
 @pytest.fixture
 def start(tmp_path, models, monkeypatch):
     """Start a backend with model one, on words in place of MiniLM; it is closed when the test ends."""
-    monkeypatch.setattr("backend.loading.MiniLM", lambda config: WordEmbedder())
-    monkeypatch.setattr("engine.startup.costs_of", lambda decoder, folder: None)
+    monkeypatch.setattr("backend.runtime.loader.MiniLM", lambda config: WordEmbedder())
+    monkeypatch.setattr("engine.builder.costs_of", lambda decoder, folder: None)
     opened = []
 
     def open_backend(fixed=None, **chosen):

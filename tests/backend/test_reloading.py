@@ -10,23 +10,23 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from backend.reloading import NothingChanges
-from backend.work import Work
-from engine.answer import Request
+from backend.interface.models import Cut
+from backend.runtime.reload import NothingChanges
+from backend.runtime.settings import read_settings
+from backend.runtime.tasks import Work
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
-from engine.grounded import Grounds
+from engine.generation.grounded_sampler import Grounds
+from engine.generation.span_scorer import Pointer, PointerNet
+from engine.method import usual
 from engine.model.encoder import MEANING, WORD, packaged
-from engine.pointer import Pointer, PointerNet
-from engine.reuse.selector import Heads, Selector
-from engine.setting import usual
-from settings import read_settings
+from engine.request import Request
+from engine.scoring.trained_selector import Heads, Selector
 from store.errors import StoreFull
 from store.preferences import Preferences
-from store.rerank import RerankerUnusable
-from tests import tiny
-from tests.engine.doubles import TEXTS, last
-from tests.store.fakes import WordEmbedder
-from ui.desks.models import Cut
+from store.retrieval.reranker import RerankerUnusable
+from tests.support import tiny
+from tests.support.doubles import TEXTS, last
+from tests.support.fakes import WordEmbedder
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
 
@@ -111,7 +111,7 @@ def test_where_the_earlier_model_is_gone_too_the_status_says_both_and_another_ca
         raise MemoryError("no room")
 
     with monkeypatch.context() as broken:
-        broken.setattr("backend.loading.load_models", no_room)
+        broken.setattr("backend.runtime.loader.load_models", no_room)
         told = change(backend, model=models["two"]).trouble
     assert backend.status().failed and backend.status().line.count("no room") == 2
     assert told == backend.status().line
@@ -127,7 +127,7 @@ def test_a_first_start_that_failed_is_mended_by_choosing_a_model(start, models, 
 
 def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_other_settings(start, monkeypatch):
     made = []
-    monkeypatch.setattr("backend.loading.MiniLM", lambda config: made.append(WordEmbedder()) or made[-1])
+    monkeypatch.setattr("backend.runtime.loader.MiniLM", lambda config: made.append(WordEmbedder()) or made[-1])
     backend = start()
     assert [each.embedded for each in made] == [1]
     change(backend, chunk_tokens=64, chunk_overlap=8)
@@ -135,8 +135,8 @@ def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_oth
 
 
 def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.prompt._stop_ids", lambda tokenizer: [])
-    monkeypatch.setattr("engine.writing.Repeats.of", lambda repeats, text: None)
+    monkeypatch.setattr("engine.prompt.template._stop_ids", lambda tokenizer: [])
+    monkeypatch.setattr("engine.generation.stream.Repeats.of", lambda repeats, text: None)
     backend = filled(start(), tmp_path)
     answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
     while next(answers).state != "writing":
@@ -230,14 +230,14 @@ def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, mon
         seen.append((name, last(backend.ask(ASK, Event())).state))
         raise RerankerUnusable("The reranker cannot be read.")
 
-    monkeypatch.setattr("backend.reloading.fetch_reranker", fetch)
+    monkeypatch.setattr("backend.runtime.reload.fetch_reranker", fetch)
     assert "Nothing was changed" in change(backend, reranker="owner/cross").trouble
     assert seen == [("owner/cross", "done")] and backend.loader.house is house and backend.status().ready
 
 
 def test_who_stops_a_question_during_a_download_is_not_told_of_other_settings(start, models, tmp_path, monkeypatch):
     backend, goes_on = filled(start(), tmp_path), Event()
-    monkeypatch.setattr("backend.reloading.fetch_models", lambda *_: goes_on.wait(30))
+    monkeypatch.setattr("backend.runtime.reload.fetch_models", lambda *_: goes_on.wait(30))
     backend.models.change(replace(backend.models.wanted(), **both(models["two"])))
     cancel = Event()
     cancel.set()
@@ -330,7 +330,7 @@ def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
 
 def test_a_pointer_is_told_where_there_is_a_reader_to_point_for(start, monkeypatch):
     pointer = Pointer(packaged(torch.float32, (WORD, MEANING)), PointerNet(768, 2, 16, 30522))
-    monkeypatch.setattr("engine.startup._grounds", lambda config: Grounds(pointer))
+    monkeypatch.setattr("engine.builder._grounds", lambda config: Grounds(pointer))
     told = start().models.loaded()[2]
     assert (told.role, told.dtype, told.parameters) == ("pointer", "fp32", pointer.parameters)
     assert told.memory_bytes > 4 * 22_000_000 and "6 layers" in told.name
@@ -371,7 +371,7 @@ def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, mo
         while True:
             report("Downloading x/y (9 MB)", 0.1)
 
-    monkeypatch.setattr("backend.reloading.fetch_models", fetch)
+    monkeypatch.setattr("backend.runtime.reload.fetch_models", fetch)
     backend.models.change(replace(backend.models.wanted(), model="x/y"))
     assert begun.wait(60) and backend.models.changing().stoppable
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
@@ -406,5 +406,5 @@ def test_where_the_disk_takes_nothing_passages_are_prepared_in_memory(start, tmp
     def full(root):
         raise StoreFull("There is no room.")
 
-    monkeypatch.setattr("backend.loading.DiskBlobs", full)
+    monkeypatch.setattr("backend.runtime.loader.DiskBlobs", full)
     assert {kept.tier for kept in filled(start(), tmp_path).kept() if kept.size_bytes} == {"host"}

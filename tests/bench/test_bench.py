@@ -8,10 +8,10 @@ import pytest
 
 from bench import tables
 from bench.__main__ import MEASURES, main
-from bench.intervals import median_interval
-from bench.workload import CHUNK, paragraph
-from settings import default_data
-from tests import tiny
+from bench.bootstrap import median_interval
+from bench.harness.workload import CHUNK, paragraph
+from store.data_folder import default_data_folder
+from tests.support import tiny
 
 
 def test_the_interval_holds_the_median_and_is_a_point_for_equal_values():
@@ -40,7 +40,7 @@ def test_a_paragraph_fills_a_chunk_almost():
 def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeypatch):
     target = tmp_path / "rows.json"
     wanted = ["ttft", "--lengths", "512", "--ratios", "0.2", "1.0", "--samples", "1"]
-    wanted += ["--methods", "cacheclip", "direct", "--json", str(target), "--data", str(default_data())]
+    wanted += ["--methods", "cacheclip", "direct", "--json", str(target), "--data", str(default_data_folder())]
     monkeypatch.setattr(sys, "argv", ["bench", *wanted])
     assert main() == 0
     rows = json.loads(target.read_text())
@@ -57,7 +57,7 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
 def test_scoring_times_every_way_that_there_is(selector, ways, models, tmp_path, monkeypatch):
     target = tmp_path / "rows.json"
     wanted = ["scoring", "--lengths", "512", "--samples", "1", "--selector", selector]
-    monkeypatch.setattr(sys, "argv", ["bench", *wanted, "--json", str(target), "--data", str(default_data())])
+    monkeypatch.setattr(sys, "argv", ["bench", *wanted, "--json", str(target), "--data", str(default_data_folder())])
     assert main() == 0
     rows = json.loads(target.read_text())
     assert [row["scoring"] for row in rows] == ways and rows[0]["of_apart"] == 1.0

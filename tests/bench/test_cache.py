@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from bench.cache.demand import Demand, DemandConfig, exponent
-from bench.cache.queueing import serve_all
+from bench.cache.queue import serve_all
 from bench.cache.simulate import ASKED, NONE, PREFIX, Reuse, simulate
-from engine.tree.costs import Costs
-from engine.tree.policy import POLICIES
+from bench.cache.workload import Demand, DemandConfig, exponent
+from engine.cache.cost_model import Costs
+from engine.cache.eviction import POLICIES
 
 COSTS = Costs((0, 1000), (1, 1000), ((10.0, 1000.0), (10.0, 2000.0)))
 SMALL = DemandConfig(documents=400, passages=2, skew=0.6, tokens=(50, 200))

@@ -10,8 +10,8 @@ from bench.ruler.fit import longest
 from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import plain, read_haystack, sentences
 from bench.ruler.words import ADJECTIVES, NOUNS
-from store.chunk import ChunkConfig, split
-from tests import tiny
+from store.ingest.chunker import ChunkConfig, split
+from tests.support import tiny
 
 TOKENS = 3000  # of the tiny tokenizer, which takes three or four for a word
 TEXT = ("niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multivalue", "niah_multiquery")

@@ -11,9 +11,9 @@ import gradio as gr
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from tests.ui.fake_backend import FakeBackend
-from ui.http.serving import app_kwargs
-from ui.page import build, launch_options
+from server.routes import app_kwargs
+from tests.support.fake_backend.backend import FakeBackend
+from ui.layout import build, launch_options
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [

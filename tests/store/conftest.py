@@ -2,9 +2,9 @@
 
 import pytest
 
-from store.chunk import ChunkConfig
-from store.documents import DocumentLibrary, LibraryConfig
-from tests.store.fakes import WordEmbedder, word_tokenizer
+from store.ingest.chunker import ChunkConfig
+from store.library.library import DocumentLibrary, LibraryConfig
+from tests.support.fakes import WordEmbedder, word_tokenizer
 
 SMALL = LibraryConfig(chunking=ChunkConfig(tokens=20, overlap=5), batch_chunks=2)
 

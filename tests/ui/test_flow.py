@@ -7,18 +7,18 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from backend.interface.backend import Status
+from backend.interface.errors import user_message
 from engine.errors import QuestionTooLong
 from store.types import Document
-from tests.ui.fake_backend import METHODS, FakeBackend
-from ui import words
-from ui.ask.chat import Chat
-from ui.ask.options import own
-from ui.backend import Status
-from ui.coalesce import coalesce
+from tests.support.fake_backend.backend import METHODS, FakeBackend
+from ui import format as words
+from ui.cancellation import Stops
+from ui.components.method_options import own
 from ui.events import MODEL
-from ui.page import build, launch_options
-from ui.stops import Stops
-from ui.trouble import sentence
+from ui.layout import build, launch_options
+from ui.pages.ask.chats.chat import Chat
+from ui.throttle import coalesce
 
 
 class Clock:
@@ -102,10 +102,10 @@ def test_closing_a_tab_forgets_every_page_of_it():
 
 
 def test_an_error_for_a_person_is_shown_and_not_logged_and_a_bug_is_both(caplog):
-    assert sentence(QuestionTooLong("It has 5,000 words.")).startswith("It has 5,000 words. Shorten the question")
+    assert user_message(QuestionTooLong("It has 5,000 words.")).startswith("It has 5,000 words. Shorten the question")
     assert not caplog.records
     with caplog.at_level(logging.ERROR):
-        assert sentence(ValueError("x")) == "Something broke: x. The log has the details."
+        assert user_message(ValueError("x")) == "Something broke: x. The log has the details."
     assert caplog.records[0].exc_info
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from engine.inspect.looks import binned, edges, parts
-from ui.figures.plain import TEXT, plain
+from engine.analysis.attention_profile import binned, edges, parts
+from ui.figures.base import TEXT, plain
 
 BINS = 200
 _SCALE = [(0.0, "rgba(31,151,138,0)"), (0.5, "rgba(31,151,138,0.75)"), (1.0, "rgba(178,92,8,1)")]

@@ -2,8 +2,8 @@
 
 import html
 
-from ui.markup import text
-from ui.words import short
+from ui.format import short
+from ui.html import text
 
 
 def label(value: object, most: int = 48) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 from engine.trace import Stage
-from ui.words import duration
+from ui.format import duration
 
 # One hue per kind of work, readable on white and on near-black; everything else is grey.
 _HUES = {

@@ -1,0 +1,1 @@
+"""Settings, loading and reloading of the models, running tasks."""

@@ -1,0 +1,60 @@
+"""What the tree itself costs: microseconds of its operations at different sizes, without any KV."""
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from bench.cache.simulate import Sizes
+from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.tier import Tier
+
+REPEATS = 2000
+
+
+def measure(nodes: int) -> list[dict[str, Any]]:
+    """Return a row for each operation on a tree of `nodes` nodes, half of them behind another, that is full."""
+    draw = np.random.default_rng(0)
+    tree: KnowledgeTree[int] = KnowledgeTree([Tier("host", nodes, Sizes())])
+    for number in range(nodes // 2):
+        _insert(tree, str(number), None, float(draw.random()))
+        _insert(tree, f"{number}/x", str(number), float(draw.random()))
+    times: dict[str, list[float]] = {"lookup": [], "use": [], "insert and evict": [], "delete": []}
+    for repeat in range(REPEATS):
+        one = str(draw.integers(nodes // 2))
+        keys = [one, f"{one}/x"]
+        with _timed(times["lookup"]):
+            found = tree.path(keys)
+        with _timed(times["use"]):
+            tree.used(found)
+        with _timed(times["insert and evict"]):
+            _insert(tree, f"new {repeat}", None, float(draw.random()))
+        with _timed(times["delete"]):
+            tree.delete(f"new {repeat}")
+    return [
+        {
+            "show": "operations",
+            "operation": name,
+            "nodes": nodes,
+            "median_us": statistics.median(spent),
+            "p99_us": float(np.percentile(spent, 99)),
+            "n": len(spent),
+        }
+        for name, spent in times.items()
+    ]
+
+
+def _insert(tree: KnowledgeTree[int], key: str, parent: str | None, cost: float) -> None:
+    tree.insert(Place(key, key.rpartition("/")[2] if parent else key, parent, 1), 1, cost)
+
+
+class _timed:
+    def __init__(self, into: list[float]) -> None:
+        self._into = into
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._into.append(1e6 * (time.perf_counter() - self._began))

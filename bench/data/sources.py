@@ -1,0 +1,92 @@
+"""Where rows come from: a file, or a data set on the hub by name.
+
+A file is JSON lines, one JSON list of rows, or SQuAD's one JSON object; its content decides, not its name.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bench.data.formats import Row, squad
+from bench.errors import BadData, NoHub
+
+NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*){0,2}")
+SPLITS = ("validation", "test", "train")  # the first that a data set has, when none is named
+
+
+def rows(source: str) -> tuple[str, Iterator[Row]]:
+    """Return the group's name and the rows of a path, or of `owner/name` or `owner/name:config:split` on the hub.
+
+    Raises BadData, also while the rows are read, and NoHub when a data set is named and `datasets` is not installed.
+    """
+    path = Path(source)
+    if path.exists():
+        return path.stem, _file(path)
+    if NAME.fullmatch(source) and path.suffix not in (".json", ".jsonl") and not path.parent.is_dir():
+        name, config, split = [*source.split(":"), "", ""][:3]
+        return name.split("/")[1] + (f":{config}" if config else ""), _hub(source, name, config, split)
+    raise BadData(f"There is no file {source}.")
+
+
+def _file(path: Path) -> Iterator[Row]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(f"{path} cannot be read: {error}.") from error
+    if not text.strip():
+        raise BadData(f"{path} is empty.")
+    if text.lstrip().startswith("["):
+        for number, fields in enumerate(_parsed(text, str(path)), 1):
+            yield _row(f"{path} row {number}", fields)
+        return
+    whole = _one_object(text)
+    if whole is not None and "data" in whole:
+        yield from squad(whole, str(path))
+    elif whole is not None:
+        yield Row(str(path), whole)
+    else:
+        if text.split("\n", 1)[0].strip() == "{":  # an object over several lines, and torn
+            _parsed(text, str(path))
+        for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON may hold other line ends
+            if line.strip():
+                yield _row(f"{path} line {number}", _parsed(line, f"{path} line {number}"))
+
+
+def _one_object(text: str) -> dict[str, Any] | None:
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    return whole if isinstance(whole, dict) else None
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
+        raise BadData(f"{where} is not JSON: {error.msg} at {at}.") from error
+
+
+def _row(where: str, fields: Any) -> Row:
+    if not isinstance(fields, dict):
+        raise BadData(f"{where} is no JSON object.")
+    return Row(where, fields)
+
+
+def _hub(source: str, name: str, config: str, split: str) -> Iterator[Row]:
+    try:
+        datasets = import_module("datasets")
+    except ImportError as error:
+        raise NoHub(f"There is no file {source}, and the hub's data sets need the library datasets.") from error
+    try:
+        loaded = datasets.load_dataset(name, config or None, split=split or None)
+        if not split:
+            loaded = loaded[next((one for one in SPLITS if one in loaded), next(iter(loaded)))]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadData(f"{source} cannot be loaded from the hub: {error}.") from error
+    for number, fields in enumerate(loaded, 1):
+        yield _row(f"{source} row {number}", fields)

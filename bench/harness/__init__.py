@@ -1,0 +1,1 @@
+"""Run methods on items, paired and resumable."""

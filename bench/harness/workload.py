@@ -1,0 +1,98 @@
+"""A library of known size to measure on: invented text, real index, real store, everything in one temporary folder."""
+
+import random
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from bench.harness.engine import model_config
+from engine.builder import build_engine, load_models
+from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.engine import Engine
+from engine.model.loading.dtype import pick
+from engine.request import Request
+from engine.trace import Trace
+from store.kv.blobs import DiskBlobs
+from store.library.library import DocumentLibrary, LibraryConfig
+from store.retrieval.minilm import MiniLM, MiniLMConfig
+
+CHUNK = 512  # tokens
+QUESTIONS = 64  # of a workload, the first to warm up
+GIB = 2**30
+_PLACES = "harbour mill quarry chapel orchard bridge depot lighthouse market station archive granary".split()
+_PEOPLE = "Adams Brandt Castro Dahl Eriksen Farah Grieg Hansen Ito Jansen Kowalski Lund Meyer Novak Okafor".split()
+_THINGS = "engine ledger lantern cable barrel timber compass boiler rudder ticket crate signal pump".split()
+_DEEDS = "repaired counted moved painted sold inspected lost borrowed measured replaced registered".split()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An engine over one long document, and questions about it.
+
+    passages  how many passages make up `length` context tokens
+    """
+
+    engine: Engine
+    tiers: Tiers
+    questions: list[str]
+    passages: int
+    length: int
+
+    def request(self, number: int, method: str = "cacheclip", ratio: float = 0.2) -> Request:
+        """Return question `number`; the first is there to warm up."""
+        return Request(self.questions[number], method, ratio, self.passages, max_new_tokens=64)
+
+    def warm(self, samples: int) -> None:
+        """Compute the chunk KV of every passage that the first questions find, `samples` behind the warm-up's."""
+        for number in range(samples + 1):
+            for text in self.engine.find(self.request(number), Trace()).texts:
+                self.engine.warm(text)
+
+
+@contextmanager
+def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
+    """Open a workload of about `length` context tokens a question; its folder goes when the block ends."""
+    if length < CHUNK // 4:
+        raise ValueError(f"a length is at least {CHUNK // 4} tokens, got {length}")
+    if arguments.samples >= QUESTIONS:
+        raise ValueError(f"--samples is at most {QUESTIONS - 1}: there are no more different questions")
+    draw = random.Random(arguments.seed)
+    models, passages = load_models(model_config(arguments)), max(1, round(length / CHUNK))
+    with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
+        root = Path(folder)
+
+        def library(tokenizer: Tokenizer) -> DocumentLibrary:
+            embedder = MiniLM(MiniLMConfig(dtype=pick("cpu", arguments.dtype)[1]))
+            made = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
+            text = root / "text.txt"
+            text.write_text("\n\n\n".join(paragraph(draw, tokenizer) for _ in range(passages + 4)))
+            for _ in made.add(text, text.name):
+                pass
+            return made
+
+        tiers = Tiers(TiersConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
+        engine = build_engine(models, library, tiers)
+        engine.max_tokens = length + 1024  # timing only; past the training length quality would suffer, time does not
+        asked = draw.sample(list(product(_DEEDS, _THINGS)), QUESTIONS)
+        questions = [f"Who {deed} the {thing}, and where?" for deed, thing in asked]
+        yield Workload(engine, tiers, questions, passages, length)
+
+
+def paragraph(draw: random.Random, tokenizer: Tokenizer) -> str:
+    """Return invented sentences that fill one chunk to within a few tokens."""
+    text, room = "", CHUNK - 4
+    while True:
+        person, place, number = draw.choice(_PEOPLE), draw.choice(_PLACES), draw.randrange(10**4, 10**7)
+        sentence = f"{person} {draw.choice(_DEEDS)} the {draw.choice(_THINGS)} at the {place} under number {number}. "
+        if len(tokenizer.encode(text + sentence, add_special_tokens=False).ids) > room:
+            break
+        text += sentence
+    while len(tokenizer.encode(text + "So it was. ", add_special_tokens=False).ids) <= room:
+        text += "So it was. "
+    return text.strip()

@@ -1,0 +1,106 @@
+"""Tokens per second while decoding the same prompt: our loop, the same without a KV cache, transformers' `generate`.
+
+Without a cache every new token costs a pass over all tokens before it, which is what nanoVLM's article starts from.
+"""
+
+import statistics
+import time
+from argparse import ArgumentParser, Namespace
+from itertools import islice
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from bench.tables import progress
+from engine.builder import ModelConfig, load_models
+from engine.model.decoder import Decoder
+from engine.model.loading.resolve import resolve
+from engine.model.sampling import Sampling, decode
+
+TITLE = "decoding, tokens per second"
+COLUMNS = {
+    "length": "prompt",
+    "tokens_per_second": "KVScope",
+    "uncached_tokens_per_second": "no KV cache",
+    "transformers_tokens_per_second": "transformers",
+    "cache_speedup": "over no cache",
+    "speedup": "over transformers",
+    "n": "n",
+}
+NEW = 48  # tokens decoded a run
+UNCACHED = 3  # without a cache: each is a whole pass
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take no arguments but those of every measure."""
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per prompt length; medians over the runs, arms in turn."""
+    folder = arguments.data / "models"
+    wanted = {"model": arguments.model, "auxiliary": arguments.model, "reader": "off", "selector": "off"}
+    models = load_models(ModelConfig(folder, device=arguments.device, dtype=arguments.dtype, **wanted))
+    plain: Any = AutoModelForCausalLM.from_pretrained(
+        resolve(arguments.model, folder), dtype=models.primary.dtype, local_files_only=True
+    )
+    plain.to(models.primary.device)
+    rows = []
+    for length in arguments.lengths:
+        ids = torch.randint(100, models.primary.spec.vocab, (length,), generator=_seeded(arguments.seed))
+        ours, bare, theirs = list[float](), list[float](), list[float]()
+        for number in progress(range(arguments.samples + 1), f"{length} tokens"):
+            three = kvscope(models.primary, ids), uncached(models.primary, ids), transformers(plain, ids)
+            if number:
+                for arm, speed in zip((ours, bare, theirs), three, strict=True):
+                    arm.append(speed)
+        rows.append(
+            {
+                "length": length,
+                "tokens_per_second": statistics.median(ours),
+                "uncached_tokens_per_second": statistics.median(bare),
+                "transformers_tokens_per_second": statistics.median(theirs),
+                "cache_speedup": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
+                "speedup": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
+                "n": len(ours),
+            }
+        )
+    return rows
+
+
+def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
+    """Return the tokens per second after the first token."""
+    buffer, chooser = decoder.buffer(len(ids) + NEW), Sampling().chooser()
+    first = chooser.choose(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+    tokens = decode(decoder, buffer, first, chooser, frozenset(), NEW)
+    next(tokens)
+    began = time.perf_counter()
+    count = len(list(islice(tokens, NEW)))
+    return count / (time.perf_counter() - began)
+
+
+def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
+    """Return the tokens per second when every token is a prefill of all before it."""
+    chooser, buffer = Sampling().chooser(), decoder.buffer(len(ids) + UNCACHED)
+    began = time.perf_counter()
+    for _ in range(UNCACHED):
+        token = chooser.choose(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+        ids = torch.cat((ids, torch.tensor([token])))
+    return UNCACHED / (time.perf_counter() - began)
+
+
+@torch.inference_mode()
+def transformers(model: Any, ids: torch.Tensor) -> float:
+    """Return the tokens per second after the first token: a long generation minus its prefill and first token."""
+    ids, times = ids[None].to(model.device), []
+    for new in (1, NEW):
+        began = time.perf_counter()
+        model.generate(
+            ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, attention_mask=torch.ones_like(ids)
+        )
+        times.append(time.perf_counter() - began)
+    return (NEW - 1) / (times[1] - times[0])
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,67 @@
+"""Where chunk KV comes from: memory, disk (as after a restart), or computing it again. Paired question by question."""
+
+import statistics
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from bench.harness.workload import Workload, workload
+from bench.tables import progress
+from engine.model.sampling import Sampling
+from engine.prompt.builder import strategy_of
+from engine.trace import Trace
+
+TITLE = "loading chunk KV against computing it again"
+COLUMNS = {"tier": "tier", "length": "length", "load_ms": "load ms", "ttft_ms": "TTFT ms", "n": "n"}
+TIERS = ("host", "disk", "computed")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take no arguments but those of every measure."""
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per length and tier; medians over the questions."""
+    rows = []
+    for length in arguments.lengths:
+        with workload(arguments, length) as work:
+            samples = {tier: [] for tier in TIERS}  # type: ignore[var-annotated]
+            for number in progress(range(arguments.samples + 1), f"{length} tokens"):
+                for tier in ("computed", "disk", "host"):
+                    sample = first_token(work, tier, number)
+                    if number:
+                        samples[tier].append(sample)
+        rows += [
+            {
+                "tier": tier,
+                "length": length,
+                "load_ms": statistics.median(load for load, _ in samples[tier]),
+                "ttft_ms": statistics.median(ttft for _, ttft in samples[tier]),
+                "n": len(samples[tier]),
+            }
+            for tier in TIERS
+        ]
+    return rows
+
+
+def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
+    """Return load and first-token milliseconds of direct reuse with every chunk in `tier` and nowhere nearer."""
+    request = work.request(number, "direct", 0.0)
+    cache, host = work.engine.cache, 0
+    reading = work.engine.find(request, Trace())
+    if tier == "computed":
+        for passage in reading.passages:
+            cache.delete(passage.ids)
+    elif tier == "disk":
+        cache.settle()
+        work.tiers.drain()
+        cache.tree.clear(host)
+    trace = Trace()
+    reading = work.engine.find(request, trace)
+    ready = work.engine.prefill(reading, strategy_of(request), trace)
+    work.engine.chooser(reading, trace, Sampling()).choose(ready.logits)
+    trace.first_token()
+    if set(ready.tiers) != {tier}:
+        raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")
+    (load,) = [stage.length_ms for stage in trace.stages if stage.name == "load"]
+    assert trace.ttft_ms is not None
+    return load, trace.ttft_ms

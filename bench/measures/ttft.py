@@ -1,0 +1,122 @@
+"""Time to first token against full prefill, paired question by question in one process.
+
+Chunk KV is warm in memory; everything from the question's arrival to its first token counts: search, lookup, load,
+assembly, the auxiliary model, selection, recomputation. The floor is full prefill's operations over the operations of
+the rows that were computed: no method can be faster without better kernels.
+"""
+
+import statistics
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from typing import Any
+
+from bench.bootstrap import median_interval
+from bench.harness.arms import Arm, arms
+from bench.harness.workload import Workload, workload
+from bench.tables import progress
+from engine.model.sampling import Sampling
+from engine.strategies import Full, Strategy
+from engine.trace import Trace
+from engine.types import Placement
+
+TITLE = "time to first token, paired with full prefill"
+COLUMNS = {
+    "method": "method",
+    "ratio": "ratio",
+    "realised_ratio": "realised",
+    "length": "length",
+    "ttft_ms": "TTFT ms",
+    "full_ttft_ms": "full ms",
+    "speedup": "speedup",
+    "speedup_low": "low",
+    "speedup_high": "high",
+    "floor_speedup": "floor",
+    "scoring_ms": "scoring ms",
+    "n": "n",
+}
+SCORING = ("auxiliary", "question", "full prefill")  # stages in which a method finds out what to recompute
+__all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One question through one arm."""
+
+    ttft_ms: float
+    realised_ratio: float
+    operations: float
+    context_tokens: int
+    scoring_ms: float
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Take what this measure needs beside the arguments of all."""
+    parser.set_defaults(methods=["cacheclip", "direct"])
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per length, method and ratio; medians over the questions."""
+    chosen = [arm for arm in arms(arguments.methods, arguments.ratios) if arm.method != "full"]
+    rows = []
+    for length in arguments.lengths:
+        with workload(arguments, length) as work:
+            full, reused = measure(work, chosen, arguments.samples)
+        rows += [row(arm, length, full, reused[arm.key]) for arm in chosen]
+    return rows
+
+
+def measure(work: Workload, chosen: list[Arm], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
+    """Ask each question with full prefill and with every arm, one after the other, after one warm-up of each."""
+    work.warm(samples)
+    for arm in chosen:
+        if arm.strategy.placement is Placement.ALONE:  # its chunk KV is another
+            for number in range(samples + 1):
+                first_token(work, arm.strategy, number)
+    full, reused = [], {arm.key: [] for arm in chosen}  # type: ignore[var-annotated]
+    for number in progress(range(samples + 1), f"{work.length} tokens"):
+        sample = first_token(work, Full(), number)
+        if number:
+            full.append(sample)
+        for arm in chosen:
+            sample = first_token(work, arm.strategy, number)
+            if number:
+                reused[arm.key].append(sample)
+    return full, reused
+
+
+def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
+    """Ask question `number` up to its first token, the way the page does."""
+    trace = Trace()
+    reading = work.engine.find(work.request(number), trace)
+    ready = work.engine.prefill(reading, strategy, trace)
+    work.engine.chooser(reading, trace, Sampling()).choose(ready.logits)
+    trace.first_token()
+    assert trace.ttft_ms is not None
+    return Sample(
+        trace.ttft_ms,
+        ready.realised_ratio,
+        ready.operations,
+        reading.context_tokens,
+        sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
+    )
+
+
+def row(arm: Arm, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:
+    """Return the JSON row of one arm: medians, and the speedup's 95 % bootstrap interval."""
+    speedups = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(full, reused, strict=True)]
+    low, high = median_interval(speedups)
+    return {
+        "method": arm.method,
+        **({} if arm.ratio is None else {"ratio": arm.ratio}),
+        "realised_ratio": statistics.fmean(sample.realised_ratio for sample in reused),
+        "length": length,
+        "context_tokens": statistics.median(sample.context_tokens for sample in reused),
+        "ttft_ms": statistics.median(sample.ttft_ms for sample in reused),
+        "full_ttft_ms": statistics.median(sample.ttft_ms for sample in full),
+        "speedup": statistics.median(speedups),
+        "speedup_low": low,
+        "speedup_high": high,
+        "floor_speedup": statistics.median(a.operations / b.operations for a, b in zip(full, reused, strict=True)),
+        "scoring_ms": statistics.median(sample.scoring_ms for sample in reused),
+        "n": len(reused),
+    }

@@ -1,0 +1,1 @@
+"""Tiers of chunk KV: device, host and disk."""

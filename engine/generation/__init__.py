@@ -1,0 +1,1 @@
+"""Decode an answer: stream, sample, score sentences and spans, cite."""

@@ -1,0 +1,1 @@
+"""KV of single chunks: fingerprint, get or compute, assemble into a prompt."""

@@ -1,0 +1,1 @@
+"""Turn a model name or folder into loaded weights."""

@@ -1,0 +1,1 @@
+"""Turn a request into a prompt: validate, retrieve, pack into the context, apply the template."""

@@ -1,0 +1,1 @@
+"""Score context tokens: which of them are worth recomputing for a question."""

@@ -1,0 +1,94 @@
+"""The tables of our Markdown pages, filled from the rows in `docs/measured`: no figure in them was typed.
+
+A table stands between two comments, of which the first says what is in it:
+
+    <!-- table method quality n: FILE -->              a line for each row of the file, with these of its fields
+    <!-- pivot kl by task: FILE, FILE -->              a line for each method, a column for each RULER task, their mean
+    <!-- pivot kl: LABEL=FILE, FILE, LABEL=FILE -->    a line for each method, a column for each label: its files' mean
+    <!-- end -->
+
+`FILE?task=a&length=4096` takes only the rows where that is so, `FILE!quality` another field than the pivot's.
+`python -m scripts.fill_tables` fills all tables anew.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.reporting.report import columns_of
+from bench.ruler.generate import TASKS
+from bench.tables import markdown
+
+HERE = Path(__file__).parents[1] / "docs"
+PAGES = [HERE.parent / "README.md", HERE / "results.md", HERE / "results-engine.md"]
+LABELS = {"answer_kl_gap": "less CacheClip's", "context_tokens": "context tokens"}  # beside the bench's own
+TABLE = re.compile(r"(<!-- (table|pivot) ([^:>]*): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SOURCE = re.compile(r"(?:([^=?]+)=)?([\w.-]+)(?:\?([^!]+))?(?:!(\w+))?")
+BUDGETED = re.compile(r"epic:tokens=\d+")  # as many tokens a passage as it takes to spend what the others spend
+
+Rows = list[dict[str, Any]]
+Column = tuple[str, str, Rows]  # its head, the field, and the rows whose means it shows
+
+
+def filled(page: str) -> str:
+    """Return a page with its tables made anew. Raises LookupError for a field or rows that are not there."""
+    return TABLE.sub(lambda found: f"{found[1]}{_table(found[2], found[3], found[4])}\n{found[5]}", page)
+
+
+def _table(kind: str, what: str, sources: str) -> str:
+    value, _, key = what.partition(" by ")
+    named = [_source(source, value) for source in sources.split(", ")]
+    rows = [row for _, _, own in named for row in own]
+    if kind == "table":
+        labels = columns_of([dict.fromkeys(what.split())]) | LABELS
+        return markdown({key: labels[key] for key in what.split()}, rows)
+    if not key:
+        columns: list[Column] = []
+        for label, field, own in named:
+            if not label:
+                label, field, before = columns.pop()
+                own = before + own
+            columns.append((label, field, own))
+        return _pivot(columns)
+    found = {row[key] for row in rows if key in row}
+    apart = {at: [row for row in rows if row.get(key) == at] for at in found}
+    if key == "ratio":
+        return _pivot([(f"{at:.0%}", value, apart[at]) for at in sorted(found)])
+    tasks = [(task.removeprefix("niah_").replace("_", " "), value, apart[task]) for task in TASKS if task in found]
+    return _pivot([*tasks, ("mean", value, rows)])
+
+
+def _source(source: str, value: str) -> Column:
+    found = SOURCE.fullmatch(source)
+    if not found:
+        raise LookupError(source)
+    label, name, conditions, other = found.groups()
+    rows = json.loads((HERE / "measured" / name).read_text(encoding="utf-8"))
+    for condition in conditions.split("&") if conditions else ():
+        key, _, wanted = condition.partition("=")
+        rows = [row for row in rows if str(row.get(key)) == wanted]
+    if not rows:
+        raise LookupError(source)
+    return label or "", other or value, rows
+
+
+def _pivot(columns: Sequence[Column]) -> str:
+    """Return a line for each method, and one for the questions behind each figure, at least."""
+    lines: Rows = []
+    for method in dict.fromkeys(_method(row) for _, _, rows in columns for row in rows):
+        own = [(label, [row[value] for row in rows if _method(row) == method]) for label, value, rows in columns]
+        lines.append({"method": method, **{label: statistics.fmean(values) for label, values in own if values}})
+    lines.append({"method": "n", **{label: min(row["n"] for row in rows) for label, _, rows in columns}})
+    return markdown({"method": "method", **{label: label for label, _, _ in columns}}, lines)
+
+
+def _method(row: dict[str, Any]) -> str:
+    return BUDGETED.sub("epic, same budget", row["method"])
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

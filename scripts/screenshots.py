@@ -1,0 +1,85 @@
+"""Makes the README's pictures from the real app: `python scripts/screenshots.py` (needs requirements-dev.txt and chromium)."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+ROOT = Path(__file__).parent.parent
+ASSETS = ROOT / "assets"
+URL = "http://127.0.0.1:7899/"
+QUESTION = "How much does the island card cost a year?"
+OTHER = "Who is the chief engineer of Harbour Line?"
+
+
+def main() -> None:
+    """Ask with two methods, inspect, and take the pictures."""
+    with opened() as (browser, _):
+        page = browser.new_page(viewport={"width": 1440, "height": 1080})
+        page.goto(URL)
+        ready(page)
+        _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
+        _ask(page, "CacheClip trained")
+        page.wait_for_timeout(1500)
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=ASSETS / "ask.png")
+        page.click("#reply .kv-acts >> text=Inspect")
+        expect(page.locator("#inspect-found")).to_be_visible(timeout=120_000)
+        page.wait_for_timeout(3000)
+        page.screenshot(path=ASSETS / "inspect.png")
+
+
+@contextmanager
+def opened() -> Iterator[tuple[Browser, Path]]:
+    """Start the app on an empty data folder, and a browser; give both browser and folder, and end all of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
+        app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait()
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+                yield browser, Path(folder)
+                browser.close()
+        finally:
+            app.send_signal(signal.SIGTERM)
+            app.wait(20)
+
+
+def _wait() -> None:
+    for _ in range(240):
+        try:
+            urllib.request.urlopen(URL, timeout=2).close()
+        except OSError:
+            time.sleep(0.5)
+        else:
+            return
+
+
+def ready(page: Page) -> None:
+    """Wait until the samples are read."""
+    expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
+    expect(page.locator("#shelf")).to_contain_text("season-report.html", timeout=120_000)
+    expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)
+
+
+def _ask(page: Page, method: str, question: str | None = None) -> None:
+    page.locator("#method input").click()
+    page.get_by_role("option", name=method, exact=True).click()
+    page.fill("#question textarea", question or QUESTION)
+    page.click("#ask")
+    expect(page.locator("#stop")).to_be_visible()
+    expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=120_000)
+    expect(page.locator("#stop")).to_be_hidden()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""SQLite catalog of documents and chunks, with BM25 and full-text search."""

@@ -1,0 +1,90 @@
+"""HTML, with BeautifulSoup and markdownify: what a reader sees, as Markdown with its headings and tables.
+
+Scripts, styles, templates and the head go; so do pictures and link addresses, which cost tokens and answer nothing.
+"""
+
+import re
+from collections import Counter
+from typing import Any
+
+from bs4 import BeautifulSoup, ParserRejectedMarkup
+from bs4.element import PreformattedString
+from markdownify import MarkdownConverter
+
+from store.errors import UnreadableDocument
+from store.ingest.document import ParsedDocument, ParseLimits
+from store.ingest.text import decode, regular
+
+UNSEEN = [
+    "script",
+    "style",
+    "template",
+    "noscript",
+    "title",
+    "meta",
+    "link",
+    "base",
+    "svg",
+    "iframe",
+    "object",
+]
+CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
+WIDE = re.compile(r"utf.?(16|32)", re.I)  # whoever reads the declaration byte by byte knows that it is wrong
+BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
+
+
+class _Markdown(MarkdownConverter):
+    """markdownify, with list items that know their number: it counts the items before each, and there may be many."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._items = Counter[int]()
+
+    def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        before, self._items[id(el.parent)] = self._items[id(el.parent)], self._items[id(el.parent)] + 1
+        el.find_previous_siblings = lambda name: range(before)
+        return str(super().convert_li(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
+
+
+def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
+    """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
+    source = _characters(data, name)
+    limits.check_text(len(source), name)
+    return ParsedDocument(markdown_of(source, name))
+
+
+def markdown_of(source: str, name: str) -> str:
+    """Return HTML as Markdown; where it is nested too deeply for that, its bare text, a line per element."""
+    end = source.rfind(">") + 1  # a tag that never ends would be looked for again at each sign behind it
+    source = source[:end] + source[end:].replace("<", "&lt;")
+    try:
+        soup = BeautifulSoup(source, "html.parser")
+    except (ParserRejectedMarkup, RecursionError) as error:
+        raise UnreadableDocument(f"{name} is HTML that cannot be read ({error}).") from error
+    for tag in soup.find_all(UNSEEN):
+        # An unclosed head swallows the body, so its parts are dropped and not the head itself.
+        tag.decompose()
+    for remark in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):
+        remark.extract()
+    try:
+        text = _Markdown(
+            heading_style="ATX",
+            bullets="-",
+            strip=["a", "img"],
+            escape_asterisks=False,
+            escape_underscores=False,
+            table_infer_header=True,
+        ).convert_soup(soup)
+    except RecursionError:
+        text = soup.get_text("\n")
+    return BLANK_LINES.sub("\n\n", regular(text)).strip()
+
+
+def _characters(data: bytes, name: str) -> str:
+    declared = CHARSET.search(data[:4096])
+    if declared and not WIDE.match(declared[1].decode()):
+        try:
+            return data.decode(declared[1].decode())
+        except (LookupError, ValueError):
+            pass  # a wrong declaration is common; the bytes decide
+    return decode(data, name)

@@ -1,0 +1,1 @@
+"""Chunk KV on disk: safetensors blobs and their index."""

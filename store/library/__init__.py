@@ -1,0 +1,1 @@
+"""Add, re-chunk and delete documents as transactions."""

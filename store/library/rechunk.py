@@ -1,0 +1,90 @@
+"""Cut a document anew: from the text that its chunks hold, with the chunking of today, beside the old cut.
+
+Searches find the old cut until one transaction puts the new one in its place. Until then the new vectors are pending,
+from then on the old ones are; so whatever ends this early, a kill too, leaves one of the two cuts, whole, and the
+other is removed at once or at the next opening.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tokenizers import Tokenizer
+
+from store.catalog.catalog import Catalogue
+from store.catalog.fulltext import chunks_of, excerpt, gaps, guessed_page_starts, joined, stretch
+from store.errors import NoSuchDocument
+from store.ingest import ParsedDocument
+from store.ingest.chunker import ChunkConfig, steps_of
+from store.ingest.language import language_warning
+from store.library.pending import Pending
+from store.retrieval.embed_batches import PassageIndex
+from store.types import Document, Excerpt, Progress
+
+
+class Recutter:
+    """Reads documents as a whole and cuts them anew.
+
+    lock  the library's own, around the catalogue
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        lock: threading.RLock,
+        tokenizer: Tokenizer,
+        passages: PassageIndex,
+        pending: Pending,
+    ) -> None:
+        self._catalogue, self._lock, self._tokenizer = catalogue, lock, tokenizer
+        self._passages, self._pending = passages, pending
+
+    def parsed(self, document_id: str) -> ParsedDocument:
+        """Return a document as parsing gave it, up to the end of its last chunk. Raises NoSuchDocument."""
+        with self._lock:
+            self._catalogue.owner(document_id)
+            starts, length = self._shape(document_id)
+            return ParsedDocument(joined(self._catalogue.slices(document_id, 0, length)), starts)
+
+    def around(self, chunk_id: str) -> Excerpt:
+        """Return a chunk where it stands. Raises NoSuchDocument if there is no such chunk."""
+        with self._lock:
+            chunk = self._catalogue.chunks_by_id([chunk_id]).get(chunk_id)
+            if chunk is None:
+                raise NoSuchDocument("This passage is not in the library.")
+            starts, length = self._shape(chunk.document_id)
+            start, end = stretch(chunk, starts, length)
+            text = joined(self._catalogue.slices(chunk.document_id, start, end), start)[: end - start]
+        return excerpt(chunk, text, start, starts, length)
+
+    def cut(self, document: Document, chunking: ChunkConfig) -> Iterator[Progress]:
+        """Replace a document's cut, a step at a time. Raises NoSuchDocument, with nothing changed, if it is deleted."""
+        parsed = self.parsed(document.id)
+        spans = yield from steps_of(parsed.text, self._tokenizer, chunking)
+        with self._lock:
+            owner = self._catalogue.begin_cut(document.id)
+        leftover = owner
+        try:
+            chunks = chunks_of(document, owner, parsed, spans)
+            passages = yield from self._passages.add(owner, chunks)
+            warning = document.warning or language_warning(parsed.text)  # an earlier version gave none
+            tokens, overlap = chunking.tokens, chunking.overlap
+            cut = replace(document, warning=warning, chunk_tokens=tokens, chunk_overlap=overlap)
+            between = gaps(parsed.text, chunks)
+            with self._lock:
+                leftover = self._catalogue.exchange(cut, owner, chunks, between, parsed.page_starts, passages)
+                renewed = self._catalogue.document(document.id)
+        finally:
+            self._pending.abandon(leftover)
+        yield Progress("indexed", 1, 1, renewed, renewed.warning if renewed else "")
+
+    def _shape(self, document_id: str) -> tuple[tuple[int, ...], int]:
+        """Return where a document's pages begin, and how many characters its chunks reach."""
+        places = self._catalogue.places(document_id)
+        length = places[-1][1] if places else 0
+        starts = self._catalogue.page_starts(document_id)
+        if starts is None:
+            document = self._catalogue.document(document_id)
+            pages = document.pages if document else None
+            starts = guessed_page_starts(pages, [(start, page) for start, _, page in places], length)
+        return starts, length

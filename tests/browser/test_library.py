@@ -1,0 +1,208 @@
+"""The Library page in a real browser: files in, a look inside, other names, anew, and out."""
+
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from store.types import Document
+from tests.browser.test_ask import HOSTILE
+from tests.support.page_checks import contrast, in_both_themes, serious, too_wide
+
+pytestmark = pytest.mark.browser
+LIST = "#library-list"
+
+
+def open_library(visit, **options):
+    tab = visit(**options)
+    tab.go("Library")
+    expect(tab.page.locator(f"{LIST} .kv-holdings, {LIST} .kv-none")).to_be_visible()
+    return tab
+
+
+def upload(tab, *files):
+    payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
+    tab.page.set_input_files("#library-upload input[type=file]", payload)
+
+
+def some(count, **facts):
+    return [
+        Document(f"{n:064x}", f"report {n}.pdf", 4_800_000, 12, 45, time.time() - 9e4 * n, **facts)
+        for n in range(count)
+    ]
+
+
+def test_files_dropped_here_stand_in_both_lists(visit, backend):
+    backend.stands_at = "embedded"
+    tab = open_library(visit)
+    expect(tab.page.locator(LIST)).to_contain_text("Drop files on the box above")
+    upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("log.txt", b"log"))
+    expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text("embedded")
+    backend.stands_at = ""
+    expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Pick one that holds text.")
+    names = tab.page.locator(f"{LIST} .kv-name bdi")
+    expect(names).to_have_text(["log.txt", "notes & more.md"])
+    expect(tab.page.locator("#shelf bdi")).to_have_text(["log.txt", "notes & more.md"])
+    expect(tab.page.locator("#library-summary")).to_contain_text("2\u00a0documents, 16\u00a0passages")
+    expect(tab.page.locator("#cancel-library-upload")).to_be_hidden()
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_files_added_at_the_side_are_listed_here_and_deleted_here_gone_there(visit, backend):
+    tab = open_library(visit)
+    payload = {"name": "side.md", "mimeType": "text/plain", "buffer": b"# Side"}
+    tab.page.set_input_files("#upload input[type=file]", payload)
+    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("side.md")
+    tab.page.click(f"{LIST} button[data-act=delete]")
+    question = tab.page.locator(f"{LIST} .kv-doomed")
+    expect(question).to_contain_text("This frees 49.6\u00a0MB of computed keys and values and removes 8\u00a0passages.")
+    question.get_by_text("Keep").click()
+    expect(question).to_have_count(0)
+    tab.page.click(f"{LIST} button[data-act=delete]")
+    question.get_by_text("Delete", exact=True).click()
+    expect(tab.page.locator(LIST)).to_contain_text("No documents yet")
+    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    assert backend.documents() == [] and tab.errors == []
+
+
+def test_one_file_is_cancelled_and_the_next_goes_on(visit, backend):
+    backend.stands_at = "embedded"
+    tab = open_library(visit)
+    upload(tab, ("one.md", b"1"), ("two.md", b"2"), ("three.md", b"3"))
+    with tab.page.expect_response(lambda answer: '"place"' in (answer.request.post_data or "")):
+        tab.page.click("#library-progress button[aria-label='Cancel two.md']")
+    expect(tab.page.locator("#library-progress .kv-now")).to_be_visible()
+    backend.stands_at = ""
+    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(["three.md", "one.md"])
+    expect(tab.page.locator("#library-progress .kv-file-failed")).to_contain_text("Cancelled before it was read.")
+    assert tab.errors == []
+
+
+def test_the_list_is_arranged_passages_come_in_parts_and_one_is_seen_in_its_place(visit, backend):
+    backend._documents = some(12)
+    tab = open_library(visit)
+    tab.page.fill("#library-filter input", "1")
+    names = tab.page.locator(f"{LIST} .kv-name bdi")
+    expect(names).to_have_text(["report 1.pdf", "report 10.pdf", "report 11.pdf"])
+    tab.page.click(f"{LIST} th >> text=Added")
+    expect(names).to_have_text(["report 11.pdf", "report 10.pdf", "report 1.pdf"])
+    expect(tab.page.locator(f"{LIST} th.kv-col-added")).to_have_attribute("aria-sort", "ascending")
+    tab.page.click(f"{LIST} >> text=report 1.pdf")
+    expect(tab.page.locator(".kv-piece")).to_have_count(20)
+    expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 1\u201320 of 45")
+    tab.page.click(".kv-pager >> text=Later")
+    expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 21\u201340 of 45")
+    tab.page.click(".kv-pager >> text=Later")
+    expect(tab.page.locator(".kv-piece")).to_have_count(5)
+    tab.page.locator(".kv-piece button").nth(1).click()
+    expect(tab.page.locator(".kv-excerpt mark")).to_be_visible()
+    expect(tab.page.locator(".kv-excerpt")).to_contain_text("What stands before it.")
+    expect(tab.page.locator(".kv-piece button").nth(1)).to_be_focused()
+    tab.page.click(f"{LIST} >> text=report 1.pdf")
+    expect(tab.page.locator(".kv-piece")).to_have_count(0)
+    assert tab.errors == []
+
+
+def test_a_hostile_name_is_typed_saved_and_shown_as_text(visit, backend):
+    backend._documents = some(1, warning=HOSTILE[1])
+    backend.texts = HOSTILE
+    tab = open_library(visit)
+    tab.page.click(f"{LIST} button[data-act=rename]")
+    box = tab.page.locator(f"{LIST} input[type=text]")
+    expect(box).to_be_focused()
+    box.fill("dropped.pdf")
+    box.press("Escape")
+    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("report 0.pdf")
+    for name in HOSTILE[:2]:
+        tab.page.click(f"{LIST} button[data-act=rename]")
+        box.fill(name)
+        box.press("Enter")
+        expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(name)
+        expect(tab.page.locator("#shelf bdi")).to_have_text(name)
+    tab.page.click(f"{LIST} .kv-name")
+    expect(tab.page.locator(".kv-piece")).to_have_count(20)
+    tab.page.locator(".kv-piece button").first.click()
+    expect(tab.page.locator(".kv-excerpt mark")).to_be_visible()
+    tab.page.click(f"{LIST} button[data-act=delete]")
+    expect(tab.page.locator(f"{LIST} .kv-doomed bdi")).to_have_text(HOSTILE[1])
+    assert tab.page.locator(f"{LIST} script, {LIST} img, {LIST} .katex").count() == 0
+    assert tab.page.evaluate("window.harmed") is None
+    assert tab.errors == [] and tab.outside == []
+
+
+@pytest.fixture
+def pauses(backend, monkeypatch):
+    """How many seconds the next looks at the documents take, the last one first."""
+    held, pauses = backend.shelf.held, []
+
+    def slowly():
+        time.sleep(pauses.pop() if pauses else 0)
+        return held()
+
+    monkeypatch.setattr(backend.shelf, "held", slowly)
+    return pauses
+
+
+def test_clicks_in_quick_succession_all_count(visit, backend, pauses):
+    backend._documents = some(3)
+    tab = open_library(visit)
+    pauses += [0.3, 0.3, 0.3]
+    tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 chosen")
+    assert pauses == [] and tab.errors == []
+
+
+def test_a_list_that_is_drawn_slowly_does_not_undo_a_click(visit, backend, pauses):
+    backend._documents = some(2)
+    tab = open_library(visit)
+    tab.go("Cache")
+    pauses.append(1.0)
+    tab.go("Library")
+    tab.page.locator(f"{LIST} button[data-act=rename]").first.click()
+    box = tab.page.locator(f"{LIST} input[type=text]")
+    expect(box).to_be_focused()
+    time.sleep(1.2)
+    expect(box).to_be_focused()
+    assert pauses == [] and tab.errors == []
+
+
+def test_documents_are_indexed_anew_one_and_several(visit, backend):
+    backend._documents = some(3)
+    backend.shelf.outdated = {document.id for document in backend._documents}
+    tab = open_library(visit)
+    expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(3)
+    tab.page.locator(f"{LIST} button[data-act=reindex]").first.click()
+    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(1)
+    expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(2)
+    tab.page.check(f"{LIST} input[data-act=all]")
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 chosen")
+    tab.page.locator(f"{LIST} .kv-chosen button", has_text="Re-index").click()
+    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3)
+    expect(tab.page.locator(f"{LIST} .kv-note, {LIST} .kv-chosen")).to_have_count(0)
+    assert len(backend.shelf.reindexed) == 4 and tab.errors == []
+
+
+def test_a_phone_scrolls_down_only(visit, backend):
+    backend._documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
+    tab = open_library(visit, viewport={"width": 390, "height": 844}, has_touch=True)
+    for act, shown in (("open", ".kv-piece"), ("rename", "input[type=text]"), ("delete", ".kv-doomed")):
+        tab.page.locator(f"{LIST} button[data-act={act}]").last.click()
+        expect(tab.page.locator(f"{LIST} {shown}").first).to_be_visible()
+        assert too_wide(tab.page, "#library-page *") == [], act
+
+
+def test_text_stands_out_in_both_themes(visit, backend):
+    backend._documents = some(2, warning="3 of 12 pages have no text.")
+    tab = open_library(visit)
+    tab.page.locator(f"{LIST} .kv-name").first.click()
+    expect(tab.page.locator(".kv-piece").first).to_be_visible()
+    places = (".kv-name", ".kv-note", "td.kv-col-added", "th button", ".kv-card-line", ".kv-again", ".kv-pager span")
+    for theme in in_both_themes(tab.page):
+        for place in places:
+            assert contrast(tab.page, f"{LIST} {place}") >= 4.5, (theme, place)
+    tab.page.locator(f"{LIST} input[data-act=choose]").first.check()
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_be_visible()
+    tab.page.locator(f"{LIST} button[data-act=rename]").last.click()
+    expect(tab.page.locator(f"{LIST} input[type=text]")).to_be_visible()
+    for theme in in_both_themes(tab.page):
+        assert serious(tab.page) == [], theme

@@ -1,0 +1,140 @@
+"""The Settings page in a real browser: check, load, fail, cut anew, and light or dark without a flash."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL
+
+pytestmark = pytest.mark.browser
+HOSTILE = '<img src=x onerror="document.title=1">'
+
+
+def open_settings(visit, **options):
+    tab = visit(**options)
+    tab.go("Settings")
+    expect(tab.page.locator("#about .kv-parts")).to_be_visible()
+    return tab
+
+
+def choose(tab, name):
+    box = tab.page.locator("#choice-model input")
+    box.fill(name)
+    box.press("Enter")
+    box.press("Tab")
+
+
+def clean(tab):
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_a_model_is_checked_and_then_loaded_and_one_that_is_too_large_after_a_second_yes(visit, backend):
+    tab = open_settings(visit)
+    choose(tab, SMALL.name)
+    tab.page.click("#models-check")
+    found = tab.page.locator("#models-found")
+    expect(found).to_contain_text("596\u00a0M parameters")
+    expect(found.locator(".kv-verdict")).to_contain_text("Fits: at most 5.89\u00a0GB of 11.80\u00a0GB free")
+    tab.page.click("#models-load")
+    expect(tab.page.locator("#change-line")).to_contain_text("Done")
+    expect(tab.page.locator("#models-loaded")).to_contain_text(SMALL.name)
+    assert backend.models.now.model == SMALL.name
+    backend.models.asked.clear()
+    choose(tab, LARGE.name)
+    tab.page.click("#models-load")
+    expect(tab.page.locator("#models-found")).to_contain_text("Too large")
+    tab.page.click("#models-keep")
+    expect(tab.page.locator("#models-found")).to_be_hidden()
+    assert backend.models.asked == []
+    tab.page.click("#models-load")
+    tab.page.click("#models-anyway")
+    expect(tab.page.locator("#models-loaded")).to_contain_text(LARGE.name)
+    expect(tab.page.locator("#change-line")).to_contain_text("Done")
+    assert backend.models.now.model == LARGE.name
+    clean(tab)
+
+
+def test_a_download_shows_its_progress_and_can_be_stopped(visit, backend):
+    backend.models.unhurried.clear()
+    tab = open_settings(visit)
+    choose(tab, SMALL.name)
+    tab.page.click("#models-load")
+    expect(tab.page.locator("#change-line progress")).to_be_visible()
+    expect(tab.page.locator("#change-line")).to_contain_text("Downloading Qwen/Qwen3-0.6B (1519 MB)")
+    tab.page.click("#change-stop")
+    expect(tab.page.locator("#change-line [role=alert]")).to_contain_text("stopped")
+    expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
+    assert backend.models.now.model == EMBEDDED
+    clean(tab)
+
+
+def test_a_failure_is_shown_with_its_reason_and_a_hostile_name_is_text_everywhere(visit, backend):
+    backend.models.broken = f"{HOSTILE} failed its self-test. What was there before is in use again."
+    tab = open_settings(visit)
+    choose(tab, SMALL.name)
+    tab.page.click("#models-load")
+    expect(tab.page.locator("#change-line [role=alert]")).to_be_visible()
+    expect(tab.page.locator("#change-line [role=alert]")).to_contain_text(backend.models.broken)
+    expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
+    backend.models.broken = ""
+    choose(tab, HOSTILE)
+    tab.page.click("#models-check")
+    expect(tab.page.locator("#models-found [role=alert]")).to_be_visible()
+    expect(tab.page.locator("#models-found [role=alert]")).to_contain_text(HOSTILE)
+    backend.models.known[HOSTILE] = SMALL
+    tab.page.click("#models-load")
+    expect(tab.page.locator("#models-loaded")).to_contain_text(HOSTILE)
+    assert tab.page.locator("#settings-page img[src=x]").count() == 0 and tab.page.title() == "KVScope"
+    clean(tab)
+
+
+def test_budgets_are_applied_and_another_passage_length_says_which_documents_keep_the_old_one(visit, backend):
+    tab = open_settings(visit)
+    tab.page.locator("#choice-host-gib input").fill("100.5")  # more than any slider would have room for
+    tab.page.click("#memory-apply")
+    expect(tab.page.locator("#change-line")).to_contain_text("Done")
+    assert (backend.models.now.host_gib, backend.models.now.kv_bits) == (100.5, 16)
+    tab.move("#choice-chunk-tokens", 256)
+    tab.page.click("#passages-apply")
+    cuts = tab.page.locator("#passages-cuts")
+    expect(cuts).to_be_visible()
+    expect(cuts).to_contain_text(re.compile(r"3\sdocuments were cut at 512 / 50 tokens and keep that until re-indexed"))
+    assert backend.models.now.chunk_tokens == 256
+    clean(tab)
+
+
+@pytest.mark.parametrize("system, chosen", [("light", "Dark"), ("dark", "Light")])
+def test_the_chosen_theme_outlives_a_reload_and_nothing_is_ever_shown_in_the_other(visit, system, chosen):
+    tab = open_settings(visit, color_scheme=system)
+    dark = "document.body.classList.contains('dark')"
+    assert tab.page.evaluate(dark) == (system == "dark")
+    tab.page.get_by_role("radio", name=chosen).click()
+    assert tab.page.evaluate(dark) == (chosen == "Dark")
+    tab.page.add_init_script(
+        "window.looks = []; const look = () => { if (document.querySelector('#shell')) "
+        "window.looks.push(document.body.classList.contains('dark')); requestAnimationFrame(look); }; look()"
+    )
+    tab.page.reload()
+    expect(tab.page.locator("#status .kv-status")).to_be_visible()
+    looks = tab.page.evaluate("window.looks")
+    assert looks and set(looks) == {chosen == "Dark"}
+    tab.go("Settings")
+    expect(tab.page.get_by_role("radio", name=chosen)).to_have_attribute("aria-checked", "true")
+    tab.page.get_by_role("radio", name="As the system").click()
+    assert tab.page.evaluate(dark) == (system == "dark")
+    clean(tab)
+
+
+@pytest.mark.parametrize("options", [{"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}])
+def test_it_fits_and_its_controls_have_names(visit, backend, options):
+    tab = open_settings(visit, **options)
+    choose(tab, LARGE.name)
+    tab.page.click("#models-check")
+    expect(tab.page.locator("#models-found .kv-verdict")).to_be_visible()
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    inputs = tab.page.locator("#settings-page input:visible")
+    for place in range(inputs.count()):
+        one = inputs.nth(place)
+        assert one.evaluate("e => e.getAttribute('aria-label') || e.labels?.[0]?.textContent?.trim()"), place
+    clean(tab)

@@ -1,0 +1,72 @@
+"""T(cached, computed): exact at the grid's points, bilinear between them, kept on disk."""
+
+import itertools
+
+import pytest
+
+from engine.cache.cost_model import CACHED, COMPUTED, Costs, kept, measured
+from tests.support import tiny
+
+GRID = Costs((0, 100), (1, 11, 21), ((1.0, 2.0, 4.0), (3.0, 6.0, 12.0)))
+
+
+def test_the_grids_points_are_kept():
+    for (row, cached), (column, computed) in itertools.product(enumerate(GRID.cached), enumerate(GRID.computed)):
+        assert GRID.of(cached, computed) == GRID.ms[row][column]
+
+
+@pytest.mark.parametrize(
+    ("cached", "computed", "ms"), [(0, 6, 1.5), (50, 11, 4.0), (50, 16, 6.0), (0, 31, 6.0), (200, 1, 5.0), (0, 0, 0.9)]
+)
+def test_between_and_beyond_them_it_is_bilinear(cached, computed, ms):
+    assert GRID.of(cached, computed) == pytest.approx(ms)
+
+
+def test_it_is_never_negative():
+    assert Costs((0, 1), (1, 2), ((1.0, 9.0), (1.0, 9.0))).of(0, 0) == 0.0
+
+
+def test_per_token_is_its_share():
+    assert GRID.per_token(0, 11) == pytest.approx(2.0 / 11)
+    assert GRID.per_token(0, 0) == 0.0
+
+
+@pytest.mark.parametrize("ms", [((1.0,), (1.0,)), ((1.0, 2.0, 3.0),)])
+def test_a_grid_of_another_shape_is_refused(ms):
+    with pytest.raises(ValueError, match="points"):
+        Costs((0, 100), (1, 11, 21), ms)
+
+
+def test_a_model_is_measured_at_every_point():
+    ticks = itertools.count()
+    found = measured(tiny.decoder(), clock=lambda: next(ticks) / 1024)  # every pass takes one tick
+    assert found == Costs(CACHED, COMPUTED, ((1000 / 1024,) * len(COMPUTED),) * len(CACHED))
+
+
+def test_what_would_take_too_long_is_estimated_from_its_operations():
+    ticks = itertools.count()
+    found = measured(tiny.decoder(), clock=lambda: next(ticks) * 1.5)  # every pass takes 1.5 s
+    spec = tiny.decoder().spec
+    few, more = (spec.operations(tokens, tokens * (tokens + 1) // 2) for tokens in COMPUTED[1:3])
+    assert found.ms[0][:2] == (1500.0, 1500.0)  # a pass over one token says nothing about a pass over 64
+    assert found.ms[0][2] == pytest.approx(1500.0 * more / few)
+
+
+def test_costs_are_measured_once_and_kept(tmp_path):
+    file, calls = tmp_path / "kv" / "costs.json", []
+    for _ in range(2):
+        assert kept(file, lambda: calls.append(1) or GRID) == GRID
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"cached": [0], "computed": [1], "ms": [[1]]}', '{"ms": 3}'])
+def test_a_file_that_cannot_be_used_is_measured_anew(tmp_path, content):
+    file = tmp_path / "costs.json"
+    file.write_text(content)
+    assert kept(file, lambda: GRID) == GRID
+    assert kept(file, lambda: None) == GRID
+
+
+def test_a_folder_that_cannot_be_written_is_no_trouble(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert kept(tmp_path / "file" / "costs.json", lambda: GRID) == GRID

@@ -1,0 +1,22 @@
+"""Where a cited passage says what the answer says."""
+
+from engine.generation.citations import cite, quoted
+
+PASSAGES = [
+    "The Old Kestrel sails every morning. Its code is 5663623, as the log says.",
+    "The Silver Tern carries 18 cars. It was built in 1998.",
+]
+
+
+def said(answer):
+    return [(rank, PASSAGES[rank - 1][start:end]) for rank, start, end in quoted(answer, PASSAGES)]
+
+
+def test_a_citation_points_at_the_sentence_that_shares_most_words():
+    answer, _ = cite("The code of the Old Kestrel is 5663623. The Silver Tern was built in 1998.", PASSAGES)
+    assert "[1]" in answer and "[2]" in answer
+    assert said(answer) == [(1, "Its code is 5663623, as the log says."), (2, "It was built in 1998.")]
+
+
+def test_a_mark_of_no_passage_and_one_without_a_shared_word_point_nowhere():
+    assert said("Nothing [7]. Zebra [1]. [2]") == [] and quoted("Yes [1].", []) == []

@@ -1,0 +1,229 @@
+"""Speculation: a cancelled one leaves no trace, a kept one gives the same answer as none (law 9)."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
+
+import pytest
+
+from engine.errors import Cancelled
+from engine.prompt.builder import alike
+from engine.request import Request
+from engine.scheduler.scheduler import Turns
+from engine.scheduler.speculation import SpeculationConfig, Speculator
+from engine.trace import Trace
+from tests.support import tiny
+from tests.support.doubles import TEXTS, FixedLibrary, engine, last
+
+ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=6)
+
+
+def speculator(turns=None, least_ms=-1.0):
+    """Speculates at once: without anything learned, nothing is expected of the rest of a search, and that is enough."""
+    return Speculator(turns or Turns(), lambda one, two: one == two, SpeculationConfig(least_ms))
+
+
+def follow(made, stages, work, trace=None, cancel=None):
+    with ExitStack() as turn:
+        found, guess = made.follow(iter(stages), work, trace or Trace(), turn, cancel or Event())
+        return found, guess and guess.result(Event())
+
+
+def test_a_guess_that_the_final_hits_confirm_is_kept():
+    asked, trace = [], Trace()
+    assert follow(speculator(), ["a", "a"], lambda found, trace, stop: asked.append(found) or "A", trace) == ("a", "A")
+    assert asked == ["a"] and [stage.name for stage in trace.stages] == ["speculation"]
+
+
+def test_a_guess_that_the_final_hits_refute_is_stopped_and_another_begun():
+    def work(found, trace, stop):
+        with trace.stage("prefill"):
+            if found == "a":
+                stop.wait(60)
+                raise Cancelled
+            return found.upper()
+
+    trace = Trace()
+    assert follow(speculator(), ["a", "b"], work, trace) == ("b", "B")
+    assert [stage.name for stage in trace.stages] == ["speculation cancelled", "speculation", "prefill"]
+
+
+def test_the_stages_of_the_work_are_those_of_the_request_only_when_it_is_kept():
+    def work(found, trace, stop):
+        with trace.stage("prefill"):
+            return found
+
+    trace = Trace()
+    follow(speculator(), ["a", "a"], work, trace)
+    assert [stage.name for stage in trace.stages] == ["speculation", "prefill"]
+
+
+def test_nothing_is_guessed_while_somebody_has_the_model():
+    turns = Turns()
+    with turns.turn(lambda: (0, 1), Event()):
+        assert follow(speculator(turns), ["a", "a"], lambda *rest: "A") == ("a", None)
+
+
+def test_a_newcomer_ends_a_guess_and_gets_the_model():
+    turns, begun, served = Turns(), Event(), Event()
+
+    def newcomer():
+        begun.wait(60)
+        with turns.turn(lambda: (0, 1), Event()):
+            served.set()
+
+    def work(found, trace, stop):
+        begun.set()
+        assert stop.wait(60)
+        raise Cancelled
+
+    def stages():
+        yield "a"
+        assert served.wait(60)  # while this search still goes on
+        yield "a"
+
+    thread = Thread(target=newcomer)
+    thread.start()
+    assert follow(speculator(turns), stages(), work) == ("a", None)
+    thread.join(60)
+    assert served.is_set()
+
+
+def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
+    turns, ended = Turns(), Event()
+
+    def work(found, trace, stop):
+        ended.set()
+        return "A"
+
+    def stages():
+        yield "a"
+        assert ended.wait(60)
+        with turns.turn(lambda: (0, 1), Event()):  # a newcomer, while this search still goes on
+            pass
+        yield "a"
+
+    with ExitStack() as turn:
+        _, guess = speculator(turns).follow(stages(), work, Trace(), turn, Event())
+        assert not guess.kept and guess.result(Event()) == "A"
+        with turns.turn(lambda: (0, 1), Event()):  # the request's own
+            pass
+
+
+def test_a_guess_that_goes_on_after_the_search_is_kept_with_its_turn():
+    turns, searched = Turns(), Event()
+
+    def work(found, trace, stop):
+        assert searched.wait(60)
+        return "A"
+
+    with ExitStack() as turn:
+        _, guess = speculator(turns).follow(iter(["a", "a"]), work, Trace(), turn, Event())
+        assert guess.kept
+        searched.set()
+        assert guess.result(Event()) == "A"
+        with turns.spare(Event()) as keep:
+            assert keep is None  # the model is still the request's
+
+
+def test_nothing_is_guessed_where_the_rest_of_the_search_was_quick():
+    made = speculator(least_ms=1000.0)
+    for _ in range(3):
+        assert follow(made, ["a", "a"], lambda *rest: "A") == ("a", None)
+
+
+def test_how_long_the_rest_takes_is_learned():
+    times = iter([0.0] + [0.0, 0.5] * 50)
+    made = speculator(least_ms=400.0)
+    trace = Trace(clock=lambda: next(times))
+    assert follow(made, ["a", "a"], lambda *rest: "A", trace) == ("a", None)
+    assert made._left_ms == [pytest.approx(500.0), 0.0]
+
+
+def test_what_the_work_raises_is_raised_where_its_result_is_asked_for():
+    def work(found, trace, stop):
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        follow(speculator(), ["a"], work)
+
+
+def test_a_search_that_breaks_ends_the_guess_and_frees_the_model():
+    turns, stopped = Turns(), []
+
+    def stages():
+        yield "a"
+        raise OSError("no index")
+
+    with pytest.raises(OSError, match="no index"):
+        follow(speculator(turns), stages(), lambda found, trace, stop: stopped.append(stop.wait(60)))
+    assert stopped == [True]
+    with turns.turn(lambda: (0, 1), Event()):
+        pass
+
+
+class Staged:
+    """Finds one list of passages, then another."""
+
+    def __init__(self, *lists):
+        self.lists = [FixedLibrary(*names).found for names in lists]
+
+    def stages(self, question, top, documents=()):
+        yield from self.lists
+
+
+@pytest.mark.parametrize("method", ["cacheclip", "prefix", "full"])
+@pytest.mark.parametrize("first", [("ferry", "tern", "fares"), ("tern", "ferry"), ("fares",)])
+def test_answers_are_the_same_with_and_without(method, first):
+    final, request = ("ferry", "tern", "fares"), replace(ASK, method=method)
+    plain = engine(*final)
+    made = engine()
+    made.finder = Staged(first, final)
+    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
+    answer = last(made.ask(request))
+    assert answer.text == last(plain.ask(request)).text and answer.state == "done"
+    names = [stage.name for stage in answer.trace.stages]
+    assert "speculation" in names
+    assert ("speculation cancelled" in names) == (first != final)
+
+
+def test_an_answer_that_is_stopped_while_guessing_is_stopped():
+    made, stop = engine(), Event()
+
+    class Stopping(Staged):
+        def stages(self, question, top, documents=()):
+            yield self.lists[0]
+            stop.set()
+            yield self.lists[1]
+
+    made.finder = Stopping(("ferry",), ("ferry",))
+    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
+    assert last(made.ask(ASK, stop)).state == "stopped"
+    made.finder = FixedLibrary("ferry")
+    assert last(made.ask(ASK)).state == "done"
+
+
+class Slow(Staged):
+    """Its last list comes when whatever was begun with the one before has ended."""
+
+    def stages(self, question, top, documents=()):
+        yield self.lists[0]
+        for thread in enumerate_threads():
+            if thread.name == "speculation":
+                thread.join(60)
+        yield self.lists[1]
+
+
+@pytest.mark.parametrize("own_auxiliary", [False, True])
+def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary):
+    def frequencies(finder):
+        made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own_auxiliary else None)
+        for name in ("ferry", "tern", "fares"):
+            made.warm(TEXTS[name])
+        made.finder, made.speculator = finder, Speculator(made.turns, alike, SpeculationConfig(-1.0))
+        assert last(made.ask(replace(ASK, method="cacheclip"))).state == "done"
+        with made.cache.tree.locked() as copies:
+            return {key: node.frequency for key, node in copies.nodes.items()}
+
+    assert frequencies(Slow(("fares", "tern"), ("ferry", "tern"))) == frequencies(FixedLibrary("ferry", "tern"))

@@ -1,0 +1,37 @@
+"""A generator in a thread of its own behaves as it would in the caller's."""
+
+from threading import Event, current_thread
+
+import pytest
+
+from engine.scheduler.worker_thread import in_own_thread
+
+
+def test_items_come_in_order_and_all_from_one_other_thread():
+    names = list(in_own_thread(lambda: (current_thread().name for _ in range(5)), Event()))
+    assert names == ["question"] * 5
+
+
+def test_an_error_is_raised_where_the_items_are_read():
+    def broken():
+        yield 1
+        raise ValueError("two")
+
+    items = in_own_thread(broken, Event())
+    assert next(items) == 1
+    with pytest.raises(ValueError, match="two"):
+        next(items)
+
+
+def test_leaving_early_stops_the_generator_and_waits_for_it():
+    stop, ended = Event(), []
+
+    def endless():
+        while not stop.wait(0.001):
+            yield 1
+        ended.append(True)
+
+    items = in_own_thread(endless, stop)
+    next(items)
+    items.close()
+    assert ended == [True]

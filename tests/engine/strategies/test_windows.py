@@ -1,0 +1,121 @@
+"""Windows against slow references, and law 5: rows are ascending, unique and inside the context."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.strategies.windows import budgeted, sliding, tumbling
+
+LENGTHS = st.lists(st.integers(1, 40), min_size=0, max_size=6)
+GROUPINGS = {"budget": budgeted, "tumbling": tumbling, "sliding": sliding}
+RATIOS = st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.29, 0.5, 0.99, 1.0])
+
+
+def draw_scores(lengths, seed):
+    return torch.rand(sum(lengths), generator=torch.Generator().manual_seed(seed))
+
+
+def candidates(scores, ratio):
+    best_first = sorted(range(len(scores)), key=lambda i: (-scores[i].item(), i))
+    return set(best_first[: math.floor(ratio * len(scores) + 1e-9)])
+
+
+def slow_tumbling(scores, lengths, ratio):
+    top, kept, start = candidates(scores, ratio), [], 0
+    for length in lengths:
+        for at in range(start, start + length, 8):
+            window = range(at, min(at + 8, start + length))
+            if sum(i in top for i in window) * 8 >= 5 * len(window):
+                kept += window
+        start += length
+    return kept
+
+
+def slow_sliding(scores, lengths, ratio):
+    top, kept, start = candidates(scores, ratio), set(), 0
+    for length in lengths:
+        size = min(8, length)
+        for at in range(start, start + length - size + 1):
+            window = range(at, at + size)
+            if sum(i in top for i in window) * 8 >= 5 * size:
+                kept |= set(window)
+        start += length
+    return sorted(kept)
+
+
+@settings(deadline=None, max_examples=60)
+@given(LENGTHS, RATIOS, st.integers(0, 5))
+def test_tumbling_and_sliding_equal_their_definitions(lengths, ratio, seed):
+    scores = draw_scores(lengths, seed)
+    assert tumbling(scores, lengths, ratio).tolist() == slow_tumbling(scores, lengths, ratio)
+    assert sliding(scores, lengths, ratio).tolist() == slow_sliding(scores, lengths, ratio)
+
+
+@pytest.mark.parametrize("name", GROUPINGS)
+@settings(deadline=None, max_examples=60)
+@given(lengths=LENGTHS, ratio=RATIOS, seed=st.integers(0, 5))
+def test_rows_are_ascending_unique_and_inside(name, lengths, ratio, seed):
+    rows = GROUPINGS[name](draw_scores(lengths, seed), lengths, ratio).tolist()
+    assert rows == sorted(set(rows))
+    assert set(rows) <= set(range(sum(lengths)))
+
+
+@pytest.mark.parametrize("name", GROUPINGS)
+def test_ratio_one_takes_everything_and_ratio_zero_nothing(name):
+    lengths = [17, 3, 40]
+    scores = draw_scores(lengths, 0)
+    assert GROUPINGS[name](scores, lengths, 1.0).tolist() == list(range(60))
+    assert GROUPINGS[name](scores, lengths, 0.0).tolist() == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(LENGTHS, RATIOS, st.integers(0, 5))
+def test_the_budget_is_kept_and_used_up_to_less_than_a_window(lengths, ratio, seed):
+    rows, budget = budgeted(draw_scores(lengths, seed), lengths, ratio), math.floor(ratio * sum(lengths) + 1e-9)
+    assert budget - 8 < len(rows) <= budget or len(rows) == budget == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(LENGTHS, RATIOS, st.integers(0, 5), st.integers(0, 2))
+def test_the_budget_is_spent_on_the_best_windows_that_fit(lengths, ratio, seed, exact):
+    scores, windows, start = draw_scores(lengths, seed), [], 0
+    for chunk, length in enumerate(lengths):
+        for at in range(start, start + length, 8):
+            tokens = list(range(at, min(at + 8, start + length)))
+            if chunk >= exact or ratio == 1:
+                windows.append((-sum(scores[token].item() for token in tokens) / len(tokens), tokens))
+        start += length
+    left, taken = math.floor(ratio * sum(lengths) + 1e-9), []
+    for _, tokens in sorted(windows, key=lambda window: window[0]):
+        if len(tokens) <= left:
+            left -= len(tokens)
+            taken += tokens
+    assert budgeted(scores, lengths, ratio, exact).tolist() == sorted(taken)
+
+
+def test_the_budget_takes_the_windows_with_the_best_mean():
+    scores = torch.zeros(24)
+    scores[8:16] = 0.5  # the best mean
+    scores[0] = 3.0  # one loud token: mean 0.375
+    assert budgeted(scores, [24], 8 / 24).tolist() == list(range(8, 16))
+
+
+def test_windows_never_cross_a_chunk():
+    scores = torch.zeros(20)
+    scores[6:14] = 1.0  # four tokens on each side of the border at 10
+    assert tumbling(scores, [10, 10], 8 / 20).tolist() == [8, 9]  # a short window of two, both candidates
+    assert sliding(scores, [10, 10], 8 / 20).tolist() == []
+
+
+def test_a_number_is_recomputed_whole_or_not_at_all():
+    scores = torch.zeros(16)
+    scores[8:13] = 1.0  # five of the eight pieces of a number
+    assert tumbling(scores, [16], 5 / 16).tolist() == list(range(8, 16))
+
+
+def test_a_ratio_outside_its_range_is_refused():
+    with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
+        budgeted(torch.zeros(8), [8], 1.5)

@@ -1,0 +1,329 @@
+"""Programs that know nothing of KVScope but OpenAI's API: what they send, what they get, and who is let in at all."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import httpx
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Status
+from engine.errors import LoadingFailed, QuestionTooLong
+from engine.request import Exchange, Request
+from server.routes import LARGEST_BODY, app_kwargs
+from store.types import Document
+from tests.support.fake_backend.backend import METHODS, FakeBackend
+from ui.layout import build, launch_options
+
+CHAT = "v1/chat/completions"
+ASK = {"messages": [{"role": "user", "content": "why?"}]}
+
+
+@pytest.fixture(scope="module")
+def served():
+    backend = FakeBackend()
+    page, options = build(backend), {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
+    yield backend, url
+    page.close()
+
+
+@pytest.fixture
+def backend(served):
+    served[0].__init__(pace_s=0.002)
+    return served[0]
+
+
+@pytest.fixture
+def url(served, backend):
+    return served[1]
+
+
+@pytest.fixture
+def client(url):
+    with openai.OpenAI(base_url=f"{url}v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+def post(url, **fields):
+    return httpx.post(f"{url}{CHAT}", json={**ASK, **fields}, timeout=30)
+
+
+def until(reached):
+    for _ in range(3000):
+        if reached():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to that")
+
+
+def measured(url, name, **labels):
+    """Return the sum of a metric's samples that have these labels."""
+    text = httpx.get(f"{url}metrics", timeout=60).text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
+
+
+def test_the_openai_client_holds_a_streamed_conversation(client, backend):
+    messages = [{"role": "system", "content": "Talk like a pirate."}]
+    for question in ("What is the code?", "And the form?"):
+        messages.append({"role": "user", "content": [{"type": "text", "text": question}]})
+        chunks = list(
+            client.chat.completions.create(
+                model="kvscope/cacheblend@15",
+                messages=messages,
+                stream=True,
+                stream_options={"include_usage": True},
+                max_tokens=64,
+                seed=7,
+                user="unknown fields do no harm",
+                extra_body={"kvscope": {"passages": 5, "options": {"check_layer": 2}}},
+            )
+        )
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        assert text == backend.answer and len(chunks) > 5
+        messages.append({"role": "assistant", "content": text})
+    earlier = (Exchange("What is the code?", backend.answer),)
+    wanted = Request("And the form?", "cacheblend", 0.15, 5, 64, seed=7, options={"check_layer": 2}, earlier=earlier)
+    assert backend.asked[-1] == wanted
+
+    *_, finish, last = chunks
+    assert finish.choices[0].finish_reason == "stop" and last.choices == []
+    assert [source["cited"] for source in finish.kvscope["sources"]] == [True, True, False]
+    assert finish.kvscope["ttft_ms"] > 0 and finish.kvscope["method"] == "cacheblend"
+    reused = [source for source in finish.kvscope["sources"] if source["found"] != "miss"]
+    assert last.usage.prompt_tokens_details.cached_tokens == sum(each["tokens"] - each["recomputed"] for each in reused)
+    assert last.usage.total_tokens == last.usage.prompt_tokens + last.usage.completion_tokens
+
+
+def test_an_answer_comes_whole_with_its_usage_and_sources(client, backend):
+    answer = client.chat.completions.create(model="kvscope", **ASK)
+    assert answer.choices[0].message.content == backend.answer
+    assert answer.usage.completion_tokens > 0 and len(answer.kvscope["sources"]) == 3
+    assert backend.asked[-1] == Request("why?")
+
+
+def test_the_methods_are_the_models_and_the_ratio_stands_behind_an_at(client):
+    assert [model.id for model in client.models.list()] == ["kvscope", *(f"kvscope/{each.name}" for each in METHODS)]
+    assert client.models.retrieve("kvscope/cacheblend@15").kvscope["label"] == "CacheBlend"
+    for name, said in (
+        ("gpt-4", "Ask for kvscope, or kvscope/METHOD with one of: cacheclip"),
+        ("kvscope/epic@20", "This method has no recompute ratio: ask for kvscope/epic"),
+        ("kvscope@101", "a percentage, 0 to 100"),
+    ):
+        with pytest.raises(openai.NotFoundError, match=said):
+            client.models.retrieve(name)
+        with pytest.raises(openai.NotFoundError, match=said):
+            client.chat.completions.create(model=name, **ASK)
+
+
+@pytest.mark.parametrize(
+    "fields, param, said",
+    [
+        ({"messages": []}, "messages", "at least 1"),
+        ({"messages": "hello"}, "messages", "array"),
+        ({"messages": [{"role": "assistant", "content": "hello"}]}, "messages", "the user's"),
+        ({"messages": [{"role": "tool", "content": "4"}]}, "messages.0.role", "'tool' is not one of user"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages.0.content", "must be a text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0", "'image_url'"),
+        ({"n": 2}, "n", "leave it out"),
+        ({"stop": ["."]}, "stop", "leave it out"),
+        ({"tools": [{"type": "function"}]}, "tools", "leave it out"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "leave it out"),
+        ({"temperature": "hot"}, "temperature", "number"),
+        ({"kvscope": {"passage": 3}}, "kvscope.passage", "not permitted"),
+        ({"kvscope": {"options": {"tokens": 3}}}, None, "is no option of the method"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_cannot_be_answered_is_a_sentence_that_names_the_field(url, fields, param, said, stream):
+    refused = post(url, stream=stream, **fields)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
+    assert said in error["message"]
+
+
+def test_fields_that_ask_for_nothing_are_no_error_and_a_greeting_is_no_turn(url, backend):
+    said = [("assistant", "Ask me."), ("user", "Who?"), ("user", "And why?")]
+    fields = {"n": 1, "stop": [], "tools": None, "temperature": None, "response_format": {"type": "text"}}
+    assert post(url, messages=[{"role": r, "content": c} for r, c in said], **fields).status_code == 200
+    assert backend.asked[-1] == Request("Who?\n\nAnd why?")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_engines_refusal_has_its_status_and_a_bug_is_no_traceback(url, backend, stream, caplog):
+    for error, status, code in (
+        (QuestionTooLong("It has 9,000 tokens."), 400, "context_length_exceeded"),
+        (LoadingFailed("No model."), 503, "loading_failed"),
+        (ZeroDivisionError("secret"), 500, None),
+    ):
+        backend.error = error
+        refused = post(url, stream=stream)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+        assert "Traceback" not in refused.text and "Retry-After" not in refused.headers
+    assert caplog.records[-1].exc_info[0] is ZeroDivisionError
+
+
+def test_while_the_models_load_health_and_questions_say_so(url, client, backend):
+    assert httpx.get(f"{url}healthz", timeout=60).json()["status"] == "ok"
+    backend.state = Status(ready=False, line="Loading the model: 40 %")
+    health = httpx.get(f"{url}healthz", timeout=60)
+    assert (health.status_code, health.json()) == (503, {"status": "loading", "detail": "Loading the model: 40 %"})
+    with pytest.raises(openai.InternalServerError, match="still loading") as refused:
+        client.chat.completions.create(model="kvscope", stream=True, **ASK)
+    assert refused.value.status_code == 503 and int(refused.value.response.headers["Retry-After"]) > 0
+    backend.state = Status(ready=False, line="No model.", failed=True)
+    assert httpx.get(f"{url}healthz", timeout=60).json() == {"status": "failed", "detail": "No model."}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_caller_who_leaves_stops_the_computation(url, backend, stream):
+    backend.pace_s = 0.2
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{url}{CHAT}", json={**ASK, "stream": stream}, timeout=httpx.Timeout(60, read=0.15))
+    until(lambda: backend.cancelled == [True])
+
+
+def test_a_stopped_answer_never_poses_as_a_whole_one(client, backend, monkeypatch):
+    backend.stands_after, stops, answers = 3, [], backend._answers
+    monkeypatch.setattr(backend, "_answers", lambda request, stop: (stops.append(stop), answers(request, stop))[1])
+    stream = client.chat.completions.create(model="kvscope", stream=True, **ASK)
+    with pytest.raises(openai.APIError, match="stopped before its end"):
+        for chunk in stream:
+            if chunk.choices[0].delta.content:
+                stops[0].set()
+    with ThreadPoolExecutor() as pool:
+        whole = pool.submit(lambda: client.chat.completions.create(model="kvscope", **ASK))
+        until(lambda: len(stops) == 2)
+        stops[1].set()
+        with pytest.raises(openai.InternalServerError, match="stopped before its end"):
+            whole.result()
+
+
+def test_an_error_in_mid_stream_is_an_event_without_an_end_mark(url, backend, monkeypatch):
+    def broken(request, cancel):
+        yield from list(FakeBackend(0)._answers(request, Event()))[:-3]
+        raise QuestionTooLong("It grew.")
+
+    monkeypatch.setattr(backend, "_answers", broken)
+    *_, last = [line for line in post(url, stream=True).text.splitlines() if line]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "context_length_exceeded"
+
+
+def test_more_questions_than_may_wait_are_told_to_come_back(url, backend, monkeypatch):
+    gate, waiting, answers = Event(), [], backend._answers
+
+    def gated(request, cancel):
+        waiting.append(request)
+        gate.wait(60)
+        yield from answers(request, cancel)
+
+    monkeypatch.setattr(backend, "_answers", gated)
+    with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
+        asked = [pool.submit(post, url, stream=True) for _ in range(MAX_CONCURRENT_REQUESTS)]
+        until(lambda: len(waiting) == MAX_CONCURRENT_REQUESTS)
+        refused = post(url)
+        gate.set()
+        assert refused.status_code == 429 and int(refused.headers["Retry-After"]) > 0
+        assert {each.result().status_code for each in asked} == {200}
+    assert post(url).status_code == 200
+
+
+def test_a_body_that_is_no_json_or_too_large_is_refused_before_it_is_read(url):
+    body = json.dumps(ASK).encode()
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        headers = {"Content-Type": kind}
+        assert httpx.post(f"{url}{CHAT}", content=body, headers=headers, timeout=60).status_code == 415
+    plain = {"Content-Type": "application/json; charset=utf-8"}
+    assert httpx.post(f"{url}{CHAT}", content=body, headers=plain, timeout=60).status_code == 200
+    assert httpx.post(f"{url}{CHAT}", content=b"{", headers=plain, timeout=60).status_code == 400
+    long = b" " * LARGEST_BODY + body
+    unsaid = (long[start : start + 2**16] for start in range(0, len(long), 2**16))
+    assert httpx.post(f"{url}{CHAT}", content=long, headers=plain, timeout=60).status_code == 413
+    assert httpx.post(f"{url}{CHAT}", content=unsaid, headers=plain, timeout=60).status_code == 413
+
+
+def test_an_address_that_is_not_served_says_what_is(url):
+    for method, path in (("POST", "v1/embeddings"), ("GET", CHAT)):
+        refused = httpx.request(method, f"{url}{path}")
+        assert refused.status_code == 404 and "/v1/models" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["", "v1/models", "healthz", "metrics", "gradio_api/info"])
+def test_rebound_names_and_foreign_pages_reach_neither_the_page_nor_the_api(url, path):
+    for headers in ({"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+        assert httpx.get(f"{url}{path}", headers=headers, timeout=60).status_code == 403, headers
+    port = httpx.URL(url).port
+    for headers in ({"Host": f"localhost:{port}"}, {"Origin": url.rstrip("/")}, {"Origin": "http://localhost:3000"}):
+        assert httpx.get(f"{url}{path}", headers=headers, timeout=60).status_code == 200, headers
+
+
+@pytest.mark.parametrize(
+    "listens, host, origin, let_in",
+    [
+        ("127.0.0.1", "127.0.0.1:7860", None, True),
+        ("127.0.0.1", "[::1]:7860", None, True),
+        ("127.0.0.1", "a.localhost", None, True),
+        ("127.0.0.1", "192.168.1.5:7860", None, False),
+        ("127.0.0.1", "localhost.evil.example", None, False),
+        ("127.0.0.1", "127.0.0.1.evil.example", None, False),
+        ("127.0.0.1", "localhost@evil.example", None, False),
+        ("192.168.1.5", "192.168.1.5:7860", "http://192.168.1.5:7860", True),
+        ("192.168.1.5", "192.168.1.5:7860", "http://192.168.1.6:7860", False),
+        ("192.168.1.5", "192.168.1.5:7860", "http://localhost:7860", False),
+        ("Reading-Room.lan", "reading-room.lan:7860", None, True),
+        ("0.0.0.0", "192.168.1.5:7860", None, True),
+        ("0.0.0.0", "192.168.1.5:7860", "http://203.0.113.9", False),
+        ("::", "[fe80::1]:7860", None, True),
+        ("0.0.0.0", "evil.example", None, False),
+    ],
+)
+def test_only_the_servers_own_names_and_pages_are_let_in(listens, host, origin, let_in):
+    app = Starlette(**app_kwargs(FakeBackend(), listens))
+    headers = {"Host": host} | ({"Origin": origin} if origin else {})
+    assert TestClient(app).get("/healthz", headers=headers).status_code == (200 if let_in else 403)
+
+
+def test_metrics_count_every_question_once_wherever_it_came_from(url, backend):
+    assert post(url, stream=True).status_code == post(url).status_code == 200
+    *_, paged = backend.ask(Request("the page asks too", method="full"), Event())
+    assert post(url, kvscope={"options": {"x": 1}}).status_code == 400
+    left = backend.ask(Request("why?", method="epic"), Event())
+    next(left)
+    assert measured(url, "vllm:num_requests_waiting") == 1
+    left.close()
+    assert measured(url, "vllm:num_requests_waiting") == measured(url, "vllm:num_requests_running") == 0
+    for model, reason, count in (("cacheclip", "stop", 2), ("full", "stop", 1), ("epic", "abort", 1)):
+        labels = {"model_name": f"kvscope/{model}", "finished_reason": reason}
+        assert measured(url, "vllm:request_success_total", **labels) == count
+    assert measured(url, "vllm:request_success_total") == 4
+    assert measured(url, "kvscope:request_failures_total", error="BadRequest") == 1
+    assert measured(url, "vllm:time_to_first_token_seconds_count") == 3
+    assert measured(url, "vllm:time_to_first_token_seconds_sum", model_name="kvscope/full") == paged.trace.ttft_ms / 1e3
+
+
+def test_metrics_tell_passage_tokens_apart_by_how_their_kv_was_found(url, backend):
+    (*_, answer), (*_, full) = (backend.ask(Request("why?", method=m), Event()) for m in ("cacheclip", "full"))
+    for kind, found in (("exact", "exact prefix hit"), ("chunk", "chunk hit"), ("missed", "miss")):
+        tokens = sum(source.tokens for source in answer.sources if source.found == found)
+        assert measured(url, "kvscope:passage_tokens_total", found=kind) == tokens > 0
+    assert measured(url, "kvscope:passage_tokens_total", found="unused") == full.context_tokens
+    assert measured(url, "vllm:prefix_cache_queries_total") == answer.context_tokens
+    assert measured(url, "vllm:prefix_cache_hits_total") == measured(url, "kvscope:passage_tokens_total", found="exact")
+    reused = sum(source.tokens - source.recomputed for source in answer.sources if source.found != "miss")
+    assert measured(url, "vllm:prompt_tokens_cached_total") == reused
+    assert measured(url, "vllm:generation_tokens_total") == answer.new_tokens + full.new_tokens
+
+
+def test_metrics_know_the_tiers_and_nothing_of_other_servers(url, backend):
+    backend._documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]
+    host, disk = backend.kept()
+    assert measured(url, "kvscope:kv_bytes", tier="disk") == disk.size_bytes
+    assert measured(url, "vllm:kv_cache_usage_perc") == host.size_bytes / host.budget_bytes
+    list(FakeBackend(0).ask(Request("elsewhere"), Event()))
+    assert measured(url, "vllm:request_success_total") == 0

@@ -1,0 +1,105 @@
+"""The words of a question find the chunks that hold them, and no question breaks the search."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.catalog.bm25 import LexicalIndex, query_of
+
+TEXTS = {
+    "a-0": "The cache keeps keys of five passages",
+    "a-1": "Room 566362 is closed; cache it",
+    "a-2": "缓存保存注意力的键和值",
+    "a-3": "Der Schlüssel heißt NULL OR NOT",
+    "a-4": "In May the WHO met",
+}
+
+
+@pytest.fixture(scope="module")
+def index():
+    index = LexicalIndex(sqlite3.connect(":memory:"))
+    index.add((row, chunk, text) for row, (chunk, text) in enumerate(TEXTS.items()))
+    return index
+
+
+@pytest.mark.parametrize(
+    "question, first",
+    [
+        ("What is in room 566362?", "a-1"),
+        ("Which passage?", "a-0"),
+        ("caching keys", "a-0"),
+        ("注意力是什么", "a-2"),
+        ("schlussel", "a-3"),
+        ("NOT NULL", "a-3"),
+        ("What did they do in May?", "a-4"),
+        ("Where is the WHO?", "a-4"),
+        ("Schlu\u0308ssel", "a-3"),  # as a Mac writes it
+        ("What's the cache's key?", "a-0"),
+        ('"passages" NEAR(', "a-0"),
+    ],
+)
+def test_words_find_their_chunk(index, question, first):
+    assert index.search(question, 4)[0] == first
+
+
+def test_words_that_tell_nothing_count_only_where_there_are_no_others(index):
+    assert index.search("What is of the keys?", 4) == ["a-0"]  # and not a-1, which has 'is'
+    assert index.search("What is it?", 4) == ["a-1"]
+
+
+@pytest.mark.parametrize(
+    "question", ["Which keys? Is that so?", "WHAT IS IN THE KEYS", "What Is In The Keys", "Hello. Is it late?\nIs it?"]
+)
+def test_a_capital_that_only_begins_a_sentence_or_all_words_names_nothing(question):
+    assert '"is"' not in query_of(question)
+
+
+@pytest.mark.parametrize(
+    "question, term",
+    [("What does 'S' mean?", "s"), ("the parameter 't'", "t"), ("the module 're'", "re"), ("Where, May asks?", "may")],
+)
+def test_a_quoted_letter_and_a_name_are_looked_for(question, term):
+    assert f'"{term}"' in query_of(question)
+
+
+def test_words_that_a_pasted_text_shares_with_its_last_line_are_looked_for(index):
+    pasted = " ".join(f"word{number}" for number in range(300))
+    assert index.search(f"Room {pasted} Which room is it?", 1) == ["a-1"]
+    assert index.search(f"注意 {pasted} 注意", 1) == ["a-2"]
+
+
+@pytest.mark.parametrize("question", ["", "   ", "?!*", '"', "zebra", "意思"])
+def test_nothing_is_found_where_no_word_is_shared(index, question):
+    assert index.search(question, 4) == []
+
+
+@given(st.text())
+def test_any_question_is_answered(index, question):
+    assert set(index.search(question, 4)) <= set(TEXTS)
+
+
+@given(st.sampled_from(['"', "'", ";", "DROP TABLE words", "NEAR", "AND", "^", "*", ":", "body", "-", "(", ")", "\0"]))
+def test_no_question_is_a_command(index, part):
+    assert "a-0" in index.search(f"{part} keys {part}{part}", 4)
+
+
+def test_of_a_long_question_the_end_is_looked_for(index):
+    pasted = " ".join(f"word{number}" for number in range(300))
+    assert index.search(f"{pasted} Which room is closed?", 1) == ["a-1"]
+
+
+def test_a_very_long_question_is_answered(index):
+    assert index.search(" ".join(f"word{number}" for number in range(50_000)) + " keys", 4) == ["a-0"]
+
+
+def test_no_more_than_top_are_found(index):
+    assert len(index.search("cache keys room", 1)) == 1
+
+
+def test_deleted_chunks_are_not_found():
+    index = LexicalIndex(sqlite3.connect(":memory:"))
+    index.add([(1, "a-0", "keys"), (2, "a-1", "keys")])
+    index.delete([1])
+    assert index.search("keys", 4) == ["a-1"]

@@ -1,0 +1,223 @@
+"""What a file says is read; what it is not is refused with the reason."""
+
+import random
+import re
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.errors import DocumentTooLarge, UnreadableDocument
+from store.ingest import ParseLimits, parse
+from store.ingest.sniff import kind_of
+from tests.support.files import PICTURE, docx, paragraph, pdf, table, zipped
+
+WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here") + table("ab", "cd"))
+
+
+def test_pdf_text_is_read_with_the_page_of_every_word():
+    parsed = parse(pdf("alpha one", "", "gamma\nthree"), "a.pdf")
+    assert parsed.pages == 3
+    assert [parsed.page_of(parsed.text.index(word)) for word in ("alpha", "one", "gamma", "three")] == [
+        1,
+        1,
+        3,
+        3,
+    ]
+    assert parsed.page_of(0) == 1
+
+
+def test_pages_without_text_are_told():
+    assert "1 of 2 pages" in parse(pdf("alpha", ""), "a.pdf").warning
+    assert not parse(pdf("alpha"), "a.pdf").warning
+
+
+def test_a_damaged_page_of_a_pdf_costs_that_page_alone():
+    whole = pdf("alpha", "beta", "gamma")
+    parsed = parse(whole.replace(b"7 0 R 9 0 R]", b"3 0 R 9 0 R]"), "a.pdf")  # points to something that is no page
+    assert "alpha" in parsed.text and "gamma" in parsed.text and parsed.page_of(parsed.text.index("gamma")) == 3
+    assert parsed.warning == "1 of 3 pages are damaged and could not be read"
+
+
+def test_word_broken_at_a_line_end_of_a_pdf_is_joined():
+    assert "recomputation" in parse(pdf("the recom-\nputation of keys"), "a.pdf").text
+
+
+def test_encrypted_pdf_is_refused_as_such():
+    with pytest.raises(UnreadableDocument, match=r"a\.pdf is encrypted"):
+        parse(pdf("secret", encrypt=True), "a.pdf")
+
+
+def test_scanned_pdf_is_told_to_need_ocr():
+    with pytest.raises(UnreadableDocument, match="looks scanned and needs OCR"):
+        parse(pdf("", ""), "a.pdf")
+
+
+def test_word_file_keeps_headings_and_tables_and_stars():
+    text = parse(WORD, "a.docx").text
+    assert text.startswith("# Title\n")
+    assert "Some *bold_words* here" in text
+    assert "| a | b |" in text and "| c | d |" in text
+
+
+def test_archive_that_unpacks_to_too_much_is_refused():
+    bomb = docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)})
+    assert len(bomb) < 10_000
+    with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):
+        parse(bomb, "a.docx", ParseLimits(unpacked_bytes=900_000))
+
+
+def test_word_file_cannot_declare_entities():
+    evil = docx(paragraph("&e;"), prolog='<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]>')
+    with pytest.raises(UnreadableDocument, match="declares XML entities"):
+        parse(evil, "a.docx")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+def test_word_file_cannot_declare_them_in_any_encoding_or_part(encoding):
+    evil = '<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]><d>&e;</d>'.encode(encoding)
+    for part in ("word/document.xml", "word/document.bin", "word/media/image1.svg"):
+        with pytest.raises(UnreadableDocument, match="declares XML entities"):
+            parse(docx(paragraph("x"), extra={part: evil}), "a.docx")
+
+
+def test_html_is_what_a_reader_sees():
+    page = (
+        "<html><head><title>no</title><style>no</style></head><body><h2>Head</h2><script>no()</script>"
+        "<noscript>no</noscript><template>no</template><!-- no --><p>a_b * <a href='no'>link</a> <img alt='no'></p>"
+        "<table><tr><td>x</td><td>y</td></tr><tr><td>1</td><td>2</td></tr></table></body></html>"
+    )
+    assert parse(page.encode(), "a.html").text == "## Head\n\na_b * link\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_items_of_a_long_list_are_numbered_without_counting_those_before_each():
+    items = "".join(f"<li>item<ol start=3><li>inner<li></ol>{number}</li>\n" for number in range(1500))
+    read = parse(f"<html><ol>{items}</ol>".encode(), "a.html").text
+    assert re.findall(r"^(\d+)\. item", read, re.M) == [str(number) for number in range(1, 1501)]
+    assert read.count("3. inner") == 1500
+
+
+def test_html_with_an_open_head_keeps_its_body():
+    assert parse(b"<!doctype html><head><title>t</title><body><p>words", "a.html").text == "words"
+
+
+@pytest.mark.parametrize("depth", [10, 300, 3000])
+def test_html_of_any_depth_is_read(depth):
+    assert parse(b"<div>" * depth + b"deep" + b"</div>" * depth, "a.html").text == "deep"
+
+
+def test_html_is_read_in_the_encoding_that_it_declares():
+    page = "<html><meta charset='windows-1251'><p>Привет".encode("cp1251")
+    assert parse(page, "a.html").text == "Привет"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_western_text_is_read_in_every_common_encoding(encoding):
+    text = "Über naïve café prices of 20 € and more"
+    assert parse(text.encode(encoding), "a.txt").text == text
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "cp1251", "utf-16-le"])
+def test_text_in_an_encoding_that_cannot_be_known_is_refused(encoding):
+    with pytest.raises(UnreadableDocument):
+        parse(("汉字测试" if encoding == "gbk" else "Привет мир").encode(encoding), "a.txt")
+
+
+def test_one_torn_character_does_not_spoil_utf8():
+    assert parse("汉字测试。".encode() * 20 + b"\xe6", "a.txt").text == "汉字测试。" * 20 + "\ufffd"
+
+
+def test_line_ends_become_one_and_control_characters_go():
+    assert parse(b"a\r\nb\rc\x0cd\te\x1b[0m" + b"x" * 2000, "a.txt").text.startswith("a\nb\nc\nd\te[0mx")
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t ", b"\xef\xbb\xbf", "\u3000\u2003".encode(), b"<html></html>"])
+def test_empty_files_are_refused(content):
+    with pytest.raises(UnreadableDocument, match=r"a\.html"):
+        parse(content, "a.html")
+
+
+@pytest.mark.parametrize(
+    "content, kind",
+    [
+        (PICTURE, "PNG"),
+        (b"\xff\xd8\xff\xe0" + bytes(99), "JPEG"),
+        (zipped({"a.txt": "x"}), "ZIP archive"),
+        (zipped({"xl/workbook.xml": "x"}), "Excel"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "password-protected"),
+        (b"PK\x03\x04torn", "torn"),
+        (b"%PDF-1.4 torn", "damaged PDF"),
+        (random.Random(0).randbytes(5000), "binary"),
+        (b"text\0with NUL", "binary"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.pdf", "a.txt", "a.docx", "a.html"])
+def test_other_kinds_are_refused_by_their_name_whatever_the_extension(content, kind, name):
+    with pytest.raises(UnreadableDocument, match=kind):
+        parse(content, name)
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.txt", "a.docx", "a.html", "a"])
+def test_supported_kinds_are_read_whatever_the_extension(name):
+    assert parse(pdf("alpha"), name).text == "alpha"
+    assert parse(WORD, name).text.startswith("# Title")
+    assert parse(b"<!DOCTYPE html><p>alpha</p>", name).text == "alpha"
+    assert parse(b"plain alpha\nbeta", name).text == "plain alpha\nbeta"
+
+
+def test_too_much_is_refused_with_both_numbers():
+    with pytest.raises(DocumentTooLarge, match=r"2\.0 MB.*1\.0 MB"):
+        parse(b"x" * 2**21, "a.txt", ParseLimits(file_bytes=2**20))
+    with pytest.raises(DocumentTooLarge, match="10 characters"):
+        parse(b"x" * 11, "a.txt", ParseLimits(characters=10))
+    with pytest.raises(DocumentTooLarge, match="10 characters"):
+        parse(pdf("alpha beta gamma"), "a.pdf", ParseLimits(characters=10))
+
+
+def test_a_limit_below_one_is_refused():
+    with pytest.raises(ValueError, match="characters must be positive, got 0"):
+        ParseLimits(characters=0)
+
+
+@given(st.binary(max_size=300), st.sampled_from(["a.pdf", "a.docx", "a.html", "a.md"]))
+def test_any_bytes_are_read_or_refused(content, name):
+    try:
+        text = parse(content, name).text
+    except UnreadableDocument:
+        return
+    assert text.strip()
+    assert not set(text) & {chr(code) for code in (*range(9), *range(11, 32), 127, 0xFEFF)}
+
+
+@pytest.mark.parametrize("whole", [WORD, pdf("alpha", "beta")], ids=["docx", "pdf"])
+def test_damaged_files_are_read_or_refused(whole):
+    chance = random.Random(0)
+    for _ in range(300):
+        torn = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            torn[chance.randrange(len(torn))] = chance.randrange(256)
+        cut = chance.choice([len(torn), chance.randrange(len(torn))])
+        with suppress(UnreadableDocument, DocumentTooLarge):
+            parse(bytes(torn[:cut]), "a.bin")
+
+
+@pytest.mark.parametrize("body", ["<w:tbl><w:tr/></w:tbl>", "<w:p><w:r><w:drawing/></w:r></w:p>x", "<w:tc/>", "<oops"])
+def test_odd_word_files_are_read_or_refused(body):
+    try:
+        assert "kept" in parse(docx(paragraph("kept") + body), "a.docx").text
+    except UnreadableDocument as error:
+        assert "damaged" in str(error)
+
+
+def test_many_remarks_before_a_text_are_no_riddle():
+    remarks = "<!-- licence -->\n" * 100  # never ended, when a remark could end at any of the marks behind it
+    assert parse(f"{remarks}# Title\n\ntext".encode(), "a.md").text.endswith("text")
+    assert kind_of(f"{remarks}<!doctype html><p>text".encode(), "a") == "html"
+
+
+def test_tags_that_never_end_are_text_and_looked_at_once():
+    text = parse(
+        ("<p>Where <b>a</b> is:</p> if a <b and c <d then e; " + "if a <b and c <d then e; " * 4000).encode(), "a.html"
+    ).text
+    assert text.startswith("Where **a** is:") and text.endswith("if a <b and c <d then e;")  # hours, tag by tag

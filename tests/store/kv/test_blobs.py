@@ -1,0 +1,317 @@
+"""A blob comes back bit for bit or not at all (law 10), whatever happens to the process or the disk."""
+
+import errno
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import store.kv.blobs
+from store.errors import StoreFull
+from store.kv.blobs import DiskBlobs, remove_all
+
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.int64, torch.uint8, torch.bool]
+RELAXED = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def open_blobs(tmp_path):
+    opened = []
+
+    def open_():
+        while opened:
+            opened.pop().close()
+        opened.append(DiskBlobs(tmp_path / "blobs"))
+        return opened[-1]
+
+    yield open_
+    while opened:
+        opened.pop().close()
+
+
+def tensors_of(seed, width=40):
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(2, 3, width, generator=generator).to(torch.bfloat16) for name in ("keys", "values")}
+
+
+def same(left, right):
+    """Bit for bit, NaN included."""
+    return left.keys() == right.keys() and all(
+        left[name].dtype == right[name].dtype
+        and left[name].shape == right[name].shape
+        and left[name]
+        .contiguous()
+        .flatten()
+        .view(torch.uint8)
+        .equal(right[name].contiguous().flatten().view(torch.uint8))
+        for name in left
+    )
+
+
+def files(tmp_path, suffix=".safetensors"):
+    return sorted(path for path in (tmp_path / "blobs").iterdir() if path.suffix == suffix)
+
+
+@RELAXED
+@given(st.binary(min_size=1, max_size=64), st.sampled_from(DTYPES), st.integers(0, 2**63))
+def test_tensors_come_back_bit_for_bit(open_blobs, content, dtype, number):
+    raw = torch.frombuffer(bytearray(content * dtype.itemsize), dtype=torch.uint8)
+    raw = raw & 1 if dtype == torch.bool else raw
+    tensors = {
+        "keys": raw.view(dtype),
+        "none": torch.empty(0, 3, dtype=dtype),
+        "one": torch.tensor(1, dtype=dtype),
+    }
+    blobs = open_blobs()
+    blobs.put(f"{number:016x}", tensors)
+    assert same(blobs.get(f"{number:016x}"), tensors)
+    assert same(open_blobs().get(f"{number:016x}"), tensors)
+
+
+def test_views_and_shared_tensors_come_back_alike(open_blobs):
+    both = torch.randn(2, 3, 4)
+    tensors = {"keys": both[0], "values": both[1], "again": both[1], "turned": both.transpose(1, 2)}
+    blobs = open_blobs()
+    blobs.put("a1", tensors)
+    assert same(blobs.get("a1"), tensors)
+
+
+def test_what_is_got_can_be_changed_without_changing_the_blob(open_blobs):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    blobs.get("a1")["keys"].zero_()
+    assert same(blobs.get("a1"), tensors_of(1))
+
+
+def test_absent_key_is_a_key_error(open_blobs):
+    blobs = open_blobs()
+    assert "b2" not in blobs
+    with pytest.raises(KeyError, match="b2"):
+        blobs.get("b2")
+    blobs.delete("b2")
+
+
+@pytest.mark.parametrize("key", ["", "../a", "a/b", "A1", "g1", "a1\n", "\u0661", "a" * 129])
+def test_a_key_is_a_hex_digest(open_blobs, key):
+    blobs = open_blobs()
+    for door in (blobs.get, blobs.delete, blobs.__contains__, lambda key: blobs.put(key, tensors_of(1))):
+        with pytest.raises(ValueError, match="hex digest"):
+            door(key)
+
+
+def assert_dropped(blobs, tmp_path, key):
+    with pytest.raises(KeyError):
+        blobs.get(key)
+    assert key not in blobs
+    assert not [path for path in files(tmp_path) if path.name.startswith(f"{key}-")]
+
+
+@RELAXED
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), reopened=st.booleans())
+def test_one_flipped_bit_makes_a_miss(open_blobs, tmp_path, place, bit, reopened):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    (path,) = files(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    assert_dropped(open_blobs() if reopened else blobs, tmp_path, "a1")
+
+
+@RELAXED
+@given(share=st.floats(0, 1, exclude_max=True), reopened=st.booleans())
+def test_a_torn_file_makes_a_miss(open_blobs, tmp_path, share, reopened):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    (path,) = files(tmp_path)
+    os.truncate(path, int(share * path.stat().st_size))
+    assert_dropped(open_blobs() if reopened else blobs, tmp_path, "a1")
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_two_files_in_each_others_place_are_misses(open_blobs, tmp_path, reopened):
+    blobs = open_blobs()
+    for number, key in enumerate(("a1", "b2")):
+        blobs.put(key, tensors_of(number))
+    first, second = files(tmp_path)
+    first.rename(tmp_path / "aside")
+    second.rename(first)
+    (tmp_path / "aside").rename(second)
+    blobs = open_blobs() if reopened else blobs
+    for key in ("a1", "b2"):
+        assert_dropped(blobs, tmp_path, key)
+
+
+def test_putting_a_key_anew_replaces_it(open_blobs, tmp_path):
+    blobs = open_blobs()
+    for seed in (1, 2, 2):
+        blobs.put("a1", tensors_of(seed))
+        assert same(blobs.get("a1"), tensors_of(seed))
+    assert len(files(tmp_path)) == 1
+    assert blobs.size_bytes == files(tmp_path)[0].stat().st_size
+
+
+def test_a_note_comes_back_with_its_blob_also_after_reopening(open_blobs):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1), "first")
+    blobs.put("b2", tensors_of(2))
+    assert blobs.notes() == {"a1": "first", "b2": ""}
+    blobs.put("a1", tensors_of(1), "second")
+    blobs.annotate({"b2": "third", "c3": "nobody's"})
+    assert blobs.notes() == {"a1": "second", "b2": "third"}
+    assert open_blobs().notes() == {"a1": "second", "b2": "third"}
+
+
+def test_a_folder_of_another_version_is_a_cold_start(open_blobs, tmp_path):
+    open_blobs().put("a1", tensors_of(1))
+    blobs = open_blobs()
+    blobs._index._connection.execute("ALTER TABLE blobs DROP COLUMN note")
+    blobs = open_blobs()
+    assert blobs.notes() == {} and not files(tmp_path)
+    blobs.put("a1", tensors_of(1))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "get", "delete", "open"]), st.sampled_from("abcd"), st.integers(1, 200)),
+        max_size=25,
+    )
+)
+def test_any_history_agrees_with_a_dictionary(open_blobs, tmp_path, history):
+    shutil.rmtree(tmp_path / "blobs", ignore_errors=True)
+    blobs, model = open_blobs(), {}
+    for act, key, width in history:
+        if act == "open":
+            blobs = open_blobs()
+        elif act == "get" and key in model:
+            assert same(blobs.get(key), model[key])
+        elif act == "delete":
+            blobs.delete(key)
+            model.pop(key, None)
+        elif act == "put":
+            blobs.put(key, tensors_of(width, width))
+            model[key] = tensors_of(width, width)
+        assert {key for key in "abcd" if key in blobs} == set(model)
+        assert blobs.size_bytes == sum(path.stat().st_size for path in files(tmp_path))
+    assert all(same(blobs.get(key), tensors) for key, tensors in model.items())
+
+
+def test_opening_makes_folder_and_index_agree(open_blobs, tmp_path):
+    blobs = open_blobs()
+    for number, key in enumerate(("a1", "b2")):
+        blobs.put(key, tensors_of(number))
+    files(tmp_path)[0].unlink()
+    (tmp_path / "blobs" / "c3-0.safetensors").write_bytes(b"no row")
+    (tmp_path / "blobs" / "d4.part").write_bytes(b"half")
+    blobs = open_blobs()
+    assert "a1" not in blobs and "b2" in blobs
+    assert [path.name[:2] for path in files(tmp_path)] == ["b2"] and not files(tmp_path, ".part")
+
+
+def test_a_damaged_index_is_a_cold_start(open_blobs, tmp_path):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    blobs.close()
+    (tmp_path / "blobs" / "index.sqlite3").write_bytes(b"no database" * 500)
+    blobs = open_blobs()
+    assert "a1" not in blobs and blobs.size_bytes == 0
+    blobs.put("a1", tensors_of(1))
+    assert same(blobs.get("a1"), tensors_of(1))
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_full_disk_leaves_earlier_blobs_untouched(open_blobs, tmp_path, monkeypatch, moment, code):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+
+    def fail(*args):
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.kv.blobs.os, moment, fail)
+        for key in ("a1", "b2"):
+            with pytest.raises(StoreFull, match="Free some disk space"):
+                blobs.put(key, tensors_of(2))
+    assert same(blobs.get("a1"), tensors_of(1)) and "b2" not in blobs
+    assert len(files(tmp_path)) == 1 and not files(tmp_path, ".part")
+
+
+def test_a_full_index_leaves_earlier_blobs_untouched(open_blobs, tmp_path):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    blobs._index._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreFull):
+        blobs.put("b2", tensors_of(2))
+    with pytest.raises(StoreFull):
+        blobs.put("a1", tensors_of(2))
+    assert same(blobs.get("a1"), tensors_of(1))
+    assert len(files(tmp_path)) == 1
+
+
+def test_many_threads_see_whole_blobs_or_misses(open_blobs, tmp_path):
+    blobs = open_blobs()
+    allowed = {f"{key:x}": [tensors_of(key), tensors_of(key + 100)] for key in range(8)}
+    barrier = threading.Barrier(6)
+
+    def work(seed):
+        barrier.wait()
+        hits = 0
+        for turn in range(120):
+            key = f"{(seed * 7 + turn * 3) % 8:x}"
+            if (seed + turn) % 3 == 0:
+                blobs.put(key, allowed[key][turn % 2])
+            elif turn % 29 == 0:
+                blobs.delete(key)
+            else:
+                try:
+                    tensors = blobs.get(key)
+                except KeyError:
+                    continue
+                assert any(same(tensors, wanted) for wanted in allowed[key])
+                hits += 1
+        return hits
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(work, range(6))) > 0
+    assert blobs.size_bytes == sum(path.stat().st_size for path in files(tmp_path))
+
+
+def test_readers_do_not_wait_for_each_others_bytes(open_blobs, monkeypatch):
+    """Two readers meet inside the hashing: impossible if one held the lock."""
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    meeting, real = threading.Barrier(2, timeout=60), store.kv.blobs.hashlib.sha256
+
+    def hash_together(data):
+        meeting.wait()
+        return real(data)
+
+    monkeypatch.setattr(store.kv.blobs.hashlib, "sha256", hash_together)
+    with ThreadPoolExecutor(2) as pool:
+        assert all(same(tensors, tensors_of(1)) for tensors in pool.map(blobs.get, ["a1", "a1"]))
+
+
+def test_removing_all_says_how_much_went_and_how_much_could_not(open_blobs, tmp_path, monkeypatch):
+    blobs = open_blobs()
+    blobs.put("a1", tensors_of(1))
+    (kept,), unlink = files(tmp_path), os.unlink
+    blobs.close()
+
+    def stubborn(path, **where):
+        if Path(path).name != kept.name:
+            unlink(path, **where)
+
+    monkeypatch.setattr(os, "unlink", stubborn)
+    went, left = remove_all(tmp_path / "blobs")
+    assert left == kept.stat().st_size and went > 0  # the index
+    monkeypatch.undo()
+    assert remove_all(tmp_path / "blobs") == (left, 0) and not (tmp_path / "blobs").exists()
+    assert remove_all(tmp_path / "blobs") == (0, 0)

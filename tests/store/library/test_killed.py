@@ -1,0 +1,38 @@
+"""SIGKILL at any moment of an addition: afterwards the document is there whole, or there is nothing of it."""
+
+import os
+
+import pytest
+
+from tests.store.library.test_library import BIRDS, NOTHING, ROCKS, add, traces
+from tests.support.victim import killed
+
+VICTIM = """
+import sys
+from pathlib import Path
+from tests.store.conftest import SMALL
+from tests.support.fakes import WordEmbedder, word_tokenizer
+from store.library.library import DocumentLibrary
+
+library = DocumentLibrary(Path(sys.argv[1]), word_tokenizer(), WordEmbedder(), SMALL)
+print("open", flush=True)
+for step in library.add(Path(sys.argv[2]), "birds.txt"):
+    print(step.stage, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+@pytest.mark.parametrize("seed, stage", enumerate(["open", "chunked", "embedded"]))
+def test_a_killed_addition_is_whole_or_nothing(open_library, file_of, tmp_path, seed, stage):
+    path = file_of("\n\n".join(f"{BIRDS} number{number}" for number in range(20)), "birds.txt")
+    killed(VICTIM, tmp_path / "library", path, stage=stage, seed=seed)
+    library = open_library()
+    left = traces(library)
+    whole = {document.name: document.chunks for document in library.documents()}
+    add(library, file_of(ROCKS, "rocks.txt"))
+    if not whole:
+        assert left == NOTHING
+        assert add(library, path)[-1].document.name == "birds.txt"
+    else:
+        assert left["chunks"] == left["words"] == whole["birds.txt"]
+        assert add(library, path)[-1].warning == "It is already in the library as birds.txt."

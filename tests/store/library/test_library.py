@@ -1,0 +1,347 @@
+"""A document is in the library whole or not at all, and gone from everywhere once deleted."""
+
+import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from chromadb.errors import InternalError
+
+import store.retrieval.vectors
+from store.errors import DocumentTooLarge, StoreFull, UnreadableDocument
+from store.ingest import ParseLimits
+from store.ingest.chunker import ChunkConfig
+from store.library.library import LibraryConfig
+from tests.support.fakes import WordEmbedder
+from tests.support.files import pdf
+
+BIRDS = (
+    "The heron waits in the reeds. " * 8
+    + "\n\nThe kingfisher dives for small fish near code 566362.\n\n"
+    + "Swans. " * 30
+)
+ROCKS = "Granite cools slowly under ground. " * 8 + "\n\nBasalt cools quickly in the open sea.\n\n" + "Chalk. " * 30
+
+
+def add(library, path, name=None):
+    return list(library.add(path, name or path.name))
+
+
+def traces(library):
+    """What every store holds, bypassing the library's own filters."""
+    count = library._catalogue._connection.execute
+    return {
+        "vectors": len(library._vectors),
+        **{name: count(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("documents", "chunks", "words")},
+    }
+
+
+NOTHING = {"vectors": 0, "documents": 0, "chunks": 0, "words": 0}
+
+
+def test_steps_come_in_order_and_end_with_the_document(open_library, file_of):
+    steps = add(open_library(), file_of(BIRDS), "folder/birds.txt")
+    stages = [step.stage for step in steps]
+    assert sorted(set(stages), key=stages.index) == ["parsed", "chunked", "embedded", "indexed"]
+    assert all(0 <= step.done <= step.total for step in steps)
+    assert all(step.document is None for step in steps[:-1])
+    embedded = [step for step in steps if step.stage == "embedded"]
+    assert len(embedded) > 1 and embedded[-1].done == embedded[-1].total == steps[-1].document.chunks
+    assert steps[-1].document.name == "birds.txt"
+
+
+def test_chunks_are_slices_of_the_text_in_reading_order(open_library, file_of):
+    library = open_library()
+    document = add(library, file_of(BIRDS))[-1].document
+    chunks = library.chunks(document.id)
+    assert [chunk.number for chunk in chunks] == list(range(document.chunks))
+    assert all(chunk.text == BIRDS[chunk.start : chunk.end] for chunk in chunks)
+    assert all(chunk.id == f"{document.id}-{chunk.number}" and chunk.page is None for chunk in chunks)
+
+
+def test_chunks_of_a_pdf_know_their_page(open_library, file_of):
+    library = open_library(config=LibraryConfig(chunking=ChunkConfig(tokens=3, overlap=0)))
+    document = add(library, file_of(pdf("alpha beta gamma", "", "delta epsilon zeta"), "a.pdf"))[-1].document
+    assert document.pages == 3
+    assert [chunk.page for chunk in library.chunks(document.id)] == [1, 3]
+
+
+def test_a_library_is_the_same_after_reopening(open_library, file_of):
+    library = open_library()
+    add(library, file_of(BIRDS, "birds.txt"))
+    add(library, file_of(ROCKS, "rocks.txt"))
+    before = library.documents(), library.search("quickly cooling basalt", 3), traces(library)
+    library = open_library(embedder := WordEmbedder())
+    assert embedder.embedded == 0
+    assert (library.documents(), library.search("quickly cooling basalt", 3), traces(library)) == before
+    assert [document.name for document in library.documents()] == ["rocks.txt", "birds.txt"]
+
+
+def test_same_bytes_twice_are_one_document_with_a_warning(open_library, file_of):
+    library = open_library()
+    first = add(library, file_of(BIRDS))[-1].document
+    before = traces(library)
+    (step,) = add(library, file_of(BIRDS), "other.txt")
+    assert (step.document, step.warning) == (first, "It is already in the library as file.txt.")
+    assert traces(library) == before
+
+
+def test_same_bytes_at_the_same_time_are_one_document(open_library, file_of):
+    library = open_library()
+    first = library.add(file_of(BIRDS), "a.txt")
+    next(first)
+    assert [step.warning for step in library.add(file_of(BIRDS), "b.txt")] == ["It is already being added."]
+    list(first)
+    assert len(library.documents()) == 1
+
+
+def test_two_files_of_one_name_are_two_documents(open_library, file_of):
+    library = open_library()
+    names = [add(library, file_of(text), "notes.txt")[-1].document.name for text in (BIRDS, ROCKS)]
+    assert names == ["notes.txt", "notes (2).txt"]
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_an_addition_closed_early_leaves_no_trace(open_library, file_of, steps):
+    library = open_library()
+    adding = library.add(file_of(BIRDS), "birds.txt")
+    for _ in range(steps):
+        assert next(adding).stage != "indexed"
+    adding.close()
+    assert traces(library) == NOTHING
+    assert add(library, file_of(BIRDS))[-1].document
+
+
+def test_an_unfinished_document_is_seen_by_nobody(open_library, file_of):
+    library = open_library()
+    add(library, file_of(ROCKS, "rocks.txt"))
+    before = library.documents(), library.search("the heron waits", 5)
+    adding = library.add(file_of(BIRDS, "birds.txt"), "birds.txt")
+    while next(adding).stage != "embedded":
+        pass
+    assert (library.documents(), library.search("the heron waits", 5)) == before
+    adding.close()
+
+
+def test_what_a_killed_process_left_is_removed_at_opening(open_library, file_of):
+    library = open_library()
+    add(library, file_of(ROCKS, "rocks.txt"))
+    before = traces(library)
+    library._pending.purge = lambda owner: None  # as if the process had no time to clean up
+    adding = library.add(file_of(BIRDS), "birds.txt")
+    while next(adding).stage != "embedded":
+        pass
+    adding.close()
+    assert traces(library)["vectors"] > before["vectors"]
+    assert traces(open_library()) == before
+
+
+def test_words_and_meaning_both_find(open_library, file_of):
+    library = open_library()
+    add(library, file_of(BIRDS, "birds.txt"))
+    add(library, file_of(ROCKS, "rocks.txt"))
+    hit = library.search("What dives near 566362?", 2)[0]
+    assert "kingfisher" in hit.chunk.text and hit.matched_words and 0 < hit.similarity <= 1
+
+
+def test_a_chunk_is_as_near_as_its_best_passage(open_library, file_of):
+    """The independent reference: dot products of all passages, without Chroma."""
+    library, embedder = open_library(), WordEmbedder()
+    document = add(library, file_of(BIRDS))[-1].document
+    question = "kingfisher dives for fish"
+    (asked,) = embedder.embed([question])
+    for hit in library.search(question, document.chunks):
+        if hit.similarity is not None:
+            best = max(float(embedder.embed([piece])[0] @ asked) for piece in embedder.passages(hit.chunk.text))
+            assert hit.similarity == pytest.approx(best, abs=1e-5)
+
+
+def test_hits_are_ordered_repeatable_and_no_more_than_asked(open_library, file_of):
+    library = open_library()
+    add(library, file_of(BIRDS))
+    first, second = (library.search("the heron waits", 3) for _ in range(2))
+    assert first == second and len(first) == 3
+    assert [hit.score for hit in first] == sorted((hit.score for hit in first), reverse=True)
+    assert len({hit.chunk.id for hit in first}) == 3
+
+
+@pytest.mark.parametrize("question", ["", "  \n", "?", '"', "\ud800", "\0", "汉" * 5000])
+def test_any_question_is_answered(open_library, file_of, question):
+    library = open_library()
+    assert library.search(question, 3) == []
+    add(library, file_of(BIRDS))
+    assert len(library.search(question, 3)) <= 3
+
+
+def test_a_search_for_nothing_is_refused(open_library):
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        open_library().search("heron", 0)
+
+
+def test_a_deleted_document_is_gone_from_every_index(open_library, file_of):
+    library = open_library()
+    add(library, file_of(ROCKS, "rocks.txt"))
+    before = traces(library)
+    document = add(library, file_of(BIRDS, "birds.txt"))[-1].document
+    chunks = library.chunks(document.id)
+    assert library.delete(document.id) == chunks and chunks
+    assert traces(library) == before
+    assert all(hit.chunk.document_name == "rocks.txt" for hit in library.search("the heron waits", 9))
+    assert library.chunks(document.id) == [] == library.delete(document.id)
+
+
+def test_vectors_of_another_embedder_are_made_anew(open_library, file_of):
+    library = open_library()
+    add(library, file_of(BIRDS))
+    old = library.search("kingfisher fish", 3)
+    library = open_library(other := WordEmbedder("other words", width=128))
+    assert other.embedded == traces(library)["vectors"]
+    assert [hit.chunk.id for hit in library.search("kingfisher fish", 1)] == [old[0].chunk.id]
+
+
+def test_lost_vectors_are_made_anew(open_library, file_of):
+    library = open_library()
+    document = add(library, file_of(BIRDS))[-1].document
+    before = traces(library)
+    library._vectors.delete(document.id)
+    assert traces(open_library()) == before
+
+
+def test_damaged_vectors_are_made_anew(open_library, file_of, tmp_path):
+    library = open_library()
+    add(library, file_of(BIRDS))
+    before, hits = traces(library), library.search("kingfisher fish", 3)
+    library.close()
+    (tmp_path / "library" / "vectors" / "chroma.sqlite3").write_bytes(b"no database" * 500)
+    library = open_library()
+    assert traces(library) == before
+    assert library.search("kingfisher fish", 3) == hits
+
+
+class Full:
+    """Runs out of room at the nth call."""
+
+    def __init__(self, call, error, nth=1):
+        self.call, self.error, self.left = call, error, nth
+
+    def __call__(self, *args, **kwargs):
+        self.left -= 1
+        if self.left <= 0:
+            raise self.error
+        return self.call(*args, **kwargs)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EROFS, "Read-only file system"),
+        RuntimeError("error returned from database: (code: 13) database or disk is full"),
+    ],
+    ids=["ENOSPC", "EROFS", "chroma"],
+)
+def test_a_full_disk_leaves_the_library_as_it_was(open_library, file_of, error, nth):
+    library = open_library()
+    add(library, file_of(ROCKS, "rocks.txt"))
+    before = traces(library), library.documents()
+    collection = library._vectors._collection
+    object.__setattr__(collection, "add", Full(collection.add, error, nth))
+    with pytest.raises(StoreFull, match="Free some disk space"):
+        add(library, file_of(BIRDS, "birds.txt"))
+    assert (traces(library), library.documents()) == before
+
+
+def test_traces_that_a_full_disk_kept_are_hidden_and_go_with_the_next_addition(open_library, file_of):
+    library = open_library()
+    add(library, file_of(ROCKS, "rocks.txt"))
+    adding = library.add(file_of(BIRDS, "birds.txt"), "birds.txt")
+    while next(adding).stage != "embedded":
+        pass
+    real, library._vectors.delete = library._vectors.delete, Full(None, StoreFull("There is no room."))
+    adding.close()
+    assert [document.name for document in library.documents()] == ["rocks.txt"]
+    assert {hit.chunk.document_name for hit in library.search("the heron waits", 9)} <= {"rocks.txt"}
+    with pytest.raises(StoreFull):
+        add(library, file_of("another text", "c.txt"))
+    library._vectors.delete = real
+    add(library, file_of("another text", "c.txt"))
+    assert traces(library)["documents"] == 2 and traces(library)["vectors"] == library._catalogue.passages()
+
+
+def test_an_unclear_error_on_a_full_disk_is_a_full_disk(open_library, file_of, monkeypatch):
+    library = open_library()
+    collection = library._vectors._collection
+    object.__setattr__(collection, "add", Full(None, InternalError("Failed to apply logs"), 1))
+    with pytest.raises(InternalError):
+        add(library, file_of(BIRDS))
+    monkeypatch.setattr(store.retrieval.vectors.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
+    with pytest.raises(StoreFull, match="Failed to apply logs"):
+        add(library, file_of(BIRDS))
+    assert traces(library) == NOTHING
+
+
+def test_a_full_database_leaves_the_library_as_it_was(open_library, file_of):
+    library = open_library()
+    add(library, file_of(ROCKS, "rocks.txt"))
+    before = traces(library), library.documents()
+    database = library._catalogue._connection
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(StoreFull):
+        add(library, file_of("new words " * 1500, "birds.txt"))
+    assert (traces(library), library.documents()) == before
+    database.execute("PRAGMA max_page_count = 1000000")
+    assert add(library, file_of(BIRDS))[-1].document
+
+
+def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_path):
+    library = open_library(config=LibraryConfig(limits=ParseLimits(file_bytes=1000)))
+    for content, error in [
+        (b"", UnreadableDocument),
+        (b"\0\1\2", UnreadableDocument),
+        (b"x" * 1001, DocumentTooLarge),
+    ]:
+        with pytest.raises(error):
+            add(library, file_of(content))
+    for path in (tmp_path / "absent.txt", tmp_path):
+        with pytest.raises(UnreadableDocument, match="cannot be opened"):
+            add(library, path)
+    assert traces(library) == NOTHING
+
+
+def test_a_huge_file_is_refused_unread(open_library, tmp_path):
+    path = tmp_path / "huge.txt"
+    with path.open("wb") as file:
+        file.truncate(10**13)  # sparse: reading it would take an hour
+    with pytest.raises(DocumentTooLarge):
+        add(open_library(), path)
+
+
+def test_threads_may_add_search_and_delete_at_once(open_library, file_of):
+    library = open_library()
+    paths = [file_of(f"{BIRDS} number{number}", f"{number}.txt") for number in range(6)]
+    stop = threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            assert all(hit.chunk.text for hit in library.search("the heron waits", 3))
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = pool.submit(ask)
+        added = [steps[-1].document for steps in pool.map(lambda path: add(library, path), paths)]
+        list(pool.map(lambda document: library.delete(document.id), added[:3]))
+        stop.set()
+        asking.result()
+    assert {document.id for document in library.documents()} == {document.id for document in added[3:]}
+    assert traces(library)["chunks"] == traces(library)["words"] == sum(document.chunks for document in added[3:])
+
+
+def test_more_vectors_than_one_chroma_batch_are_added_and_deleted(open_library):
+    vectors = open_library()._vectors
+    vectors.add("d", [f"d-{number}" for number in range(6000)], np.eye(256, dtype=np.float32)[np.arange(6000) % 256])
+    assert len(vectors) == 6000
+    vectors.delete("d")
+    assert len(vectors) == 0

@@ -1,0 +1,78 @@
+"""The real embedding model: no network, nothing of a chunk unread, meaning above words."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from store.retrieval.minilm import WIDTH, MiniLM, MiniLMConfig, packaged_folder
+
+THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
+pytestmark = pytest.mark.embedded
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MiniLM()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.from_file(str(packaged_folder() / "tokenizer.json"))
+
+
+def test_vectors_have_length_one(model):
+    vectors = model.embed(["a heron", "汉字", ""])
+    assert vectors.shape == (3, WIDTH) and vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert model.embed([]).shape == (0, WIDTH)
+
+
+def test_meaning_counts_and_not_the_words(model):
+    question, same, other = model.embed(
+        ["How do birds stay warm?", "Feathers keep them from freezing.", "How do loans stay cheap?"]
+    )
+    assert question @ same > question @ other
+
+
+def test_every_passage_of_a_long_chunk_is_read_to_its_end(model, tokenizer):
+    chunk = " ".join(f"Sentence {number} says something about keys and values." for number in range(60))
+    tokenizer.no_truncation()
+    passages = model.passages(chunk)
+    assert len(passages) > 1
+    assert " ".join(passages) == chunk
+    assert all(len(tokenizer.encode(passage).ids) <= 256 for passage in passages)
+
+
+@pytest.mark.parametrize("last", ["Where is the key?", "Be brief.", "钥匙在哪里?"])
+def test_the_end_of_a_long_text_is_as_much_as_is_read_whole(model, tokenizer, last):
+    text = " ".join(f"Sentence {number} says something about boats." for number in range(60)) + f" {last}"
+    end = model.ending(text)
+    tokenizer.no_truncation()
+    assert text.endswith(end) and end.endswith(last)
+    assert 250 <= len(tokenizer.encode(end).ids) <= 256
+    assert model.ending(last) == last and model.ending("") == ""
+
+
+def test_the_end_of_a_long_chunk_is_found(model):
+    chunk = "The committee met and talked about the budget of the town. " * 40 + "Penguins lay eggs on the ice."
+    (asked,) = model.embed(["Where do penguins lay their eggs?"])
+    whole, best = model.embed([chunk])[0] @ asked, max(model.embed(model.passages(chunk)) @ asked)
+    assert best > whole + 0.2
+
+
+def test_fingerprint_is_of_the_weights(model):
+    assert model.fingerprint == MiniLM().fingerprint and model.fingerprint.startswith("minilm-254-")
+
+
+def test_half_the_precision_finds_the_same(model):
+    texts = [f"{name} keeps {thing} in the {place}." for name, thing, place in product("ABC", THINGS, PLACES)]
+    asked = [f"Where are {thing}?" for thing in THINGS]
+    half = MiniLM(MiniLMConfig(dtype=torch.bfloat16))
+    whole_scores, half_scores = (one.embed(asked) @ one.embed(texts).T for one in (model, half))
+    assert half.fingerprint == model.fingerprint
+    assert np.abs(np.linalg.norm(half.embed(texts), axis=1) - 1).max() < 1e-5
+    assert 0 < np.abs(whole_scores - half_scores).max() < 0.02
+    assert np.corrcoef(whole_scores.ravel(), half_scores.ravel())[0, 1] > 0.999

@@ -1,0 +1,162 @@
+"""A search in stages ends as a search does, says at each stage what it knows, and holds nobody up in between."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store.retrieval.retriever import RERANKED
+from tests.support.fakes import FakeReranker, WordEmbedder
+
+ROOT = Path(__file__).parents[3]
+BIRDS = (
+    "The heron waits in the reeds. " * 8
+    + "\n\nThe kingfisher dives for small fish near code 566362.\n\n"
+    + "Swans sleep on the water. " * 20
+)
+ROCKS = "Granite cools slowly under ground. " * 8 + "\n\nBasalt cools quickly in the open sea.\n\n" + "Chalk. " * 30
+QUESTION = "What dives near the open sea?"
+
+
+@pytest.fixture
+def filled(open_library, file_of):
+    """Open a library with two documents in it."""
+
+    def open_(**given):
+        library = open_library(**given)
+        for name, text in [("birds.txt", BIRDS), ("rocks.txt", ROCKS)]:
+            list(library.add(file_of(text, name), name))
+        return library
+
+    return open_
+
+
+def ids(hits):
+    return [hit.chunk.id for hit in hits]
+
+
+def all_chunks(library):
+    return [chunk for document in library.documents() for chunk in library.chunks(document.id)]
+
+
+@pytest.mark.parametrize("reranker", [None, FakeReranker(len)], ids=["fused", "reranked"])
+@pytest.mark.parametrize("question", [QUESTION, "566362", "?", " ", ""])
+def test_the_last_stage_is_what_a_search_returns(filled, question, reranker):
+    library = filled(reranker=reranker)
+    assert list(library.stages(question, 3))[-1] == library.search(question, 3)
+
+
+@pytest.mark.parametrize("reranker, stages", [(None, 2), (FakeReranker(len), 3)], ids=["fused", "reranked"])
+def test_every_stage_is_of_whole_hits_best_first_and_no_more_than_asked(filled, reranker, stages):
+    library = filled(reranker=reranker)
+    found = list(library.stages(QUESTION, 3))
+    assert len(found) == stages
+    for hits in found:
+        assert len(set(ids(hits))) == len(hits) == 3
+        assert all(hit.chunk in library.chunks(hit.chunk.document_id) for hit in hits)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_the_first_stage_is_the_vectors_own_ranking_and_knows_no_words(filled):
+    """The independent reference: dot products of all passages, without Chroma."""
+    library, embedder = filled(), WordEmbedder()
+    (asked,) = embedder.embed([QUESTION])
+    best = {
+        chunk.id: float(np.max(embedder.embed(embedder.passages(chunk.text)) @ asked)) for chunk in all_chunks(library)
+    }
+    first = next(library.stages(QUESTION, 3))
+    assert [hit.similarity for hit in first] == pytest.approx(sorted(best.values(), reverse=True)[:3], abs=1e-5)
+    assert [hit.similarity for hit in first] == pytest.approx([best[found] for found in ids(first)], abs=1e-5)
+    assert not any(hit.matched_words for hit in first)
+
+
+def test_words_bring_in_what_vectors_do_not_tell_apart(filled):
+    library = filled(embedder=WordEmbedder(width=1))
+    first, second = library.stages("566362", 2)
+    assert not any("566362" in hit.chunk.text for hit in first)
+    assert [("566362" in hit.chunk.text, hit.matched_words) for hit in second].count((True, True)) == 1
+
+
+def test_the_reranker_reads_the_best_fused_chunks_and_decides(filled):
+    library = filled(reranker=(reranker := FakeReranker(lambda text: text.count("e") / len(text))))
+    _, fused, final = library.stages(QUESTION, 2)
+    ((question, texts),) = reranker.asked
+    assert question == QUESTION and len(texts) == 2 * RERANKED
+    assert texts[:2] == [hit.chunk.text for hit in fused]
+    best = sorted(texts, key=reranker.score, reverse=True)[:2]
+    assert [(hit.chunk.text, hit.score) for hit in final] == [(text, reranker.score(text)) for text in best]
+    assert ids(final) != ids(fused)
+
+
+def test_reranked_hits_still_say_how_they_were_found(filled):
+    known = {hit.chunk.id: (hit.similarity, hit.matched_words) for hit in filled().search(QUESTION, 99)}
+    final = filled(reranker=FakeReranker(len)).search(QUESTION, 99)
+    assert {hit.chunk.id: (hit.similarity, hit.matched_words) for hit in final} == known
+    assert {matched for _, matched in known.values()} == {True, False}
+
+
+def test_a_reranker_without_an_opinion_changes_no_order(filled):
+    fused = filled().search(QUESTION, 3)
+    assert ids(filled(reranker=FakeReranker(lambda text: 0)).search(QUESTION, 3)) == ids(fused)
+
+
+def test_who_leaves_early_pays_for_no_reranking(filled):
+    library = filled(reranker=(reranker := FakeReranker(len)))
+    with closing(library.stages(QUESTION, 3)) as stages:
+        next(stages), next(stages)
+    assert reranker.asked == []
+
+
+@pytest.mark.parametrize("question, documents", [("heron", 0), ("", 1), (" \n", 1)])
+def test_nothing_to_ask_or_to_find_is_one_empty_stage(open_library, file_of, question, documents):
+    library = open_library(reranker=FakeReranker(len))
+    for _ in range(documents):
+        list(library.add(file_of(BIRDS), "birds.txt"))
+    assert list(library.stages(question, 3)) == [[]]
+
+
+def test_stages_of_nothing_are_refused_at_the_first_step(filled):
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        next(filled().stages("heron", 0))
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_a_document_deleted_between_two_stages_is_in_no_later_one(filled, before):
+    library = filled(reranker=FakeReranker(len))
+    birds = next(document for document in library.documents() if document.name == "birds.txt")
+    stages = library.stages("the heron waits", 3)
+    seen = [next(stages) for _ in range(before)][-1]
+    assert birds.id in {hit.chunk.document_id for hit in seen}
+    library.delete(birds.id)
+    assert all(hit.chunk.document_id != birds.id for hits in stages for hit in hits)
+
+
+def test_a_document_deleted_while_the_reranker_reads_is_not_in_the_end(filled):
+    def delete_all(text):
+        return len([library.delete(document.id) for document in library.documents()])
+
+    library = filled(reranker=FakeReranker(delete_all))
+    assert library.search(QUESTION, 3) == []
+
+
+def test_nobody_waits_for_a_caller_between_two_stages(filled):
+    library = filled(reranker=FakeReranker(len))
+    with ThreadPoolExecutor(1) as others, closing(library.stages(QUESTION, 3)) as stages:
+        for _ in stages:
+            assert others.submit(library.search, QUESTION, 3).result(60)
+
+
+def test_nobody_waits_for_the_reranker(filled):
+    with ThreadPoolExecutor(1) as others:
+        library = filled(reranker=FakeReranker(lambda text: len(others.submit(library.documents).result(60))))
+        assert library.search(QUESTION, 3)
+
+
+def test_the_library_itself_imports_no_model():
+    loaded = "'torch' in sys.modules or 'sentence_transformers' in sys.modules"
+    code = f"import sys; from store.library import library; sys.exit({loaded})"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

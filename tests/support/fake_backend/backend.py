@@ -1,0 +1,234 @@
+"""A small engine for the page's tests: slow enough to be stopped, quick enough to wait for."""
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from backend.interface.backend import Kept, Status
+from backend.interface.library import IngestProgress
+from backend.services.metrics import Meter
+from engine.errors import BadRequest, ModelNotReady
+from engine.method import Method, Setting
+from engine.prompt.builder import check_scope
+from engine.request import Answer, Budget, Piece, Request, Source
+from engine.trace import Stage, Trace
+from store.types import Document
+from tests.support.fake_backend.cache import FakeCache
+from tests.support.fake_backend.comparison import FakeComparison
+from tests.support.fake_backend.inspection import FakeInspections
+from tests.support.fake_backend.library import FakeShelf
+from tests.support.fake_backend.models import FakeModels
+
+READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
+STAGES = [
+    Stage("search", 0.4, 17.2),
+    Stage("lookup", 17.9, 1.3),
+    Stage("load", 19.4, 61.0),
+    Stage("score", 20.1, 148.0),
+    Stage("assemble", 80.9, 22.5),
+    Stage("select", 168.6, 2.4),
+    Stage("recompute", 171.2, 214.6),
+    Stage("decode", 391.0, 1800.0),
+]
+RATIO = Setting("ratio", "Recompute ratio", 0.2, "Share of the passages' tokens that get fresh keys and values.")
+TOKENS = Setting("tokens", "Tokens at each start", 32, "First tokens of a passage.", 0, 512, 1)
+METHODS = [
+    Method("cacheclip", "CacheClip", "Recomputes the windows a small model attends to, up to the budget.", (RATIO,)),
+    Method(
+        "cacheblend",
+        "CacheBlend",
+        "Recomputes the tokens whose keys or values changed most in an early layer.",
+        (
+            RATIO,
+            Setting("deviation", "Deviation of", "values", "What is compared.", choices=("values", "keys")),
+            Setting("check_layer", "Check layer", 1, "Where cached and fresh are compared.", 1, 8, 1),
+            Setting("gradual", "Gradual filtering", False, "Start with more tokens and drop some at every layer."),
+        ),
+    ),
+    Method("epic", "EPIC", "Recomputes the first tokens of every passage but the first.", (TOKENS,)),
+    Method(
+        "ape",
+        "APE",
+        "Recomputes nothing: attention to the passages is sharpened.",
+        (Setting("temperature", "APE temperature", 0.9, "Below 1 sharpens.", 0.1, 1.5, 0.05),),
+    ),
+    Method("direct", "Direct reuse", "Recomputes nothing: cached passages, moved to their places.", ()),
+    Method("full", "Full prefill", "Reuses nothing: every token is computed. Best answer, longest wait.", ()),
+]
+STEP_S = 0.01  # what stands still looks this often whether it may go on
+TEXT = (
+    "The maintenance code of the Morning Gannet is 5730264. It is printed on the brass plate beside the engine room "
+    "door and repeated on page one of the log. Staff who swap a shift hand form HL-118 to the duty officer before "
+    "noon of the day before. The Gannet sails from the north pier in winter, and from the stone quay once the "
+    "spring tides are over; her crew is four in summer and three in winter, the engineer included."
+)
+
+
+class FakeBackend:
+    """Keeps documents in a list and answers everything with `answer`, a word each `pace_s`.
+
+    stands_after  words of an answer that are written; then it stands still until this grows, or somebody stops it
+    stands_at     a stage at which files stand still until this is another, or somebody cancels them
+    """
+
+    def __init__(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
+        self.pace_s, self.stands_after, self.stands_at = pace_s, 10_000, ""
+        self.answer = "The code is 5730264 [1]. Shifts are swapped with form HL-118 [2], handed in before noon."
+        self.texts = [TEXT, TEXT[150:] + " " + TEXT[:150], TEXT[60:]]
+        self.error: Exception | None = None
+        self.state = READY
+        self.asked: list[Request] = []
+        self.cancelled: list[bool] = []
+        self._documents = documents or []
+        self.cleared = False
+        self.cache = FakeCache()
+        self.shelf = FakeShelf(self)
+        self.models = self.__dict__.get("models") or FakeModels()
+        self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
+        self.inspection = FakeInspections(self)
+        self.meter = Meter(self.kept)
+        self.comparison = FakeComparison()
+
+    @contextmanager
+    def standing(self, after: int = 0) -> Iterator[None]:
+        """Let answers stand still after so many words, to look at them on any machine, and go on at the block's end."""
+        before, self.stands_after = self.stands_after, after
+        try:
+            yield
+        finally:
+            self.stands_after = before
+
+    def status(self) -> Status:
+        return self.state
+
+    def methods(self) -> list[Method]:
+        return METHODS
+
+    def documents(self) -> list[Document]:
+        return list(self._documents)
+
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        states = [IngestProgress(name, "", 0, 0) for _, name in files]
+        for place, (path, name) in enumerate(files):
+            content = path.read_bytes()
+            if not content:
+                states[place] = IngestProgress(name, "failed", 0, 0, "The file is empty. Pick one that holds text.")
+                yield list(states)
+                continue
+            for stage, total in (("parsed", 1), ("chunked", 1), ("embedded", 5), ("prefilled", 8)):
+                for done in range(total + 1):
+                    while stage == self.stands_at and done and not cancel.wait(STEP_S):
+                        pass
+                    if cancel.wait(self.pace_s):
+                        states[place] = IngestProgress(name, "failed", 0, 0, "Cancelled; nothing of it was kept.")
+                        yield list(states)
+                        return
+                    states[place] = IngestProgress(name, stage, done, total)
+                    yield list(states)
+            digest = hashlib.sha256(content).hexdigest()
+            self._documents.insert(0, Document(digest, name, len(content), None, 8, time.time()))
+            states[place] = IngestProgress(name, "done", 1, 1)
+            yield list(states)
+
+    def delete(self, document_id: str) -> None:
+        self._documents = [document for document in self._documents if document.id != document_id]
+
+    def kept(self) -> list[Kept]:
+        size = 12_400_000 * len(self._documents)
+        return [] if self.cleared else [Kept("host", size, 2**30), Kept("disk", 3 * size, 2**33)]
+
+    def clear(self) -> None:
+        self.cleared = True
+        self.cache.tree.clear()
+
+    def budget(self, request: Request) -> Budget:
+        tokens, alone = 400 * len(request.documents or self._documents), len(request.documents) == 1
+        return Budget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
+
+    def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        with self.meter.question() as question:
+            yield from map(question.note, self._answers(request, cancel))
+
+    def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
+        self.asked.append(request)
+        if not self.state.ready:
+            raise ModelNotReady("The model is still loading.")
+        self.check(request)
+        if self.error:
+            raise self.error
+        trace = Trace()
+        answer = Answer(request, trace, question_tokens=len(request.question.split()))
+        try:
+            yield replace(answer)
+            cancel.wait(5 * self.pace_s)
+            sources = tuple(self._source(rank, text, request) for rank, text in enumerate(self.texts, start=1))
+            answer.sources, answer.state = sources, "reading"
+            answer.context_tokens = sum(source.tokens for source in sources)
+            answer.recomputed_tokens = sum(source.recomputed for source in sources)
+            answer.realised_ratio = answer.recomputed_tokens / answer.context_tokens
+            answer.prompt_tokens, answer.max_tokens = answer.context_tokens + answer.question_tokens + 24, 2048
+            answer.left_out = 2
+            yield replace(answer)
+            cancel.wait(5 * self.pace_s)
+            slower = 0.4 + 3 * request.ratio
+            trace.ttft_ms = 386.4 * slower
+            trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
+            for place, word in enumerate(self.answer.split(" ")):
+                while place >= self.stands_after and not cancel.wait(STEP_S):
+                    pass
+                if cancel.wait(self.pace_s):
+                    break
+                answer.state, answer.text = "writing", f"{answer.text} {word}".lstrip()
+                answer.new_tokens, answer.tokens_per_second = answer.new_tokens + 2, 27.4
+                yield replace(answer)
+            answer.state = "stopped" if cancel.is_set() else "done"
+            answer.sources = tuple(replace(s, cited=f"[{s.rank}]" in answer.text) for s in sources)
+            answer.notes = ("2 passages did not fit into the model's context and were left out.",)
+            yield replace(answer)
+        finally:
+            self.cancelled.append(cancel.is_set())
+
+    def check(self, request: Request) -> None:
+        """Refuse what the engine would refuse."""
+        if not 0 <= request.ratio <= 1:
+            raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
+        check_scope(request)
+        method = next(each for each in METHODS if each.name == request.method)
+        settings = {setting.name: setting for setting in method.settings if setting.name != "ratio"}
+        for name, value in request.options.items():
+            if name not in settings:
+                raise BadRequest(f"{name!r} is no option of the method {request.method!r}.")
+            try:
+                settings[name].check(value)
+            except ValueError as error:
+                raise BadRequest(f"The option {error}.") from error
+
+    def _source(self, rank: int, text: str, request: Request) -> Source:
+        """Recompute a stretch of every 100 characters, as long as the ratio says."""
+        fresh = round(100 * request.ratio)
+        pieces = [
+            Piece(part, recomputed)
+            for start in range(0, len(text), 100)
+            for part, recomputed in ((text[start : start + fresh], True), (text[start + fresh : start + 100], False))
+            if part
+        ]
+        names = [document.name for document in self._documents] or ["harbour-handbook.md"]
+        tokens = max(1, len(text) // 4)
+        return Source(
+            rank=rank,
+            document=names[rank % len(names)],
+            document_id="d" * 64,
+            page=None if rank == 2 else 10 * rank + 1,
+            similarity=None if rank == 3 else 0.74 - 0.1 * rank,
+            matched_words=rank != 1,
+            tokens=tokens,
+            tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
+            recomputed=round(0.91 * request.ratio * tokens),
+            pieces=tuple(pieces),
+            chunk=f"{(self._documents[0].id if self._documents else 'd' * 64)}-{rank}",
+            found=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
+        )

@@ -1,0 +1,78 @@
+"""A cache desk over a real knowledge tree whose KV are plain bytes."""
+
+from backend.interface.cache import CachedPassage, CacheView
+from engine.cache.admin import Control, Evicted
+from engine.cache.hit_stats import Served
+from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.tier import Tier
+from engine.request import Source
+from store.types import Chunk
+from tests.support.trees import ByteStore
+
+GIB = 2**30
+MB = 10**6
+TEXT = "Passage {n} of {name}. The Morning Gannet sails from the north pier in winter, and from the stone quay later. "
+
+
+class FakeCache:
+    """Empty until `fill`. Sizes are multiples of a megabyte, nothing is really kept."""
+
+    def __init__(self, host_bytes: int = 3 * GIB // 2, disk_bytes: int = 8 * GIB) -> None:
+        tiers = [Tier("host", host_bytes, ByteStore()), Tier("disk", disk_bytes, ByteStore())]
+        self.tree, self.served = KnowledgeTree(tiers), Served()
+        self.chunks: dict[str, Chunk] = {}
+        self.error: Exception | None = None
+        self.counted = True
+
+    def fill(
+        self, names: tuple[str, ...] = ("harbour-handbook.md", "fares.pdf"), each: int = 6, text: str = TEXT
+    ) -> None:
+        """Put in documents of `each` passages, and a path of three through them; the last passages lie on disk only."""
+        for place, name in enumerate(names):
+            for n in range(each):
+                said = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
+                key = f"{place:02x}{n:06x}"
+                self.chunks[key] = Chunk(f"{place}-{n}", str(place), name, n, 1 + n // 2, 0, len(said), said)
+                self._insert(Place(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + place))
+                self.tree.replicate(key)
+        first, second, third = (f"{n % len(names):02x}{n % each:06x}" for n in range(3))
+        self._insert(Place(f"{first}/{second}", second, first, 460), 3.1)
+        self._insert(Place(f"{first}/{second}/{third}", third, f"{first}/{second}", 440), 3.9)
+        self.tree.used(self.tree.path([first, f"{first}/{second}"]))
+        self._insert(Place("ff", "ff", None, 300), 1.0)
+        Control(self.tree).evict(f"{len(names) - 1:02x}{each - 1:06x}", "host")
+        self.tree.tiers[0].was_read(12 * MB, 4.0)
+
+    def ask(self, exact: int = 0, chunk: int = 0, missed: int = 0, full: int = 0) -> None:
+        """Count a question."""
+        kinds = {"exact prefix hit": exact, "chunk hit": chunk, "miss": missed, "none": full}
+        self.served.count([_source(found, tokens) for found, tokens in kinds.items() if tokens])
+
+    def look(self) -> CacheView:
+        if self.error:
+            raise self.error
+        shown = Control(self.tree).snapshot()
+        passages = (
+            CachedPassage(facts, self.chunks.get(facts.chunk), "primary" if facts.chunk in self.chunks else "other")
+            for facts in shown.nodes
+        )
+        limits, served = (12 * GIB, 100 * GIB), self.served
+        return CacheView(
+            shown.tiers, limits, tuple(passages), shown.policy, served.recent(), served.totals(), self.counted
+        )
+
+    def pin(self, key: str, pinned: bool) -> None:
+        Control(self.tree).pin(key, pinned)
+
+    def evict(self, key: str, tier: str | None = None) -> Evicted:
+        return Control(self.tree).evict(key, tier)
+
+    def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
+        return Control(self.tree).set_budgets({tier: budget_bytes})
+
+    def _insert(self, place: Place, ms_per_token: float) -> None:
+        self.tree.insert(place, (place.key, place.tokens * 46_080), ms_per_token)
+
+
+def _source(found: str, tokens: int) -> Source:
+    return Source(1, "a.md", "a", None, None, True, tokens, "host", 0, (), found)

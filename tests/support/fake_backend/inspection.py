@@ -1,0 +1,84 @@
+"""A desk that inspects at once: attention drawn at random over the backend's texts, windows chosen by it."""
+
+import re
+
+import numpy as np
+
+from engine.analysis.attention_profile import parts
+from engine.analysis.report import PERCENTS, Excerpt, Inspection, Selection, Step
+from engine.analysis.sinks import sinks, window_ranks
+
+LAYERS = 30
+WITH_RATIO, WITHOUT = ("cacheclip", "oracle"), ("epic", "ape", "direct", "full")
+
+
+class FakeInspections:
+    """Inspects the backend's own texts.
+
+    requests  what was asked for
+    """
+
+    def __init__(self, backend):
+        self._backend, self.requests, self.error = backend, [], None
+
+    def inspect(self, request, cancel):
+        self._backend.check(request)
+        self.requests.append(request)
+        yield Step("Reading all tokens of the passages, once and in full")
+        if self.error:
+            raise self.error
+        cancel.wait(5 * self._backend.pace_s)
+        names = [document.name for document in self._backend.documents()] or ["harbour-handbook.md"]
+        texts = self._backend.texts
+        excerpts = [excerpt(text, names[rank % len(names)], rank) for rank, text in enumerate(texts, start=1)]
+        yield Step("Done", fabricated(excerpts, request.question, request.ratio))
+
+
+def excerpt(text, document="harbour-handbook.md", rank=1):
+    """A passage whose tokens are its words, each with the space before it."""
+    spans = np.array([found.span() for found in re.finditer(r"\s*\S+", text)], dtype=np.int32)
+    return Excerpt(document, None if rank == 2 else 10 * rank + 1, text, spans)
+
+
+def fabricated(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
+    """An inspection of these passages with attention as skewed as a model's."""
+    draw, lengths = np.random.default_rng(seed), tuple(len(each.spans) for each in excerpts)
+    tokens = sum(lengths)
+    primary = draw.lognormal(0, 1.5, (layers, tokens))
+    primary[: layers // 2, 5::97] *= 500
+    auxiliary = primary[-1] * draw.lognormal(0, 1, tokens)
+    primary, auxiliary = primary / primary.sum(1, keepdims=True), auxiliary / auxiliary.sum()
+    selections = {name: by_windows(auxiliary, lengths) for name in WITH_RATIO}
+    selections |= {name: Selection.of(np.zeros((PERCENTS, tokens), bool), has_ratio=False) for name in WITHOUT}
+    first = np.zeros(tokens, bool)
+    for part in parts(lengths)[1:]:
+        first[part.start : part.start + 9] = True
+    selections["epic"] = Selection.of(np.tile(first, (PERCENTS, 1)), has_ratio=False)
+    curve = np.array([np.nan, *np.linspace(0.2, 1, PERCENTS - 1)])
+    return Inspection(
+        auxiliary=auxiliary,
+        primary=primary,
+        kl_auxiliary=0.8,
+        kl_layers=np.linspace(2, 0, layers),
+        jaccard_auxiliary=0.4,
+        jaccard_layers=np.linspace(0.1, 1, layers),
+        overlap={"cacheclip": 0.4, "epic": 0.1},
+        ratio=ratio,
+        passages=lengths,
+        question=question,
+        excerpts=tuple(excerpts),
+        exact=1,
+        selections=selections,
+        alike={"auxiliary": curve, "cacheclip": curve**2, "random": curve**3},
+        sinks=sinks(primary, lengths),
+        ranks=np.stack([window_ranks(auxiliary, lengths), window_ranks(primary[-1], lengths)]),
+    )
+
+
+def by_windows(scores, lengths):
+    """Windows of 8 by rank until the ratio is reached; the first passage only at 100 %."""
+    ranks = window_ranks(scores, lengths)
+    window_of = np.repeat(np.arange(len(ranks)), [min(8, n - at) for n in lengths for at in range(0, n, 8)])
+    onset = np.ceil(100 * ranks / len(ranks)).astype(int)[window_of]
+    onset[: lengths[0]] = 100
+    return Selection.of(onset[None] <= np.arange(PERCENTS)[:, None])

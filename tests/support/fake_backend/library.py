@@ -1,0 +1,77 @@
+"""The fake house's documents as the Library page asks for them: eight passages each, twelve megabytes a document."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from threading import Event
+
+from backend.interface.library import Held, IngestProgress, Passage
+from store.errors import NoSuchDocument
+from store.types import Chunk, Document, Excerpt
+
+EACH = 12_400_000
+
+
+class FakeShelf:
+    """Works on the list of a FakeBackend. `outdated` holds ids; `texts` are repeated as passages."""
+
+    def __init__(self, backend) -> None:
+        self._backend = backend
+        self.outdated: set[str] = set()
+        self.reindexed: list[str] = []
+        self.counting = False
+
+    def held(self) -> list[Held]:
+        tiers = None if self.counting else {} if self._backend.cleared else {"host": EACH, "disk": 3 * EACH}
+        return [Held(document, tiers, document.id in self.outdated) for document in self._backend.documents()]
+
+    def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
+        document = self._document(document_id)
+        numbers = range(start, min(document.chunks, start + count))
+        tiers = ("host", "disk", "")
+        return [Passage(self._chunk(document, number), 97, tiers[number % 3]) for number in numbers]
+
+    def around(self, chunk_id: str) -> Excerpt:
+        document_id, _, number = chunk_id.rpartition("-")
+        chunk = self._chunk(self._document(document_id), int(number))
+        before = "What stands before it. "
+        return Excerpt(
+            chunk, f"{before}{chunk.text} And after.", len(before), len(before) + len(chunk.text), True, True
+        )
+
+    def freed_by(self, document_ids: Sequence[str]) -> int:
+        return 4 * EACH * len(document_ids)
+
+    def rename(self, document_id: str, name: str) -> Document:
+        renamed = replace(self._document(document_id), name=name)
+        there = self._backend._documents
+        there[[document.id for document in there].index(document_id)] = renamed
+        return renamed
+
+    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
+        documents = [self._document(document_id) for document_id in document_ids]
+        states = [IngestProgress(document.name, "waiting", 0, 1) for document in documents]
+        for place, document in enumerate(documents):
+            for done in range(9):
+                if cancel.wait(self._backend.pace_s):
+                    states[place] = IngestProgress(document.name, "failed", 0, 1, "Stopped. It is as it was.")
+                    yield list(states)
+                    return
+                states[place] = IngestProgress(document.name, "embedded", done, 8)
+                yield list(states)
+            self.reindexed.append(document.id)
+            self.outdated.discard(document.id)
+            states[place] = IngestProgress(document.name, "done", 8, 8)
+            yield list(states)
+
+    def _document(self, document_id: str) -> Document:
+        for document in self._backend.documents():
+            if document.id == document_id:
+                return document
+        raise NoSuchDocument("This document is not in the library.")
+
+    def _chunk(self, document: Document, number: int) -> Chunk:
+        text = self._backend.texts[number % len(self._backend.texts)]
+        page = None if document.pages is None else 1 + number // 2
+        start = 300 * number
+        chunk_id = f"{document.id}-{number}"
+        return Chunk(chunk_id, document.id, document.name, number, page, start, start + len(text), text)

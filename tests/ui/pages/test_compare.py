@@ -1,0 +1,271 @@
+"""What the Compare page shows, writes and tells programs: no browser, no model."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+from gradio_client import Client
+
+from engine.analysis.comparison import Passage, Wanted
+from store.errors import KVScopeError
+from tests.support.fake_backend.backend import FakeBackend
+from tests.support.fake_backend.comparison import FakeComparison
+from ui.figures.pareto import front, frontier
+from ui.layout import build, launch_options
+from ui.pages.compare import table as standings
+from ui.pages.compare.diff import differences
+from ui.pages.compare.export import as_csv, as_json, guarded
+
+ME = SimpleNamespace(session_hash="me")
+HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"
+WANTED = Wanted("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
+
+
+def last(desk, wanted=WANTED):
+    *_, ended = desk.compare(wanted, Event())
+    return ended
+
+
+def run_of(backend):
+    page = build(backend, {"one?": "one.txt"})
+    run = next(fn.fn for fn in page.fns.values() if fn.name == "run")
+    run.__self__.begin("Why?", ME)
+    return run
+
+
+def said_in(updates):
+    return " ".join(str(value) for update in updates for value in update.values())
+
+
+def downloads_of(update):
+    buttons = (value for value in update.values() if isinstance(value, gr.DownloadButton))
+    return [Path(button.value["path"]) for button in buttons]
+
+
+@pytest.fixture
+def backend():
+    made = FakeBackend(pace_s=0)
+    made.comparison.pace_s = 0
+    return made
+
+
+# ---- the words that differ
+
+
+def test_the_same_answer_is_not_marked_and_markup_in_it_is_text():
+    assert "<mark" not in differences(HOSTILE, HOSTILE)
+    assert "&lt;script&gt;" in differences(HOSTILE, HOSTILE)
+    marked = differences("nothing", HOSTILE)
+    assert "<script>" not in marked and marked.count("<mark") == 1
+
+
+def test_neighbouring_words_share_a_mark_whose_title_says_what_stood_there():
+    marked = differences("The code is 5730264 now.", "The number was 573026 now.")
+    assert marked.count("<mark") == 1
+    assert 'title="Full prefill: code is 5730264"' in marked and ">number was 573026</mark> now." in marked
+    left_out = differences("one two three", "one three")
+    assert left_out.count("<mark") == 1 and 'title="Left out: two"' in left_out
+    assert "<mark" not in differences("one  two", "one two ")
+
+
+def test_a_long_answer_that_differs_everywhere_is_one_element():
+    assert differences("a " * 2000, "b " * 2000).count("<mark") == 1
+
+
+def test_citations_of_known_passages_name_them():
+    shown = differences("It is [1] or [7].", "It is [1] or [7].", [Passage(1, "<b>.md", 3, 9)])
+    assert 'title="&lt;b&gt;.md, page 3"' in shown and "[7]" in shown
+
+
+# ---- the table
+
+
+def test_the_best_of_each_column_is_emphasised_once_and_full_prefill_never():
+    drawn = standings.table(last(FakeComparison(0)))
+    rows = drawn.split("<tr")
+    assert drawn.count("(best)") == 3 and "(best)" not in rows[2]
+    direct = next(row for row in rows if "Direct reuse" in row)
+    assert direct.count("(best)") == 2  # soonest, and most reused
+
+
+def test_a_single_rival_is_best_of_nothing():
+    assert "(best)" not in standings.table(last(FakeComparison(0), Wanted("Why?", ("direct",))))
+
+
+def test_every_column_says_what_it_means_and_the_protocol_stands_below():
+    drawn = standings.table(last(FakeComparison(0)))
+    assert drawn.count('scope="col"') == drawn.count("<th title=") + drawn.count('<th scope="col" title=') == 8
+    assert "done once, the same for all" in drawn and "Each was timed once" in drawn
+
+
+def test_repeats_are_said_with_their_number_also_before_all_are_done():
+    wanted = Wanted("Why?", ("direct",), repeats=3)
+    snapshots = list(FakeComparison(0).compare(wanted, Event()))
+    assert "Median of n = 3" in standings.table(snapshots[-1])
+    second = next(each for each in snapshots if all(len(one.ttfts_ms) == 2 for one in each.outcomes) and each.outcomes)
+    assert "Median of n = 2" in standings.table(second) and "so far, of 3" in standings.table(second)
+
+
+def test_progress_names_the_method_under_way_and_how_many_there_are():
+    snapshots = list(FakeComparison(0).compare(Wanted("Why?", ("cacheclip", "direct"), repeats=3), Event()))
+    said = [standings.progress(each) for each in snapshots if each.state == "running"]
+    assert "Round 1 of 3 · 2 of 3: CacheClip at 20\u00a0%" in said[2]
+    assert 'max="9"' in said[2] and 'value="1"' in said[2]
+    assert "Round 3 of 3 · 3 of 3: Direct reuse" in said[-1]
+
+
+# ---- the figure
+
+
+def test_the_front_holds_exactly_what_nobody_beats():
+    assert front([(3, 0.0), (1, 0.5), (2, 0.6), (2, 0.2), (3, 0.1), (1, 0.7)]) == [(1, 0.5), (2, 0.2), (3, 0.0)]
+    assert front([]) == []
+
+
+def test_a_kl_of_zero_stands_below_all_others_and_is_called_zero():
+    figure = frontier(last(FakeComparison(0)).outcomes)
+    heights = [y for trace in figure.data[2:] for y in trace.y]
+    full = figure.data[2]
+    assert full.name == "Full prefill" and full.y[0] == min(heights) and heights.count(full.y[0]) == 1
+    assert figure.layout.yaxis.ticktext[0] == "0" and figure.layout.yaxis.tickvals[0] == full.y[0]
+    low, high = figure.layout.yaxis.range
+    assert all(low < height < high for height in heights)
+
+
+def test_a_point_per_outcome_a_trace_per_method_and_floors_that_lie_before_them():
+    outcomes = last(FakeComparison(0)).outcomes
+    figure = frontier(outcomes)
+    assert sum(len(trace.x) for trace in figure.data[2:]) == len(outcomes)
+    assert [trace.name for trace in figure.data[2:]] == ["Full prefill", "CacheClip", "CacheBlend", "Direct reuse"]
+    floors = figure.data[0].x
+    assert all(floors[at] <= floors[at + 1] for at in range(0, len(floors), 3))
+
+
+def test_a_figure_of_full_prefill_alone_can_be_drawn():
+    assert frontier(last(FakeComparison(0), Wanted("Why?", ("full",))).outcomes).data
+
+
+# ---- the files
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "  =1"])
+def test_a_text_never_becomes_a_formula_and_a_number_stays_one(text):
+    assert guarded(text) == f"'{text}"
+    assert guarded("plain = text") == "plain = text" and guarded(-1.5) == -1.5
+
+
+def test_csv_has_a_row_for_each_outcome_and_guards_question_and_answer(tmp_path):
+    desk = FakeComparison(0)
+    desk.answers["full"] = HOSTILE
+    wanted = Wanted("-1+1?", ("cacheclip", "direct"), (0.2,))
+    written = as_csv(last(desk, wanted), tmp_path / "a.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(written, newline="")))
+    assert [row["method"] for row in rows] == ["full", "cacheclip", "direct"]
+    assert rows[0]["answer"] == f"'{HOSTILE}" and rows[0]["question"] == "'-1+1?"
+    assert (rows[0]["ratio"], rows[1]["ratio"], rows[1]["n"]) == ("", "0.2", "1")
+    assert float(rows[1]["rt"]) == pytest.approx(float(rows[1]["ttft_ms"]) / float(rows[0]["ttft_ms"]))
+
+
+def test_json_holds_all_times_and_stages(tmp_path):
+    ended = last(FakeComparison(0), Wanted("Why?", ("direct",), repeats=3))
+    read = json.loads(as_json(ended, tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert read["repeats"] == 3 and len(read["outcomes"][1]["ttfts_ms"]) == 3
+    assert read["outcomes"][0]["stages"][0]["name"] == "load"
+
+
+# ---- the page's handlers
+
+
+def test_a_run_ends_with_a_table_a_figure_and_two_files_that_are_there(backend):
+    updates, files = [], []
+    for update in run_of(backend)("Why?", ["direct", "cacheclip"], [20, 10], 4, "3 times", ["a"], ME):
+        updates.append(update)
+        files = downloads_of(update) or files
+    (wanted,) = backend.comparison.wanted
+    assert wanted == Wanted("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
+    assert [file.suffix for file in files] == [".csv", ".json"] and all(file.exists() for file in files)
+    assert "Answers side by side" in said_in(updates) and "kv-standings" in said_in(updates)
+
+
+@pytest.mark.parametrize(
+    "asked, methods, ratios, said",
+    [
+        (" \n", ["direct"], [20], "Type a question first"),
+        ("Why?", [], [20], "at least one method"),
+        ("Why?", ["direct"], [], "one share"),
+    ],
+)
+def test_what_is_missing_is_said_and_nothing_runs(backend, asked, methods, ratios, said):
+    (update,) = run_of(backend)(asked, methods, ratios, 3, "Once", [], ME)
+    assert said in said_in([update])
+    assert backend.comparison.wanted == []
+
+
+def test_an_error_half_way_is_a_sentence_and_what_is_finished_can_be_downloaded(backend):
+    backend.comparison.error, backend.comparison.error_after = KVScopeError("The disk is gone."), 2
+    *_, ended = run_of(backend)("Why?", ["cacheclip", "direct"], [20], 3, "Once", [], ME)
+    assert "The disk is gone." in said_in([ended]) and len(downloads_of(ended)) == 2
+
+
+def test_closing_the_page_ends_the_comparison_and_forgets_the_session(backend):
+    run = run_of(backend)
+    stream = run("Why?", ["direct"], [20], 3, "Once", [], ME)
+    next(stream), next(stream)
+    stream.close()
+    assert len(run.__self__.stops) == 0 and len(backend.comparison.cancelled) == 1
+
+
+def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(backend):
+    run = run_of(backend)
+    page, stream = run.__self__, run("Why?", ["direct"], [20], 3, "Once", [], ME)
+    next(stream)
+    assert page.begin("Another?", ME) == page.begin(" ", ME) == gr.skip()
+    assert list(run("Another?", ["direct"], [20], 3, "Once", [], ME)) == [gr.skip()]
+    *_, ended = stream
+    assert "kv-standings" in said_in([ended]) and "Stopped" not in said_in([ended])
+    assert len(backend.comparison.wanted) == 1 and len(page.stops) == 0
+    assert "Type a question first" in said_in([page.begin(" ", ME)])
+
+
+def test_stopping_keeps_what_is_finished(backend):
+    backend.comparison.pace_s = 0.01
+    run = run_of(backend)
+    stops, updates = run.__self__.stops, []
+    for update in run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", [], ME):
+        updates.append(update)
+        if "CacheClip" in said_in(updates):
+            stops.stop("me")
+    assert "Stopped early" in said_in(updates[-1:]) and "kv-standings" in said_in(updates[-1:])
+
+
+# ---- programs
+
+
+@pytest.fixture(scope="module")
+def client():
+    backend = FakeBackend(pace_s=0)
+    backend.comparison.pace_s = 0
+    page = build(backend)
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    yield Client(url, verbose=False)
+    page.close()
+
+
+def test_a_program_gets_a_growing_comparison_as_plain_data(client):
+    job = client.submit(
+        question="Why?", methods=["cacheclip", "direct"], ratios=[0.1, 0.2], repeats=3, api_name="/compare"
+    )
+    ended = job.result()
+    assert ended["state"] == "done" and len(job.outputs()) > 3
+    assert [outcome["key"] for outcome in ended["outcomes"]] == ["full", "cacheclip@0.1", "cacheclip@0.2", "direct"]
+    assert all(outcome["n"] == 3 for outcome in ended["outcomes"])
+
+
+def test_a_program_is_told_what_is_wrong_in_a_sentence(client):
+    with pytest.raises(Exception, match="ratio must be a number between 0 and 1, got 7"):
+        client.predict(question="Why?", ratios=[7], api_name="/compare")

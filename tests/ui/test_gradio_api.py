@@ -1,0 +1,162 @@
+"""A program calls the page through gradio_client: stable names, plain JSON, and no way to other files."""
+
+import itertools
+from pathlib import Path
+
+import httpx
+import pytest
+from gradio_client import Client, handle_file
+
+from engine.analysis.comparison import Wanted
+from engine.request import Exchange, Request
+from tests.support.fake_backend.backend import METHODS, FakeBackend
+from ui.layout import build, launch_options
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return FakeBackend(pace_s=0.002)
+
+
+@pytest.fixture(scope="module")
+def url(backend):
+    page = build(backend)
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    yield url
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    return Client(url, verbose=False)
+
+
+def test_a_document_is_added_listed_and_deleted(client, backend, tmp_path):
+    (tmp_path / "notes.md").write_text("# Notes")
+    (ended,) = client.predict(file=handle_file(tmp_path / "notes.md"), api_name="/add_document")
+    assert (ended["name"], ended["stage"]) == ("notes.md", "done")
+    (listed,) = client.predict(api_name="/list_documents")
+    assert listed["name"] == "notes.md"
+    client.predict(document_id=listed["id"], api_name="/delete_document")
+    assert backend.documents() == []
+
+
+def test_a_document_is_renamed_and_indexed_anew(client, backend, tmp_path):
+    (tmp_path / "notes.md").write_text("# Other notes")
+    client.predict(file=handle_file(tmp_path / "notes.md"), api_name="/add_document")
+    (listed,) = client.predict(api_name="/list_documents")
+    renamed = client.predict(document_id=listed["id"], name="log.md", api_name="/rename_document")
+    assert renamed == {**listed, "name": "log.md"} == client.predict(api_name="/list_documents")[0]
+    (ended,) = client.predict(document_id=listed["id"], api_name="/reindex_document")
+    assert (ended["name"], ended["stage"]) == ("log.md", "done") and backend.shelf.reindexed == [listed["id"]]
+    for call in ({"name": "a.md", "api_name": "/rename_document"}, {"api_name": "/reindex_document"}):
+        with pytest.raises(Exception, match="not in the library"):
+            client.predict(document_id="nothing", **call)
+    client.predict(document_id=listed["id"], api_name="/delete_document")
+
+
+def test_an_answer_streams_and_ends_as_one_dictionary(client):
+    job = client.submit(question="why?", method="full", ratio=0.5, api_name="/ask")
+    assert job.result()["state"] == "done"
+    assert job.result()["method"] == "full" and job.result()["ratio"] == 0.5
+    assert len(job.outputs()) > 2
+
+
+def test_a_conversation_streams_turn_by_turn(client, backend):
+    earlier = []
+    for question in ("What is the code?", "And the form?"):
+        snapshots = list(client.submit(question, earlier=earlier, api_name="/ask"))
+        texts = [snapshot["answer"] for snapshot in snapshots]
+        assert texts[-1] == backend.answer and len(set(texts)) > 2
+        assert all(later.startswith(shown) for shown, later in itertools.pairwise(texts))
+        read = [source["chunk"] for source in snapshots[-1]["sources"]]
+        earlier.append({"question": question, "answer": texts[-1], "passages": read})
+    assert backend.asked[-1].earlier == (Exchange("What is the code?", backend.answer, tuple(read)),)
+
+
+def test_the_methods_say_what_may_be_set(client):
+    listed = client.predict(api_name="/list_methods")
+    assert [method["name"] for method in listed] == [method.name for method in METHODS]
+    (tokens,) = next(method for method in listed if method["name"] == "epic")["settings"]
+    assert (tokens["name"], tokens["default"], tokens["low"], tokens["high"]) == ("tokens", 32, 0, 512)
+
+
+def test_options_reach_the_engine_and_wrong_ones_are_a_sentence(client, backend):
+    ended = client.submit(question="why?", method="epic", options={"tokens": 16}, api_name="/ask").result()
+    assert ended["options"] == {"tokens": 16} == backend.asked[-1].options
+    assert client.submit(question="why?", api_name="/ask").result()["options"] == {}
+    with pytest.raises(Exception, match="'tokens' is no option of the method 'full'"):
+        client.predict(question="why?", method="full", options={"tokens": 16}, api_name="/ask")
+    with pytest.raises(Exception, match="tokens must be a whole number between 0 and 512"):
+        client.predict(question="why?", method="epic", options={"tokens": 0.5}, api_name="/ask")
+
+
+def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
+    earlier = [
+        {"question": "Who?", "answer": "She. [1]", "passages": ["a-1", "a-0"]},
+        {"question": "Why?", "answer": ""},
+    ]
+    given = {"documents": ["a", "b"], "earlier": earlier}
+    ended = client.submit(question="And then?", api_name="/ask", **given).result()
+    asked = backend.asked[-1]
+    assert asked.documents == ("a", "b") and not asked.whole
+    assert asked.earlier == (Exchange("Who?", "She. [1]", ("a-1", "a-0")), Exchange("Why?", ""))
+    assert (ended["documents"], ended["earlier"], ended["max_tokens"]) == (["a", "b"], 2, 2048)
+    client.submit(question="What?", documents=["a"], whole=True, api_name="/ask").result()
+    assert backend.asked[-1] == Request("What?", documents=("a",), whole=True)
+
+
+def test_a_comparison_looks_in_chosen_documents(client, backend):
+    backend.comparison.pace_s = 0
+    client.submit(question="why?", documents=["a", "b"], api_name="/compare").result()
+    assert backend.comparison.wanted[-1] == Wanted("why?", documents=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"documents": ["a", 5]}, "documents must be a list of their ids"),
+        ({"documents": "a"}, "documents must be a list of their ids"),
+        ({"earlier": {"question": "Who?"}}, "earlier questions must be a list"),
+        ({"earlier": ["Who?"]}, "has a question, an answer and its passages"),
+        ({"earlier": [{"question": "Who?"}]}, "has a question, an answer and its passages"),
+        ({"earlier": [{"question": "Who?", "answer": "She.", "role": "user"}]}, "has a question, an answer"),
+        ({"earlier": [{"question": "Who?", "answer": 5}]}, "An earlier question is its text"),
+        ({"earlier": [{"question": "Who?", "answer": "She.", "passages": 5}]}, "An earlier question is its text"),
+        ({"whole": True}, "exactly one; 0 are chosen"),
+        ({"whole": 5, "documents": ["a"]}, "true or false"),
+    ],
+    ids=str,
+)
+def test_a_scope_or_a_conversation_of_another_kind_is_a_sentence(client, given, said):
+    with pytest.raises(Exception, match=said):
+        client.predict(question="why?", api_name="/ask", **given)
+
+
+def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client, backend):
+    seen = client.predict(question="why?", ratio=0.3, passages=2, documents=["a"], api_name="/inspect")
+    assert len(seen["passages"]) == len(backend.texts) and seen["kl_layers"][-1] == 0
+    assert client.predict(question="why?", api_name="/inspect")["passages"] == seen["passages"]
+    wanted = [Request("why?", ratio=0.3, passages=2, documents=("a",)), Request("why?", ratio=0.2, passages=3)]
+    assert backend.inspection.requests[-2:] == wanted
+    with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
+        client.predict(question="why?", ratio=7, api_name="/inspect")
+
+
+def test_a_bad_ratio_is_a_sentence_and_no_traceback(client, capfd):
+    with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
+        client.predict(question="why?", ratio=7, api_name="/ask")
+    with pytest.raises(Exception, match="Give a file"):
+        client.predict(file=None, api_name="/add_document")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
+def test_a_path_of_this_machine_is_no_upload(url, backend, meta, tmp_path):
+    secret = Path(tmp_path / "secret.txt")
+    secret.write_text("secret")
+    data = {"data": [{"path": str(secret), **meta}]}
+    sent = httpx.post(f"{url}gradio_api/call/add_document", json=data, timeout=60)
+    answer = httpx.get(f"{url}gradio_api/call/add_document/{sent.json()['event_id']}", timeout=60).text
+    assert "event: error" in answer
+    assert secret.exists() and backend.documents() == []

@@ -1,0 +1,185 @@
+"""Data never becomes markup, in any view."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from backend.interface.backend import Kept, Status
+from backend.interface.library import IngestProgress
+from engine.method import Method, Setting
+from engine.request import Answer, Piece, Request, Source
+from engine.trace import Trace
+from store.types import Document
+from tests.support.fake_backend.backend import METHODS, RATIO
+from ui.components import document_list as shelf
+from ui.components.status import line
+from ui.html import join, tag, text
+from ui.pages.ask import answer as reply
+from ui.pages.ask import metrics as numbers
+from ui.pages.ask import passages
+from ui.pages.ask.chats.chat import Chat
+from ui.pages.ask.chats.chat_bar import Listed, chatbar
+from ui.pages.ask.chats.turn import Turn
+from ui.pages.ask.thread import thread
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "</div></article><h1>mine now",
+    "&lt;b&gt; is what the document says",
+    "$$\\frac{1}{2}$$ ${1+1} {{this}} `code` **bold** [1](javascript:alert(1))",
+    "tab\there, bell\x07, escape\x1b[31m, null\x00",
+    "photo\u202egnp.exe",
+    "lone \ud800 surrogate",
+]
+OURS = {"article", "h2", "h3", "p", "div", "span", "em", "ul", "ol", "li", "section", "mark", "bdi", "small", "button"}
+OURS |= {
+    "details",
+    "summary",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "nav",
+    "form",
+    "input",
+}
+
+
+class Reader(HTMLParser):
+    """An independent reader: which elements, which attributes, which text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.elements, self.attributes, self.text, self.depth = [], [], "", 0
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.attributes.extend(name for name, _ in attrs)
+        self.depth += tag != "input"
+
+    def handle_endtag(self, tag):
+        self.depth -= 1
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def source(text: str) -> Source:
+    return Source(1, text, text, 3, 0.5, True, 10, text, 5, (Piece(text, True), Piece(text, False)), cited=True)
+
+
+def answer(text: str) -> Answer:
+    return Answer(Request(text), Trace(ttft_ms=80.0), "done", text, (source(text),), 10, 5, notes=(text,))
+
+
+def views(bad: str) -> dict[str, str]:
+    document = Document(bad, bad, 10, 2, 3, 0.0)
+    method = Method(bad, bad, bad, (Setting("word", bad, "", bad, choices=("", bad)),))
+    turn = Turn.of(Answer(Request(bad, options={"word": bad}), Trace(), "done", bad), method)
+    return {
+        "reply": reply.reply(answer(bad)),
+        "waiting": reply.waiting(bad),
+        "trouble": reply.trouble(bad, bad, bad),
+        "thread": thread([turn]),
+        "chatbar": chatbar(Chat("1", bad, 0.0, (turn,)), [Listed("1", bad, 0.0, 1)]),
+        "passages": passages.passages(answer(bad)),
+        "numbers": numbers.numbers(answer(bad), method),
+        "history": numbers.history([turn]),
+        "shelf": shelf.shelf([document], [Kept("host", 5, 9)]),
+        "doomed": shelf.shelf([document], doomed=bad),
+        "progress": shelf.progress(
+            [IngestProgress(bad, "failed", 0, 0, bad), IngestProgress(bad, "parsed", 0, 1, bad)]
+        ),
+        "status": line(Status(ready=False, line=bad, failed=True)),
+    }
+
+
+@pytest.mark.parametrize("bad", HOSTILE)
+@pytest.mark.parametrize("view", views(""))
+def test_hostile_data_adds_no_element_and_no_handler(view, bad):
+    shown, plain = Reader(views(bad)[view]), Reader(views("plain")[view])
+    assert shown.depth == 0 and set(shown.elements) <= OURS
+    extra = {"em"} if "[1]" in bad else set()  # what a citation quotes is ours
+    assert set(shown.elements) - set(plain.elements) <= extra
+    assert not [name for name in shown.attributes if name.startswith("on")]
+    assert not set("\x00\x07\x1b\u202e") & set(views(bad)[view])
+
+
+@pytest.mark.parametrize("bad", HOSTILE[:5])
+def test_hostile_data_is_read_back_unchanged(bad):
+    assert bad in Reader(passages.passages(replace(answer(bad), text=f"{bad} [1]"))).text
+    assert bad in Reader(shelf.shelf([Document("0", bad, 1, None, 1, 0.0)])).text
+
+
+def test_what_cannot_be_shown_is_marked_and_right_to_left_text_is_kept():
+    assert text("a\x07\u202eb\r\nc\td") == "a\ufffd\ufffdb\nc\td"
+    assert text("\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c") == "\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c"
+
+
+def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
+    made = tag("p", "<", tag("b", "&"), None, title='"', hidden=None, open=True)
+    assert made == '<p title="&quot;" open="">&lt;<b>&amp;</b></p>'
+    assert join("a", None, tag("br")) == "a<br>"
+
+
+def test_only_shown_passages_are_linked():
+    linked = reply.cited("yes [1], no [7], 2024 [a]", {1: "chunk"})
+    assert linked.count("<button ") == 1 and 'data-id="chunk"' in linked and "[7]" in linked
+
+
+def test_elements_do_not_grow_with_tokens():
+    tokens = [Piece(f"word{n} ", n < 500) for n in range(1000)]
+    assert passages.marked(tokens).count("<") == 2
+    joined = "".join(piece.text for piece in tokens)
+    assert Reader(passages.marked(tokens)).text == joined
+
+
+def test_full_prefill_says_that_nothing_was_reused():
+    full = replace(answer("x"), sources=(replace(source("x"), tier="none"),))
+    assert "no cache" in passages.passages(full)
+    reading = passages.passages(replace(full, trace=Trace()))
+    assert "no cache" not in reading and "recomputed (" not in reading
+    assert "0.0" not in numbers.numbers(replace(full, trace=Trace()), Method("", "", "", ()))
+
+
+def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():
+    shown = shelf.progress([IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)])
+    assert "It is empty." in shown and shown.count("kv-complete") == 4
+
+
+def test_the_history_keeps_the_last_ten_newest_first():
+    turns = [replace(Turn.of(answer("x"), METHODS[0]), question=f"question {n}") for n in range(12)]
+    shown = numbers.history(turns)
+    assert shown.count("<tbody>") == 1 and shown.count('scope="row"') == 10
+    assert shown.index("question 11") < shown.index("question 2<") and "question 1<" not in shown
+
+
+def test_what_was_asked_of_the_ratio_is_said_only_where_there_is_one():
+    without, with_ratio = Method("epic", "EPIC", "", ()), Method("cacheclip", "CacheClip", "", (RATIO,))
+    assert "asked for 20" in numbers.numbers(answer("x"), with_ratio)
+    said = numbers.numbers(answer("x"), without)
+    assert "EPIC has no ratio" in said and "asked" not in said and "windows" not in said
+    assert Turn.of(answer("x"), without).nominal is None and Turn.of(answer("x"), with_ratio).nominal == 0.2
+    assert "20\u00a0%" not in numbers.history([Turn.of(answer("x"), without)])
+
+
+def test_the_history_says_which_options_were_unusual():
+    epic = next(method for method in METHODS if method.name == "epic")
+    asked = [Answer(Request("x", "epic", options={"tokens": tokens}), Trace(), "stopped") for tokens in (16, 32)]
+    shown = [Reader(numbers.history([Turn.of(each, epic)])).text for each in asked]
+    assert "EPIC · Tokens at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
+
+
+def test_a_bar_shows_how_much_is_loaded_and_goes_when_it_is_done():
+    assert 'value="0.40"' in line(Status(ready=False, line="Downloading the model", share=0.4))
+    assert "<progress" not in line(Status(ready=True, line="SmolLM2"))

@@ -1,0 +1,1 @@
+"""Training examples: corpora, synthetic facts, cloze questions, packed forward passes."""

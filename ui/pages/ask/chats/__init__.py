@@ -1,0 +1,1 @@
+"""Chat state: turns, chat bar, export."""
