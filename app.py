@@ -18,7 +18,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import gradio as gr
 
 from backend.local import LocalBackend
-from backend.runtime.settings import given, read_settings
+from backend.runtime.settings import overrides, read_settings
 from server.routes import app_kwargs
 from store.errors import KVScopeError
 from store.kv.blobs import remove_all
@@ -55,7 +55,7 @@ def main() -> int:
             log.error("%.0f MB in %s could not be removed. Whose are these files?", left / 1e6, settings.data / "kv")
         return 1 if left else 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
-    backend = LocalBackend(settings, given())
+    backend = LocalBackend(settings, overrides())
     page = build(backend, SAMPLE_QUESTIONS if settings.samples else None)
     try:
         _check_port(settings.host, settings.port)

@@ -5,23 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from backend.interface.backend import Kept, Status
-from backend.interface.inspection import InspectionDesk
+from backend.interface.backend import Status, TierUsage
+from backend.interface.inspection import InspectService
 from backend.interface.library import IngestProgress
-from backend.runtime.loader import LAST_STEP_S, Loader, model_config
+from backend.runtime.loader import LAST_STEP_S, RuntimeLoader, model_config
 from backend.runtime.settings import Settings
-from backend.runtime.tasks import Work
-from backend.services.cache import LocalCache
-from backend.services.comparison import Comparing
-from backend.services.ingest import Adding
-from backend.services.inspection import Inspections
-from backend.services.kv_owners import Filed
-from backend.services.library import LocalShelf
-from backend.services.metrics import Meter
-from backend.services.models import Models
-from engine.method import Method
-from engine.request import Answer, Budget, Request
-from engine.scheduler.worker_thread import in_own_thread
+from backend.runtime.tasks import TaskRegistry
+from backend.services.cache import LocalCacheService
+from backend.services.comparison import LocalCompareService
+from backend.services.ingest import IngestService
+from backend.services.inspection import LocalInspectService
+from backend.services.kv_owners import ChunkOwners
+from backend.services.library import LocalLibraryService
+from backend.services.metrics import Metrics
+from backend.services.models import LocalModelService
+from engine.method import MethodInfo
+from engine.request import Answer, ContextBudget, Request
+from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import methods
 from store.types import Document
 
@@ -35,16 +35,16 @@ class LocalBackend:
     """
 
     def __init__(self, settings: Settings, fixed: Mapping[str, str] | None = None) -> None:
-        self._settings, self._work = settings, Work()
-        self.loader = Loader(settings, self._work, self._settled)
-        self._adding = Adding(self.loader, self._work)
-        self._filed = Filed()
-        self.shelf = LocalShelf(self.loader, self._work, self._adding, self._filed)
-        self.models = Models(self.loader, self._work, fixed or {})
-        self.cache = LocalCache(self.loader, settings.data / "kv", self.models.reloader.rebudget, self._filed)
-        self.inspection: InspectionDesk = Inspections(self.loader, self._work)
-        self.meter = Meter(self.kept)
-        self.comparison = Comparing(self.loader, self._work)
+        self._settings, self._work = settings, TaskRegistry()
+        self.loader = RuntimeLoader(settings, self._work, self._settled)
+        self._adding = IngestService(self.loader, self._work)
+        self._filed = ChunkOwners()
+        self.library = LocalLibraryService(self.loader, self._work, self._adding, self._filed)
+        self.models = LocalModelService(self.loader, self._work, fixed or {})
+        self.cache = LocalCacheService(self.loader, settings.data / "kv", self.models.reloader.rebudget, self._filed)
+        self.inspection: InspectService = LocalInspectService(self.loader, self._work)
+        self.metrics = Metrics(self.tier_usage)
+        self.comparison = LocalCompareService(self.loader, self._work)
 
     def start(self) -> None:
         """Load the models in the background."""
@@ -57,9 +57,9 @@ class LocalBackend:
     def status(self) -> Status:
         return self.loader.status
 
-    def methods(self) -> list[Method]:
-        usual = "cacheclip-trained" if model_config(self.loader.settings).heads else "cacheclip"
-        return [replace(method, usual=method.name == usual) for method in methods()]
+    def methods(self) -> list[MethodInfo]:
+        default = "cacheclip-trained" if model_config(self.loader.settings).heads else "cacheclip"
+        return [replace(method, is_default=method.name == default) for method in methods()]
 
     def documents(self) -> list[Document]:
         return self.loader.listed()
@@ -68,7 +68,7 @@ class LocalBackend:
         return self._adding.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        with self.loader.visiting() as house, house.engine.visit():  # is not stopped half way
+        with self.loader.borrow() as house, house.engine.track_deletions():  # is not stopped half way
             known = {chunk.text for chunk in house.documents.chunks(document_id)}
             # Before the document goes: afterwards nobody would know its passages.
             names = [name for text in known for name in house.engine.forget(text)]
@@ -79,15 +79,15 @@ class LocalBackend:
             self._filed.forget(document_id)
             house.engine.forget_others()
 
-    def kept(self) -> list[Kept]:
-        return [Kept(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
+    def tier_usage(self) -> list[TierUsage]:
+        return [TierUsage(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
 
     def clear(self) -> None:
-        with self.loader.visiting() as house:
+        with self.loader.borrow() as house:
             house.tiers.tree.clear()
 
-    def budget(self, request: Request) -> Budget:
-        with self.loader.visiting() as house:
+    def budget(self, request: Request) -> ContextBudget:
+        with self.loader.borrow() as house:
             return house.engine.budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
@@ -101,9 +101,9 @@ class LocalBackend:
                 seen.notes += (CHANGED,)
             return seen
 
-        with self.meter.question() as question, self._work.stoppable(cancel):
+        with self.metrics.question() as question, self._work.track(cancel):
             engine = self.loader.ready().engine
-            yield from in_own_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
+            yield from run_in_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
 
     def close(self) -> None:
         """Stop all work, then close the files; once. The next start finds everything as it was."""

@@ -134,10 +134,10 @@ def _parser() -> argparse.ArgumentParser:
 def _methods() -> str:
     lines = ["methods:"]
     for method in methods():
-        lines.append(f"  {method.name:13} {method.about}")
+        lines.append(f"  {method.name:13} {method.description}")
         lines += [
             f"  {'':13}   {s.name}={s.default} ({', '.join(s.choices) if s.choices else s.label.lower()})"
-            for s in method.settings
+            for s in method.params
             if s.name != "ratio"
         ]
     return "\n".join(lines)

@@ -11,26 +11,26 @@ from typing import Protocol
 import torch
 from tokenizers import Tokenizer
 
-from engine.cache.cost_model import Costs, kept, measured
-from engine.cache.hit_stats import Served
-from engine.cache.tiers.hierarchy import Tiers
+from engine.cache.cost_model import CostModel, kept, measured
+from engine.cache.hit_stats import CacheStats
+from engine.cache.tiers.hierarchy import CacheHierarchy
 from engine.engine import Engine
-from engine.errors import PointerUnusable, ReaderUnusable, SelectorUnusable, UnsupportedModel
-from engine.generation.grounded_sampler import Grounds
-from engine.generation.span_scorer import POINTER_FILE, load_pointer
+from engine.errors import AdapterUnusable, SelectorUnusable, SpanScorerUnusable, UnsupportedModel
+from engine.generation.grounded_sampler import GroundingModel
+from engine.generation.span_scorer import SPAN_SCORER_FILE, load_span_scorer
 from engine.kv import fingerprint
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.decoder import Decoder
 from engine.model.encoder import MEANING, WORD, packaged
 from engine.model.loading.bundled import NAME, Report
-from engine.model.loading.dtype import pick
+from engine.model.loading.dtype import select_dtype
 from engine.model.loading.footprint import footprint, of_folder
 from engine.model.loading.load import load
 from engine.model.loading.lora import WEIGHTS
 from engine.model.loading.resolve import resolve
 from engine.prompt.template import Prompt
-from engine.scoring.auxiliary import Auxiliary
-from engine.scoring.trained_selector import FILE, Selector, load_selector
+from engine.scoring.auxiliary import AuxiliaryScorer
+from engine.scoring.trained_selector import FILE, TokenSelector, load_token_selector
 from store.types import Finder
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -112,13 +112,13 @@ class Models:
     primary: Decoder
     auxiliary: Decoder
     precision: str  # 'bf16 on the CPU (AVX-512 BF16)'
-    selector: Selector | None = None
-    grounds: Grounds | None = None
+    selector: TokenSelector | None = None
+    grounds: GroundingModel | None = None
 
 
 def load_models(config: ModelConfig, report: Report = lambda said, share: None) -> Models:
     """Find, load and self-test both models. Raises ModelNotFound or UnsupportedModel."""
-    device, dtype, precision = pick(config.device, config.dtype)
+    device, dtype, precision = select_dtype(config.device, config.dtype)
     trained = _selector(config), _grounds(config)
     place = resolve(config.model, config.folder, report)
     report(f"Loading {Path(config.model).name}", 0.8)
@@ -127,7 +127,7 @@ def load_models(config: ModelConfig, report: Report = lambda said, share: None) 
         return Models(primary, primary, precision, *trained)
     place = resolve(config.auxiliary, config.folder, report)
     report(f"Loading {Path(config.auxiliary).name}", 0.9)
-    _, dtype, _ = pick("cpu", config.dtype)
+    _, dtype, _ = select_dtype("cpu", config.dtype)
     adapter = config.adapter if config.auxiliary == config.model else None
     beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
     return Models(primary, beside, precision, *trained)
@@ -139,15 +139,15 @@ def fetch_models(config: ModelConfig, report: Report = lambda said, share: None)
     Raises what `load_models` would raise of it, and HubUnreachable, all before anything is downloaded in vain.
     """
     try:
-        pick(config.device, config.dtype)
+        select_dtype(config.device, config.dtype)
     except ValueError as error:
         raise UnsupportedModel(f"The {error}.") from error
     if config.adapter is not None and not (config.adapter / WEIGHTS).is_file():
-        raise ReaderUnusable(f"There is no {WEIGHTS} in {config.adapter}.")
+        raise AdapterUnusable(f"There is no {WEIGHTS} in {config.adapter}.")
     if config.heads is not None and not (config.heads / FILE).is_file():
         raise SelectorUnusable(f"There is no {FILE} in {config.heads}.")
-    if config.layers is not None and not (config.layers / POINTER_FILE).is_file():
-        raise PointerUnusable(f"There is no {POINTER_FILE} in {config.layers}.")
+    if config.layers is not None and not (config.layers / SPAN_SCORER_FILE).is_file():
+        raise SpanScorerUnusable(f"There is no {SPAN_SCORER_FILE} in {config.layers}.")
     names = dict.fromkeys((config.model, config.auxiliary))
     for name in names:
         footprint(name, config.folder)
@@ -162,24 +162,30 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _selector(config: ModelConfig) -> Selector | None:
-    return None if config.heads is None else load_selector(config.heads, packaged(pick("cpu", config.dtype)[1]))
+def _selector(config: ModelConfig) -> TokenSelector | None:
+    return (
+        None
+        if config.heads is None
+        else load_token_selector(config.heads, packaged(select_dtype("cpu", config.dtype)[1]))
+    )
 
 
-def _grounds(config: ModelConfig) -> Grounds | None:
+def _grounds(config: ModelConfig) -> GroundingModel | None:
     if config.adapter is None:
         return None
     if config.layers is None:
-        return Grounds()
-    return Grounds(load_pointer(config.layers, packaged(pick("cpu", config.dtype)[1], (WORD, MEANING))))
+        return GroundingModel()
+    return GroundingModel(
+        load_span_scorer(config.layers, packaged(select_dtype("cpu", config.dtype)[1], (WORD, MEANING)))
+    )
 
 
 def build_engine(
     models: Models,
     open_library: Callable[[Tokenizer], Finder],
-    tiers: Tiers,
+    tiers: CacheHierarchy,
     costs: Path | None = None,
-    served: Served | None = None,
+    served: CacheStats | None = None,
 ) -> Engine:
     """Return the engine over a library and tiers of chunk KV.
 
@@ -191,24 +197,24 @@ def build_engine(
     """
     prompt = Prompt(models.primary.tokenizer)
     cache = ChunkCache(models.primary, prompt.prefix, tiers.tree, costs_of(models.primary, costs))
-    auxiliary = Auxiliary(cache, prompt, models.selector)
+    auxiliary = AuxiliaryScorer(cache, prompt, models.selector)
     if models.auxiliary is not models.primary:
         own = Prompt(models.auxiliary.tokenizer)
         beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, costs_of(models.auxiliary, costs))
-        auxiliary = Auxiliary(beside, own, models.selector)
+        auxiliary = AuxiliaryScorer(beside, own, models.selector)
         if beside.fingerprint != cache.fingerprint:
             tiers.keep_off_device(beside.fingerprint)
     finder = open_library(prompt.tokens.data)
-    trouble = lambda: tiers.trouble  # noqa: E731
-    return Engine(finder, cache, prompt, auxiliary, trouble=trouble, served=served, grounds=models.grounds)
+    trouble = lambda: tiers.disk_error  # noqa: E731
+    return Engine(finder, cache, prompt, auxiliary, disk_error=trouble, stats=served, grounding=models.grounds)
 
 
-def costs_of(decoder: Decoder, folder: Path | None) -> Costs | None:
+def costs_of(decoder: Decoder, folder: Path | None) -> CostModel | None:
     """Return what computing costs a model on this machine, kept in `folder`; None without a folder."""
     if folder is None:
         return None
     on_gpu = decoder.device.type == "cuda"
     kind = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
     machine = re.sub(r"\W+", "-", f"{platform.machine()} {kind} {torch.get_num_threads()}")
-    name = f"costs-{fingerprint.of_model(decoder)}-{machine}.json"
+    name = f"costs-{fingerprint.model_fingerprint(decoder)}-{machine}.json"
     return kept(folder / name, lambda: measured(decoder))

@@ -15,11 +15,11 @@ class SelectorUnusable(KVScopeError):
     hint = "Give another --selector FOLDER, or off."
 
 
-class PointerUnusable(KVScopeError):
+class SpanScorerUnusable(KVScopeError):
     hint = "Give another --pointer FOLDER, or off."
 
 
-class ReaderUnusable(KVScopeError):
+class AdapterUnusable(KVScopeError):
     hint = "Give another --reader FOLDER, or off."
 
 

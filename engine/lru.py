@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Recent(Generic[V]):
+class LRUCache(Generic[V]):
     """Calls `make(text, ...)` once for each of the latest texts; from any thread.
 
     most  what is held, in all: as many texts, or what `size` gives for each
@@ -18,8 +18,8 @@ class Recent(Generic[V]):
     call.
     """
 
-    def __init__(self, make: Callable[..., V], most: int, size: Callable[[V], int] = lambda made: 1) -> None:
-        self._make, self._most, self._size, self._lock = make, most, size, Lock()
+    def __init__(self, make: Callable[..., V], maxsize: int, sizeof: Callable[[V], int] = lambda made: 1) -> None:
+        self._make, self._most, self._size, self._lock = make, maxsize, sizeof, Lock()
         self._held: OrderedDict[str, V] = OrderedDict()
         self._taken = self._forgotten = 0
 

@@ -4,12 +4,12 @@ Plain data, no tensors, so that the page can read it without torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MethodParam:
     """One setting of a method, with its default and what it may be.
 
     low, high, step  of a number; whole numbers only where the default is one
@@ -43,7 +43,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class MethodInfo:
     """A strategy as the page and the bench show it.
 
     about     what it recomputes, in one sentence
@@ -53,25 +53,35 @@ class Method:
 
     name: str
     label: str
-    about: str
-    settings: tuple[Setting, ...]
-    usual: bool = False
+    description: str
+    params: tuple[MethodParam, ...]
+    is_default: bool = False
 
     @property
     def has_ratio(self) -> bool:
-        return any(setting.name == "ratio" for setting in self.settings)
+        return any(param.name == "ratio" for param in self.params)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data under the keys that API clients read."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "about": self.description,
+            "settings": [asdict(param) for param in self.params],
+            "usual": self.is_default,
+        }
 
 
-def usual(methods: Sequence[Method]) -> Method:
+def default_method(methods: Sequence[MethodInfo]) -> MethodInfo:
     """Return the method that answers where no other is chosen."""
-    return next((method for method in methods if method.usual), methods[0])
+    return next((method for method in methods if method.is_default), methods[0])
 
 
-class Checked:
+class ValidatedParams:
     """A frozen dataclass whose fields are settings; refuses values that they may not have."""
 
     def __post_init__(self) -> None:
-        for setting in settings_of(type(self)):
+        for setting in params_of(type(self)):
             setting.check(getattr(self, setting.name))
 
 
@@ -95,16 +105,16 @@ def ratio(default: float = 0.2) -> Any:
     return number(default, "Recompute ratio", "Share of the passages' tokens that get fresh keys and values.")
 
 
-def settings_of(strategy: Any) -> tuple[Setting, ...]:
+def params_of(strategy: Any) -> tuple[MethodParam, ...]:
     """Return the settings of a strategy's class."""
     return tuple(
-        Setting(name=each.name, default=cast(float, each.default), **each.metadata) for each in fields(strategy)
+        MethodParam(name=each.name, default=cast(float, each.default), **each.metadata) for each in fields(strategy)
     )
 
 
 def parse(strategy: Any, words: Mapping[str, str]) -> dict[str, Any]:
     """Return a strategy's arguments from words such as {'tokens': '16'}. Raises ValueError for an unknown name."""
-    known, read = {setting.name: setting for setting in settings_of(strategy)}, {}
+    known, read = {setting.name: setting for setting in params_of(strategy)}, {}
     for name, word in words.items():
         if name not in known:
             raise ValueError(f"{name!r} is not one of {', '.join(known) or 'no settings at all'}")
@@ -112,7 +122,7 @@ def parse(strategy: Any, words: Mapping[str, str]) -> dict[str, Any]:
     return read
 
 
-def _parse(setting: Setting, word: str) -> float | str | bool:
+def _parse(setting: MethodParam, word: str) -> float | str | bool:
     if isinstance(setting.default, bool):
         return {"true": True, "false": False}.get(word.lower(), word)
     if isinstance(setting.default, str):

@@ -8,7 +8,7 @@ from engine.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextSpan:
     """A run of neighbouring tokens with one fate; a passage's pieces joined are its text."""
 
     text: str
@@ -28,7 +28,7 @@ class Source:
     tokens: int
     tier: str  # where its KV came from: 'device', 'host', 'disk', 'computed' (just now), or 'none' (full prefill)
     recomputed: int  # tokens given fresh KV
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextSpan, ...]
     found: str = "none"  # 'exact prefix hit', 'chunk hit', 'miss', or 'none' (full prefill)
     cited: bool = False
     chunk: str = ""  # id of the chunk in the store
@@ -40,12 +40,12 @@ class Source:
 
     @property
     def reused(self) -> int:
-        """Tokens whose KV was found and used as it was."""
+        """TextTokenizer whose KV was found and used as it was."""
         return self.tokens - self.recomputed if self.found in ("exact prefix hit", "chunk hit") else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ChatTurn:
     """An earlier question of the same conversation.
 
     passages  ids of the chunks that were read for it, in prompt order
@@ -80,12 +80,12 @@ class Request:
     seed: int = 0
     options: Mapping[str, float | str | bool] = field(default_factory=dict)
     documents: tuple[str, ...] = ()
-    earlier: tuple[Exchange, ...] = ()
+    earlier: tuple[ChatTurn, ...] = ()
     whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ContextBudget:
     """How a request would share out the model's context, as far as it is known before a search. In tokens.
 
     max_tokens  the context, which prompt and answer share

@@ -26,7 +26,7 @@ class Trace:
     """
 
     clock: Callable[[], float] = time.perf_counter
-    settle: Callable[[], None] = lambda: None
+    synchronize: Callable[[], None] = lambda: None
     stages: list[Stage] = field(default_factory=list)
     ttft_ms: float | None = None
 
@@ -48,7 +48,7 @@ class Trace:
 
     def branch(self) -> "Trace":
         """Return a trace of the same request for work that may turn out to be in vain."""
-        made = Trace(self.clock, self.settle)
+        made = Trace(self.clock, self.synchronize)
         made._born = self._born
         return made
 
@@ -59,7 +59,7 @@ class Trace:
 
     def now_ms(self) -> float:
         """Return the milliseconds since the question arrived."""
-        self.settle()
+        self.synchronize()
         return (self.clock() - self._born) * 1e3
 
     def as_dict(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class ChunkKV:
     keys: Tensor  # [L, H, T, D], rotated
     values: Tensor  # [L, H, T, D]
     start: int
-    rounded: bool = False
+    quantized: bool = False
 
     @property
     def tokens(self) -> int:
@@ -31,24 +31,26 @@ class ChunkKV:
         return self.keys.nbytes + self.values.nbytes
 
     def to(self, device: torch.device) -> "ChunkKV":
-        return ChunkKV(self.keys.to(device), self.values.to(device), self.start, self.rounded)
+        return ChunkKV(self.keys.to(device), self.values.to(device), self.start, self.quantized)
 
 
 class Placement(Enum):
     """How cached chunks are laid into a prompt. Their slots always follow each other; their positions may not."""
 
-    JOINED = "computed behind the shared prefix, keys moved to the positions of their slots"
+    CONCATENATED = "computed behind the shared prefix, keys moved to the positions of their slots"
     PARALLEL = "computed behind the shared prefix, keys left where they were computed: all start at len(prefix)"
-    ALONE = "computed without any prefix, keys left where they were computed: all start at 0"
-    PATH = "only those that are exact as they stand, a path of the knowledge tree; the slots behind it stay empty"
+    NO_PREFIX = "computed without any prefix, keys left where they were computed: all start at 0"
+    EXACT_PREFIX = (
+        "only those that are exact as they stand, a path of the knowledge tree; the slots behind it stay empty"
+    )
 
 
-class Scoring(Enum):
+class ScoreMode(Enum):
     """What tells which tokens a question looks at, and how it reads the chunks."""
 
-    APART = "each chunk on its own behind the prefix, as the paper has it; scores of two chunks never compete"
-    JOINED = "all chunks assembled, so that they compete for the question's attention as in the primary"
-    TRAINED = "by the vectors of a small model of its own, the trained selector; joined where there is none"
+    PER_CHUNK = "each chunk on its own behind the prefix, as the paper has it; scores of two chunks never compete"
+    JOINT = "all chunks assembled, so that they compete for the question's attention as in the primary"
+    LEARNED = "by the vectors of a small model of its own, the trained selector; joined where there is none"
 
 
 def _unavailable() -> Tensor:
@@ -56,7 +58,7 @@ def _unavailable() -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SelectionContext:
     """Everything a strategy may look at. What costs something is computed when it is first called.
 
     spans      slots of each chunk in the prompt, in prompt order; the shared prefix lies before the first
@@ -73,14 +75,14 @@ class View:
     """
 
     spans: tuple[range, ...]
-    scores: Callable[[], Tensor] = _unavailable
-    joined: Callable[[], Tensor] = _unavailable
-    trained: Callable[[], Tensor] = _unavailable
+    per_chunk_scores: Callable[[], Tensor] = _unavailable
+    joint_scores: Callable[[], Tensor] = _unavailable
+    learned_scores: Callable[[], Tensor] = _unavailable
     attention: Callable[[], Tensor] = _unavailable
-    oracle: Callable[[], Tensor] = _unavailable
-    exact: int = 1
-    layers: int = 1
-    lot: int = 0
+    oracle_attention: Callable[[], Tensor] = _unavailable
+    num_exact_chunks: int = 1
+    num_layers: int = 1
+    seed: int = 0
 
     @property
     def context_tokens(self) -> int:
@@ -88,17 +90,17 @@ class View:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each chunk."""
+        """TextTokenizer of each chunk."""
         return [len(span) for span in self.spans]
 
     @property
     def exact_tokens(self) -> int:
-        return sum(self.lengths[: self.exact])
+        return sum(self.lengths[: self.num_exact_chunks])
 
     @property
     def slots(self) -> Tensor:
         """Slots of all context tokens, [context tokens], ascending."""
-        return torch.cat([torch.arange(span.start, span.stop) for span in self.spans]) if self.spans else NOTHING
+        return torch.cat([torch.arange(span.start, span.stop) for span in self.spans]) if self.spans else NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,11 @@ class Deviation:
 
 # Called before each layer with its number and the deviation of the context rows that are still on their way; returns
 # the ascending indices [R'] of the rows to go on with, or None for all of them.
-Thin = Callable[[int, Callable[[], Deviation]], Tensor | None]
+RowFilter = Callable[[int, Callable[[], Deviation]], Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class ParallelAttention:
     """Attention over chunks of equal positions, merged with attention over everything else by log-sum-exp."""
 
     temperature: float
@@ -123,7 +125,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecomputePlan:
     """The context tokens that get fresh KV before the first token.
 
     thin   drops some of the rows on their way through the layers; None keeps them all
@@ -131,8 +133,8 @@ class Plan:
     """
 
     rows: Tensor  # [R] slots, int64, ascending, unique
-    thin: Thin | None = None
-    merge: Merge | None = None
+    row_filter: RowFilter | None = None
+    parallel_attention: ParallelAttention | None = None
 
 
-NOTHING = torch.empty(0, dtype=torch.int64)
+NO_ROWS = torch.empty(0, dtype=torch.int64)

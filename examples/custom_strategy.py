@@ -11,12 +11,12 @@ from bench.data.item import Item
 from bench.harness.arms import arms
 from bench.harness.engine import cutter, open_engine
 from bench.harness.paired import reading_of, through_all
-from engine.analysis.arms import Arm
+from engine.analysis.arms import Variant
 from engine.builder import ASSETS, ModelConfig
 from engine.method import ratio
 from engine.strategies.base import Strategy
-from engine.strategies.windows import budgeted
-from engine.types import Plan, View
+from engine.strategies.windows import windows_within_budget
+from engine.types import RecomputePlan, SelectionContext
 from store.data_folder import default_data_folder
 
 RATIO = 0.2
@@ -27,13 +27,15 @@ class Agreed(Strategy):
     """ratio  nominal recompute ratio, 0 to 1"""
 
     label: ClassVar[str] = "Agreed windows"
-    about: ClassVar[str] = "Recomputes what the trained selector and the main model's own attention both point at."
+    description: ClassVar[str] = (
+        "Recomputes what the trained selector and the main model's own attention both point at."
+    )
 
     ratio: float = ratio()
 
-    def plan(self, view: View) -> Plan:
-        scores = view.trained() * view.attention().mean(0)  # [context tokens] each; ProphetKV's is the second
-        return Plan(view.slots[budgeted(scores, view.lengths, self.ratio, view.exact)])
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        scores = view.learned_scores() * view.attention().mean(0)  # [context tokens] each; ProphetKV's is the second
+        return RecomputePlan(view.slots[windows_within_budget(scores, view.lengths, self.ratio, view.num_exact_chunks)])
 
 
 def main() -> None:
@@ -44,7 +46,7 @@ def main() -> None:
         "1", "Who is the chief engineer of Harbour Line?", tuple(passages), ("Victor Lindqvist",), "handbook", "f1"
     )
     reading, _ = reading_of(engine, item, engine.max_tokens)
-    chosen = [*arms(["direct", "random", "cacheclip-trained"], [RATIO]), Arm("agreed", RATIO, Agreed(RATIO))]
+    chosen = [*arms(["direct", "random", "cacheclip-trained"], [RATIO]), Variant("agreed", RATIO, Agreed(RATIO))]
     print(f"{len(passages)} passages, {reading.context_tokens} tokens: {item.question}")
     for name, outcome in through_all(engine, item, reading, chosen).items():
         share, away, answer = outcome["realised_ratio"], outcome["answer_kl"], outcome["answer"]

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from engine.method import Method
-from engine.request import Exchange, Request
+from engine.method import MethodInfo
+from engine.request import ChatTurn, Request
 from server.errors import Refused
 from server.models import OWNER, choose
 
@@ -75,7 +75,7 @@ class Chat(BaseModel):
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def request(self, methods: Sequence[Method]) -> Request:
+    def request(self, methods: Sequence[MethodInfo]) -> Request:
         """Return the question. Raises Refused for what cannot be asked here."""
         chosen, extras = choose(self.model, methods), self.kvscope or Extras()
         asked, earlier = _conversation(self.messages)
@@ -113,7 +113,7 @@ def _check_ability(others: Mapping[str, Any]) -> None:
             raise Refused(400, f"KVScope cannot do what {field!r} asks for; leave it out.", param=field)
 
 
-def _conversation(messages: Sequence[Message]) -> tuple[str, tuple[Exchange, ...]]:
+def _conversation(messages: Sequence[Message]) -> tuple[str, tuple[ChatTurn, ...]]:
     """Return the question and what was said before it. Several user messages in a row are one question."""
     turns: list[tuple[str, list[str]]] = []
     for number, message in enumerate(messages):
@@ -129,7 +129,7 @@ def _conversation(messages: Sequence[Message]) -> tuple[str, tuple[Exchange, ...
     if not turns or turns[-1][0] != "user":
         raise Refused(400, "The last message must be the user's: it is the question.", param="messages")
     said = ["\n\n".join(parts) for _, parts in turns[turns[0][0] == "assistant" :]]  # a greeting is no answer
-    return said[-1], tuple(Exchange(*pair) for pair in zip(said[:-1:2], said[1::2], strict=True))
+    return said[-1], tuple(ChatTurn(*pair) for pair in zip(said[:-1:2], said[1::2], strict=True))
 
 
 def _text(content: Any, place: str) -> str:

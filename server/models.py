@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.method import Method, usual
+from engine.method import MethodInfo, default_method
 from engine.request import Request
 from server.errors import Refused
 
@@ -30,14 +30,14 @@ def named(method: str) -> str:
     return f"{OWNER}/{method}"
 
 
-def choose(model: str, methods: Sequence[Method]) -> Chosen:
+def choose(model: str, methods: Sequence[MethodInfo]) -> Chosen:
     """Return what the model's name says. Raises Refused (404) for one that is not there."""
     found = _NAME.fullmatch(model)
-    name = (found["method"] or usual(methods).name) if found else None
+    name = (found["method"] or default_method(methods).name) if found else None
     method = next((each for each in methods if each.name == name), None)
     if found is None or method is None:
         raise _unknown(model, f"Ask for {OWNER}, or {named('METHOD')} with one of: {_listed(methods)}.")
-    ratio = next((setting.default for setting in method.settings if setting.name == "ratio"), None)
+    ratio = next((setting.default for setting in method.params if setting.name == "ratio"), None)
     if found["percent"] is None:
         return Chosen(method.name, _DEFAULTS.ratio if ratio is None else float(ratio))
     if ratio is None:
@@ -47,22 +47,22 @@ def choose(model: str, methods: Sequence[Method]) -> Chosen:
     return Chosen(method.name, float(found["percent"]) / 100)
 
 
-def listed(methods: Sequence[Method], since: int) -> list[dict[str, Any]]:
+def listed(methods: Sequence[MethodInfo], since: int) -> list[dict[str, Any]]:
     """Return the models as OpenAI lists them, the default first.
 
     since  seconds since the epoch
     """
-    names = {OWNER: usual(methods)} | {named(method.name): method for method in methods}
+    names = {OWNER: default_method(methods)} | {named(method.name): method for method in methods}
     return [shown(name, method, since) for name, method in names.items()]
 
 
-def shown(name: str, method: Method, since: int) -> dict[str, Any]:
+def shown(name: str, method: MethodInfo, since: int) -> dict[str, Any]:
     """Return one model as OpenAI shows it, with the method's own words beside."""
-    about = {"method": method.name, "label": method.label, "about": method.about, "has_ratio": method.has_ratio}
+    about = {"method": method.name, "label": method.label, "about": method.description, "has_ratio": method.has_ratio}
     return {"id": name, "object": "model", "created": since, "owned_by": OWNER, "kvscope": about}
 
 
-def _listed(methods: Sequence[Method]) -> str:
+def _listed(methods: Sequence[MethodInfo]) -> str:
     return ", ".join(method.name for method in methods)
 
 

@@ -59,7 +59,7 @@ class Doors:
 
     def metrics(self, request: HttpRequest) -> Response:
         """Return everything counted since the start."""
-        return PlainTextResponse(self._backend.meter.text(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(self._backend.metrics.text(), media_type="text/plain; version=0.0.4")
 
     def list_models(self, request: HttpRequest) -> Response:
         """List the methods as models."""

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from engine.method import settings_of
+from engine.method import params_of
 from examples import custom_strategy as own_method
 from tests.support.doubles import engine
 
@@ -22,6 +22,6 @@ def test_a_method_of_ones_own_stands_beside_ours_and_spends_its_budget(monkeypat
 
 
 def test_its_fields_are_settings_as_ours_are():
-    assert [setting.name for setting in settings_of(own_method.Agreed)] == ["ratio"]
+    assert [setting.name for setting in params_of(own_method.Agreed)] == ["ratio"]
     with pytest.raises(ValueError, match="1"):
         own_method.Agreed(1.5)

@@ -19,11 +19,11 @@ import torch
 
 from engine.builder import ModelConfig
 from engine.errors import KVScopeError
-from engine.generation.span_scorer import POINTER_FILE
+from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.decoder import Decoder
 from engine.model.encoder import MEANING, WORD, packaged
 from engine.model.loading.bundled import NAME
-from engine.model.loading.dtype import pick
+from engine.model.loading.dtype import select_dtype
 from engine.model.loading.load import load
 from engine.model.loading.resolve import resolve
 from engine.prompt.template import Prompt
@@ -33,11 +33,11 @@ from training import reader, selector
 from training import span_scorer as pointer
 from training import weight_averaging as averaging
 from training.data.cloze import with_questions
-from training.data.corpus import BadMaterial, Material, read
-from training.data.examples import JUDGES, Mix
+from training.data.corpus import BadCorpus, Corpus, read
+from training.data.examples import JUDGES, DataMix
 from training.loop import TrainingConfig
 from training.lora import FILES, AdapterConfig
-from training.publish import ship
+from training.publish import publish
 
 EVERY_S = 20.0  # between two lines of progress
 
@@ -64,13 +64,13 @@ def _reader(arguments: argparse.Namespace) -> None:
     materials = _materials(arguments)
     config = reader.ReaderConfig(
         adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
-        mix=Mix(tokens=arguments.tokens, plain=arguments.plain),
+        mix=DataMix(tokens=arguments.tokens, plain=arguments.plain),
         training=TrainingConfig(lessons=arguments.lessons, rate=arguments.rate),
         seed=arguments.seed,
         judged=arguments.judged,
     )
     decoder = _decoder(arguments, None)
-    report = reader.finetune(decoder, materials, arguments.out, config, _Lines(), arguments.start)
+    report = reader.train_reader(decoder, materials, arguments.out, config, _Lines(), arguments.start)
     print(f"{'exact answers':16} before  after  (n)")
     for name, after in report["after"].items():
         print(f"{name:16} {report['before'][name]['exact']:6.3f} {after['exact']:6.3f}  ({after['n']})")
@@ -81,7 +81,7 @@ def _reader(arguments: argparse.Namespace) -> None:
 def _average(arguments: argparse.Namespace) -> None:
     config = reader.ReaderConfig(
         adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
-        mix=Mix(tokens=arguments.tokens),
+        mix=DataMix(tokens=arguments.tokens),
         judged=arguments.judged,
     )
     decoder = _decoder(arguments, None)
@@ -103,8 +103,8 @@ def _selector(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
     )
     wanted = ModelConfig(arguments.models, arguments.model, reader=arguments.reader)
-    decoder, encoder = _decoder(arguments, wanted.adapter), packaged(pick("cpu", arguments.dtype)[1])
-    report = selector.finetune_selector(decoder, encoder, materials, arguments.out, config, _Lines())
+    decoder, encoder = _decoder(arguments, wanted.adapter), packaged(select_dtype("cpu", arguments.dtype)[1])
+    report = selector.train_selector(decoder, encoder, materials, arguments.out, config, _Lines())
     print(f"Share of what helps most in the windows chosen at 20 %, n = {report['questions']['judged']} questions")
     for name, share in report["agreement"].items():
         print(f"{name:18} {share:.3f}")
@@ -114,17 +114,17 @@ def _selector(arguments: argparse.Namespace) -> None:
 
 
 def _pointer(arguments: argparse.Namespace) -> None:
-    training = replace(pointer.PointerConfig().training, lessons=arguments.lessons, rate=arguments.rate)
-    config = pointer.PointerConfig(judged=arguments.judged, seed=arguments.seed, training=training)
-    encoder = packaged(pick("cpu", arguments.dtype)[1], (WORD, MEANING))
+    training = replace(pointer.SpanScorerConfig().training, lessons=arguments.lessons, rate=arguments.rate)
+    config = pointer.SpanScorerConfig(judged=arguments.judged, seed=arguments.seed, training=training)
+    encoder = packaged(select_dtype("cpu", arguments.dtype)[1], (WORD, MEANING))
     prompt = Prompt(_decoder(arguments, None).tokenizer)
-    report = pointer.finetune_pointer(encoder, prompt, _materials(arguments), arguments.out, config, _Lines())
+    report = pointer.train_span_scorer(encoder, prompt, _materials(arguments), arguments.out, config, _Lines())
     print(f"Points at the answer: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --pointer {arguments.out}")
-    _ship(arguments, (POINTER_FILE,), pointer.merit)
+    _ship(arguments, (SPAN_SCORER_FILE,), pointer.merit)
 
 
-def _materials(arguments: argparse.Namespace) -> list[Material]:
+def _materials(arguments: argparse.Namespace) -> list[Corpus]:
     found = []
     for path, weight in map(_weighted, arguments.data):
         for material in read([path]):
@@ -136,7 +136,7 @@ def _materials(arguments: argparse.Namespace) -> list[Material]:
 
 
 def _decoder(arguments: argparse.Namespace, adapter: Path | None) -> Decoder:
-    device, dtype, said = pick(arguments.device, arguments.dtype)
+    device, dtype, said = select_dtype(arguments.device, arguments.dtype)
     place, name = resolve(arguments.model, arguments.models, _said), Path(arguments.model).name
     print(f"{name}{' with its reader' if adapter else ''}, {said}", flush=True)
     return load(place, device, dtype, name, adapter)
@@ -144,7 +144,7 @@ def _decoder(arguments: argparse.Namespace, adapter: Path | None) -> Decoder:
 
 def _ship(arguments: argparse.Namespace, files: Sequence[str], merit: Callable[[dict[str, Any]], float]) -> None:
     if arguments.ship is not None:
-        done = ship(arguments.out, arguments.ship, files, merit)
+        done = publish(arguments.out, arguments.ship, files, merit)
         print(f"{arguments.ship} {'has it now' if done else 'keeps its better one'}.")
 
 
@@ -178,7 +178,7 @@ def _weighted(data: str) -> tuple[Path, float | None]:
     except ValueError:
         parts = (Path(data), None)
     if parts[1] is not None and not parts[1] > 0:
-        raise BadMaterial(f"The weight in {data!r} must be above 0.")
+        raise BadCorpus(f"The weight in {data!r} must be above 0.")
     return parts
 
 
@@ -189,9 +189,9 @@ def _parser() -> argparse.ArgumentParser:
     one = _add(what, "reader", _reader, reader.__doc__)
     one.add_argument("--lessons", type=int, default=TrainingConfig.lessons, help="each has up to 16 questions")
     one.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
-    one.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
+    one.add_argument("--tokens", type=int, default=DataMix.tokens, help="most context tokens of a lesson")
     one.add_argument(
-        "--plain", type=float, default=Mix.plain, help="share of lessons read in one, as full prefill does"
+        "--plain", type=float, default=DataMix.plain, help="share of lessons read in one, as full prefill does"
     )
     one.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate")
     one.add_argument("--rank", type=int, default=AdapterConfig.rank)
@@ -201,19 +201,21 @@ def _parser() -> argparse.ArgumentParser:
     mean = _add(what, "average", _average, averaging.__doc__)
     mean.add_argument("--of", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
     mean.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
-    mean.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
+    mean.add_argument("--tokens", type=int, default=DataMix.tokens, help="most context tokens of a lesson")
     mean.add_argument("--rank", type=int, default=AdapterConfig.rank, help="of the adapters")
     two = _add(what, "selector", _selector, selector.__doc__)
     two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
     two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")
-    two.add_argument("--tokens", type=int, default=Mix.tokens, help="most context tokens of a lesson")
+    two.add_argument("--tokens", type=int, default=DataMix.tokens, help="most context tokens of a lesson")
     two.add_argument("--rounds", type=int, default=selector.SelectorConfig.rounds, help="through the lessons")
     two.add_argument("--rate", type=float, default=selector.SelectorConfig.rate, help="learning rate")
     two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
     three = _add(what, "pointer", _pointer, pointer.__doc__)
-    usual = pointer.PointerConfig().training
+    usual = pointer.SpanScorerConfig().training
     three.add_argument("--lessons", type=int, default=usual.lessons, help="each has up to 12 questions")
-    three.add_argument("--judged", type=int, default=pointer.PointerConfig.judged, help="held-out lessons to judge by")
+    three.add_argument(
+        "--judged", type=int, default=pointer.SpanScorerConfig.judged, help="held-out lessons to judge by"
+    )
     three.add_argument("--rate", type=float, default=usual.rate, help="learning rate")
     return parser
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from engine.model.decoder import Decoder
-from training.data.examples import Lessons
-from training.data.packed import Lesson, answer_logits
+from training.data.examples import TrainingExamples
+from training.data.packed import PackedExample, answer_logits
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluation:
     """loss: nats a token; exact: share of answers written word for word; over n questions."""
 
     loss: float
@@ -23,9 +23,9 @@ class Judgement:
 
 
 @torch.no_grad()
-def judge(
-    decoder: Decoder, lessons: Lessons, count: int, progress: Callable[[int], None] = lambda done: None
-) -> dict[str, Judgement]:
+def evaluate(
+    decoder: Decoder, lessons: TrainingExamples, count: int, progress: Callable[[int], None] = lambda done: None
+) -> dict[str, Evaluation]:
     """Judge the first `count` lessons in three ways of reading them."""
     found: dict[str, list[tuple[float, float, int]]] = {}
     for number in range(count):
@@ -36,7 +36,7 @@ def judge(
     return {name: _summed(parts) for name, parts in found.items()}
 
 
-def _ways(lesson: Lesson, lessons: Lessons) -> dict[str, Lesson]:
+def _ways(lesson: PackedExample, lessons: TrainingExamples) -> dict[str, PackedExample]:
     return {
         "full prefill": replace(lesson, apart=False, fresh=()),
         "direct reuse": replace(lesson, apart=True, fresh=()),
@@ -44,13 +44,13 @@ def _ways(lesson: Lesson, lessons: Lessons) -> dict[str, Lesson]:
     }
 
 
-def _judged(decoder: Decoder, lesson: Lesson) -> tuple[float, float, int]:
+def _judged(decoder: Decoder, lesson: PackedExample) -> tuple[float, float, int]:
     logits, targets = answer_logits(decoder, lesson)
     losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
     right = (logits.argmax(-1) == targets).split([len(answer) for _, answer in lesson.questions])
     return float(losses.mean()), float(sum(part.all() for part in right)), len(right)
 
 
-def _summed(parts: Sequence[tuple[float, float, int]]) -> Judgement:
+def _summed(parts: Sequence[tuple[float, float, int]]) -> Evaluation:
     n = sum(count for _, _, count in parts)
-    return Judgement(sum(loss * count for loss, _, count in parts) / n, sum(right for _, right, _ in parts) / n, n)
+    return Evaluation(sum(loss * count for loss, _, count in parts) / n, sum(right for _, right, _ in parts) / n, n)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.data.corpus import BadMaterial
+from training.data.corpus import BadCorpus
 
 REPORT = "report.json"
 
 
-def ship(out: Path, target: Path, files: Sequence[str], merit: Callable[[dict[str, Any]], float]) -> bool:
+def publish(out: Path, target: Path, files: Sequence[str], merit: Callable[[dict[str, Any]], float]) -> bool:
     """Copy `files` and the report from `out` to `target` if theirs is the better report; return whether it was.
 
     merit  of a report, higher is better
@@ -23,9 +23,9 @@ def ship(out: Path, target: Path, files: Sequence[str], merit: Callable[[dict[st
     if (target / REPORT).exists():
         old = json.loads((target / REPORT).read_text())
         if old["model"] != new["model"]:
-            raise BadMaterial(f"What lies in {target} is for {old['model']}, and not for {new['model']}.")
+            raise BadCorpus(f"What lies in {target} is for {old['model']}, and not for {new['model']}.")
         if old["judged_by"] != new["judged_by"]:
-            raise BadMaterial(f"What lies in {target} was judged by other questions; delete it to replace it.")
+            raise BadCorpus(f"What lies in {target} was judged by other questions; delete it to replace it.")
         if merit(old) >= merit(new):
             return False
     target.mkdir(parents=True, exist_ok=True)

@@ -19,10 +19,10 @@ from torch import Tensor
 from engine.model.decoder import Decoder
 from engine.model.loading.lora import WEIGHTS
 from engine.prompt.template import Prompt
-from training.data.corpus import Material
-from training.data.examples import Lessons, Mix, fits, judged_by, taught_and_held
+from training.data.corpus import Corpus
+from training.data.examples import DataMix, TrainingExamples, fits, judged_by, train_eval_split
 from training.data.packed import answer_loss
-from training.evaluate import judge
+from training.evaluate import evaluate
 from training.loop import Progress, TrainingConfig, train
 from training.lora import Adapter, AdapterConfig
 from training.publish import REPORT
@@ -37,16 +37,16 @@ class ReaderConfig:
     """
 
     adapter: AdapterConfig = field(default_factory=AdapterConfig)
-    mix: Mix = field(default_factory=Mix)
+    mix: DataMix = field(default_factory=DataMix)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     seed: int = 0
     judged: int = 40
     held: float = 0.05
 
 
-def finetune(
+def train_reader(
     decoder: Decoder,
-    materials: Sequence[Material],
+    materials: Sequence[Corpus],
     out: Path,
     config: ReaderConfig,
     progress: Progress,
@@ -64,7 +64,7 @@ def finetune(
     """
     torch.manual_seed(config.seed)
     fits(decoder, config.mix)
-    lessons, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
+    lessons, held = train_eval_split(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     out.mkdir(parents=True, exist_ok=True)
     adapter = Adapter(decoder, config.adapter)
     by = judged_by(materials, config.mix, config.held, config.judged)
@@ -124,11 +124,11 @@ def _before(out: Path, by: dict[str, Any], judged: Callable[[str], dict[str, Any
 
 
 def judged(
-    said: str, decoder: Decoder, adapter: Adapter, held: Lessons, config: ReaderConfig, progress: Progress
+    said: str, decoder: Decoder, adapter: Adapter, held: TrainingExamples, config: ReaderConfig, progress: Progress
 ) -> dict[str, Any]:
     """Return what `judge` finds with the adapter, as JSON holds it."""
     with adapter.computing():
-        found = judge(decoder, held, config.judged, lambda done: progress(said, done, config.judged, 0.0))
+        found = evaluate(decoder, held, config.judged, lambda done: progress(said, done, config.judged, 0.0))
     return {name: asdict(one) for name, one in found.items()}
 
 

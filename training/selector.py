@@ -20,9 +20,9 @@ from engine.kv import fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt.template import Prompt
-from engine.scoring.trained_selector import Heads, Selector, vectors_asked, vectors_of
-from training.data.corpus import Material
-from training.data.examples import Lessons, Mix, fits, judged_by, taught_and_held
+from engine.scoring.trained_selector import SelectorHead, TokenSelector, vectors_asked, vectors_of
+from training.data.corpus import Corpus
+from training.data.examples import DataMix, TrainingExamples, fits, judged_by, train_eval_split
 from training.loop import Progress, TrainingConfig, train
 from training.publish import REPORT
 from training.targets import Target, Wanted, held, wanted_by
@@ -53,7 +53,7 @@ class SelectorConfig:
     rate: float = 3e-3
     seed: int = 0
     held: float = 0.05
-    mix: Mix = field(default_factory=lambda: Mix(questions=5, absent=0.0, records=0.25))
+    mix: DataMix = field(default_factory=lambda: DataMix(questions=5, absent=0.0, records=0.25))
     heads: HeadsConfig = field(default_factory=HeadsConfig)
 
 
@@ -76,7 +76,7 @@ class Read:
 class _Pointing:
     """The heads, as training takes them."""
 
-    def __init__(self, heads: Heads, config: HeadsConfig) -> None:
+    def __init__(self, heads: SelectorHead, config: HeadsConfig) -> None:
         self._heads, self.config = heads, config
         self.named: dict[str, nn.Parameter] = dict(heads.named_parameters())
 
@@ -92,10 +92,10 @@ class _Pointing:
         yield
 
 
-def finetune_selector(
+def train_selector(
     decoder: Decoder,
     encoder: Encoder,
-    materials: Sequence[Material],
+    materials: Sequence[Corpus],
     out: Path,
     config: SelectorConfig,
     progress: Progress,
@@ -108,9 +108,12 @@ def finetune_selector(
     """
     torch.manual_seed(config.seed)
     prompt = Prompt(decoder.tokenizer)
-    taught, kept = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
+    taught, kept = train_eval_split(prompt, materials, config.mix, config.seed, config.held)
     fits(decoder, config.mix)
-    by = {"model": fingerprint.of_model(decoder), **judged_by(materials, config.mix, config.held, config.judged)}
+    by = {
+        "model": fingerprint.model_fingerprint(decoder),
+        **judged_by(materials, config.mix, config.held, config.judged),
+    }
     out.mkdir(parents=True, exist_ok=True)
     data = json.loads(json.dumps([{**by, "lessons": None}, config.seed, asdict(config.mix)]))
     found = wanted_by(decoder, taught, config.lessons, out / "read", data, progress)
@@ -118,10 +121,10 @@ def finetune_selector(
     for number, wanted in found.items():
         lessons.append(_read(encoder, prompt, taught, number, wanted))
         progress("Encoding", number + 1, config.lessons, 0.0)
-    heads = Heads(encoder.width, **asdict(config.heads))
+    heads = SelectorHead(encoder.width, **asdict(config.heads))
     training = TrainingConfig(lessons=config.rounds * len(lessons), rate=config.rate, every=EVERY)
     train(_Pointing(heads, config.heads), _loss_of(heads, lessons, config.seed), training, out, data, progress)
-    selector = Selector(encoder, heads)
+    selector = TokenSelector(encoder, heads)
     selector.save(out)
     judged = wanted_by(decoder, kept, config.judged, None, data, progress)
     report = {
@@ -135,7 +138,9 @@ def finetune_selector(
     return report
 
 
-def _read(encoder: Encoder, prompt: Prompt, lessons: Lessons, number: int, wanted: Sequence[Target | None]) -> Read:
+def _read(
+    encoder: Encoder, prompt: Prompt, lessons: TrainingExamples, number: int, wanted: Sequence[Target | None]
+) -> Read:
     texts, questions = lessons.told(number)
     passages = [prompt.passage(text) for text in texts]
     vectors = [vectors_of(encoder, text, passage) for text, passage in zip(texts, passages, strict=True)]
@@ -149,7 +154,7 @@ def _read(encoder: Encoder, prompt: Prompt, lessons: Lessons, number: int, wante
     )
 
 
-def _loss_of(heads: Heads, lessons: Sequence[Read], seed: int) -> Callable[[int], Tensor]:
+def _loss_of(heads: SelectorHead, lessons: Sequence[Read], seed: int) -> Callable[[int], Tensor]:
     """Return the loss of each step by its number: mean cross-entropy with what helps, in nats."""
 
     def loss(number: int) -> Tensor:
@@ -165,7 +170,9 @@ def _loss_of(heads: Heads, lessons: Sequence[Read], seed: int) -> Callable[[int]
     return loss
 
 
-def _agreement(selector: Selector, prompt: Prompt, lessons: Lessons, found: Wanted, seed: int) -> dict[str, float]:
+def _agreement(
+    selector: TokenSelector, prompt: Prompt, lessons: TrainingExamples, found: Wanted, seed: int
+) -> dict[str, float]:
     """Return the mean share of what helps that the windows chosen by each way of scoring hold."""
     draw, shares = torch.Generator().manual_seed(seed), dict[str, list[float]]()
     for number, wanted in found.items():

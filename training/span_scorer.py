@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.generation.span_scorer import Pieces, Pointer, PointerNet, load_pointer, padded
+from engine.generation.span_scorer import Pieces, SpanScorer, SpanScorerNet, load_span_scorer, padded
 from engine.model.encoder import PACKAGE, Encoder
 from engine.prompt.template import Prompt
-from training.data.corpus import Material
-from training.data.examples import Lessons, Mix, judged_by, taught_and_held
+from training.data.corpus import Corpus
+from training.data.examples import DataMix, TrainingExamples, judged_by, train_eval_split
 from training.loop import Progress, TrainingConfig, train
 from training.publish import REPORT
 
@@ -35,7 +35,7 @@ class NetConfig:
 
 
 @dataclass(frozen=True)
-class PointerConfig:
+class SpanScorerConfig:
     """How a pointer is made.
 
     judged  lessons of held-out paragraphs
@@ -45,7 +45,7 @@ class PointerConfig:
     judged: int = 40
     seed: int = 0
     held: float = 0.05
-    mix: Mix = field(default_factory=lambda: Mix(passages=4, tokens=800, questions=12, absent=0.0))
+    mix: DataMix = field(default_factory=lambda: DataMix(passages=4, tokens=800, questions=12, absent=0.0))
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(4000, 1.5e-3, 100, EVERY))
     net: NetConfig = field(default_factory=NetConfig)
 
@@ -53,7 +53,7 @@ class PointerConfig:
 class _Pointing:
     """The net, as training takes it."""
 
-    def __init__(self, net: PointerNet, config: NetConfig) -> None:
+    def __init__(self, net: SpanScorerNet, config: NetConfig) -> None:
         self._net, self.config = net, config
         self.named: dict[str, nn.Parameter] = dict(net.named_parameters())
 
@@ -69,12 +69,12 @@ class _Pointing:
         yield
 
 
-def finetune_pointer(
+def train_span_scorer(
     encoder: Encoder,
     prompt: Prompt,
-    materials: Sequence[Material],
+    materials: Sequence[Corpus],
     out: Path,
-    config: PointerConfig,
+    config: SpanScorerConfig,
     progress: Progress,
 ) -> dict[str, Any]:
     """Train a pointer, judge it on held-out questions, and write it and its report into `out`.
@@ -85,12 +85,12 @@ def finetune_pointer(
     checkpoint in `out`. Raises BadMaterial if there is too little, and BadCheckpoint or NotWritten.
     """
     torch.manual_seed(config.seed)
-    taught, kept = taught_and_held(prompt, materials, config.mix, config.seed, config.held)
+    taught, kept = train_eval_split(prompt, materials, config.mix, config.seed, config.held)
     by = judged_by(materials, config.mix, config.held, config.judged)
     out.mkdir(parents=True, exist_ok=True)
     data = json.loads(json.dumps([{**by, "lessons": None}, config.seed, asdict(config.mix)]))
     vocabulary = encoder.tokens.template.get_vocab_size()
-    net = PointerNet(encoder.width, len(encoder.layers), config.net.size, vocabulary)
+    net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, vocabulary)
     net.rarity += _rarity(encoder, materials)
     seconds = train(
         _Pointing(net, config.net),
@@ -100,8 +100,8 @@ def finetune_pointer(
         data,
         progress,
     )
-    Pointer(encoder, net).save(out)
-    right = _right(load_pointer(out, encoder), kept, config.judged, progress)
+    SpanScorer(encoder, net).save(out)
+    right = _right(load_span_scorer(out, encoder), kept, config.judged, progress)
     report = {
         "model": PACKAGE,
         "config": asdict(config),
@@ -127,7 +127,7 @@ class _Reading:
         return self._held[text]
 
 
-def _rarity(encoder: Encoder, materials: Sequence[Material]) -> Tensor:
+def _rarity(encoder: Encoder, materials: Sequence[Corpus]) -> Tensor:
     """Return how rare each word piece is among paragraphs, in nats."""
     counts, paragraphs = torch.zeros(encoder.tokens.template.get_vocab_size()), 0
     for material in materials:
@@ -137,7 +137,7 @@ def _rarity(encoder: Encoder, materials: Sequence[Material]) -> Tensor:
     return torch.log(1 + paragraphs / (1 + counts))
 
 
-def _loss_of(net: PointerNet, lessons: Lessons, reading: _Reading, seed: int) -> Callable[[int], Tensor]:
+def _loss_of(net: SpanScorerNet, lessons: TrainingExamples, reading: _Reading, seed: int) -> Callable[[int], Tensor]:
     """Return the loss of each lesson by its number: nats by which the answer's place is missed, a question."""
 
     def loss(number: int) -> Tensor:
@@ -169,7 +169,7 @@ def _places(passages: Sequence[Pieces], texts: Sequence[str], answer: str) -> li
     return found
 
 
-def _right(pointer: Pointer, lessons: Lessons, count: int, progress: Progress) -> list[bool]:
+def _right(pointer: SpanScorer, lessons: TrainingExamples, count: int, progress: Progress) -> list[bool]:
     """Return for each held-out question whether the likeliest piece of all passages is part of its answer."""
     reading, found = _Reading(pointer.encoder), list[bool]()
     for number in range(count):

@@ -15,15 +15,15 @@ from torch import Tensor
 from engine.kv.assemble import assemble
 from engine.kv.chunk_cache import prefill_chunk
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, Watched
-from engine.prompt.template import ASKED_TOKENS
-from engine.strategies.windows import budgeted
+from engine.model.kv_buffer import AttentionProbe, KVBuffer
+from engine.prompt.template import MAX_QUERY_ROWS
+from engine.strategies.windows import windows_within_budget
 from engine.types import ChunkKV
 from training import checkpoint
 from training.checkpoint import BadCheckpoint
-from training.data.corpus import BadMaterial
-from training.data.examples import Lessons
-from training.data.packed import Lesson
+from training.data.corpus import BadCorpus
+from training.data.examples import TrainingExamples
+from training.data.packed import PackedExample
 from training.loop import Progress
 
 EVERY = 50  # lessons read between two checkpoints
@@ -45,10 +45,10 @@ Wanted = dict[int, list[Target | None]]  # of each question of a lesson; None wh
 
 
 @torch.no_grad()
-def targets(decoder: Decoder, lesson: Lesson, compared: bool = False) -> list[Target | None]:
+def targets(decoder: Decoder, lesson: PackedExample, compared: bool = False) -> list[Target | None]:
     """Return what each question of a lesson of two passages or more wants; None for one that nothing helps."""
     start, context = len(lesson.prefix), torch.tensor(lesson.context)
-    whole = decoder.buffer(len(context) + ASKED_TOKENS)
+    whole = decoder.buffer(len(context) + MAX_QUERY_ROWS)
     decoder.prefill(context, whole, torch.arange(len(context)))
     prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start], 0)
     joined = decoder.buffer(whole.capacity)
@@ -58,7 +58,7 @@ def targets(decoder: Decoder, lesson: Lesson, compared: bool = False) -> list[Ta
     moved[:, : len(lesson.passages[0])] = 0.0
     moved, found = moved.cpu(), list[Target | None]()  # attention is watched there, wherever the model is
     for question, _ in lesson.questions:
-        asked = torch.tensor(question[-ASKED_TOKENS:])
+        asked = torch.tensor(question[-MAX_QUERY_ROWS:])
         helps = (_watched(decoder, whole, asked, len(context)).mean(1)[:, start:] * moved).sum(0)
         others = {}
         if compared:
@@ -70,7 +70,7 @@ def targets(decoder: Decoder, lesson: Lesson, compared: bool = False) -> list[Ta
 
 
 def wanted_by(
-    decoder: Decoder, lessons: Lessons, count: int, folder: Path | None, data: Any, progress: Progress
+    decoder: Decoder, lessons: TrainingExamples, count: int, folder: Path | None, data: Any, progress: Progress
 ) -> Wanted:
     """Return what the questions of the first `count` lessons want, by lesson; one of a single passage wants nothing.
 
@@ -88,7 +88,7 @@ def wanted_by(
         progress("Reading" if folder else "Reading what it is judged by", number + 1, count, 0.0)
     wanted = {number: found[number] for number in range(count) if any(found[number])}
     if not wanted:
-        raise BadMaterial("No lesson has two passages. Give more files, or larger ones.")
+        raise BadCorpus("No lesson has two passages. Give more files, or larger ones.")
     return wanted
 
 
@@ -118,12 +118,12 @@ def _kept(folder: Path, data: Any) -> Wanted:
 
 def held(helps: Tensor, scores: Tensor, lengths: list[int], ratio: float = 0.2) -> float:
     """Return the share of what helps that the windows with the best scores hold at this ratio."""
-    return float(helps[budgeted(scores, lengths, ratio, exact=1)].sum())
+    return float(helps[windows_within_budget(scores, lengths, ratio, exact=1)].sum())
 
 
 def _watched(decoder: Decoder, buffer: KVBuffer, asked: Tensor, context: int) -> Tensor:
     """Return the attention that a question behind the context pays to it, [L, query heads, context]."""
     rows = torch.arange(context, context + len(asked))
-    watched = Watched(buffer, rows, len(rows))
+    watched = AttentionProbe(buffer, rows, len(rows))
     decoder.forward(asked[None], rows[None], watched)
     return watched.attention[:, :, :context]

@@ -14,8 +14,8 @@ import torch
 
 from engine.model.decoder import Decoder
 from engine.prompt.template import Prompt
-from training.data.corpus import Material
-from training.data.examples import judged_by, taught_and_held
+from training.data.corpus import Corpus
+from training.data.examples import judged_by, train_eval_split
 from training.loop import Progress
 from training.lora import Adapter
 from training.publish import REPORT
@@ -24,7 +24,7 @@ from training.reader import ReaderConfig, judged, origin
 
 def average(
     decoder: Decoder,
-    materials: Sequence[Material],
+    materials: Sequence[Corpus],
     folders: Sequence[Path],
     out: Path,
     config: ReaderConfig,
@@ -35,7 +35,7 @@ def average(
     Raises BadMaterial if there is too little to judge by, ModelNotFound or UnsupportedModel for an adapter that cannot
     be read or has another rank.
     """
-    _, held = taught_and_held(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
+    _, held = train_eval_split(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
     adapter, parts = Adapter(decoder, config.adapter), []
     for folder in folders:
         adapter.start_from(folder)

@@ -7,7 +7,7 @@ session that Gradio gives each tab, and gone when the work ends or the tab is cl
 from threading import Event, Lock
 
 
-class Stops:
+class SessionTasks:
     """The Events of the work under way. Safe from any thread.
 
     A click starts the work and is answered at once; the work itself takes its Event up when its turn comes. In

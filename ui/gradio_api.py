@@ -10,10 +10,10 @@ import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from backend.interface.errors import user_message
-from engine.analysis.comparison import Wanted
+from engine.analysis.comparison import CompareRequest
 from engine.errors import BadRequest
-from engine.method import usual
-from engine.request import Exchange, Request
+from engine.method import default_method
+from engine.request import ChatTurn, Request
 from ui.events import LIBRARY, MODEL
 from ui.throttle import coalesce
 
@@ -46,7 +46,7 @@ def build(backend: Backend) -> None:
         try:
             wanted = Request(
                 question,
-                method or usual(backend.methods()).name,
+                method or default_method(backend.methods()).name,
                 ratio,
                 passages,
                 max_new_tokens,
@@ -94,11 +94,11 @@ def build(backend: Backend) -> None:
         Times in ms, KL in nats, sizes in bytes; `ratios` lie in [0, 1]. Each method is timed `repeats` times.
         `documents` as in ask.
         """
-        stop, standard = Event(), Wanted(question)
+        stop, standard = Event(), CompareRequest(question)
         try:
             chosen = standard.methods if methods is None else tuple(methods)
             spent = standard.ratios if ratios is None else tuple(ratios)
-            wanted = Wanted(question, chosen, spent, passages, repeats, max_new_tokens, _tuple(documents))
+            wanted = CompareRequest(question, chosen, spent, passages, repeats, max_new_tokens, _tuple(documents))
             for comparison in backend.comparison.compare(wanted, stop):
                 yield comparison.as_dict()
         except Exception as error:
@@ -108,7 +108,7 @@ def build(backend: Backend) -> None:
 
     def list_methods() -> list[dict]:
         """Return the methods, each with its settings: their defaults, ranges and choices."""
-        return [asdict(method) for method in backend.methods()]
+        return [method.as_dict() for method in backend.methods()]
 
     def add_document(file: dict[str, Any] | None) -> list[dict]:
         """Add one uploaded file (`gradio_client.handle_file(path)`); returns how each file ended."""
@@ -139,7 +139,7 @@ def build(backend: Backend) -> None:
     def rename_document(document_id: str, name: str) -> dict:
         """Show a document under another name; returns it with the name it got."""
         try:
-            return asdict(backend.shelf.rename(document_id, name))
+            return asdict(backend.library.rename(document_id, name))
         except Exception as error:
             raise _refusal(error) from error
 
@@ -147,7 +147,7 @@ def build(backend: Backend) -> None:
         """Cut, embed and prefill a document anew with the settings of today; returns how that ended."""
         stop = Event()
         try:
-            *_, ended = backend.shelf.reindex([document_id], stop)
+            *_, ended = backend.library.reindex([document_id], stop)
         except Exception as error:
             raise _refusal(error) from error
         finally:
@@ -175,15 +175,15 @@ def build(backend: Backend) -> None:
     )
 
 
-def _conversation(earlier: Any) -> tuple[Exchange, ...]:
+def _conversation(earlier: Any) -> tuple[ChatTurn, ...]:
     """Return a program's earlier questions; the engine checks what is in them. Raises BadRequest for another shape."""
     if earlier is not None and not isinstance(earlier, list):
         raise BadRequest(f"The earlier questions must be a list, got {earlier!r}.")
-    known = {field.name for field in fields(Exchange)}
+    known = {field.name for field in fields(ChatTurn)}
     for given in earlier or ():
         if not isinstance(given, dict) or not {"question", "answer"} <= set(given) <= known:
             raise BadRequest(f"An earlier question has a question, an answer and its passages, got {given!r}.")
-    return tuple(Exchange(given["question"], given["answer"], _tuple(given.get("passages"))) for given in earlier or ())
+    return tuple(ChatTurn(given["question"], given["answer"], _tuple(given.get("passages"))) for given in earlier or ())
 
 
 def _tuple(value: Any) -> Any:

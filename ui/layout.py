@@ -44,7 +44,7 @@ def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Bloc
     inspect = Inspect(backend)
     compare = Compare(backend, samples)
     shelf = Library(backend, documents)
-    settings = Settings(backend, backend.shelf)
+    settings = Settings(backend, backend.library)
     pages: list[tuple[str, str, Page]] = [
         ("Ask", "ask", ask),
         ("Inspect", "inspect", inspect),
@@ -65,9 +65,9 @@ def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Bloc
                     with gr.Tab(label, id=name, elem_id=f"tab-{name}") as tab:
                         each.build(tab)
         status.wire(page)
-        ask.wire(page, documents.shelf)
-        inspect.asks.where.follow(documents.shelf)
-        compare.follow(documents.shelf)
+        ask.wire(page, documents.library)
+        inspect.asks.where.follow(documents.library)
+        compare.follow(documents.library)
         ask.lead("expand", tabs, "inspect", inspect.asks, "#inspect-go")
         ask.lead("apply", tabs, "compare", compare.asks, "#compare-run")
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from backend.interface.cache import CacheDesk
-from backend.interface.comparison import CompareDesk
-from backend.interface.inspection import InspectionDesk
-from backend.interface.library import IngestProgress, ShelfDesk
-from backend.interface.metrics import Meter
-from backend.interface.models import ModelDesk
-from engine.method import Method
-from engine.request import Answer, Budget, Request
+from backend.interface.cache import CacheService
+from backend.interface.comparison import CompareService
+from backend.interface.inspection import InspectService
+from backend.interface.library import IngestProgress, LibraryService
+from backend.interface.metrics import MetricsService
+from backend.interface.models import ModelService
+from engine.method import MethodInfo
+from engine.request import Answer, ContextBudget, Request
 from store.types import Document
 
 MAX_CONCURRENT_REQUESTS = 16  # waiting ones included: the engine serves them one by one and can cancel one that waits
@@ -31,7 +31,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TierUsage:
     """What one tier keeps of the passages' keys and values. `tier`: device, host or disk, as in a Source."""
 
     tier: str
@@ -43,26 +43,26 @@ class Backend(Protocol):
     """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
 
     @property
-    def cache(self) -> CacheDesk: ...
+    def cache(self) -> CacheService: ...
 
     @property
-    def shelf(self) -> ShelfDesk: ...
+    def library(self) -> LibraryService: ...
 
     @property
-    def models(self) -> ModelDesk: ...
+    def models(self) -> ModelService: ...
 
     @property
-    def inspection(self) -> InspectionDesk: ...
+    def inspection(self) -> InspectService: ...
 
     @property
-    def meter(self) -> Meter: ...
+    def metrics(self) -> MetricsService: ...
 
     @property
-    def comparison(self) -> CompareDesk: ...
+    def comparison(self) -> CompareService: ...
 
     def status(self) -> Status: ...
 
-    def methods(self) -> list[Method]:
+    def methods(self) -> list[MethodInfo]:
         """Return the methods that a question may name, in the order to show them."""
         ...
 
@@ -74,7 +74,7 @@ class Backend(Protocol):
 
     def delete(self, document_id: str) -> None: ...
 
-    def kept(self) -> list[Kept]:
+    def tier_usage(self) -> list[TierUsage]:
         """Return the tiers of computed keys and values, the fastest first; empty until the engine is ready."""
         ...
 
@@ -82,7 +82,7 @@ class Backend(Protocol):
         """Remove all computed keys and values; documents stay, and questions compute what they need."""
         ...
 
-    def budget(self, request: Request) -> Budget:
+    def budget(self, request: Request) -> ContextBudget:
         """Return how a request would share out the model's context; texts are counted, nothing is searched for."""
         ...
 

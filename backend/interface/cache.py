@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.cache.admin import Evicted, NodeFacts, TierFacts
-from engine.cache.hit_stats import Service, Totals
+from engine.cache.admin import Evicted, NodeInfo, TierInfo
+from engine.cache.hit_stats import QueryStats, StatsTotals
 from store.types import Chunk
 
-__all__ = ["CacheDesk", "CacheView", "CachedPassage", "Evicted", "NodeFacts", "Service", "TierFacts", "Totals"]
+__all__ = ["CacheService", "CacheView", "CachedPassage", "Evicted", "NodeInfo", "QueryStats", "TierInfo", "StatsTotals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class CachedPassage:
            for naive reuse), or 'other' where the chunk is not known
     """
 
-    facts: NodeFacts
+    facts: NodeInfo
     chunk: Chunk | None = None
     role: str = "other"
 
@@ -36,19 +36,19 @@ class CacheView:
     counted      False while it is still being found out which passage is whose; look again
     """
 
-    tiers: tuple[TierFacts, ...]
+    tiers: tuple[TierInfo, ...]
     limit_bytes: tuple[int, ...]
     passages: tuple[CachedPassage, ...]
     policy: str
-    recent: tuple[Service, ...]
-    totals: Totals
+    recent: tuple[QueryStats, ...]
+    totals: StatsTotals
     counted: bool = True
 
 
-class CacheDesk(Protocol):
+class CacheService(Protocol):
     """The knowledge tree as a person may look at it and change it. Raises ModelNotReady until the models are there."""
 
-    def look(self) -> CacheView:
+    def snapshot(self) -> CacheView:
         """Return the tree as it is now."""
         ...
 

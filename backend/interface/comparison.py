@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from threading import Event
 from typing import Protocol
 
-from engine.analysis.comparison import Comparison, Wanted
+from engine.analysis.comparison import CompareRequest, Comparison
 
 
-class CompareDesk(Protocol):
+class CompareService(Protocol):
     """Every error meant for a person is a KVScopeError."""
 
-    def compare(self, wanted: Wanted, cancel: Event) -> Iterator[Comparison]:
+    def compare(self, wanted: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         """Yield one growing comparison. After `cancel` is set it ends within a layer or a token, as 'stopped'."""
         ...

@@ -8,7 +8,7 @@ from engine.analysis.report import Step
 from engine.request import Request
 
 
-class InspectionDesk(Protocol):
+class InspectService(Protocol):
     """Looks into questions. Every error meant for a person is a KVScopeError."""
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[Step]:

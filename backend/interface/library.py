@@ -20,7 +20,7 @@ class IngestProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DocumentUsage:
     """One document with what is computed from it.
 
     tiers     bytes of keys and values by tier ('device', 'host', 'disk'), of every path through its passages; so a
@@ -30,7 +30,7 @@ class Held:
 
     document: Document
     tiers: dict[str, int] | None
-    outdated: bool = False
+    needs_rechunk: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -46,10 +46,10 @@ class Passage:
     tier: str
 
 
-class ShelfDesk(Protocol):
+class LibraryService(Protocol):
     """The documents. Every error meant for a person is a KVScopeError."""
 
-    def held(self) -> list[Held]:
+    def list_with_usage(self) -> list[DocumentUsage]:
         """Return all documents, newest first; empty until the library is open. Answers at once, counted or not."""
         ...
 
@@ -57,11 +57,11 @@ class ShelfDesk(Protocol):
         """Return at most `count` passages from number `start`, in reading order; empty if there are none."""
         ...
 
-    def around(self, chunk_id: str) -> Excerpt:
+    def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a passage where it stands. Raises NoSuchDocument."""
         ...
 
-    def freed_by(self, document_ids: Sequence[str]) -> int:
+    def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         """Return the bytes of keys and values in all tiers that deleting these documents would free."""
         ...
 

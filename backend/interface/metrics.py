@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Meter(Protocol):
+class MetricsService(Protocol):
     """Counts the questions of every door: the page, its API, and the chat API."""
 
     def text(self) -> str:

@@ -22,7 +22,7 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SettingsChange:
     """Every choice of the page. Ranges and words are those of the command line (`python app.py --help`)."""
 
     model: str
@@ -43,7 +43,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class MemoryEstimate:
     """What one model would take, and what is free for it.
 
     kv_bytes        of a whole context, the most there can be
@@ -71,18 +71,18 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReloadStatus:
     """How far the latest change of settings has come. `trouble` says, in sentences, why it was not made."""
 
     running: bool = False
     stoppable: bool = False
     line: str = ""
-    share: float | None = None
-    trouble: str = ""
+    progress: float | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class StaleChunking:
     """Documents whose passages were cut with other settings than today's, which they keep until they are cut anew."""
 
     tokens: int
@@ -91,7 +91,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class SystemInfo:
     """versions, and the data folder's parts with their bytes, in the order to show them."""
 
     versions: tuple[tuple[str, str], ...]
@@ -99,7 +99,7 @@ class About:
     parts: tuple[tuple[str, int], ...]
 
 
-class ModelDesk(Protocol):
+class ModelService(Protocol):
     """The settings of the house. Every error meant for a person is a KVScopeError."""
 
     def loaded(self) -> list[ModelInfo]:
@@ -114,26 +114,26 @@ class ModelDesk(Protocol):
         """Return what `Wanted.device` may be on this machine."""
         ...
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> SettingsChange:
         """Return the choices in use."""
         ...
 
-    def fixed(self) -> dict[str, str]:
+    def overridden(self) -> dict[str, str]:
         """Return the flag or variable that fixes a choice, by the choice's name: {'model': '--model'}."""
         ...
 
-    def check(self, name: str, role: str, wanted: Wanted) -> Footprint:
+    def check(self, name: str, role: str, wanted: SettingsChange) -> MemoryEstimate:
         """Return what a model would take as `role` (primary or auxiliary) with the device and format of `wanted`.
 
         Raises the error that loading it would raise of its name or configuration.
         """
         ...
 
-    def change(self, wanted: Wanted) -> None:
+    def change(self, wanted: SettingsChange) -> None:
         """Begin to change to these choices; `changing` tells how far it is. Raises what is wrong with them."""
         ...
 
-    def changing(self) -> Change: ...
+    def changing(self) -> ReloadStatus: ...
 
     def stop(self) -> None:
         """Stop a download that a change began with."""
@@ -143,8 +143,8 @@ class ModelDesk(Protocol):
         """Return what every model is told to do, before the passages."""
         ...
 
-    def cuts(self) -> list[Cut]:
+    def stale_documents(self) -> list[StaleChunking]:
         """Return which documents are cut otherwise than the choices in use say."""
         ...
 
-    def about(self) -> About: ...
+    def system_info(self) -> SystemInfo: ...

@@ -12,14 +12,14 @@ from tokenizers import Tokenizer
 
 from backend.interface.backend import Status
 from backend.runtime.settings import Settings
-from backend.runtime.tasks import Work
+from backend.runtime.tasks import TaskRegistry
 from engine.builder import ModelConfig, Models, build_engine, load_models, release_memory
-from engine.cache.hit_stats import Served
+from engine.cache.hit_stats import CacheStats
 from engine.cache.tier import Tier
-from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
-from engine.model.loading.dtype import pick
+from engine.model.loading.dtype import select_dtype
 from engine.types import ChunkKV
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
@@ -40,7 +40,7 @@ class Runtime:
 
     models: Models
     documents: DocumentLibrary
-    tiers: Tiers
+    tiers: CacheHierarchy
     engine: Engine
     blobs: DiskBlobs | None
 
@@ -67,17 +67,19 @@ def reason(error: Exception) -> str:
     return f"Loading broke ({type(error).__name__}: {error}). The log says more."
 
 
-class Loader:
+class RuntimeLoader:
     """Loads once, in a thread of its own. Until then everything that needs the house gets a clear sentence.
 
     settled  called with the line about the models once the house stands, before the status says ready
     """
 
-    def __init__(self, settings: Settings, work: Work, settled: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self, settings: Settings, work: TaskRegistry, settled: Callable[[str], None] = lambda line: None
+    ) -> None:
         self.settings, self._work, self.settled = settings, work, settled
         self.status = Status(ready=False, line="Starting")
-        self.house: Runtime | None = None
-        self._served = Served()  # of all houses: other settings do not begin the counting anew
+        self.runtime: Runtime | None = None
+        self._served = CacheStats()  # of all houses: other settings do not begin the counting anew
         self._listed: list[Document] = []
         # Small models that stay loaded while other settings change.
         self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
@@ -99,7 +101,7 @@ class Loader:
 
     def ready(self) -> Runtime:
         """Return the house. Raises ModelNotReady or LoadingFailed, with what the status says."""
-        house, status = self.house, self.status  # another thread may take them away between two looks
+        house, status = self.runtime, self.status  # another thread may take them away between two looks
         if status.failed:
             raise LoadingFailed(status.line)
         if house is None:
@@ -107,10 +109,10 @@ class Loader:
         return house
 
     @contextmanager
-    def visiting(self) -> Iterator[Runtime]:
+    def borrow(self) -> Iterator[Runtime]:
         """Lend the house for a short call: whoever closes it waits for the call's end. Raises what `ready` raises."""
         closed = Event()
-        with self._work.stoppable(closed):
+        with self._work.track(closed):
             house = self.ready()
             if closed.is_set():
                 raise ModelNotReady("What is loaded is being closed.")
@@ -118,12 +120,12 @@ class Loader:
 
     def tiers(self) -> tuple[Tier[ChunkKV], ...]:
         """Return the tiers that hold chunk KV; none until they are open."""
-        house = self.house
+        house = self.runtime
         return () if house is None else house.tiers.tree.tiers
 
     def listed(self) -> list[Document]:
         """Return the documents; while the house is being built anew, those that it had."""
-        with suppress(ModelNotReady, LoadingFailed), self.visiting() as house:
+        with suppress(ModelNotReady, LoadingFailed), self.borrow() as house:
             self._listed = house.documents.documents()
         return self._listed
 
@@ -156,16 +158,16 @@ class Loader:
         config = model_config(self.settings)
         models = models or load_models(config, self._report)
         self._report("Opening the library", 0.95)
-        self.house = self._build(models)
+        self.runtime = self._build(models)
         finetuned = " with its reader" if config.adapter else ""
         return f"{models.primary.name}{finetuned}, {models.precision}"
 
     def release(self) -> None:
         """Close the house (the caller has stopped the work) and let go of its memory."""
-        if self.house is None:
+        if self.runtime is None:
             return
-        self._listed = self.house.documents.documents()
-        house, self.house = self.house, None
+        self._listed = self.runtime.documents.documents()
+        house, self.runtime = self.runtime, None
         house.close()
         del house
         release_memory()
@@ -195,16 +197,16 @@ class Loader:
             log.warning("chunk KV stays in memory only: %s", error)
             return None
 
-    def _open_tiers(self, models: Models, blobs: DiskBlobs | None) -> Tiers:
+    def _open_tiers(self, models: Models, blobs: DiskBlobs | None) -> CacheHierarchy:
         wanted = self.settings
-        config = TiersConfig(
+        config = CacheHierarchyConfig(
             host_bytes=int(wanted.host_gib * GIB),
             disk_bytes=int(wanted.disk_gib * GIB),
             device_bytes=int(wanted.device_gib * GIB),
             policy=wanted.policy,
             bits=wanted.kv_bits,
         )
-        return Tiers(config, blobs, models.primary.device)
+        return CacheHierarchy(config, blobs, models.primary.device)
 
     def open_documents(self, tokenizer: Tokenizer) -> DocumentLibrary:
         """Open the documents of the data folder; chunks are counted in the tokenizer's tokens."""
@@ -215,7 +217,7 @@ class Loader:
         else:
             self._report(f"Loading {Path(name).name}", 0.95)
             reranker = self._reranker(name)
-        embedder, folder = self._embedder(pick("cpu", self.settings.dtype)[1]), self.settings.data / "library"
+        embedder, folder = self._embedder(select_dtype("cpu", self.settings.dtype)[1]), self.settings.data / "library"
         embedder.embed([embedder.ending("Is it loaded?")])  # now, not while the first question waits
         return DocumentLibrary(folder, tokenizer, embedder, LibraryConfig(chunking=chunking), reranker=reranker)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from threading import Event, RLock, Thread
 
 from backend.interface.backend import Status
-from backend.runtime.loader import GIB, LAST_STEP_S, Loader, model_config, reason
+from backend.runtime.loader import GIB, LAST_STEP_S, RuntimeLoader, model_config, reason
 from backend.runtime.settings import Settings
-from backend.runtime.tasks import Work
+from backend.runtime.tasks import TaskRegistry
 from engine.builder import fetch_models, release_memory
-from engine.cache.admin import Control, Evicted
+from engine.cache.admin import CacheAdmin, Evicted
 from engine.errors import BadRequest, Cancelled, ModelNotReady
 from store.errors import KVScopeError
 from store.retrieval.reranker import fetch as fetch_reranker
@@ -39,7 +39,9 @@ class Reloader:
     `trouble` says why the latest change was not made, and what answers now; empty if it was.
     """
 
-    def __init__(self, loader: Loader, work: Work, keep: Callable[[Settings], None], fixed: Mapping[str, str]) -> None:
+    def __init__(
+        self, loader: RuntimeLoader, work: TaskRegistry, keep: Callable[[Settings], None], fixed: Mapping[str, str]
+    ) -> None:
         self._loader, self._work, self._keep, self._fixed = loader, work, keep, fixed
         self._stopped, self._one = Event(), RLock()
         self._thread: Thread | None = None
@@ -61,7 +63,7 @@ class Reloader:
             self._check_free(changed)
             if self.running or self._loader.loading:
                 raise ModelNotReady(f"{self._loader.status.line}.")
-            if wanted == self._loader.settings and self._loader.house is not None:
+            if wanted == self._loader.settings and self._loader.runtime is not None:
                 raise NothingChanges("These settings are in use already.")
             self.trouble = ""
             tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.tiers()}
@@ -82,7 +84,7 @@ class Reloader:
             if self.running:
                 raise ModelNotReady(f"{self._loader.status.line}.")
             self._check_free(BUDGETS[tier] for tier in budgets if tier in BUDGETS)
-            evicted = Control(self._loader.ready().tiers.tree).set_budgets(budgets)
+            evicted = CacheAdmin(self._loader.ready().tiers.tree).set_budgets(budgets)
             chosen = {BUDGETS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
             self._loader.settings = self._loader.settings.with_choices(chosen)
             self._remember(self._loader.settings)
@@ -104,7 +106,7 @@ class Reloader:
 
     def _run(self, wanted: Settings) -> None:
         loader, shown = self._loader, self._loader.status
-        first = loader.house is None
+        first = loader.runtime is None
         named = (model_config(wanted), wanted.reranker)
         if first or named != (model_config(loader.settings), loader.settings.reranker):
             self.trouble = self._fetch(wanted)
@@ -112,9 +114,9 @@ class Reloader:
             loader.say(shown)
             return
         loader.say(Status(ready=False, line="Closing what is loaded", share=0.78))
-        with self._work.paused(LAST_STEP_S):
+        with self._work.drained(LAST_STEP_S):
             line = self._exchange(wanted)
-        if loader.house is None:
+        if loader.runtime is None:
             self.trouble = "" if self._work.closing else line
             loader.say(Status(ready=False, line=line, failed=not self._work.closing))
             return
@@ -140,7 +142,7 @@ class Reloader:
 
     def _exchange(self, wanted: Settings) -> str:
         """Build another house in place of the present one, or the present one again; return the line to show."""
-        loader, earlier, house = self._loader, self._loader.settings, self._loader.house
+        loader, earlier, house = self._loader, self._loader.settings, self._loader.runtime
         same = house is not None and model_config(wanted) == model_config(earlier)
         models = house.models if house is not None and same else None
         had = house is not None
@@ -180,4 +182,4 @@ class Reloader:
         """Tell what is being fetched; the present models answer meanwhile."""
         if self._stopped.is_set() or self._work.closing:
             raise Cancelled
-        self._loader.say(Status(ready=self._loader.house is not None, line=said, share=share))
+        self._loader.say(Status(ready=self._loader.runtime is not None, line=said, share=share))

@@ -16,7 +16,7 @@ from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 from store.preferences import Preferences
 
-CHOSEN = (  # what the page may change and the data folder remembers
+MUTABLE_SETTINGS = (  # what the page may change and the data folder remembers
     *("model", "reader", "auxiliary", "pointer", "selector", "reranker", "device", "dtype"),
     *("device_gib", "host_gib", "disk_gib", "kv_bits", "policy", "chunk_tokens", "chunk_overlap"),
 )
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     def choices(self) -> dict[str, Any]:
         """Return the values that the page may change, by name."""
-        return self.model_dump(include=set(CHOSEN))
+        return self.model_dump(include=set(MUTABLE_SETTINGS))
 
     def with_choices(self, values: Mapping[str, Any]) -> "Settings":
         """Return these settings with other choices. Raises BadSettings, naming each that is wrong."""
@@ -137,7 +137,7 @@ _CUTS = ("chunk_tokens", "chunk_overlap")
 
 def _valid(name: str, value: Any) -> Any:
     """Return the value of a setting that may be chosen. Raises KeyError and ValidationError."""
-    if name not in CHOSEN:
+    if name not in MUTABLE_SETTINGS:
         raise KeyError(name)
     field = Settings.model_fields[name]
     kind: Any = Annotated[field.annotation, field]
@@ -152,7 +152,7 @@ def read_settings(arguments: list[str] | None = None) -> Settings:
         raise BadSettings(_all_said(error)) from error
 
 
-def given(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the flag or variable that fixes each setting of `CHOSEN` that has one: {'model': '--model'}.
 
     arguments  of the command line; this process's by default
@@ -160,7 +160,7 @@ def given(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     flags = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
     variables = {name.upper() for name in environment}
     fixed = {}
-    for name in CHOSEN:
+    for name in MUTABLE_SETTINGS:
         flag, variable = f"--{name.replace('_', '-')}", f"KVSCOPE_{name.upper()}"
         if flag in flags or variable in variables:
             fixed[name] = flag if flag in flags else variable

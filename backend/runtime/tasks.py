@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from threading import Condition, Event
 
 
-class Work:
+class TaskRegistry:
     """Stop events of questions, additions and the like, from any thread."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Work:
         return self._paused
 
     @contextmanager
-    def stoppable(self, cancel: Event) -> Iterator[None]:
+    def track(self, cancel: Event) -> Iterator[None]:
         """Let `stop`, `paused` and `close` end the enclosed work through `cancel` as well."""
         with self._changed:
             self._running.add(cancel)
@@ -37,7 +37,7 @@ class Work:
                 self._changed.notify_all()
 
     @contextmanager
-    def paused(self, patience_s: float) -> Iterator[None]:
+    def drained(self, patience_s: float) -> Iterator[None]:
         """End what is under way, wait at most so long for it, and end at once what begins within the block."""
         with self._changed:
             self._paused = True

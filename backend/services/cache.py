@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 
 from backend.interface.cache import CachedPassage, CacheView
-from backend.runtime.loader import Loader, Runtime
-from backend.services.kv_owners import Filed
-from engine.cache.admin import Control, Evicted, NodeFacts
+from backend.runtime.loader import Runtime, RuntimeLoader
+from backend.services.kv_owners import ChunkOwners
+from engine.cache.admin import CacheAdmin, Evicted, NodeInfo
 
 MEMORY_SHARE = 0.75  # of what the machine has; models and the system need the rest
 
 
-class LocalCache:
+class LocalCacheService:
     """Reads the tree of the loaded house.
 
     folder    where the disk tier's blobs are
@@ -24,36 +24,36 @@ class LocalCache:
     """
 
     def __init__(
-        self, loader: Loader, folder: Path, rebudget: Callable[[Mapping[str, int]], Evicted], filed: Filed
+        self, loader: RuntimeLoader, folder: Path, rebudget: Callable[[Mapping[str, int]], Evicted], filed: ChunkOwners
     ) -> None:
         self._loader, self._folder, self._rebudget, self._filed = loader, folder, rebudget, filed
 
-    def look(self) -> CacheView:
-        with self._loader.visiting() as house:
-            shown = Control(house.tiers.tree).snapshot()
+    def snapshot(self) -> CacheView:
+        with self._loader.borrow() as house:
+            shown = CacheAdmin(house.tiers.tree).snapshot()
             passages, counted = self._passages(house, shown.nodes)
             return CacheView(
                 tiers=shown.tiers,
                 limit_bytes=tuple(max(tier.budget_bytes, self._limit(house, tier.name)) for tier in shown.tiers),
                 passages=passages,
                 policy=shown.policy,
-                recent=house.engine.served.recent(),
-                totals=house.engine.served.totals(),
+                recent=house.engine.stats.recent(),
+                totals=house.engine.stats.totals(),
                 counted=counted,
             )
 
     def pin(self, key: str, pinned: bool) -> None:
-        with self._loader.visiting() as house:
-            Control(house.tiers.tree).pin(key, pinned)
+        with self._loader.borrow() as house:
+            CacheAdmin(house.tiers.tree).pin(key, pinned)
 
     def evict(self, key: str, tier: str | None = None) -> Evicted:
-        with self._loader.visiting() as house:
-            return Control(house.tiers.tree).evict(key, tier)
+        with self._loader.borrow() as house:
+            return CacheAdmin(house.tiers.tree).evict(key, tier)
 
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
         return self._rebudget({tier: budget_bytes})
 
-    def _passages(self, house: Runtime, nodes: Sequence[NodeFacts]) -> tuple[tuple[CachedPassage, ...], bool]:
+    def _passages(self, house: Runtime, nodes: Sequence[NodeInfo]) -> tuple[tuple[CachedPassage, ...], bool]:
         """Return each node with its passage, and whether all passages of the library could be looked up by now."""
         documents = house.documents.documents()
         self._filed.retain(documents)

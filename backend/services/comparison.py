@@ -3,21 +3,21 @@
 from collections.abc import Iterator
 from threading import Event
 
-from backend.runtime.loader import Loader
-from backend.runtime.tasks import Work
+from backend.runtime.loader import RuntimeLoader
+from backend.runtime.tasks import TaskRegistry
 from engine.analysis.compare import compare
-from engine.analysis.comparison import Comparison, Wanted
-from engine.scheduler.worker_thread import in_own_thread
+from engine.analysis.comparison import CompareRequest, Comparison
+from engine.scheduler.worker_thread import run_in_thread
 
 
-class Comparing:
+class LocalCompareService:
     """Compares methods on the engine of the house."""
 
-    def __init__(self, loader: Loader, work: Work) -> None:
+    def __init__(self, loader: RuntimeLoader, work: TaskRegistry) -> None:
         self._loader, self._work = loader, work
 
-    def compare(self, wanted: Wanted, cancel: Event) -> Iterator[Comparison]:
+    def compare(self, wanted: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         """Yield one growing comparison. Raises ModelNotReady until the models are loaded."""
-        with self._work.stoppable(cancel):
+        with self._work.track(cancel):
             engine = self._loader.ready().engine
-            yield from in_own_thread(lambda: compare(engine, wanted, cancel), cancel)
+            yield from run_in_thread(lambda: compare(engine, wanted, cancel), cancel)

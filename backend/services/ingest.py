@@ -9,8 +9,8 @@ from threading import Event
 
 from backend.interface.backend import Status
 from backend.interface.library import IngestProgress
-from backend.runtime.loader import Loader, Runtime
-from backend.runtime.tasks import Work
+from backend.runtime.loader import Runtime, RuntimeLoader
+from backend.runtime.tasks import TaskRegistry
 from engine.builder import ASSETS
 from engine.errors import Cancelled
 from store.errors import KVScopeError
@@ -22,10 +22,10 @@ _NAMED = 3  # files that a sentence names
 log = logging.getLogger("kvscope")
 
 
-class Adding:
+class IngestService:
     """Adds files to the documents of the house, one after the other."""
 
-    def __init__(self, loader: Loader, work: Work) -> None:
+    def __init__(self, loader: RuntimeLoader, work: TaskRegistry) -> None:
         self._loader, self._work = loader, work
         self._under_way: dict[int, list[IngestProgress]] = {}
 
@@ -41,7 +41,7 @@ class Adding:
     def add(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add (path, shown name) files; each step yields the state of all of them. Errors end in a sentence."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
-        with self._work.stoppable(cancel), self._known(states):
+        with self._work.track(cancel), self._known(states):
             house = self._loader.ready()
             for place, (path, name) in enumerate(files):
                 for states[place] in self.follow(house, name, partial(house.documents.add, path, name), cancel):
@@ -114,6 +114,6 @@ class Adding:
 
 
 def _full(house: Runtime, warning: str) -> str:
-    if house.blobs is not None and house.tiers.trouble:
+    if house.blobs is not None and house.tiers.disk_error:
         return "The disk takes no more: after a restart passages are prepared again. Free some disk space."
     return warning

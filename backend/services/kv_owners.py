@@ -25,7 +25,7 @@ def names_of(engine: Engine, text: str) -> Named:
     return tuple(found)
 
 
-class Filed:
+class ChunkOwners:
     """The names of all passages of documents, for any number of threads. Another model starts it anew.
 
     clock  seconds, monotonic

@@ -5,24 +5,24 @@ from contextlib import suppress
 from functools import partial
 from threading import Event
 
-from backend.interface.library import Held, IngestProgress, Passage
-from backend.runtime.loader import Loader, Runtime
-from backend.runtime.tasks import Work
-from backend.services.ingest import Adding
-from backend.services.kv_owners import Filed
+from backend.interface.library import DocumentUsage, IngestProgress, Passage
+from backend.runtime.loader import Runtime, RuntimeLoader
+from backend.runtime.tasks import TaskRegistry
+from backend.services.ingest import IngestService
+from backend.services.kv_owners import ChunkOwners
 from engine.cache.weigh import bytes_of
 from engine.errors import LoadingFailed, ModelNotReady
 from store.types import Document, Excerpt, Progress
 
 
-class LocalShelf:
+class LocalLibraryService:
     """Reads and changes the documents of the house; see `backend.interface.library.ShelfDesk` for what each method promises."""
 
-    def __init__(self, loader: Loader, work: Work, adding: Adding, filed: Filed) -> None:
+    def __init__(self, loader: RuntimeLoader, work: TaskRegistry, adding: IngestService, filed: ChunkOwners) -> None:
         self._loader, self._work, self._adding, self._filed = loader, work, adding, filed
 
-    def held(self) -> list[Held]:
-        with suppress(ModelNotReady, LoadingFailed), self._loader.visiting() as house:
+    def list_with_usage(self) -> list[DocumentUsage]:
+        with suppress(ModelNotReady, LoadingFailed), self._loader.borrow() as house:
             documents = house.documents.documents()
             self._filed.retain(documents)
             names = self._filed.names(house.engine, documents, house.documents.chunks)
@@ -31,32 +31,32 @@ class LocalShelf:
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         found = []
-        with self._loader.visiting() as house:
+        with self._loader.borrow() as house:
             cache, tree = house.engine.cache, house.tiers.tree
             for chunk in house.documents.chunks(document_id)[start : start + count]:
                 ids = house.engine.prompt.passage(chunk.text).ids
-                nodes = tree.path([cache.key(ids)])
+                nodes = tree.match_prefix([cache.key(ids)])
                 level = nodes[0].level if nodes else len(tree.tiers)
                 found.append(Passage(chunk, len(ids), tree.tiers[level].name if level < len(tree.tiers) else ""))
         return found
 
-    def around(self, chunk_id: str) -> Excerpt:
-        with self._loader.visiting() as house:
-            return house.documents.around(chunk_id)
+    def excerpt(self, chunk_id: str) -> Excerpt:
+        with self._loader.borrow() as house:
+            return house.documents.excerpt(chunk_id)
 
-    def freed_by(self, document_ids: Sequence[str]) -> int:
-        with self._loader.visiting() as house:
+    def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
+        with self._loader.borrow() as house:
             documents = [document for document in house.documents.documents() if document.id in set(document_ids)]
             names = self._filed.names(house.engine, documents, house.documents.chunks, patient=True)
             every = [name for of_one in names.values() for name in of_one or ()]
             return sum(bytes_of(house.tiers.tree, every).values())
 
     def rename(self, document_id: str, name: str) -> Document:
-        with self._loader.visiting() as house:
+        with self._loader.borrow() as house:
             return house.documents.rename(document_id, name)
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        with self._work.stoppable(cancel):
+        with self._work.track(cancel):
             house = self._loader.ready()
             names = {document.id: document.name for document in house.documents.documents()}
             wanted = [(document_id, names.get(document_id, "A deleted document")) for document_id in document_ids]
@@ -83,6 +83,6 @@ class LocalShelf:
                 self._filed.forget(document_id)
             yield step
 
-    def _held(self, house: Runtime, document: Document, names: list[str] | None) -> Held:
+    def _held(self, house: Runtime, document: Document, names: list[str] | None) -> DocumentUsage:
         tiers = None if names is None else bytes_of(house.tiers.tree, names)
-        return Held(document, tiers, house.documents.outdated(document))
+        return DocumentUsage(document, tiers, house.documents.needs_rechunk(document))

@@ -11,7 +11,7 @@ from copy import copy
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from backend.interface.backend import Kept
+from backend.interface.backend import TierUsage
 from engine.request import Answer
 
 MODEL = "model_name"  # vLLM's label; here kvscope/<method>, as in the list of models
@@ -53,14 +53,14 @@ class Question:
         return trace.ttft_ms is None and not any(stage.name == "queue" for stage in trace.stages)
 
 
-class Meter:
+class Metrics:
     """Counts questions.
 
     kept   the tiers of chunk KV, the fastest first
     clock  seconds, monotonic
     """
 
-    def __init__(self, kept: Callable[[], list[Kept]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kept: Callable[[], list[TierUsage]], clock: Callable[[], float] = time.monotonic) -> None:
         self._kept, self._clock = kept, clock
         self._under_way: set[Question] = set()
         self._metrics = Plain()
@@ -137,9 +137,11 @@ class Meter:
         self._per_token = histogram(
             "vllm:request_time_per_output_token_seconds", "Mean of a question, behind the first token.", TOKEN_S
         )
-        self._prompt = counter("vllm:prompt_tokens", "Tokens of prompts.", MODEL)
-        self._cached = counter("vllm:prompt_tokens_cached", "Tokens whose KV was found and used as it was.", MODEL)
-        self._generated = counter("vllm:generation_tokens", "Tokens of answers.", MODEL)
+        self._prompt = counter("vllm:prompt_tokens", "TextTokenizer of prompts.", MODEL)
+        self._cached = counter(
+            "vllm:prompt_tokens_cached", "TextTokenizer whose KV was found and used as it was.", MODEL
+        )
+        self._generated = counter("vllm:generation_tokens", "TextTokenizer of answers.", MODEL)
         self._looked_up = counter("vllm:prefix_cache_queries", "Passage tokens looked up.", MODEL)
         self._prefix_hits = counter("vllm:prefix_cache_hits", "Passage tokens on an exact path that was found.", MODEL)
         self._passages = counter(

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from backend.interface.models import About, Change, Cut, Footprint, ModelInfo, Wanted
-from backend.runtime.loader import Loader
+from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
+from backend.runtime.loader import RuntimeLoader
 from backend.runtime.reload import Reloader
-from backend.runtime.settings import CHOSEN, Settings
-from backend.runtime.tasks import Work
+from backend.runtime.settings import MUTABLE_SETTINGS, Settings
+from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest
 from engine.model.decoder import Decoder
 from engine.model.encoder import READS
 from engine.model.loading.bundled import NAME
-from engine.model.loading.dtype import pick
+from engine.model.loading.dtype import select_dtype
 from engine.model.loading.footprint import footprint, free_bytes
 from engine.prompt.template import SYSTEM
 from store.ingest.chunker import ChunkConfig, cut_of
@@ -31,16 +31,16 @@ PARTS = {"library": "Documents and their index", "kv": "Keys and values", "model
 SHOWN = ("torch", "transformers", "gradio", "chromadb", "sentence-transformers")
 
 
-class Models:
+class LocalModelService:
     """The desk over a loader. `fixed` are the choices that a flag or a variable has made, by name."""
 
-    def __init__(self, loader: Loader, work: Work, fixed: Mapping[str, str]) -> None:
+    def __init__(self, loader: RuntimeLoader, work: TaskRegistry, fixed: Mapping[str, str]) -> None:
         self._loader, self._fixed = loader, dict(fixed)
         self._preferences = Preferences(loader.settings.data)
         self.reloader = Reloader(loader, work, self._keep, self._fixed)
 
     def loaded(self) -> list[ModelInfo]:
-        if (house := self._loader.house) is None:
+        if (house := self._loader.runtime) is None:
             return []
         primary, auxiliary, settings = house.models.primary, house.models.auxiliary, self._loader.settings
         shared = auxiliary is primary
@@ -59,7 +59,7 @@ class Models:
                 name = f"{whose}, over {layers} layers of all-MiniLM-L6-v2"
                 kind = _format(one.encoder.dtype)
                 found.append(ModelInfo(role, name, one.parameters, kind, "CPU", READS, one.size_bytes))
-        dtype = pick("cpu", settings.dtype)[1]
+        dtype = select_dtype("cpu", settings.dtype)[1]
         size = EMBEDDER_WEIGHTS * dtype.itemsize
         found.append(ModelInfo("embedder", "all-MiniLM-L6-v2", EMBEDDER_WEIGHTS, _format(dtype), "CPU", 256, size))
         if settings.reranker != "off":
@@ -74,21 +74,21 @@ class Models:
         found = (f"cuda:{number}" for number in range(torch.cuda.device_count()))
         return list(dict.fromkeys(("auto", "cpu", *found, self._loader.settings.device)))  # --device takes others too
 
-    def wanted(self) -> Wanted:
-        return Wanted(**self._loader.settings.choices())
+    def wanted(self) -> SettingsChange:
+        return SettingsChange(**self._loader.settings.choices())
 
-    def fixed(self) -> dict[str, str]:
+    def overridden(self) -> dict[str, str]:
         return dict(self._fixed)
 
-    def check(self, name: str, role: str, wanted: Wanted) -> Footprint:
+    def check(self, name: str, role: str, wanted: SettingsChange) -> MemoryEstimate:
         settings = self._loader.settings
         try:
-            device, dtype, _ = pick("cpu" if role == "auxiliary" else wanted.device, wanted.dtype)
+            device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else wanted.device, wanted.dtype)
         except ValueError as error:
             raise BadRequest(f"The {error}.") from error
         found = footprint(name, settings.data / "models")
         tokens = PASSAGES * wanted.chunk_tokens + AROUND
-        return Footprint(
+        return MemoryEstimate(
             name=name,
             family=found.family,
             parameters=found.parameters,
@@ -102,13 +102,13 @@ class Models:
             free_bytes=free_bytes(device) + self._given_back(role, device),
         )
 
-    def change(self, wanted: Wanted) -> None:
+    def change(self, wanted: SettingsChange) -> None:
         self.reloader.begin(self._loader.settings.with_choices(asdict(wanted)))
 
-    def changing(self) -> Change:
+    def changing(self) -> ReloadStatus:
         running, status = self.reloader.running, self._loader.status
         line, share = (status.line, status.share) if running else ("", None)
-        return Change(running, running and self.reloader.fetching, line, share, self.reloader.trouble)
+        return ReloadStatus(running, running and self.reloader.fetching, line, share, self.reloader.trouble)
 
     def stop(self) -> None:
         self.reloader.stop()
@@ -116,32 +116,32 @@ class Models:
     def prompt(self) -> str:
         return SYSTEM
 
-    def cuts(self) -> list[Cut]:
+    def stale_documents(self) -> list[StaleChunking]:
         settings, found = self._loader.settings, dict[ChunkConfig, list[str]]()
         today = ChunkConfig(settings.chunk_tokens, settings.chunk_overlap)
         for document in self._loader.listed():
             if (cut := cut_of(document)) != today:
                 found.setdefault(cut, []).append(document.id)
-        return [Cut(cut.tokens, cut.overlap, tuple(ids)) for cut, ids in found.items()]
+        return [StaleChunking(cut.tokens, cut.overlap, tuple(ids)) for cut, ids in found.items()]
 
-    def about(self) -> About:
+    def system_info(self) -> SystemInfo:
         versions = [("Python", platform.python_version()), *((name, version(name)) for name in SHOWN)]
         folder = self._loader.settings.data
         rest = sum(_size(path) for path in folder.iterdir() if path.name not in PARTS)
         parts = [*((PARTS[part], _size(folder / part)) for part in PARTS), ("Settings, measured costs", rest)]
-        return About(tuple(versions), str(folder), tuple(parts))
+        return SystemInfo(tuple(versions), str(folder), tuple(parts))
 
     def _keep(self, settings: Settings) -> None:
         """Remember what was chosen here; what a flag has fixed leaves an earlier choice as it was."""
         chosen: dict[str, Any] = settings.choices()
-        usual = {name: Settings.model_fields[name].default for name in CHOSEN}
+        usual = {name: Settings.model_fields[name].default for name in MUTABLE_SETTINGS}
         earlier = {name: value for name, value in self._preferences.read().items() if name in self._fixed}
         free = {name: value for name, value in chosen.items() if name not in self._fixed and value != usual[name]}
         self._preferences.write({**earlier, **free})
 
     def _given_back(self, role: str, device: torch.device) -> int:
         """Return the bytes on a device of the model that another would replace, unless a second role needs it too."""
-        house = self._loader.house
+        house = self._loader.runtime
         if house is None or house.models.primary is house.models.auxiliary:
             return 0
         replaced = house.models.primary if role == "primary" else house.models.auxiliary
@@ -154,7 +154,7 @@ def weights_bytes(decoder: Decoder) -> int:
 
 
 def _info(role: str, decoder: Decoder, memory_bytes: int, note: str) -> ModelInfo:
-    proof = decoder.proof
+    proof = decoder.selftest_result
     return ModelInfo(
         role,
         decoder.name,

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.cache.simulate import Reuse
 from bench.cache.workload import Demand
-from engine.scheduler.scheduler import Waiting, take_next
+from engine.scheduler.scheduler import WaitingRequest, pop_next
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Queued:
     """
 
     ttft_ms: list[float]
-    overtaken: int
+    times_skipped: int
     busy_ms: float
     hit_rate: float
 
@@ -33,19 +33,19 @@ def serve_all(reuse: Reuse, demand: Demand, questions: int, gap_ms: float, windo
     draw = np.random.default_rng(seed)
     arrivals = np.cumsum(draw.exponential(gap_ms, questions))
     asked = list(demand.questions(questions))
-    line: list[Waiting] = []
+    line: list[WaitingRequest] = []
     who: dict[int, int] = {}
     now, coming, hit, tokens, ttft, overtaken = 0.0, 0, 0, 0, [], 0
     while coming < questions or line:
         now = now if line else max(now, arrivals[coming])
         while coming < questions and arrivals[coming] <= now:
-            line.append(Waiting(partial(reuse.lengths, asked[coming])))
+            line.append(WaitingRequest(partial(reuse.lengths, asked[coming])))
             who[id(line[-1])] = coming
             coming += 1
-        request = take_next(line, window)
+        request = pop_next(line, window)
         number = who.pop(id(request))
         served = reuse.serve(asked[number])
         now += served.ttft_ms
         ttft.append(now - arrivals[number])
-        hit, tokens, overtaken = hit + served.hit_tokens, tokens + served.tokens, max(overtaken, request.overtaken)
+        hit, tokens, overtaken = hit + served.hit_tokens, tokens + served.tokens, max(overtaken, request.times_skipped)
     return Queued(ttft, overtaken, now - float(arrivals[0]), hit / tokens)

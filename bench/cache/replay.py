@@ -9,7 +9,7 @@ from bench.cache.workload import Demand
 from bench.harness.workload import CHUNK, paragraph
 from bench.tables import progress
 from engine.engine import Engine
-from engine.model.sampling import Sampling
+from engine.model.sampling import SamplingParams
 from engine.prompt.builder import PreparedPrompt
 from engine.request import Request
 from engine.strategies import Strategy
@@ -53,7 +53,7 @@ def replay(
     results = [list[Asked]() for _ in arms]
     for number, documents in enumerate(progress(asked, "asking")):
         reading = _reading(arms[0][0], [passages[one] for one in documents], number)
-        arms[0][0].chooser(reading, Trace(), Sampling())  # reads the passages once for all arms
+        arms[0][0].sampler(reading, Trace(), SamplingParams())  # reads the passages once for all arms
         for (engine, strategy), mine in zip(arms, results, strict=True):
             mine.append(_ask(engine, strategy, reading))
     return [mine[warm:] for mine in results]
@@ -62,14 +62,14 @@ def replay(
 def _ask(engine: Engine, strategy: Strategy, reading: PreparedPrompt) -> Asked:
     began, trace = time.perf_counter(), Trace()
     ready = engine.prefill(reading, strategy, trace)
-    engine.chooser(reading, trace, Sampling()).choose(ready.logits)
+    engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
     trace.first_token()
-    engine.keep(reading, ready)
+    engine.store_results(reading, ready)
     busy_ms = 1e3 * (time.perf_counter() - began)
     lengths = [len(chunk.ids) for chunk in reading.passages]
     hit = sum(n for n, tier in zip(lengths, ready.tiers, strict=True) if tier not in ("computed", "none"))
     assert trace.ttft_ms is not None
-    return Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.path, len(lengths))
+    return Asked(hit, sum(lengths), trace.ttft_ms, busy_ms, ready.num_path_chunks, len(lengths))
 
 
 def _reading(engine: Engine, chosen: Sequence[str], number: int) -> PreparedPrompt:
@@ -77,8 +77,8 @@ def _reading(engine: Engine, chosen: Sequence[str], number: int) -> PreparedProm
     return PreparedPrompt(
         texts=tuple(chosen),
         passages=tuple(prompt.passage(text) for text in chosen),
-        asked=question,
-        alone=question,
-        question=prompt.question(Request(question).question),
-        room=ROOM,
+        standalone_question=question,
+        original_question=question,
+        suffix_ids=prompt.question(Request(question).question),
+        max_new_tokens=ROOM,
     )

@@ -17,9 +17,9 @@ from bench.harness.engine import NoLibrary, model_config
 from bench.harness.workload import workload
 from bench.tables import progress
 from engine.builder import Models, build_engine, costs_of, load_models
-from engine.cache.cost_model import Costs, measured
+from engine.cache.cost_model import CostModel, measured
 from engine.cache.eviction import POLICIES
-from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.request import Request
 from engine.strategies import CacheClip, Full, Prefix, Strategy
 
@@ -173,7 +173,7 @@ def _queue(arguments: Namespace) -> list[dict[str, Any]]:
                     "mean_ttft_ms": statistics.fmean(served.ttft_ms),
                     "p99_ttft_ms": float(np.percentile(served.ttft_ms, 99)),
                     "throughput": 1e3 * count / served.busy_ms,
-                    "overtaken": served.overtaken,
+                    "overtaken": served.times_skipped,
                     "n": count,
                 }
             )
@@ -211,8 +211,8 @@ def _replayed(
     asked = list(demand.questions(count // 2 + count))
     made = []
     for policy, strategy in arms:
-        settings = TiersConfig(int(budget * GIB), 0, policy=policy if policy != NONE else "lru")
-        tiers = Tiers(settings, None, models.primary.device)
+        settings = CacheHierarchyConfig(int(budget * GIB), 0, policy=policy if policy != NONE else "lru")
+        tiers = CacheHierarchy(settings, None, models.primary.device)
         made.append((build_engine(models, lambda tokenizer: NoLibrary(), tiers, arguments.data), strategy))
     return replay(made, asked, texts(made[0][0], demand, seed), count // 2)
 
@@ -221,7 +221,7 @@ def _at_scale(arguments: Namespace, skew: float) -> DemandConfig:
     return DemandConfig(arguments.documents or 100_000, arguments.passages, skew, drift=arguments.drift)
 
 
-def _measured(arguments: Namespace) -> tuple[Costs, int]:
+def _measured(arguments: Namespace) -> tuple[CostModel, int]:
     """Return what computing costs the primary on this machine, and the bytes of a token's KV."""
     primary = load_models(model_config(arguments)).primary
     costs = costs_of(primary, arguments.data) or measured(primary)

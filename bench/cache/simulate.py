@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.cache.workload import Demand
-from engine.cache.cost_model import Costs
+from engine.cache.cost_model import CostModel
 from engine.cache.eviction import POLICIES
-from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Record, Tier
 
 NONE = "none"  # the policy that keeps nothing
@@ -51,14 +51,14 @@ class Reuse:
     budget_bytes  of memory
     """
 
-    def __init__(self, policy: str, budget_bytes: int, token_bytes: int, costs: Costs, demand: Demand) -> None:
+    def __init__(self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, demand: Demand) -> None:
         self._keeps, self._bytes, self._costs, self._tokens = policy != NONE, token_bytes, costs, demand.tokens
         tier = Tier("host", budget_bytes, Sizes())
         self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._keeps else None)
 
     def lengths(self, documents: tuple[int, ...]) -> tuple[int, int]:
         """Return the tokens of a question's passages that are found now, and those to compute with the question."""
-        cached = sum(node.tokens for node in self.tree.path(self._keys(documents)))
+        cached = sum(node.tokens for node in self.tree.match_prefix(self._keys(documents)))
         return cached, int(sum(self._tokens[one] for one in documents)) - cached + ASKED
 
     def serve(self, documents: tuple[int, ...]) -> Served:
@@ -71,12 +71,12 @@ class Reuse:
 
     def _keep(self, documents: tuple[int, ...], ms_per_token: float) -> None:
         keys = self._keys(documents)
-        with self.tree.holding(keys) as nodes:
-            self.tree.used(nodes)
+        with self.tree.pinned_while(keys) as nodes:
+            self.tree.record_hit(nodes)
             for number in range(len(nodes), len(keys)):
                 tokens = int(self._tokens[documents[number]])
                 parent = keys[number - 1] if number else None
-                place = Place(keys[number], str(documents[number]), parent, tokens)
+                place = NodeKey(keys[number], str(documents[number]), parent, tokens)
                 if self.tree.insert(place, tokens * self._bytes, ms_per_token) is None:
                     return
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bench.cache.simulate import Sizes
-from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Tier
 
 REPEATS = 2000
@@ -25,9 +25,9 @@ def measure(nodes: int) -> list[dict[str, Any]]:
         one = str(draw.integers(nodes // 2))
         keys = [one, f"{one}/x"]
         with _timed(times["lookup"]):
-            found = tree.path(keys)
+            found = tree.match_prefix(keys)
         with _timed(times["use"]):
-            tree.used(found)
+            tree.record_hit(found)
         with _timed(times["insert and evict"]):
             _insert(tree, f"new {repeat}", None, float(draw.random()))
         with _timed(times["delete"]):
@@ -46,7 +46,7 @@ def measure(nodes: int) -> list[dict[str, Any]]:
 
 
 def _insert(tree: KnowledgeTree[int], key: str, parent: str | None, cost: float) -> None:
-    tree.insert(Place(key, key.rpartition("/")[2] if parent else key, parent, 1), 1, cost)
+    tree.insert(NodeKey(key, key.rpartition("/")[2] if parent else key, parent, 1), 1, cost)
 
 
 class _timed:

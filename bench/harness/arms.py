@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 from bench.errors import BadArgument
-from engine.analysis.arms import Arm, arms_of
+from engine.analysis.arms import Variant, variants_of
 from engine.method import parse
 from engine.strategies import STRATEGIES
 
-__all__ = ["Arm", "arms"]
+__all__ = ["Variant", "arms"]
 
 
-def arms(methods: Sequence[str], ratios: Sequence[float]) -> list[Arm]:
+def arms(methods: Sequence[str], ratios: Sequence[float]) -> list[Variant]:
     """Return an arm for every method and, where it has a ratio, every ratio; none twice.
 
     Raises BadArgument for an unknown method or setting, or a ratio outside 0 to 1, with what it may be.
     """
-    made: list[Arm] = []
+    made: list[Variant] = []
     for method in dict.fromkeys(method.rstrip(":") for method in methods):
         name, _, words = method.partition(":")
         if name not in STRATEGIES:
@@ -23,7 +23,7 @@ def arms(methods: Sequence[str], ratios: Sequence[float]) -> list[Arm]:
         pairs = [word.partition("=") for word in words.split(",") if word]
         try:
             settings = parse(STRATEGIES[name], {setting: value for setting, _, value in pairs})
-            made += arms_of(name, list(dict.fromkeys(ratios)), settings, called=method)
+            made += variants_of(name, list(dict.fromkeys(ratios)), settings, called=method)
         except ValueError as error:
             raise BadArgument(f"{method!r}: {error}.") from error
     return made

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench.data.item import Cut
 from engine.builder import ModelConfig, build_engine, load_models
-from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.tiers.quantize import restored, stored
 from engine.engine import Engine
 from store.ingest.chunker import ChunkConfig, split
@@ -42,10 +42,10 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
     grounding  'off': answers are the likeliest tokens, whatever the passages say
     """
     models = load_models(config)
-    tiers = Tiers(TiersConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
+    tiers = CacheHierarchy(CacheHierarchyConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
     engine = build_engine(models, lambda tokenizer: NoLibrary(), tiers)
     if grounding == "off":
-        engine.grounds = None
+        engine.grounding = None
     if kv_bits == 8:
         compute = engine.cache.compute
         rounded = lambda ids, cancel=None: restored(stored(compute(ids, cancel), 8))  # noqa: E731

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from bench.data.item import Item
 from bench.errors import BadArgument
-from bench.harness.arms import Arm
+from bench.harness.arms import Variant
 from bench.metrics import METRICS
-from engine.analysis.agreement import FOLLOWED, along, likeness
+from engine.analysis.agreement import FOLLOWED, compare_logits, logits_along
 from engine.analysis.divergence import jaccard
-from engine.engine import Engine, Prefilled
-from engine.model.sampling import Sampling, decode_together
-from engine.prefill.context import Evidence
+from engine.engine import Engine, PrefillResult
+from engine.model.sampling import SamplingParams, decode_together
+from engine.prefill.context import PromptContext
 from engine.prompt.builder import PreparedPrompt
 from engine.strategies import OracleWindows
 from engine.trace import Trace
@@ -31,26 +31,35 @@ SCORED = {  # beside the headline metric
 }
 
 
-def through_all(engine: Engine, item: Item, reading: PreparedPrompt, arms: Sequence[Arm]) -> dict[str, dict[str, Any]]:
+def through_all(
+    engine: Engine, item: Item, reading: PreparedPrompt, arms: Sequence[Variant]
+) -> dict[str, dict[str, Any]]:
     """Return the outcome of each arm by its key, full prefill's among them."""
-    evidence = engine.evidence(reading, Trace())
-    evidence.chunks(Placement.JOINED)  # what an exact path holds must not depend on the arms before it
+    evidence = engine.prompt_context(reading, Trace())
+    evidence.chunks(Placement.CONCATENATED)  # what an exact path holds must not depend on the arms before it
     reference = evidence.reference
-    everything = torch.arange(int(evidence.question[0]))
+    everything = torch.arange(int(evidence.query_rows[0]))
     operations = engine.cache.decoder.spec.operations_of(torch.arange(len(evidence.ids)))
     ready = {
-        FULL: Prefilled(
-            reference.buffer, reference.logits, everything, 1.0, operations, (), path=0, exact=len(evidence.spans)
+        FULL: PrefillResult(
+            reference.buffer,
+            reference.logits,
+            everything,
+            1.0,
+            operations,
+            (),
+            num_path_chunks=0,
+            num_exact_chunks=len(evidence.spans),
         )
     }
     for arm in arms:
         if arm.key != FULL:
             ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), evidence=evidence)
-    choosers = [engine.chooser(reading, Trace(), Sampling()) for _ in ready]
+    choosers = [engine.sampler(reading, Trace(), SamplingParams()) for _ in ready]
     answers = decode_together(
         engine.cache.decoder,
         [each.buffer for each in ready.values()],
-        [chooser.choose(each.logits) for chooser, each in zip(choosers, ready.values(), strict=True)],
+        [chooser.sample(each.logits) for chooser, each in zip(choosers, ready.values(), strict=True)],
         choosers,
         engine.prompt.stop_ids,
         item.max_new_tokens,
@@ -61,8 +70,8 @@ def through_all(engine: Engine, item: Item, reading: PreparedPrompt, arms: Seque
     expected = _along(engine, ready[FULL], evidence, said)
     for (key, each), answer in zip(ready.items(), answers, strict=True):
         outcomes[key] = {
-            **asdict(likeness(expected, _along(engine, each, evidence, said))),
-            "realised_ratio": each.realised_ratio,
+            **asdict(compare_logits(expected, _along(engine, each, evidence, said))),
+            "realised_ratio": each.actual_ratio,
             "floor_speedup": operations / each.operations,
             "reused_bytes": _bytes(engine, reading, each) if key in reusing else 0,
             "oracle_overlap": _overlap(evidence, each),
@@ -93,19 +102,19 @@ def reading_of(engine: Engine, item: Item, most: int) -> tuple[PreparedPrompt, i
     return PreparedPrompt(texts, passages, item.question, item.question, question, item.max_new_tokens), out
 
 
-def _along(engine: Engine, ready: Prefilled, evidence: Evidence, said: list[int]) -> Tensor:
-    return along(engine.cache.decoder, ready.buffer, ready.logits, len(evidence.ids), said)
+def _along(engine: Engine, ready: PrefillResult, evidence: PromptContext, said: list[int]) -> Tensor:
+    return logits_along(engine.cache.decoder, ready.buffer, ready.logits, len(evidence.ids), said)
 
 
-def _bytes(engine: Engine, reading: PreparedPrompt, ready: Prefilled) -> int:
+def _bytes(engine: Engine, reading: PreparedPrompt, ready: PrefillResult) -> int:
     """KV of passages' tokens that was not computed again."""
     decoder = engine.cache.decoder
-    return decoder.spec.kv_bytes(round(reading.context_tokens * (1 - ready.realised_ratio)), decoder.dtype.itemsize)
+    return decoder.spec.kv_bytes(round(reading.context_tokens * (1 - ready.actual_ratio)), decoder.dtype.itemsize)
 
 
-def _overlap(evidence: Evidence, ready: Prefilled) -> float | None:
+def _overlap(evidence: PromptContext, ready: PrefillResult) -> float | None:
     """How much of what was recomputed the oracle would have chosen with the same budget (Jaccard)."""
-    view = evidence.view()
+    view = evidence.selection_context()
     budget = len(ready.rows) / view.context_tokens  # a method that drops rows on its way spends less in the mean
     return jaccard(ready.rows, OracleWindows(budget).plan(view).rows) if 0 < budget < 1 else None
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from bench.bootstrap import mean_interval, ratio_interval
 from bench.data.item import Item
-from bench.harness.arms import Arm, arms
+from bench.harness.arms import Variant, arms
 from bench.harness.checkpoints import SampleFile
 from bench.harness.paired import FULL, reading_of, through_all
 from bench.tables import progress
 from engine.builder import ModelConfig
 from engine.engine import Engine
-from engine.generation.span_scorer import POINTER_FILE
-from engine.model.loading.dtype import pick
+from engine.generation.span_scorer import SPAN_SCORER_FILE
+from engine.model.loading.dtype import select_dtype
 from engine.model.loading.lora import WEIGHTS
 from engine.scoring.trained_selector import FILE
 
@@ -45,7 +45,7 @@ SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed",
 MADE_BY = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
 
 
-def wanted_arms(arguments: Namespace) -> list[Arm]:
+def wanted_arms(arguments: Namespace) -> list[Variant]:
     """Return the arms of the command line, full prefill first."""
     return arms(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
 
@@ -54,12 +54,12 @@ def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
     settings = {name: getattr(arguments, name) for name in SAME}
-    device, dtype, _ = pick(arguments.device, arguments.dtype)  # samples of two machines must not mix
+    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # samples of two machines must not mix
     settings |= {"device": device.type, "dtype": str(dtype)}
     trained = ModelConfig.of(Path(arguments.data) / "models", arguments)
     settings |= {"reader": _named(trained.adapter, WEIGHTS), "selector": _named(trained.heads, FILE)}
     settings["grounding"] = "off" if trained.adapter is None else arguments.grounding
-    settings["pointer"] = "off" if settings["grounding"] == "off" else _named(trained.layers, POINTER_FILE)
+    settings["pointer"] = "off" if settings["grounding"] == "off" else _named(trained.layers, SPAN_SCORER_FILE)
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
 
 
@@ -70,7 +70,7 @@ def _named(folder: Path | None, file: str) -> str:
 
 
 def compare(
-    engine: Engine, items: Sequence[tuple[Item, int]], chosen: Sequence[Arm], finished: SampleFile, said: str
+    engine: Engine, items: Sequence[tuple[Item, int]], chosen: Sequence[Variant], finished: SampleFile, said: str
 ) -> list[str]:
     """Send each (item, most context tokens) through the arms it has not been through; return the samples' names."""
     names = []
@@ -95,7 +95,7 @@ def compare(
 
 
 def rows_of(
-    samples: Sequence[dict[str, Any]], chosen: Sequence[Arm], task: str, length: int, made: Mapping[str, Any]
+    samples: Sequence[dict[str, Any]], chosen: Sequence[Variant], task: str, length: int, made: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions.
 

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 
 from bench.harness.engine import model_config
 from engine.builder import build_engine, load_models
-from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.model.loading.dtype import pick
+from engine.model.loading.dtype import select_dtype
 from engine.request import Request
 from engine.trace import Trace
 from store.kv.blobs import DiskBlobs
@@ -39,7 +39,7 @@ class Workload:
     """
 
     engine: Engine
-    tiers: Tiers
+    tiers: CacheHierarchy
     questions: list[str]
     passages: int
     length: int
@@ -51,7 +51,7 @@ class Workload:
     def warm(self, samples: int) -> None:
         """Compute the chunk KV of every passage that the first questions find, `samples` behind the warm-up's."""
         for number in range(samples + 1):
-            for text in self.engine.find(self.request(number), Trace()).texts:
+            for text in self.engine.prepare(self.request(number), Trace()).texts:
                 self.engine.warm(text)
 
 
@@ -68,7 +68,7 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         root = Path(folder)
 
         def library(tokenizer: Tokenizer) -> DocumentLibrary:
-            embedder = MiniLM(MiniLMConfig(dtype=pick("cpu", arguments.dtype)[1]))
+            embedder = MiniLM(MiniLMConfig(dtype=select_dtype("cpu", arguments.dtype)[1]))
             made = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
             text = root / "text.txt"
             text.write_text("\n\n\n".join(paragraph(draw, tokenizer) for _ in range(passages + 4)))
@@ -76,7 +76,7 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
                 pass
             return made
 
-        tiers = Tiers(TiersConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
+        tiers = CacheHierarchy(CacheHierarchyConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
         engine = build_engine(models, library, tiers)
         engine.max_tokens = length + 1024  # timing only; past the training length quality would suffer, time does not
         asked = draw.sample(list(product(_DEEDS, _THINGS)), QUESTIONS)

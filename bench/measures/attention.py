@@ -11,12 +11,12 @@ from typing import Any
 from bench.bootstrap import mean_interval
 from bench.data.item import Item
 from bench.errors import BadArgument
-from bench.harness.arms import Arm
+from bench.harness.arms import Variant
 from bench.harness.paired import reading_of
 from bench.harness.runner import sample_file, wanted_arms
 from bench.measures.quality import add_arguments, opened
 from bench.tables import progress
-from engine.analysis.inspect import looks
+from engine.analysis.inspect import attention_profile
 from engine.engine import Engine
 from engine.trace import Trace
 
@@ -59,13 +59,13 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _look(
-    engine: Engine, item: Item, chosen: list[Arm], ratios: dict[str, float], most: int
+    engine: Engine, item: Item, chosen: list[Variant], ratios: dict[str, float], most: int
 ) -> dict[str, dict[str, Any]]:
-    evidence = engine.evidence(reading_of(engine, item, most)[0], Trace())
+    evidence = engine.prompt_context(reading_of(engine, item, most)[0], Trace())
     found = {}
     for key, ratio in ratios.items():
         methods = {arm.method: arm.strategy for arm in chosen if arm.ratio in (None, ratio)}
-        seen = looks(evidence, ratio, methods)
+        seen = attention_profile(evidence, ratio, methods)
         distances = {"auxiliary": (seen.kl_auxiliary, seen.jaccard_auxiliary)}
         layers = zip(seen.kl_layers.tolist(), seen.jaccard_layers.tolist(), strict=True)
         distances |= {f"layer {number}": pair for number, pair in enumerate(layers)}

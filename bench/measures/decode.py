@@ -1,4 +1,4 @@
-"""Tokens per second while decoding the same prompt: our loop, the same without a KV cache, transformers' `generate`.
+"""TextTokenizer per second while decoding the same prompt: our loop, the same without a KV cache, transformers' `generate`.
 
 Without a cache every new token costs a pass over all tokens before it, which is what nanoVLM's article starts from.
 """
@@ -16,7 +16,7 @@ from bench.tables import progress
 from engine.builder import ModelConfig, load_models
 from engine.model.decoder import Decoder
 from engine.model.loading.resolve import resolve
-from engine.model.sampling import Sampling, decode
+from engine.model.sampling import SamplingParams, decode
 
 TITLE = "decoding, tokens per second"
 COLUMNS = {
@@ -70,8 +70,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token."""
-    buffer, chooser = decoder.buffer(len(ids) + NEW), Sampling().chooser()
-    first = chooser.choose(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+    buffer, chooser = decoder.buffer(len(ids) + NEW), SamplingParams().sampler()
+    first = chooser.sample(decoder.prefill(ids, buffer, torch.arange(len(ids))))
     tokens = decode(decoder, buffer, first, chooser, frozenset(), NEW)
     next(tokens)
     began = time.perf_counter()
@@ -81,10 +81,10 @@ def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
 
 def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second when every token is a prefill of all before it."""
-    chooser, buffer = Sampling().chooser(), decoder.buffer(len(ids) + UNCACHED)
+    chooser, buffer = SamplingParams().sampler(), decoder.buffer(len(ids) + UNCACHED)
     began = time.perf_counter()
     for _ in range(UNCACHED):
-        token = chooser.choose(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+        token = chooser.sample(decoder.prefill(ids, buffer, torch.arange(len(ids))))
         ids = torch.cat((ids, torch.tensor([token])))
     return UNCACHED / (time.perf_counter() - began)
 

@@ -12,8 +12,10 @@ from typing import Any
 from bench.harness.workload import Workload, workload
 from bench.tables import progress
 from engine.trace import Trace
-from engine.types import Scoring
+from engine.types import ScoreMode
 
+# In rows, which other programs read.
+NAMES = {ScoreMode.PER_CHUNK: "apart", ScoreMode.JOINT: "joined", ScoreMode.LEARNED: "trained"}
 TITLE = "scoring alone, against the paper's way"
 COLUMNS = {"scoring": "scoring", "length": "length", "scoring_ms": "ms", "of_apart": "of the paper's", "n": "n"}
 
@@ -29,10 +31,10 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         with workload(arguments, length) as work:
             times = measure(work, arguments.samples)
         for scoring, mine in times.items():
-            shares = [one / apart for one, apart in zip(mine, times[Scoring.APART], strict=True)]
+            shares = [one / apart for one, apart in zip(mine, times[ScoreMode.PER_CHUNK], strict=True)]
             rows.append(
                 {
-                    "scoring": scoring.name.lower(),
+                    "scoring": NAMES[scoring],
                     "length": length,
                     "scoring_ms": statistics.median(mine),
                     "of_apart": statistics.median(shares),
@@ -42,20 +44,20 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(work: Workload, samples: int) -> dict[Scoring, list[float]]:
+def measure(work: Workload, samples: int) -> dict[ScoreMode, list[float]]:
     """Return the milliseconds of each way of scoring for each question, after one question to warm up."""
     auxiliary, cache = work.engine.auxiliary, work.engine.cache
     assert auxiliary is not None
-    ways = [scoring for scoring in Scoring if scoring is not Scoring.TRAINED or auxiliary.selector is not None]
-    times: dict[Scoring, list[float]] = {scoring: [] for scoring in ways}
+    ways = [scoring for scoring in ScoreMode if scoring is not ScoreMode.LEARNED or auxiliary.selector is not None]
+    times: dict[ScoreMode, list[float]] = {scoring: [] for scoring in ways}
     work.warm(samples)
     for number in progress(range(samples + 1), f"{work.length} tokens"):
-        reading = work.engine.find(work.request(number), Trace())
+        reading = work.engine.prepare(work.request(number), Trace())
         shared = auxiliary.cache is cache
         chunks = cache.gather([chunk.ids for chunk in reading.passages], longest=1).chunks if shared else None
         for scoring in ways:
             began = time.perf_counter()
-            auxiliary.score(reading.asked, reading.texts, work.engine.prompt, scoring, chunks)
+            auxiliary.score(reading.standalone_question, reading.texts, work.engine.prompt, scoring, chunks)
             if number:
                 times[scoring].append(1e3 * (time.perf_counter() - began))
     return times

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.harness.workload import Workload, workload
 from bench.tables import progress
-from engine.model.sampling import Sampling
+from engine.model.sampling import SamplingParams
 from engine.prompt.builder import strategy_of
 from engine.trace import Trace
 
@@ -47,18 +47,18 @@ def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
     """Return load and first-token milliseconds of direct reuse with every chunk in `tier` and nowhere nearer."""
     request = work.request(number, "direct", 0.0)
     cache, host = work.engine.cache, 0
-    reading = work.engine.find(request, Trace())
+    reading = work.engine.prepare(request, Trace())
     if tier == "computed":
         for passage in reading.passages:
             cache.delete(passage.ids)
     elif tier == "disk":
-        cache.settle()
+        cache.flush()
         work.tiers.drain()
         cache.tree.clear(host)
     trace = Trace()
-    reading = work.engine.find(request, trace)
+    reading = work.engine.prepare(request, trace)
     ready = work.engine.prefill(reading, strategy_of(request), trace)
-    work.engine.chooser(reading, trace, Sampling()).choose(ready.logits)
+    work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
     trace.first_token()
     if set(ready.tiers) != {tier}:
         raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.bootstrap import median_interval
-from bench.harness.arms import Arm, arms
+from bench.harness.arms import Variant, arms
 from bench.harness.workload import Workload, workload
 from bench.tables import progress
-from engine.model.sampling import Sampling
+from engine.model.sampling import SamplingParams
 from engine.strategies import Full, Strategy
 from engine.trace import Trace
 from engine.types import Placement
@@ -65,11 +65,11 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(work: Workload, chosen: list[Arm], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
+def measure(work: Workload, chosen: list[Variant], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
     """Ask each question with full prefill and with every arm, one after the other, after one warm-up of each."""
     work.warm(samples)
     for arm in chosen:
-        if arm.strategy.placement is Placement.ALONE:  # its chunk KV is another
+        if arm.strategy.placement is Placement.NO_PREFIX:  # its chunk KV is another
             for number in range(samples + 1):
                 first_token(work, arm.strategy, number)
     full, reused = [], {arm.key: [] for arm in chosen}  # type: ignore[var-annotated]
@@ -87,21 +87,21 @@ def measure(work: Workload, chosen: list[Arm], samples: int) -> tuple[list[Sampl
 def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     """Ask question `number` up to its first token, the way the page does."""
     trace = Trace()
-    reading = work.engine.find(work.request(number), trace)
+    reading = work.engine.prepare(work.request(number), trace)
     ready = work.engine.prefill(reading, strategy, trace)
-    work.engine.chooser(reading, trace, Sampling()).choose(ready.logits)
+    work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
     trace.first_token()
     assert trace.ttft_ms is not None
     return Sample(
         trace.ttft_ms,
-        ready.realised_ratio,
+        ready.actual_ratio,
         ready.operations,
         reading.context_tokens,
         sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
     )
 
 
-def row(arm: Arm, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:
+def row(arm: Variant, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:
     """Return the JSON row of one arm: medians, and the speedup's 95 % bootstrap interval."""
     speedups = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(full, reused, strict=True)]
     low, high = median_interval(speedups)

@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, Rows
+from engine.model.kv_buffer import KVBuffer, RowPass
 
 FOLLOWED = 16  # tokens of full prefill's answer along which others are compared with it
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Agreement:
     """How far one's next tokens lie from full prefill's.
 
     kl           KL(full || one) of the first token, nats
@@ -29,7 +29,7 @@ class Likeness:
     answer_top1: float
 
 
-def along(decoder: Decoder, buffer: KVBuffer, logits: Tensor, prompt_tokens: int, said: Sequence[int]) -> Tensor:
+def logits_along(decoder: Decoder, buffer: KVBuffer, logits: Tensor, prompt_tokens: int, said: Sequence[int]) -> Tensor:
     """Return the logits [max(1, tokens of `said`), V] with which a prefill would go on after each of these tokens.
 
     logits  [V] of the first token
@@ -38,13 +38,13 @@ def along(decoder: Decoder, buffer: KVBuffer, logits: Tensor, prompt_tokens: int
     if len(said) < 2:
         return logits[None]
     slots = torch.arange(len(said) - 1) + prompt_tokens
-    hidden = decoder.forward(torch.tensor([said[:-1]]), buffer.positions(slots)[None], Rows(buffer, slots))
+    hidden = decoder.forward(torch.tensor([said[:-1]]), buffer.positions(slots)[None], RowPass(buffer, slots))
     return torch.cat((logits[None], decoder.logits(hidden[0])))
 
 
-def likeness(full: Tensor, one: Tensor) -> Likeness:
+def compare_logits(full: Tensor, one: Tensor) -> Agreement:
     """Return how far `one` lies from `full`, logits [T, V] each, as `along` gives them."""
     reference, found = full.log_softmax(-1), one.log_softmax(-1)
     kl = F.kl_div(found, reference, log_target=True, reduction="none").sum(-1).clamp(min=0)
     agree = (full.argmax(-1) == one.argmax(-1)).float()
-    return Likeness(float(kl[0]), float(agree[0]), float(kl.mean()), float(agree.mean()))
+    return Agreement(float(kl[0]), float(agree[0]), float(kl.mean()), float(agree.mean()))

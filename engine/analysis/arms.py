@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.method import settings_of
+from engine.method import params_of
 from engine.strategies import STRATEGIES, Strategy
 
 FIXED = {"direct": 0.0, "naive": 0.0, "ape": 0.0, "full": 1.0}  # the ratio of methods that cannot choose one
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """method  its name, or as the bench's command line writes it with settings: 'epic:tokens=16'
     ratio   nominal; None where the method has none
     """
@@ -35,9 +35,9 @@ class Arm:
         return self.strategy.label + ("" if self.asked is None else f" at {100 * self.asked:g}\u00a0%")
 
 
-def arms_of(
+def variants_of(
     name: str, ratios: Sequence[float], settings: Mapping[str, Any] | None = None, called: str = ""
-) -> list[Arm]:
+) -> list[Variant]:
     """Return the arms of one method: one for every ratio where it has a ratio that `settings` leaves open, else one.
 
     name    of STRATEGIES
@@ -48,9 +48,9 @@ def arms_of(
     build: Callable[..., Strategy] = STRATEGIES[name]
     chosen = dict(settings or {})
     if _has_ratio(build) and "ratio" not in chosen:
-        return [Arm(called or name, ratio, build(**chosen, ratio=ratio)) for ratio in ratios]
-    return [Arm(called or name, chosen.get("ratio", FIXED.get(name)), build(**chosen))]
+        return [Variant(called or name, ratio, build(**chosen, ratio=ratio)) for ratio in ratios]
+    return [Variant(called or name, chosen.get("ratio", FIXED.get(name)), build(**chosen))]
 
 
 def _has_ratio(strategy: Any) -> bool:
-    return any(setting.name == "ratio" for setting in settings_of(strategy))
+    return any(setting.name == "ratio" for setting in params_of(strategy))

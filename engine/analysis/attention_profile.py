@@ -17,7 +17,7 @@ WINDOW = 8  # tokens that are ranked together, as they are recomputed together
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class AttentionProfile:
     """Every array is plain numpy; `as_dict` makes them small enough for a page.
 
     auxiliary          [T]     attention over the context tokens, sums to 1

@@ -14,31 +14,31 @@ from threading import Event
 
 from torch import Tensor
 
-from engine.analysis.agreement import FOLLOWED, along, likeness
-from engine.analysis.arms import Arm, arms_of
-from engine.analysis.comparison import MAX_ARMS, MAX_REPEATS, Comparison, Outcome, Passage, Wanted
+from engine.analysis.agreement import FOLLOWED, compare_logits, logits_along
+from engine.analysis.arms import Variant, variants_of
+from engine.analysis.comparison import MAX_ARMS, MAX_REPEATS, CompareRequest, Comparison, Outcome, Passage
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.generation.citations import cite
 from engine.generation.stream import Writing, written
-from engine.model.sampling import Chooser, Sampling
-from engine.prefill.prefill import Prefilled
-from engine.prompt.builder import PreparedPrompt, check
+from engine.model.sampling import Sampler, SamplingParams
+from engine.prefill.prefill import PrefillResult
+from engine.prompt.builder import PreparedPrompt, validate
 from engine.request import Request
 from engine.strategies import STRATEGIES, Direct
 from engine.trace import Trace
 
 
-def compare(engine: Engine, wanted: Wanted, cancel: Event | None = None) -> Iterator[Comparison]:
+def compare(engine: Engine, wanted: CompareRequest, cancel: Event | None = None) -> Iterator[Comparison]:
     """Yield one growing comparison; the last one is 'done', or 'stopped' with what was finished if `cancel` was set.
 
     Raises BadRequest or QuestionTooLong before anything is computed, NothingFound without a passage to compare on.
     """
-    cancel, arms = cancel or Event(), wanted_arms(wanted)
+    cancel, arms = cancel or Event(), requested_variants(wanted)
     shown = Comparison(wanted, steps=len(arms) * wanted.repeats, model=engine.cache.decoder.name)
     yield shown
     try:
-        with engine.visit():
+        with engine.track_deletions():
             for grown in _run(engine, shown, arms, cancel):
                 shown = grown
                 yield shown
@@ -49,23 +49,23 @@ def compare(engine: Engine, wanted: Wanted, cancel: Event | None = None) -> Iter
         yield replace(shown, state="stopped", now="")
 
 
-def wanted_arms(wanted: Wanted) -> list[Arm]:
+def requested_variants(wanted: CompareRequest) -> list[Variant]:
     """Return the arms, full prefill first, each once.
 
     Raises BadRequest for what is unknown or outside its range, with what it may be.
     """
-    check(_request(wanted))
+    validate(_request(wanted))
     if not isinstance(wanted.repeats, int) or not 1 <= wanted.repeats <= MAX_REPEATS:
         raise BadRequest(f"The repeats must be a whole number between 1 and {MAX_REPEATS}, got {wanted.repeats!r}.")
     for kind, listed in (("methods", wanted.methods), ("ratios", wanted.ratios)):
         if not isinstance(listed, list | tuple) or not listed:
             raise BadRequest(f"Give at least one of the {kind}, as a list; got {listed!r}.")
-    made: dict[str, Arm] = {}
+    made: dict[str, Variant] = {}
     for name in ("full", *wanted.methods):
         if name not in list(STRATEGIES):
             raise BadRequest(f"The method {name!r} is not one of {', '.join(STRATEGIES)}.")
         try:
-            made.update((arm.key, arm) for arm in arms_of(name, wanted.ratios))
+            made.update((arm.key, arm) for arm in variants_of(name, wanted.ratios))
         except ValueError as error:
             raise BadRequest(f"The {error}.") from error
     if len(made) > MAX_ARMS:
@@ -73,7 +73,7 @@ def wanted_arms(wanted: Wanted) -> list[Arm]:
     return list(made.values())
 
 
-def _request(wanted: Wanted) -> Request:
+def _request(wanted: CompareRequest) -> Request:
     """Return what is searched for: all arms read what this finds."""
     return Request(
         wanted.question,
@@ -83,11 +83,11 @@ def _request(wanted: Wanted) -> Request:
     )
 
 
-def _run(engine: Engine, shown: Comparison, arms: Sequence[Arm], cancel: Event) -> Iterator[Comparison]:
+def _run(engine: Engine, shown: Comparison, arms: Sequence[Variant], cancel: Event) -> Iterator[Comparison]:
     if cancel.is_set():
         raise Cancelled
     began = Trace()
-    reading = engine.find(_request(shown.wanted), began)
+    reading = engine.prepare(_request(shown.request), began)
     if not reading.passages:
         raise NothingFound("No passage was found to compare on.")
     lane = _Lane(engine, reading, cancel, began.now_ms())
@@ -104,7 +104,7 @@ def _run(engine: Engine, shown: Comparison, arms: Sequence[Arm], cancel: Event) 
     lane.warm(arms)
     full: _Said | None = None
     outcomes: dict[str, Outcome] = {}
-    for number in range(shown.wanted.repeats):
+    for number in range(shown.request.repeats):
         for arm in arms:
             shown = replace(shown, state="running", now=arm.title, step=shown.step + 1, round=number + 1)
             yield shown
@@ -150,50 +150,50 @@ class _Lane:
 
     @property
     def prompt_tokens(self) -> int:
-        return len(self.engine.prompt.prefix) + self.reading.context_tokens + len(self.reading.question)
+        return len(self.engine.prompt.prefix) + self.reading.context_tokens + len(self.reading.suffix_ids)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the model for one pass. As if nothing were cached: whoever waits with a question goes before."""
-        with self.engine.turns.turn(lambda: (0, self.prompt_tokens), self.cancel):
+        with self.engine.scheduler.acquire(lambda: (0, self.prompt_tokens), self.cancel):
             yield
 
-    def warm(self, arms: Sequence[Arm]) -> None:
+    def warm(self, arms: Sequence[Variant]) -> None:
         """Bring all that is cached to memory, and do each kind of work once, for nobody."""
         for text in self.reading.texts:
             self.engine.warm(text, self.cancel)
         trace = Trace()
-        with self.turn(), closing(self.engine.evidence(self.reading, trace, self.cancel, longest=1)) as evidence:
+        with self.turn(), closing(self.engine.prompt_context(self.reading, trace, self.cancel, longest=1)) as evidence:
             for strategy in (arm.strategy for arm in arms if arm.strategy.reuses):
                 evidence.load(strategy.placement, strategy.scoring)
                 if strategy.scoring is not None:
                     evidence.scores(strategy.scoring)
             self.engine.prefill(self.reading, Direct(), trace, self.cancel, evidence)
-            self.engine.chooser(self.reading, trace, Sampling(), self.cancel)
+            self.engine.sampler(self.reading, trace, SamplingParams(), self.cancel)
 
-    def prefill(self, arm: Arm) -> tuple[Prefilled, Trace, int, Chooser]:
+    def prefill(self, arm: Variant) -> tuple[PrefillResult, Trace, int, Sampler]:
         """Return the arm's prompt, its trace, whose TTFT counts the search, its first token, and who chose that."""
-        trace = Trace(settle=self.engine.cache.decoder.settle)
-        with closing(self.engine.evidence(self.reading, trace, self.cancel, longest=1)) as evidence:
+        trace = Trace(synchronize=self.engine.cache.decoder.synchronize)
+        with closing(self.engine.prompt_context(self.reading, trace, self.cancel, longest=1)) as evidence:
             ready = self.engine.prefill(self.reading, arm.strategy, trace, self.cancel, evidence)
-            chooser = self.engine.chooser(self.reading, trace, Sampling(), self.cancel)
-            first = chooser.choose(ready.logits)
+            chooser = self.engine.sampler(self.reading, trace, SamplingParams(), self.cancel)
+            first = chooser.sample(ready.logits)
             trace.first_token()
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms
         return ready, trace, first, chooser
 
-    def first(self, arm: Arm, full: _Said | None) -> tuple[Outcome, _Said]:
+    def first(self, arm: Variant, full: _Said | None) -> tuple[Outcome, _Said]:
         """Time an arm, let it answer, and set it against full prefill; without one it is the full prefill."""
         ready, trace, first, chooser = self.prefill(arm)
         decoder, prompt = self.engine.cache.decoder, self.engine.prompt
         writing = Writing()
-        for grown in written(decoder, prompt, ready.buffer, first, chooser, self.reading.room, self.cancel):
+        for grown in written(decoder, prompt, ready.buffer, first, chooser, self.reading.max_new_tokens, self.cancel):
             writing = grown
         said = full.tokens if full else writing.tokens[:FOLLOWED]
-        logits = along(decoder, ready.buffer, ready.logits, self.prompt_tokens, said)
+        logits = logits_along(decoder, ready.buffer, ready.logits, self.prompt_tokens, said)
         full = full or _Said(said, logits, ready.operations)
-        near = likeness(full.logits, logits)
-        text, cited = cite(writing.text.strip(), self.reading.texts, self.reading.asked)
+        near = compare_logits(full.logits, logits)
+        text, cited = cite(writing.text.strip(), self.reading.texts, self.reading.standalone_question)
         ttft_ms = trace.ttft_ms or 0.0
         context = self.reading.context_tokens
         outcome = Outcome(
@@ -201,8 +201,8 @@ class _Lane:
             method=arm.method,
             label=arm.strategy.label,
             ratio=arm.asked,
-            realised_ratio=ready.realised_ratio,
-            recomputed_tokens=round(context * ready.realised_ratio),
+            realised_ratio=ready.actual_ratio,
+            recomputed_tokens=round(context * ready.actual_ratio),
             ttfts_ms=(ttft_ms,),
             full_ms=ttft_ms,
             floor_ms=ttft_ms * ready.operations / full.operations,
@@ -211,7 +211,7 @@ class _Lane:
             answer_kl=near.answer_kl,
             answer_top1=near.answer_top1,
             read_bytes=self._read(ready),
-            reused_bytes=self._bytes(round(context * (1 - ready.realised_ratio))) if arm.strategy.reuses else 0,
+            reused_bytes=self._bytes(round(context * (1 - ready.actual_ratio))) if arm.strategy.reuses else 0,
             stages=tuple(trace.stages),
             answer=text,
             cited=tuple(sorted(cited)),
@@ -223,7 +223,7 @@ class _Lane:
         decoder = self.engine.cache.decoder
         return decoder.spec.kv_bytes(tokens, decoder.dtype.itemsize)
 
-    def _read(self, ready: Prefilled) -> dict[str, int]:
+    def _read(self, ready: PrefillResult) -> dict[str, int]:
         read: dict[str, int] = {}
         for tier, passage in zip(ready.tiers, self.reading.passages, strict=True):
             if tier not in ("none", "computed"):

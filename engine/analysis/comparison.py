@@ -12,7 +12,7 @@ MAX_REPEATS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CompareRequest:
     """One question, and the arms it goes through: every method at every ratio, or once where it has no ratio.
 
     methods    names in engine.strategies.STRATEGIES; full prefill comes first, named here or not
@@ -110,7 +110,7 @@ class Comparison:
     notes          what a person should know: passages left out
     """
 
-    wanted: Wanted
+    request: CompareRequest
     state: str = "searching"
     now: str = ""
     step: int = 0
@@ -131,11 +131,11 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data: what was asked, how far it went, and each arm's outcome."""
         return {
-            "question": self.wanted.question,
-            "methods": list(self.wanted.methods),
-            "ratios": list(self.wanted.ratios),
-            "repeats": self.wanted.repeats,
-            "documents": list(self.wanted.documents),
+            "question": self.request.question,
+            "methods": list(self.request.methods),
+            "ratios": list(self.request.ratios),
+            "repeats": self.request.repeats,
+            "documents": list(self.request.documents),
             "model": self.model,
             "state": self.state,
             "step": self.step,

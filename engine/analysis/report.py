@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.analysis.attention_profile import BINS, Looks, parts, window_starts
+from engine.analysis.attention_profile import BINS, AttentionProfile, parts, window_starts
 
 PERCENTS = 101  # nominal ratios of the grid: 0, 1, ... 100 %
 NEVER = 255  # the onset of a token that no ratio recomputes
@@ -56,7 +56,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True, eq=False)
-class Inspection(Looks):
+class Inspection(AttentionProfile):
     """Looks, and what a page needs to draw them beside the passages.
 
     excerpts    the passages, in prompt order
@@ -77,7 +77,7 @@ class Inspection(Looks):
 
     @property
     def tokens(self) -> int:
-        """Tokens of all passages."""
+        """TextTokenizer of all passages."""
         return len(self.auxiliary)
 
     @property

@@ -11,12 +11,12 @@ from typing import Any
 
 from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.node import Node
-from engine.cache.replicas import Copies
+from engine.cache.replicas import Replicas
 from engine.errors import NotKept, StaysInCache
 
 
 @dataclass(frozen=True, slots=True)
-class CopyFacts:
+class ReplicaInfo:
     """A node's KV in one tier, and what the policy says it is worth there."""
 
     tier: str
@@ -25,7 +25,7 @@ class CopyFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeInfo:
     """All that is known of one node.
 
     parent        None at depth 1
@@ -42,7 +42,7 @@ class NodeFacts:
     chunk: str
     family: str
     tokens: int
-    copies: tuple[CopyFacts, ...]
+    copies: tuple[ReplicaInfo, ...]
     frequency: int
     ms_per_token: float
     age: int | None
@@ -52,7 +52,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TierFacts:
+class TierInfo:
     """One tier: its fill, its clock, and how fast it is read (None until something was)."""
 
     name: str
@@ -73,8 +73,8 @@ class Snapshot:
     policy  what decides who goes: 'PGDSF', 'GDSF', 'LRU' or 'LFU'
     """
 
-    tiers: tuple[TierFacts, ...]
-    nodes: tuple[NodeFacts, ...]
+    tiers: tuple[TierInfo, ...]
+    nodes: tuple[NodeInfo, ...]
     uses: int
     policy: str
 
@@ -90,7 +90,7 @@ class Evicted:
     gone: int
 
 
-class Control:
+class CacheAdmin:
     """A person's hand on a tree; without any state of its own."""
 
     def __init__(self, tree: KnowledgeTree[Any]) -> None:
@@ -100,7 +100,7 @@ class Control:
         """Return the whole tree as plain data, taken at one moment."""
         with self._tree.locked() as copies:
             tiers = tuple(
-                TierFacts(tier.name, tier.size_bytes, tier.budget_bytes, tier.nodes, tier.clock, tier.ms_per_byte)
+                TierInfo(tier.name, tier.size_bytes, tier.budget_bytes, tier.nodes, tier.clock, tier.ms_per_byte)
                 for tier in copies.tiers
             )
             nodes = tuple(self._facts(node) for node in copies.nodes.values() if node.copies)
@@ -145,15 +145,15 @@ class Control:
                 copies.shrink(number, numbers[number])
             return _difference(before, _filled(copies, list(numbers)))
 
-    def _facts(self, node: Node) -> NodeFacts:
+    def _facts(self, node: Node) -> NodeInfo:
         tiers = self._tree.tiers
-        return NodeFacts(
+        return NodeInfo(
             key=node.key,
             parent=node.parent.key if node.parent else None,
             chunk=node.chunk,
             family=node.family,
             tokens=node.tokens,
-            copies=tuple(CopyFacts(tiers[n].name, c.size_bytes, c.priority) for n, c in sorted(node.copies.items())),
+            copies=tuple(ReplicaInfo(tiers[n].name, c.size_bytes, c.priority) for n, c in sorted(node.copies.items())),
             frequency=node.frequency,
             ms_per_token=node.ms_per_token,
             age=self._tree.uses - node.last_use if node.last_use else None,
@@ -163,14 +163,14 @@ class Control:
         )
 
 
-def _node(copies: Copies[Any], key: str) -> Node:
+def _node(copies: Replicas[Any], key: str) -> Node:
     node = copies.nodes.get(key)
     if node is None:
         raise NotKept("This passage is no longer in the cache.")
     return node
 
 
-def _number(copies: Copies[Any], tier: str) -> int:
+def _number(copies: Replicas[Any], tier: str) -> int:
     names = [one.name for one in copies.tiers]
     if tier not in names:
         raise ValueError(f"{tier!r} is none of the tiers {', '.join(names)}")
@@ -184,7 +184,7 @@ def _behind(node: Node) -> list[Node]:
     return found
 
 
-def _filled(copies: Copies[Any], numbers: Sequence[int]) -> tuple[int, int, int]:
+def _filled(copies: Replicas[Any], numbers: Sequence[int]) -> tuple[int, int, int]:
     tiers = [copies.tiers[number] for number in numbers]
     return sum(tier.nodes for tier in tiers), sum(tier.size_bytes for tier in tiers), len(copies.nodes)
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Costs:
+class CostModel:
     """Milliseconds of a pass over `computed` tokens behind `cached` ones.
 
     cached, computed  ascending tokens, at least two each
@@ -56,7 +56,7 @@ class Costs:
         return self.of(cached, computed) / computed if computed else 0.0
 
 
-def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -> Costs:
+def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -> CostModel:
     """Measure a model on this machine: a few seconds, once. Each quick point is the better of two runs.
 
     clock  seconds, monotonic
@@ -75,15 +75,15 @@ def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -
                 if computed >= FEW:
                     speed = work / max(row[-1], 1e-3)
         rows.append(tuple(row))
-    return Costs(CACHED, COMPUTED, tuple(rows))
+    return CostModel(CACHED, COMPUTED, tuple(rows))
 
 
-def kept(path: Path, measure: Callable[[], Costs]) -> Costs:
+def kept(path: Path, measure: Callable[[], CostModel]) -> CostModel:
     """Return the costs that a file holds, or measure them and write the file; one that cannot be used is replaced."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads(path.read_text())
         rows = tuple(tuple(float(ms) for ms in row) for row in held["ms"])
-        return Costs(tuple(held["cached"]), tuple(held["computed"]), rows)
+        return CostModel(tuple(held["cached"]), tuple(held["computed"]), rows)
     costs = measure()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _pass_ms(decoder: Decoder, cached: int, computed: int, clock: Callable[[], f
     ids = torch.arange(computed) % 100 + 1
     began = clock()
     decoder.prefill(ids, buffer, torch.arange(cached, cached + computed))
-    decoder.settle()
+    decoder.synchronize()
     return 1e3 * (clock() - began)
 
 

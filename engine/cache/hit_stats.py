@@ -11,7 +11,7 @@ KEPT = 400  # questions that `recent` goes back
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class QueryStats:
     """One question, counted in tokens of its passages.
 
     number  from 1, in the order in which their first tokens came
@@ -29,8 +29,8 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over all questions since the process began; none of them ever falls. Tokens, as in `Service`."""
+class StatsTotals:
+    """Sums over all questions since the process began; none of them ever falls. TextTokenizer, as in `Service`."""
 
     questions: int = 0
     exact: int = 0
@@ -45,12 +45,12 @@ class Totals:
         return (self.exact + self.chunk) / asked if asked else None
 
 
-class Served:
+class CacheStats:
     """The log of one engine, for any number of threads. The page reads `recent`, a monitor `totals`."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._lock, self._totals = Lock(), Totals()
-        self._recent: deque[Service] = deque(maxlen=kept)
+        self._lock, self._totals = Lock(), StatsTotals()
+        self._recent: deque[QueryStats] = deque(maxlen=kept)
 
     def count(self, sources: Sequence[Source]) -> None:
         """Count one question by what its passages say of where their KV was found."""
@@ -60,15 +60,17 @@ class Served:
         exact, chunk, missed, full = tokens.values()
         with self._lock:
             was = self._totals
-            now = Totals(was.questions + 1, was.exact + exact, was.chunk + chunk, was.missed + missed, was.full + full)
+            now = StatsTotals(
+                was.questions + 1, was.exact + exact, was.chunk + chunk, was.missed + missed, was.full + full
+            )
             self._totals = now
-            self._recent.append(Service(now.questions, exact, chunk, missed, full))
+            self._recent.append(QueryStats(now.questions, exact, chunk, missed, full))
 
-    def totals(self) -> Totals:
+    def totals(self) -> StatsTotals:
         """Return the sums over all questions."""
         return self._totals
 
-    def recent(self) -> tuple[Service, ...]:
+    def recent(self) -> tuple[QueryStats, ...]:
         """Return the last few hundred questions, oldest first."""
         with self._lock:
             return tuple(self._recent)

@@ -15,12 +15,12 @@ from typing import Generic
 
 from engine.cache.eviction import PGDSF, Policy
 from engine.cache.node import Node
-from engine.cache.replicas import Copies
+from engine.cache.replicas import Replicas
 from engine.cache.tier import KV, Record, Tier
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeKey:
     """Where a node belongs: its own key, its chunk's, its parent's (None at depth 1), its tokens, and its family.
 
     family  names what all nodes of one model and prefix share
@@ -44,7 +44,7 @@ class KnowledgeTree(Generic[KV]):
     def __init__(
         self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._copies, self._clock, self._lock = Copies(tiers, policy or PGDSF()), clock, RLock()
+        self._copies, self._clock, self._lock = Replicas(tiers, policy or PGDSF()), clock, RLock()
         self.uses = 0  # so far; a node's age is how many came since its last
         self._visits: list[list[str]] = []  # chunks deleted during each visit
 
@@ -58,7 +58,7 @@ class KnowledgeTree(Generic[KV]):
     def __contains__(self, key: str) -> bool:
         return key in self._copies.nodes
 
-    def path(self, keys: Sequence[str]) -> list[Node]:
+    def match_prefix(self, keys: Sequence[str]) -> list[Node]:
         """Return the nodes of the longest leading part of `keys` that is here; each key names its whole path."""
         with self._lock:
             found = []
@@ -69,10 +69,10 @@ class KnowledgeTree(Generic[KV]):
             return found
 
     @contextmanager
-    def holding(self, keys: Sequence[str]) -> Iterator[list[Node]]:
+    def pinned_while(self, keys: Sequence[str]) -> Iterator[list[Node]]:
         """Hold the nodes of the longest path of `keys`, so that nothing of it is evicted."""
         with self._lock:
-            nodes = self.path(keys)
+            nodes = self.match_prefix(keys)
             self._hold(nodes, 1)
         try:
             yield nodes
@@ -81,13 +81,13 @@ class KnowledgeTree(Generic[KV]):
                 self._hold(nodes, -1)
 
     @contextmanager
-    def locked(self) -> Iterator[Copies[KV]]:
+    def locked(self) -> Iterator[Replicas[KV]]:
         """Keep every other thread out while somebody looks at all nodes and copies, or changes several."""
         with self._lock:
             yield self._copies
 
     @contextmanager
-    def visit(self) -> Iterator[list[str]]:
+    def track_deletions(self) -> Iterator[list[str]]:
         """Enclose work that computes KV: a chunk that is deleted meanwhile is deleted again at its end.
 
         Yields the chunks that were, a list that grows.
@@ -134,13 +134,13 @@ class KnowledgeTree(Generic[KV]):
                 return 0.0
             return (self.tiers[node.level].ms_per_byte or 0.0) * node.copies[node.level].size_bytes
 
-    def passed_over(self, node: Node) -> None:
+    def record_skip(self, node: Node) -> None:
         """Note that computing was thought faster than reading: the next time reading is thought a little faster."""
         with self._lock:
             if node.copies:
                 self.tiers[node.level].forget()
 
-    def insert(self, place: Place, kv: KV, ms_per_token: float) -> Node | None:
+    def insert(self, place: NodeKey, kv: KV, ms_per_token: float) -> Node | None:
         """Put a node into the fastest tier that has room for it, evicting what is worth least; count it as used.
 
         ms_per_token  what computing it took
@@ -156,23 +156,23 @@ class KnowledgeTree(Generic[KV]):
                 node = Node(place.key, place.chunk, parent, place.tokens, len(self.tiers), place.family)
                 self._copies.attach(node)
             node.missed(ms_per_token)
-            self.used([node])
+            self.record_hit([node])
             try:
                 with self._held([node, *node.ancestors()]):
-                    self._copies.renew(node, kv)
+                    self._copies.refresh(node, kv)
                     self._bring_up(node, kv)
             finally:
                 if not node.copies:
                     self._copies.detach(node)
             return node if node.copies else None
 
-    def used(self, nodes: Sequence[Node]) -> None:
+    def record_hit(self, nodes: Sequence[Node]) -> None:
         """Count one use of each node."""
         with self._lock:
             self.uses += 1
             for node in nodes:
                 node.frequency, node.last_use = node.frequency + 1, self.uses
-                self._copies.reprice(node)
+                self._copies.update_priorities(node)
 
     def replicate(self, key: str) -> bool:
         """Copy a node to the slowest tier as well; return whether it is there now."""
@@ -194,7 +194,7 @@ class KnowledgeTree(Generic[KV]):
         for node in list(self._copies.by_chunk.get(chunk, ())):
             self._copies.drop(node)
 
-    def delete_others(self, families: Sequence[str]) -> None:
+    def delete_except(self, families: Sequence[str]) -> None:
         """Remove every path of a family that is not among these, from every tier."""
         with self._lock:
             for node in list(self._copies.nodes.values()):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Copy:
+class Replica:
     """A node's KV in one tier.
 
     entry  number of the heap entry that speaks for it; older entries are void
@@ -39,7 +39,7 @@ class Node:
     def __init__(self, key: str, chunk: str, parent: Node | None, tokens: int, tiers: int, family: str = "") -> None:
         self.key, self.chunk, self.parent, self.tokens, self.family = key, chunk, parent, tokens, family
         self.children: set[Node] = set()
-        self.copies: dict[int, Copy] = {}
+        self.copies: dict[int, Replica] = {}
         self.near, self.holds = [0] * tiers, 0
         self.pinned, self.pins = False, 0
         self.frequency, self.last_use, self.misses, self._cost = 0, 0, 0, 0.0

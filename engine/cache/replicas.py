@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Generic
 
 from engine.cache.eviction import Policy
-from engine.cache.node import Copy, Node
+from engine.cache.node import Node, Replica
 from engine.cache.tier import KV, Record, Tier
 from store.errors import StoreFull
 
 
-class Copies(Generic[KV]):
+class Replicas(Generic[KV]):
     """Nodes by key, and their copies in tiers (the fastest first) under a replacement policy."""
 
     def __init__(self, tiers: Sequence[Tier[KV]], policy: Policy) -> None:
@@ -59,31 +59,31 @@ class Copies(Generic[KV]):
         if node.family in tier.closed_to:
             return False
         size = tier.store.size_of(kv)
-        if not tier.store.takes_more() or not self.make_room(number, size):
+        if not tier.store.takes_more() or not self.free_space(number, size):
             return False
         try:
             tier.store.put(node.key, kv, self.record(node))
         except StoreFull:
             return False
-        self.book(node, number, size)
+        self.register(node, number, size)
         return True
 
-    def renew(self, node: Node, kv: KV) -> None:
+    def refresh(self, node: Node, kv: KV) -> None:
         """Put KV of the same size in the place of what a node has in the tiers before the slowest."""
         for number in node.copies:
             if number < len(self.tiers) - 1:
                 self.tiers[number].store.put(node.key, kv, self.record(node))
 
-    def book(self, node: Node, number: int, size: int) -> None:
+    def register(self, node: Node, number: int, size: int) -> None:
         """Count a copy that the tier's store has."""
         tier, level = self.tiers[number], node.level
-        node.copies[number] = Copy(size, self._policy.priority(node, tier.clock), 0)
+        node.copies[number] = Replica(size, self._policy.priority(node, tier.clock), 0)
         tier.size_bytes += size
         tier.nodes += 1
         self._moved(node, level)
         self.offer(node)
 
-    def make_room(self, number: int, size: int) -> bool:
+    def free_space(self, number: int, size: int) -> bool:
         """Evict from a tier until `size` bytes fit; return whether they do."""
         tier = self.tiers[number]
         if size + self.pinned_bytes(number) > tier.budget_bytes:
@@ -147,7 +147,7 @@ class Copies(Generic[KV]):
         """Give a tier another budget, at least its `staying_bytes`, and evict down to it."""
         tier = self.tiers[number]
         tier.budget_bytes = budget_bytes
-        if self.make_room(number, 0):
+        if self.free_space(number, 0):
             return
         for node in reversed(list(self.nodes.values())):  # what is left has a copy in a faster tier and loses nothing
             if tier.size_bytes <= budget_bytes:
@@ -155,7 +155,7 @@ class Copies(Generic[KV]):
             if number in node.copies and not node.stays:
                 self.remove(node, number)
 
-    def reprice(self, node: Node) -> None:
+    def update_priorities(self, node: Node) -> None:
         """Give every copy its priority of now."""
         for number, copy in node.copies.items():
             copy.priority = self._policy.priority(node, self.tiers[number].clock)
@@ -177,9 +177,9 @@ class Copies(Generic[KV]):
                 node = Node(key, record.chunk, parent, record.tokens, len(self.tiers), record.family)
                 node.remember(record.frequency, record.misses, record.cost)
                 self.attach(node)
-                self.book(node, last, size_bytes)
+                self.register(node, last, size_bytes)
             waiting = [one for one in waiting if one[0] not in self.nodes]
-        self.make_room(last, 0)
+        self.free_space(last, 0)
 
     def records(self) -> dict[str, tuple[int, Record]]:
         """Return bytes and record of every node that lies in the slowest tier."""

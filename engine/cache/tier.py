@@ -4,7 +4,7 @@ import heapq
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from engine.cache.node import Copy, Node
+from engine.cache.node import Node, Replica
 
 KV = TypeVar("KV")
 LEARNING = 0.2  # weight of the newest reading in the measured speed
@@ -61,7 +61,7 @@ class Tier(Generic[KV]):
         self._heap: list[tuple[float, int, Node]] = []
         self._entries = 0
 
-    def offer(self, node: Node, copy: Copy) -> None:
+    def offer(self, node: Node, copy: Replica) -> None:
         """Let the node go when its priority is the lowest."""
         self._entries += 1
         copy.entry = self._entries

@@ -68,7 +68,7 @@ def unmarked(pieces: Iterable[str]) -> Iterator[str]:
     yield COPIED.sub("", last + held)[len(last) :]
 
 
-class Steady:
+class StableText:
     """What of an answer under way is certain: the beginning of what `cite` will make of it, however it goes on.
 
     `cited` has the ranks of the marks so far.
@@ -127,7 +127,7 @@ def quoted(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
     return found
 
 
-class Repeats:
+class RepetitionDetector:
     """Watches a growing text for a sentence that was said before, word for word; reads each sentence once.
 
     The last sentence is still growing and does not count. A short one (a list mark, 'Yes.') may be said twice.

@@ -7,30 +7,32 @@ from threading import Event
 import torch
 from torch import Tensor
 
-from engine.generation.grounding import WEIGHT, Grounding, Quote
-from engine.generation.span_scorer import Pointer
-from engine.model.sampling import Chooser
+from engine.generation.grounding import WEIGHT, QuoteState, SentenceScores
+from engine.generation.span_scorer import SpanScorer
+from engine.model.sampling import Sampler
 from engine.model.tokenizer import Encoded
 from engine.prompt.builder import PreparedPrompt
 from engine.prompt.template import Prompt
 
 
 @dataclass(frozen=True)
-class Grounds:
+class GroundingModel:
     """What answers are held to, and who tells where in the passages it stands.
 
     pointer  None where only words tell
     """
 
-    pointer: Pointer | None = None
+    pointer: SpanScorer | None = None
 
-    def chooser(
-        self, chooser: Chooser, reading: PreparedPrompt, prompt: Prompt, cancel: Event | None = None
-    ) -> "GroundedChooser":
+    def sampler(
+        self, chooser: Sampler, reading: PreparedPrompt, prompt: Prompt, cancel: Event | None = None
+    ) -> "GroundedSampler":
         """Return what chooses the tokens of one reading's answer. Raises Cancelled between two passages."""
-        pointed = None if self.pointer is None else self.pointer.point(reading.asked, reading.texts, cancel)
-        grounding = Grounding(reading.texts, reading.asked, reading.alone, pointed)
-        return GroundedChooser(chooser, grounding, prompt.tokens.decode, prompt.stop_ids)
+        pointed = (
+            None if self.pointer is None else self.pointer.point(reading.standalone_question, reading.texts, cancel)
+        )
+        grounding = SentenceScores(reading.texts, reading.standalone_question, reading.original_question, pointed)
+        return GroundedSampler(chooser, grounding, prompt.tokens.decode, prompt.stop_ids)
 
     def warm(self, text: str, passage: Encoded) -> None:
         """Read a passage before it is asked of; `passage` is the same as the primary reads it, and not needed."""
@@ -48,7 +50,7 @@ class Grounds:
             self.pointer.clear()
 
 
-class GroundedChooser:
+class GroundedSampler:
     """Chooses the tokens of one answer, one after the other, with a grounding's help.
 
     chooser   chooses among the weighed logits
@@ -57,13 +59,17 @@ class GroundedChooser:
     """
 
     def __init__(
-        self, chooser: Chooser, grounding: Grounding, text_of: Callable[[Sequence[int]], str], stop_ids: frozenset[int]
+        self,
+        chooser: Sampler,
+        grounding: SentenceScores,
+        text_of: Callable[[Sequence[int]], str],
+        stop_ids: frozenset[int],
     ) -> None:
         self._chooser, self._grounding, self._text_of, self._stop_ids = chooser, grounding, text_of, stop_ids
-        self._quote, self._part = Quote(), list[int]()
+        self._quote, self._part = QuoteState(), list[int]()
         self._last, self._before = list[int](), text_of([])
 
-    def choose(self, logits: Tensor) -> int:
+    def sample(self, logits: Tensor) -> int:
         """Return a token id for logits [V].
 
         What lies so far below the likeliest token that no worth could raise it above counts as worth the least.
@@ -73,7 +79,7 @@ class GroundedChooser:
         lowered = [WEIGHT * self._worth(token) for token in within.tolist()]
         weighed = logits - reach
         weighed[within] = logits[within] + torch.tensor(lowered, device=logits.device)
-        token = self._chooser.choose(weighed)
+        token = self._chooser.sample(weighed)
         self._write(token)
         return token
 

@@ -21,9 +21,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.generation.span_scorer import Pointed, nats_of
+from engine.generation.span_scorer import SpanScores, char_log_probs
 from engine.prompt.followups import CLIPPED, SILENT
-from engine.prompt.template import NOT_THERE
+from engine.prompt.template import NO_ANSWER
 from engine.text import UNSPACED_SCRIPTS, split_sentences, split_words
 
 WEIGHT = 0.3  # nats of a logit for each nat of a sentence's worth
@@ -39,7 +39,7 @@ WITHIN = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class QuoteState:
     """An answer under way, and what of the passages it may be quoting.
 
     text   written so far
@@ -53,7 +53,7 @@ class Quote:
     worth: float = 0.0
 
 
-class Grounding:
+class SentenceScores:
     """What it is worth to write a text, by the sentences of one reading.
 
     passages  the texts that the model reads
@@ -67,7 +67,7 @@ class Grounding:
         passages: Sequence[str],
         asked: str,
         question: str | None = None,
-        pointed: Sequence[Pointed] | None = None,
+        pointed: Sequence[SpanScores] | None = None,
     ) -> None:
         cut = [
             (part, number) for number, text in enumerate(passages) for part in split_sentences(WRAPPED.sub(" ", text))
@@ -88,20 +88,20 @@ class Grounding:
         scale = min(1.0, MOST / best) if best else 1.0
         self._worths = [scale * (worth - best) for worth in worths]
         self.worst = -scale * best
-        self._opens = self._follow(Quote(), NOT_THERE.split()[0])[1]  # may begin a refusal, or any answer
+        self._opens = self._follow(QuoteState(), NO_ANSWER.split()[0])[1]  # may begin a refusal, or any answer
         if pointed is not None:
-            self._point(nats_of(self._text, passages, pointed))
+            self._point(char_log_probs(self._text, passages, pointed))
 
-    def after(self, quote: Quote, piece: str) -> Quote:
+    def after(self, quote: QuoteState, piece: str) -> QuoteState:
         """Return what is quoted once `piece` is written behind it."""
         text = quote.text + piece
         ends, worth = self._follow(quote, piece)
         said = text.strip()
-        if said and NOT_THERE.startswith(said):
+        if said and NO_ANSWER.startswith(said):
             worth = 0.0 if " " in said else max(worth, self._opens)
-        return Quote(text, ends, worth)
+        return QuoteState(text, ends, worth)
 
-    def ended(self, quote: Quote) -> float:
+    def ended(self, quote: QuoteState) -> float:
         """Return what it is worth to end there: nothing, half a word or only words of the question are worth least."""
         repeated = set(split_words(quote.text)) <= self._echo
         return self.worst if repeated or self._half(quote) else quote.worth
@@ -119,7 +119,7 @@ class Grounding:
         self.worst -= most * FARTHEST + best
         self._opens -= most * FARTHEST / 2  # nobody points at a refusal: it loses half of what a word can
 
-    def _follow(self, quote: Quote, piece: str) -> tuple[tuple[int, ...], float]:
+    def _follow(self, quote: QuoteState, piece: str) -> tuple[tuple[int, ...], float]:
         """Return where the quoted text ends behind `piece`, and its worth."""
         going_on = tuple(end + len(piece) for end in quote.ends if self._text.startswith(piece, end))
         if going_on:
@@ -134,7 +134,7 @@ class Grounding:
         ends = tuple(start + len(begun) for start in places if self._text.startswith(begun, start))
         return ends, self.worst if self._half(quote) else self._worth(ends)
 
-    def _half(self, quote: Quote) -> bool:
+    def _half(self, quote: QuoteState) -> bool:
         """Return whether the quoted text ends within a word, wherever it may stand."""
         return bool(quote.ends) and all(WITHIN.match(self._text, end) for end in quote.ends)
 

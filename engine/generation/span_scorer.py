@@ -19,16 +19,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.errors import Cancelled, PointerUnusable
-from engine.lru import Recent
+from engine.errors import Cancelled, SpanScorerUnusable
+from engine.lru import LRUCache
 from engine.model.encoder import Encoder
 from engine.model.tokenizer import Encoded
 
-POINTER_FILE = "pointer.safetensors"
+SPAN_SCORER_FILE = "pointer.safetensors"
 HEADS = 4
 AROUND = ((5, 1), (7, 3), (7, 1))  # of each layer: how many pieces it looks at, and every how many-th
-ASKED = 64  # word pieces of a question, its last ones
-HELD = 65_536  # word pieces of passages whose vectors stay in memory, 1.5 KB each
+MAX_QUESTION_TOKENS = 64  # word pieces of a question, its last ones
+CACHE_TOKENS = 65_536  # word pieces of passages whose vectors stay in memory, 1.5 KB each
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Pointed:
+class SpanScores:
     """What the pointer says of one passage.
 
     spans  characters of each piece
@@ -75,7 +75,7 @@ class Layer(nn.Module):
         return pieces + self.dropout(self.down(F.gelu(self.up(near))))
 
 
-class PointerNet(nn.Module):
+class SpanScorerNet(nn.Module):
     """Layers that point from a question at the pieces of its answer.
 
     width   of the encoder's vectors
@@ -132,12 +132,12 @@ class Padded:
     held: Tensor
 
 
-class Pointer:
+class SpanScorer:
     """An encoder and the trained layers over it; serves any primary, since it reads text."""
 
-    def __init__(self, encoder: Encoder, net: PointerNet) -> None:
+    def __init__(self, encoder: Encoder, net: SpanScorerNet) -> None:
         self.encoder, self.net = encoder, net.eval().requires_grad_(False)
-        self._passage = Recent(self._read, HELD, lambda pieces: len(pieces.read.ids))
+        self._passage = LRUCache(self._read, CACHE_TOKENS, lambda pieces: len(pieces.read.ids))
 
     @property
     def parameters(self) -> int:
@@ -161,21 +161,21 @@ class Pointer:
         self._passage.clear()
 
     @torch.inference_mode()
-    def point(self, question: str, texts: Sequence[str], cancel: Event | None = None) -> list[Pointed]:
+    def point(self, question: str, texts: Sequence[str], cancel: Event | None = None) -> list[SpanScores]:
         """Return where in the passages the answer to a question may stand.
 
         Raises Cancelled between two passages once `cancel` is set.
         """
-        asked, found = self._read(question, ASKED), list[Pieces]()
+        asked, found = self._read(question, MAX_QUESTION_TOKENS), list[Pieces]()
         for text in texts:
             if cancel is not None and cancel.is_set():
                 raise Cancelled
             found.append(self._passage(text))
         if not any(pieces.read.ids for pieces in found) or not asked.read.ids:
-            return [Pointed(pieces.read.spans, torch.zeros(len(pieces.read.ids))) for pieces in found]
+            return [SpanScores(pieces.read.spans, torch.zeros(len(pieces.read.ids))) for pieces in found]
         logits = self.net(padded(found), padded([asked] * len(found)))
         logits = logits - logits.max()
-        return [Pointed(p.read.spans, row[: len(p.read.ids)]) for p, row in zip(found, logits, strict=True)]
+        return [SpanScores(p.read.spans, row[: len(p.read.ids)]) for p, row in zip(found, logits, strict=True)]
 
     @torch.inference_mode()
     def _read(self, text: str, last: int = 0) -> Pieces:
@@ -187,7 +187,7 @@ class Pointer:
     def save(self, folder: Path) -> None:
         """Write the layers in bf16; the encoder is whoever installed it has."""
         named = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.net.state_dict().items()}
-        save_file(named, folder / POINTER_FILE)
+        save_file(named, folder / SPAN_SCORER_FILE)
 
 
 def padded(texts: Sequence[Pieces]) -> Padded:
@@ -202,26 +202,26 @@ def padded(texts: Sequence[Pieces]) -> Padded:
     return Padded(vectors, ids, held)
 
 
-def load_pointer(folder: Path, encoder: Encoder) -> Pointer:
+def load_span_scorer(folder: Path, encoder: Encoder) -> SpanScorer:
     """Return the pointer in a folder, over this encoder.
 
     Raises PointerUnusable for a file that is missing or torn, or was made for another encoder.
     """
-    path = folder / POINTER_FILE
+    path = folder / SPAN_SCORER_FILE
     try:
         named = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise PointerUnusable(f"The pointer in {path} cannot be read ({error}).") from error
+        raise SpanScorerUnusable(f"The pointer in {path} cannot be read ({error}).") from error
     try:
         size, pieces = named["points.weight"].shape[-1], encoder.tokens.template.get_vocab_size()
-        net = PointerNet(encoder.width, len(encoder.layers), size, pieces)
+        net = SpanScorerNet(encoder.width, len(encoder.layers), size, pieces)
         net.load_state_dict(named)
     except (RuntimeError, KeyError, TypeError, IndexError, ValueError) as error:
-        raise PointerUnusable(f"The pointer in {path} was made for another encoder or version.") from error
-    return Pointer(encoder, net)
+        raise SpanScorerUnusable(f"The pointer in {path} was made for another encoder or version.") from error
+    return SpanScorer(encoder, net)
 
 
-def nats_of(text: str, passages: Sequence[str], pointed: Sequence[Pointed]) -> list[float]:
+def char_log_probs(text: str, passages: Sequence[str], pointed: Sequence[SpanScores]) -> list[float]:
     """Return what is pointed out for each character of a text that says what the passages say, spaced otherwise."""
     found = [-math.inf] * len(text)
     places = (place for place, character in enumerate(text) if not character.isspace())

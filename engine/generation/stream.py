@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from engine.generation.citations import Repeats, Steady, cite, unmarked
+from engine.generation.citations import RepetitionDetector, StableText, cite, unmarked
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
-from engine.model.sampling import Chooser, cut_at, decode
-from engine.prefill.prefill import Prefilled
+from engine.model.sampling import Sampler, cut_at, decode
+from engine.prefill.prefill import PrefillResult
 from engine.prompt.builder import PreparedPrompt
 from engine.prompt.template import Prompt
 from engine.request import Answer, Source
@@ -35,15 +35,15 @@ def write(
     decoder: Decoder,
     prompt: Prompt,
     reading: PreparedPrompt,
-    ready: Prefilled,
+    ready: PrefillResult,
     first: int,
-    chooser: Chooser,
+    chooser: Sampler,
     cancel: Event,
 ) -> Iterator[Answer]:
     """Yield the answer as it grows token by token behind its first one. Raises Cancelled once `cancel` is set."""
-    steady, writing, began = Steady(reading.texts, answer.request.question), Writing(), time.perf_counter()
+    steady, writing, began = StableText(reading.texts, answer.request.question), Writing(), time.perf_counter()
     with answer.trace.stage("decode"):
-        for writing in written(decoder, prompt, ready.buffer, first, chooser, reading.room, cancel):
+        for writing in written(decoder, prompt, ready.buffer, first, chooser, reading.max_new_tokens, cancel):
             answer.new_tokens = len(writing.tokens)
             if answer.new_tokens > 1:  # the first token belongs to the prefill
                 answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - began)
@@ -54,7 +54,7 @@ def write(
             answer.sources = _cited(answer.sources, steady.cited)
             yield answer
         else:
-            answer.cut = len(writing.tokens) >= reading.room
+            answer.cut = len(writing.tokens) >= reading.max_new_tokens
     answer.text, cited = cite(writing.text.strip(), reading.texts, answer.request.question)
     answer.sources = _cited(answer.sources, cited)
 
@@ -68,7 +68,7 @@ def written(
     prompt: Prompt,
     buffer: KVBuffer,
     first: int,
-    chooser: Chooser,
+    chooser: Sampler,
     room: int,
     cancel: Event | None = None,
 ) -> Iterator[Writing]:
@@ -76,7 +76,7 @@ def written(
 
     Raises Cancelled between two tokens once `cancel` is set.
     """
-    writing, stream, repeats = Writing(), prompt.tokens.stream(), Repeats()
+    writing, stream, repeats = Writing(), prompt.tokens.stream(), RepetitionDetector()
 
     def texts() -> Iterator[str]:
         for token in decode(decoder, buffer, first, chooser, prompt.stop_ids, room, cancel):

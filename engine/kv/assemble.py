@@ -28,7 +28,7 @@ def assemble(
     prefix: ChunkKV,
     chunks: Sequence[ChunkKV],
     inv_freq: torch.Tensor,
-    placement: Placement = Placement.JOINED,
+    placement: Placement = Placement.CONCATENATED,
 ) -> tuple[range, ...]:
     """Write prefix and chunks into the buffer; return the slots of each chunk.
 
@@ -47,7 +47,7 @@ def assemble(
     buffer.values[:, :, : prefix.tokens] = prefix.values
     for chunk, span in zip(chunks, spans, strict=True):
         place = slice(span.start, span.stop)
-        shift = span.start - chunk.start if placement is Placement.JOINED else 0
+        shift = span.start - chunk.start if placement is Placement.CONCATENATED else 0
         move_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, place])
         buffer.values[:, :, place] = chunk.values
     buffer.length = end

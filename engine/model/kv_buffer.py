@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.model.attention import attend, attend_merged, visible, weighted, weights
-from engine.types import Merge
+from engine.types import ParallelAttention
 
 SEGMENT_ROWS = 192  # rows that share one mask; each segment attends only up to its own last slot
 
@@ -27,7 +27,7 @@ class Parallel:
 
     context: slice
     longest: int
-    merge: Merge
+    merge: ParallelAttention
 
 
 class KVBuffer:
@@ -69,7 +69,7 @@ class _Segment:
     causal: bool
 
 
-class Rows:
+class RowPass:
     """A pass over the ascending `slots` [R] of a buffer. Slots before the first row must hold valid KV already."""
 
     def __init__(self, buffer: KVBuffer, slots: Tensor) -> None:
@@ -106,7 +106,7 @@ class Rows:
         return attend_merged(query, keys, values, scaling, mask, parallel.context, parallel.merge)
 
 
-class Watched(Rows):
+class AttentionProbe(RowPass):
     """A pass that notes what its last `asked` rows attend to; the buffer's chunks must not stand in parallel."""
 
     def __init__(self, buffer: KVBuffer, slots: Tensor, asked: int) -> None:
@@ -126,13 +126,13 @@ class Watched(Rows):
         return weighted(paid, values) if self._all else super().attend(layer, query, keys, values, scaling)
 
 
-class Together:
+class BatchDecode:
     """One row for each of several buffers, in one batch: prompts of different lengths decode side by side."""
 
     def __init__(self, buffers: list[KVBuffer]) -> None:
         slots = [torch.tensor([buffer.length]) for buffer in buffers]
         self.positions = torch.stack([b.positions(slot) for b, slot in zip(buffers, slots, strict=True)])  # [B, 1]
-        self._rows = [Rows(buffer, slot) for buffer, slot in zip(buffers, slots, strict=True)]
+        self._rows = [RowPass(buffer, slot) for buffer, slot in zip(buffers, slots, strict=True)]
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object) -> tuple[Any, Any]:
         held = [row.update(keys[i : i + 1], values[i : i + 1], layer) for i, row in enumerate(self._rows)]

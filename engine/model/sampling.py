@@ -10,11 +10,11 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, Together
+from engine.model.kv_buffer import BatchDecode, KVBuffer
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingParams:
     """How the next token is chosen.
 
     temperature  0 takes the likeliest token
@@ -29,14 +29,14 @@ class Sampling:
         if self.temperature < 0 or not 0 < self.top_p <= 1:
             raise ValueError(f"need temperature >= 0 and 0 < top_p <= 1, got {self.temperature} and {self.top_p}")
 
-    def chooser(self) -> "Chooser":
-        return SamplingChooser(self)
+    def sampler(self) -> "Sampler":
+        return TokenSampler(self)
 
 
-class Chooser(Protocol):
+class Sampler(Protocol):
     """Chooses the tokens of one answer, one after the other."""
 
-    def choose(self, logits: Tensor) -> int:
+    def sample(self, logits: Tensor) -> int:
         """Return a token id for logits [V]."""
         ...
 
@@ -44,14 +44,14 @@ class Chooser(Protocol):
 COLD = 1e-4  # below it the likeliest token is all there is, and logits over it overflow
 
 
-class SamplingChooser:
+class TokenSampler:
     """Chooses tokens with a random generator of its own, so that a seed repeats an answer."""
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: SamplingParams) -> None:
         self._sampling = sampling
         self._generator = torch.Generator().manual_seed(sampling.seed)
 
-    def choose(self, logits: Tensor) -> int:
+    def sample(self, logits: Tensor) -> int:
         """Return a token id for logits [V]."""
         if self._sampling.temperature < COLD:
             return int(logits.argmax())
@@ -65,7 +65,7 @@ def decode(
     decoder: Decoder,
     buffer: KVBuffer,
     first: int,
-    chooser: Chooser,
+    chooser: Sampler,
     stop_ids: frozenset[int],
     max_new_tokens: int,
     cancel: Event | None = None,
@@ -86,14 +86,14 @@ def decode(
         if step + 1 == max_new_tokens or buffer.length == buffer.capacity:
             return
         logits = decoder.prefill(torch.tensor([token]), buffer, torch.tensor([buffer.length]))
-        token = chooser.choose(logits)
+        token = chooser.sample(logits)
 
 
 def decode_together(
     decoder: Decoder,
     buffers: list[KVBuffer],
     firsts: list[int],
-    choosers: list[Chooser],
+    choosers: list[Sampler],
     stop_ids: frozenset[int],
     max_new_tokens: int,
 ) -> list[list[int]]:
@@ -113,10 +113,10 @@ def decode_together(
         going = [i for i in going if buffers[i].length < buffers[i].capacity]
         if not going or step + 1 == max_new_tokens:
             break
-        batch = Together([buffers[i] for i in going])
+        batch = BatchDecode([buffers[i] for i in going])
         hidden = decoder.forward(torch.tensor([[tokens[i]] for i in going]), batch.positions, batch)
         for i, logits in zip(going, decoder.logits(hidden[:, -1]), strict=True):
-            tokens[i] = choosers[i].choose(logits)
+            tokens[i] = choosers[i].sample(logits)
     return answers
 
 

@@ -23,7 +23,7 @@ class Encoded:
     spans: tuple[tuple[int, int], ...]
 
 
-class Tokens:
+class TextTokenizer:
     """A tokenizer for text as data.
 
     tokenizer  the backend of a fast transformers tokenizer; not modified

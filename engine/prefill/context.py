@@ -16,19 +16,19 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.kv.assemble import assemble, layout
-from engine.kv.chunk_cache import ChunkCache, Gathered, Uses
-from engine.model.kv_buffer import KVBuffer, Watched
+from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes
+from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prompt.builder import PreparedPrompt
-from engine.prompt.template import ASKED_TOKENS, Prompt
-from engine.scoring.auxiliary import Auxiliary
+from engine.prompt.template import MAX_QUERY_ROWS, Prompt
+from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.trace import Trace
-from engine.types import ChunkKV, Placement, Scoring, View
+from engine.types import ChunkKV, Placement, ScoreMode, SelectionContext
 
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferencePrefill:
     """A full prefill that was watched.
 
     logits     [V] of the first token
@@ -40,7 +40,7 @@ class Reference:
     attention: Tensor
 
 
-class Evidence:
+class PromptContext:
     """What is known of one reading.
 
     cache      the primary's chunk KV
@@ -55,7 +55,7 @@ class Evidence:
         self,
         cache: ChunkCache,
         prompt: Prompt,
-        auxiliary: Auxiliary | None,
+        auxiliary: AuxiliaryScorer | None,
         reading: PreparedPrompt,
         trace: Trace,
         cancel: Event | None = None,
@@ -64,57 +64,59 @@ class Evidence:
         self._longest = longest
         self._cache, self._prompt, self._auxiliary, self._reading = cache, prompt, auxiliary, reading
         self._trace, self._cancel, self._closed = trace, cancel, Event()
-        self._chunks: dict[Placement, Gathered] = {}
-        self.uses: Uses = []
-        self._scores: dict[Scoring, Future[Tensor]] = {}
+        self._chunks: dict[Placement, ChunkSet] = {}
+        self.touched_nodes: TouchedNodes = []
+        self._scores: dict[ScoreMode, Future[Tensor]] = {}
         passages = (token for chunk in reading.passages for token in chunk.ids)
-        self.ids = torch.tensor([*cache.prefix_ids, *passages, *reading.question])
+        self.ids = torch.tensor([*cache.prefix_ids, *passages, *reading.suffix_ids])
         self.spans = layout(len(cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        self.question = torch.arange(len(self.ids) - len(reading.question), len(self.ids))
+        self.query_rows = torch.arange(len(self.ids) - len(reading.suffix_ids), len(self.ids))
 
     def buffer(self) -> KVBuffer:
         """Return an empty buffer with room for prompt and answer."""
-        return self._cache.decoder.buffer(len(self.ids) + self._reading.room)
+        return self._cache.decoder.buffer(len(self.ids) + self._reading.max_new_tokens)
 
-    def chunks(self, placement: Placement) -> Gathered:
+    def chunks(self, placement: Placement) -> ChunkSet:
         """Return the chunks' KV as the placement wants it."""
         if placement not in self._chunks:
             ids = [chunk.ids for chunk in self._reading.passages]
-            if placement is Placement.JOINED:
-                self._chunks[placement] = self._cache.gather(ids, self._cancel, self._longest, self.uses)
-            elif placement is Placement.PATH:
-                self._chunks[placement] = self._cache.path(ids, self._longest, self.uses)
+            if placement is Placement.CONCATENATED:
+                self._chunks[placement] = self._cache.gather(ids, self._cancel, self._longest, self.touched_nodes)
+            elif placement is Placement.EXACT_PREFIX:
+                self._chunks[placement] = self._cache.match_prefix(ids, self._longest, self.touched_nodes)
             else:
-                cache = self._cache.alone if placement is Placement.ALONE else self._cache
-                held = [cache.get(chunk, self._cancel, self.uses) for chunk in ids]
-                self._chunks[placement] = Gathered(tuple(kv for kv, _ in held), tuple(tier for _, tier in held), 0)
+                cache = self._cache.without_prefix if placement is Placement.NO_PREFIX else self._cache
+                held = [cache.get(chunk, self._cancel, self.touched_nodes) for chunk in ids]
+                self._chunks[placement] = ChunkSet(tuple(kv for kv, _ in held), tuple(tier for _, tier in held), 0)
         return self._chunks[placement]
 
-    def assembled(self, placement: Placement) -> KVBuffer:
+    def assemble(self, placement: Placement) -> KVBuffer:
         """Return a buffer with prefix and chunks in their places."""
         buffer = self.buffer()
         held = self.chunks(placement).chunks
         assemble(buffer, self._cache.prefix, held, self._cache.decoder.spec.inv_freq, placement)
         return buffer
 
-    def view(self, placement: Placement = Placement.JOINED) -> View:
+    def selection_context(self, placement: Placement = Placement.CONCATENATED) -> SelectionContext:
         """Return what a strategy may look at; the exact path is known once the chunks are loaded."""
         held = self._chunks.get(placement)
-        rounded = held is not None and any(kv.rounded for kv in held.chunks[:1])
-        least = 0 if rounded or placement is Placement.PATH else 1  # joined, the first chunk is exact wherever found
-        return View(
+        rounded = held is not None and any(kv.quantized for kv in held.chunks[:1])
+        least = (
+            0 if rounded or placement is Placement.EXACT_PREFIX else 1
+        )  # joined, the first chunk is exact wherever found
+        return SelectionContext(
             self.spans,
-            scores=lambda: self.scores(Scoring.APART),
-            joined=lambda: self.scores(Scoring.JOINED),
-            trained=lambda: self.scores(Scoring.TRAINED),
+            per_chunk_scores=lambda: self.scores(ScoreMode.PER_CHUNK),
+            joint_scores=lambda: self.scores(ScoreMode.JOINT),
+            learned_scores=lambda: self.scores(ScoreMode.LEARNED),
             attention=lambda: self.attention,
-            oracle=lambda: self.reference.attention[-1],
-            exact=max(least, held.exact) if held else least,
-            layers=self._cache.decoder.spec.layers,
-            lot=crc32(self.ids.numpy().tobytes()),
+            oracle_attention=lambda: self.reference.attention[-1],
+            num_exact_chunks=max(least, held.exact) if held else least,
+            num_layers=self._cache.decoder.spec.layers,
+            seed=crc32(self.ids.numpy().tobytes()),
         )
 
-    def load(self, placement: Placement, scoring: Scoring | None) -> Gathered:
+    def load(self, placement: Placement, scoring: ScoreMode | None) -> ChunkSet:
         """Bring the chunks' KV to the model, and start scoring beside it if asked.
 
         Where both models are one they share chunk KV, so that it is loaded once, before it is scored. Where all of it
@@ -125,18 +127,18 @@ class Evidence:
         if auxiliary is not None and scoring is not None and not shared and self._is_work():
             self._start(auxiliary, scoring, None)
         held = self.chunks(placement)
-        exact = held.exact if any(kv.rounded for kv in held.chunks[:1]) else max(1, held.exact)
+        exact = held.exact if any(kv.quantized for kv in held.chunks[:1]) else max(1, held.exact)
         if auxiliary is not None and scoring is not None and shared and exact < len(held.chunks):
             self._start(auxiliary, scoring, held.chunks)
         return held
 
-    def scores(self, scoring: Scoring) -> Tensor:
+    def scores(self, scoring: ScoreMode) -> Tensor:
         """Return the auxiliary model's scores, [context tokens]; waits for them. Raises Cancelled once that is set."""
         auxiliary = self._auxiliary if self._reading.texts else None
         scoring = scoring if auxiliary is None else auxiliary.way(scoring)
         if scoring not in self._scores and auxiliary is not None:
             shared = self._shares(auxiliary, scoring)
-            self._start(auxiliary, scoring, self.chunks(Placement.JOINED).chunks if shared else None)
+            self._start(auxiliary, scoring, self.chunks(Placement.CONCATENATED).chunks if shared else None)
         if scoring not in self._scores:
             return torch.empty(0)
         while not wait([self._scores[scoring]], POLL_S).done:
@@ -148,12 +150,12 @@ class Evidence:
     def _is_work(self) -> bool:
         """Whether it looks as if some passage's KV will not be exact; the loading tells for sure."""
         ids = [chunk.ids for chunk in self._reading.passages]
-        return len(ids) > max(1, len(self._cache.tree.path(self._cache.keys(ids)[: self._longest])))
+        return len(ids) > max(1, len(self._cache.tree.match_prefix(self._cache.keys(ids)[: self._longest])))
 
-    def _shares(self, auxiliary: Auxiliary, scoring: Scoring) -> bool:
+    def _shares(self, auxiliary: AuxiliaryScorer, scoring: ScoreMode) -> bool:
         return auxiliary.cache is self._cache and auxiliary.reads_kv(scoring)
 
-    def _start(self, auxiliary: Auxiliary, scoring: Scoring, chunks: Sequence[ChunkKV] | None) -> None:
+    def _start(self, auxiliary: AuxiliaryScorer, scoring: ScoreMode, chunks: Sequence[ChunkKV] | None) -> None:
         scoring = auxiliary.way(scoring)
         if scoring in self._scores:
             return
@@ -162,7 +164,13 @@ class Evidence:
         def score() -> Tensor:
             with self._trace.stage("auxiliary"):
                 return auxiliary.score(
-                    reading.asked, reading.texts, self._prompt, scoring, chunks, self._closed, self.uses
+                    reading.standalone_question,
+                    reading.texts,
+                    self._prompt,
+                    scoring,
+                    chunks,
+                    self._closed,
+                    self.touched_nodes,
                 )
 
         with_its_own_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
@@ -179,22 +187,22 @@ class Evidence:
     @cached_property
     def attention(self) -> Tensor:
         """What the question attends to over the assembled chunks, [L, context tokens]."""
-        buffer = self.assembled(Placement.JOINED)
+        buffer = self.assemble(Placement.CONCATENATED)
         with self._trace.stage("question"):
-            return self._watch(buffer, self.question)[0]
+            return self._watch(buffer, self.query_rows)[0]
 
     @cached_property
-    def reference(self) -> Reference:
+    def reference(self) -> ReferencePrefill:
         """The full prefill of the same tokens, and what its question rows attend to."""
         buffer = self.buffer()
         with self._trace.stage("full prefill"):
             attention, logits = self._watch(buffer, torch.arange(len(self.ids)))
-        return Reference(buffer, logits, attention)
+        return ReferencePrefill(buffer, logits, attention)
 
     def _watch(self, buffer: KVBuffer, rows: Tensor) -> tuple[Tensor, Tensor]:
         decoder = self._cache.decoder
-        asked = min(len(self.question), ASKED_TOKENS)  # of a pasted text, the end: what it asks stands there
-        watched = Watched(buffer, rows, asked)
+        asked = min(len(self.query_rows), MAX_QUERY_ROWS)  # of a pasted text, the end: what it asks stands there
+        watched = AttentionProbe(buffer, rows, asked)
         hidden = decoder.forward(self.ids[rows][None], rows[None], watched, self._cancel)
-        context = slice(len(self._cache.prefix_ids), int(self.question[0]))
+        context = slice(len(self._cache.prefix_ids), int(self.query_rows[0]))
         return watched.attention[:, :, context].mean(1), decoder.logits(hidden[0, -1])

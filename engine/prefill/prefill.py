@@ -8,14 +8,14 @@ from torch import Tensor
 from engine.cache.node import Node
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
-from engine.prefill.context import Evidence
+from engine.prefill.context import PromptContext
 from engine.prefill.recompute import exact_chunks, recompute, without_path
 from engine.strategies import Strategy
 from engine.trace import Trace
 
 
 @dataclass(frozen=True)
-class Prefilled:
+class PrefillResult:
     """A prompt whose KV is complete.
 
     logits          [V] of its next token
@@ -31,17 +31,17 @@ class Prefilled:
     buffer: KVBuffer
     logits: Tensor
     rows: Tensor
-    realised_ratio: float
+    actual_ratio: float
     operations: float
     tiers: tuple[str, ...]
-    path: int
-    exact: int
-    uses: tuple[Node, ...] = ()
+    num_path_chunks: int
+    num_exact_chunks: int
+    touched_nodes: tuple[Node, ...] = ()
 
 
 def prefill(
-    decoder: Decoder, evidence: Evidence, strategy: Strategy, trace: Trace, cancel: Event | None = None
-) -> Prefilled:
+    decoder: Decoder, evidence: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None
+) -> PrefillResult:
     """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
 
     Raises Cancelled once `cancel` is set.
@@ -52,15 +52,15 @@ def prefill(
             held = evidence.load(strategy.placement, strategy.scoring)
             tiers, path = held.tiers, held.exact
         with trace.stage("assemble"):
-            buffer = evidence.assembled(strategy.placement)
+            buffer = evidence.assemble(strategy.placement)
     else:
         buffer = evidence.buffer()
     with trace.stage("select"):
-        view = evidence.view(strategy.placement)
+        view = evidence.selection_context(strategy.placement)
         plan = without_path(strategy.plan(view), view)
     with trace.stage("recompute" if strategy.reuses else "prefill"):
         done = recompute(decoder, evidence, buffer, plan, cancel)
     exact = exact_chunks(plan, view, strategy)
-    return Prefilled(
-        buffer, done.logits, done.rows, done.ratio, done.operations, tiers, path, exact, tuple(evidence.uses)
+    return PrefillResult(
+        buffer, done.logits, done.rows, done.ratio, done.operations, tiers, path, exact, tuple(evidence.touched_nodes)
     )

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, Rows
-from engine.types import Deviation, Thin
+from engine.model.kv_buffer import KVBuffer, RowPass
+from engine.types import Deviation, RowFilter
 
 
 @dataclass(frozen=True, slots=True)
-class Thinned:
+class FilteredPrefill:
     """What was left.
 
     logits  [V] of the last row
@@ -33,15 +33,21 @@ class Thinned:
 
 
 @torch.inference_mode()
-def prefill_thinning(
-    decoder: Decoder, ids: Tensor, buffer: KVBuffer, slots: Tensor, asked: int, thin: Thin, cancel: Event | None = None
-) -> Thinned:
+def prefill_filtered(
+    decoder: Decoder,
+    ids: Tensor,
+    buffer: KVBuffer,
+    slots: Tensor,
+    asked: int,
+    thin: RowFilter,
+    cancel: Event | None = None,
+) -> FilteredPrefill:
     """Give `slots` [R] of a buffer fresh KV from token `ids` [R], dropping rows as `thin` says.
 
     asked  rows at the end that are never dropped: the question
     """
     hidden, where = decoder.embed(ids[None], slots[None])
-    reader, rows, chosen = Rows(buffer, slots), [], 0
+    reader, rows, chosen = RowPass(buffer, slots), [], 0
     for layer in range(decoder.spec.layers):
         kept = thin(layer, _deviation(decoder, layer, hidden, where, buffer, slots, asked))
         if kept is not None:
@@ -49,10 +55,10 @@ def prefill_thinning(
             kept = torch.cat((kept, torch.arange(len(slots) - asked, len(slots))))
             hidden, where = hidden[:, kept], (where[0][:, kept], where[1][:, kept])
             slots = slots[kept]
-            reader = Rows(buffer, slots)
+            reader = RowPass(buffer, slots)
         rows.append(slots[: len(slots) - asked])
         hidden = decoder.layer(layer, hidden, where, reader, cancel)
-    return Thinned(decoder.logits(hidden[0, -1]), tuple(rows), chosen)
+    return FilteredPrefill(decoder.logits(hidden[0, -1]), tuple(rows), chosen)
 
 
 def _deviation(

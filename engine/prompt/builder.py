@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.errors import BadRequest, DocumentTooLong, QuestionTooLong
-from engine.method import settings_of
+from engine.method import params_of
 from engine.model.tokenizer import Encoded
-from engine.prompt.followups import Asked, recall
-from engine.prompt.template import ASKED_TOKENS, Prompt
-from engine.request import Exchange, Request
+from engine.prompt.followups import ContextualQuestion, with_history
+from engine.prompt.template import MAX_QUERY_ROWS, Prompt
+from engine.request import ChatTurn, Request
 from engine.strategies import STRATEGIES, Strategy
 from store.types import Hit
 
 MAX_PASSAGES = 64
 MAX_NEW_TOKENS = 4096
 _HALF = re.compile("[\ud800-\udfff]")  # one half of a character: a lone surrogate
-LEAST_ANSWER = 16  # tokens of an answer that every question leaves room for, or as many as are asked for
+MIN_ANSWER_TOKENS = 16  # tokens of an answer that every question leaves room for, or as many as are asked for
 NOTHING_AT_ALL = "No passage was found: the answer comes from the model alone. Add documents first."
 NOTHING_CHOSEN = "No passage was found in the chosen documents: the answer comes from the model alone."
 
@@ -35,25 +35,25 @@ class PreparedPrompt:
 
     texts: tuple[str, ...]
     passages: tuple[Encoded, ...]
-    asked: str
-    alone: str
-    question: tuple[int, ...]
-    room: int
+    standalone_question: str
+    original_question: str
+    suffix_ids: tuple[int, ...]
+    max_new_tokens: int
     hits: tuple[Hit, ...] = ()
     notes: tuple[str, ...] = ()
-    left_out: int = 0
+    num_dropped_chunks: int = 0
 
     @property
     def context_tokens(self) -> int:
         return sum(len(passage.ids) for passage in self.passages)
 
 
-def alike(one: PreparedPrompt, other: PreparedPrompt) -> bool:
+def same_prompt(one: PreparedPrompt, other: PreparedPrompt) -> bool:
     """Return whether the two are the same prompt; their hits may have other scores."""
-    return one.passages == other.passages and one.question == other.question
+    return one.passages == other.passages and one.suffix_ids == other.suffix_ids
 
 
-def check(request: Request) -> None:
+def validate(request: Request) -> None:
     """Raise BadRequest for a setting of another kind or outside its range, with the value and the range.
 
     A program's request comes as JSON, so nothing of it has been what it should be until here.
@@ -82,20 +82,20 @@ def check(request: Request) -> None:
     ):
         if not isinstance(share, int | float) or not least <= share <= most:  # not a number is in no range
             raise BadRequest(f"The {name} must lie between {least:g} and {most:g}, got {share!r}.")
-    check_scope(request)
+    validate_scope(request)
     if not isinstance(request.options, Mapping):
         raise BadRequest(f"The method's options must be names with values, got {request.options!r}.")
     strategy_of(request)
 
 
-def check_scope(request: Request) -> None:
+def validate_scope(request: Request) -> None:
     """Raise BadRequest where documents, earlier questions or `whole` are not what they should be."""
     if not _texts(request.documents):
         raise BadRequest(f"The documents must be a list of their ids, got {request.documents!r}.")
     if not isinstance(request.earlier, list | tuple):
         raise BadRequest(f"The earlier questions must be a list, got {request.earlier!r}.")
     for exchange in request.earlier:
-        texts = isinstance(exchange, Exchange) and _texts((exchange.question, exchange.answer))
+        texts = isinstance(exchange, ChatTurn) and _texts((exchange.question, exchange.answer))
         if not texts or not _texts(exchange.passages):
             raise BadRequest(f"An earlier question is its text, its answer and its passages' ids, got {exchange!r}.")
         if not _whole((exchange.question, exchange.answer)):
@@ -121,7 +121,7 @@ def strategy_of(request: Request) -> Strategy:
     Raises BadRequest for an option that the method does not have, or a value that it may not have.
     """
     build: Callable[..., Strategy] = STRATEGIES[request.method]
-    known = [setting.name for setting in settings_of(build)]
+    known = [setting.name for setting in params_of(build)]
     for name in request.options:
         if name not in known or name == "ratio":
             has = ", ".join(other for other in known if other != "ratio") or "none"
@@ -132,20 +132,20 @@ def strategy_of(request: Request) -> Strategy:
         raise BadRequest(f"The option {error}.") from error
 
 
-def share(prompt: Prompt, request: Request, max_tokens: int) -> tuple[Asked, int, int]:
+def split_budget(prompt: Prompt, request: Request, max_tokens: int) -> tuple[ContextualQuestion, int, int]:
     """Return the question as it will be asked, and the tokens that answer and passages may have beside it.
 
     Raises QuestionTooLong if the question alone does not fit.
     """
-    asked = recall(prompt, request)
+    asked = with_history(prompt, request)
     fixed = len(prompt.prefix) + len(asked.ids)
-    if fixed + min(request.max_new_tokens, LEAST_ANSWER) > max_tokens:
+    if fixed + min(request.max_new_tokens, MIN_ANSWER_TOKENS) > max_tokens:
         raise QuestionTooLong(f"The question has {len(asked.ids)} tokens; the model reads {max_tokens} in all.")
-    answer = min(request.max_new_tokens, max_tokens - fixed, max(LEAST_ANSWER, (max_tokens - fixed) // 2))
+    answer = min(request.max_new_tokens, max_tokens - fixed, max(MIN_ANSWER_TOKENS, (max_tokens - fixed) // 2))
     return asked, answer, max_tokens - fixed - answer
 
 
-def taken(lengths: Sequence[int], room: int) -> list[int]:
+def pack_greedy(lengths: Sequence[int], room: int) -> list[int]:
     """Return which of the passages are read, best first, as long as they fit; a shorter one may follow a left-out."""
     numbers = []
     for number, length in enumerate(lengths):
@@ -176,33 +176,33 @@ def _tokenised(prompt: Prompt, hits: Sequence[Hit], room: int | None) -> Iterato
             raise DocumentTooLong(f"{name} has about {about} tokens; {room} fit beside the question and its answer.")
 
 
-def fit(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> PreparedPrompt:
+def pack(prompt: Prompt, request: Request, hits: Sequence[Hit], max_tokens: int) -> PreparedPrompt:
     """Take hits, best first, as long as they fit beside prefix, question and answer; say what was left out.
 
     What was read last goes in front, in its order of then, so that its path in the knowledge tree is exact again.
 
     Raises QuestionTooLong if the question alone does not fit, DocumentTooLong if not all of a whole document does.
     """
-    asked, answer, room = share(prompt, request, max_tokens)
+    asked, answer, room = split_budget(prompt, request, max_tokens)
     passages = list(_tokenised(prompt, hits, room if request.whole else None))
     lengths = [len(passage.ids) for passage in passages]
     read = request.earlier[-1].passages if request.earlier and not request.whole else ()
-    fitting = in_old_order(hits, taken(lengths, room), read)
+    fitting = in_old_order(hits, pack_greedy(lengths, room), read)
     left_out, notes = len(hits) - len(fitting), list(asked.notes)
     if left_out:
         notes.append(f"{left_out} of {len(hits)} passages did not fit into the model's {max_tokens} tokens.")
-    if STRATEGIES[request.method].scoring and len(asked.ids) > ASKED_TOKENS:
-        notes.append(f"The question is long: only its last {ASKED_TOKENS} tokens choose what is recomputed.")
+    if STRATEGIES[request.method].scoring and len(asked.ids) > MAX_QUERY_ROWS:
+        notes.append(f"The question is long: only its last {MAX_QUERY_ROWS} tokens choose what is recomputed.")
     if not hits:
         notes.append(NOTHING_CHOSEN if request.documents else NOTHING_AT_ALL)
     return PreparedPrompt(
         texts=tuple(hits[number].chunk.text.strip() for number in fitting),
         passages=tuple(passages[number] for number in fitting),
-        asked=asked.text,
-        alone=request.question.strip(),
-        question=asked.ids,
-        room=answer,
+        standalone_question=asked.text,
+        original_question=request.question.strip(),
+        suffix_ids=asked.ids,
+        max_new_tokens=answer,
         hits=tuple(hits[number] for number in fitting),
         notes=tuple(notes),
-        left_out=left_out,
+        num_dropped_chunks=left_out,
     )

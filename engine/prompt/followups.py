@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.prompt.template import NOT_THERE, Prompt
-from engine.request import Exchange, Request
+from engine.prompt.template import NO_ANSWER, Prompt
+from engine.request import ChatTurn, Request
 from engine.text import CITATION_MARK
 
 OPENING = re.compile(r"(and|but|or|so|also|then|what about|how about|what if|why not)\b")
@@ -31,7 +31,7 @@ RECALLED_TOKENS = 128  # of earlier questions and answers that stand before a ne
 CITATION = re.compile(f" {CITATION_MARK.pattern}")
 
 
-def leans(question: str) -> bool:
+def needs_context(question: str) -> bool:
     """Return whether a question needs what was asked before it to be understood."""
     words = re.findall(r"\w+", CLIPPED.sub("", question.lower()))
     if OPENING.match(question.strip().lower()) or any(map(POINTING.fullmatch, words)):
@@ -39,21 +39,21 @@ def leans(question: str) -> bool:
     return sum(not SILENT.fullmatch(word) for word in words) < TELLING
 
 
-def thread(question: str, earlier: Sequence[Exchange]) -> tuple[Exchange, ...]:
+def relevant_turns(question: str, earlier: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
     """Return the exchanges that a question leans on, the oldest first; none where it stands by itself.
 
     They reach back to the last question that stood by itself: what came before that was about something else.
     """
-    leaning: list[Exchange] = []
+    leaning: list[ChatTurn] = []
     for exchange in reversed(earlier):
-        if not leans(leaning[-1].question if leaning else question):
+        if not needs_context(leaning[-1].question if leaning else question):
             break
         leaning.append(exchange)
     return tuple(reversed(leaning))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ContextualQuestion:
     """A question as the models read it.
 
     text   what it leans on, then the question
@@ -66,12 +66,12 @@ class Asked:
     notes: tuple[str, ...] = ()
 
 
-def recall(prompt: Prompt, request: Request) -> Asked:
+def with_history(prompt: Prompt, request: Request) -> ContextualQuestion:
     """Return the question behind the earlier ones that it leans on, as far as 128 tokens go, the newest first.
 
     An exchange that does not fit with its answer is recalled without it.
     """
-    question, leaning = request.question.strip(), thread(request.question, request.earlier)
+    question, leaning = request.question.strip(), relevant_turns(request.question, request.earlier)
     recalled: list[str] = []
     left, cut = RECALLED_TOKENS, False
     for exchange in reversed(leaning):
@@ -84,13 +84,13 @@ def recall(prompt: Prompt, request: Request) -> Asked:
         left -= _tokens(prompt, fitting[0])
     text = " ".join([*reversed(recalled), question])
     shown = f"Of the earlier questions and answers the model sees {RECALLED_TOKENS - left} tokens, the newest first."
-    return Asked(text, prompt.question(text), (shown,) if cut else ())
+    return ContextualQuestion(text, prompt.question(text), (shown,) if cut else ())
 
 
-def _said(exchange: Exchange) -> str:
+def _said(exchange: ChatTurn) -> str:
     """Return question and answer in one line, without the marks of citations; an answer that says nothing is none."""
     answer = " ".join(CITATION.sub("", exchange.answer).split())
-    if answer == NOT_THERE:
+    if answer == NO_ANSWER:
         return exchange.question.strip()
     ended = answer if not answer or answer[-1] in ".!?" else f"{answer}."
     return f"{exchange.question.strip()} {ended}".strip()

@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from engine.errors import BadRequest
-from engine.prompt.builder import PreparedPrompt, fit
-from engine.prompt.followups import thread
+from engine.prompt.builder import PreparedPrompt, pack
+from engine.prompt.followups import relevant_turns
 from engine.prompt.template import Prompt
 from engine.request import Request
 from engine.trace import Trace
@@ -21,7 +21,7 @@ from store.types import Chunk, Finder, Hit
 K = 60  # of reciprocal rank fusion, as in the store's own
 
 
-def readings(
+def prepared_prompts(
     finder: Finder, prompt: Prompt, request: Request, max_tokens: int, trace: Trace
 ) -> Iterator[PreparedPrompt]:
     """Yield what would be read after each stage of the search, fitted into the context; the last one is final.
@@ -29,15 +29,15 @@ def readings(
     Raises QuestionTooLong or DocumentTooLong, and BadRequest where the whole document to read is not there.
     """
     notes, began = _gone(finder, request), trace.now_ms()
-    for hits in ranked(finder, request):
+    for hits in retrieve(finder, request):
         trace.add("search", began)
         with trace.stage("lookup"):
-            reading = fit(prompt, request, hits, max_tokens)
+            reading = pack(prompt, request, hits, max_tokens)
         yield replace(reading, notes=notes + reading.notes)
         began = trace.now_ms()
 
 
-def ranked(finder: Finder, request: Request) -> Iterator[list[Hit]]:
+def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     """Yield the passages found after each stage of the search, best first; for a whole document, all of it in order."""
     if request.whole:
         chunks = [chunk for document in request.documents for chunk in finder.chunks(document)]
@@ -46,7 +46,7 @@ def ranked(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         yield [_unscored(chunk) for chunk in chunks]
         return
     top, documents = request.passages, request.documents
-    leaning = thread(request.question, request.earlier)
+    leaning = relevant_turns(request.question, request.earlier)
     if not leaning:
         yield from finder.stages(request.question, top, documents)
         return
@@ -55,7 +55,7 @@ def ranked(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     for found in _together([finder.stages(question, top, documents) for question in (request.question, behind)]):
         held = finder.chunks_by_id(read)
         again = [_unscored(held[chunk]) for chunk in read if chunk in held and _within(held[chunk], documents)]
-        yield fused([*found, again])[:top]
+        yield rrf([*found, again])[:top]
 
 
 def _gone(finder: Finder, request: Request) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _gone(finder: Finder, request: Request) -> tuple[str, ...]:
     return (f"Not in the library any more: {gone} of the {len(set(request.documents))} chosen documents.",)
 
 
-def fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+def rrf(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Join rankings by rank alone: the score is the sum of 1 / (K + rank) over the rankings that hold a chunk.
 
     Equal scores keep the order in which the chunks first appear. A hit says what any of the searches knows of it.

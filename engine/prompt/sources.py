@@ -9,10 +9,10 @@ from torch import Tensor
 
 from engine.model.tokenizer import Encoded
 from engine.prompt.builder import PreparedPrompt
-from engine.request import Piece, Source
+from engine.request import Source, TextSpan
 
 
-def found(reading: PreparedPrompt) -> tuple[Source, ...]:
+def retrieved(reading: PreparedPrompt) -> tuple[Source, ...]:
     """Return the passages as search found them, best first, before anything is computed."""
     return tuple(
         Source(
@@ -25,14 +25,14 @@ def found(reading: PreparedPrompt) -> tuple[Source, ...]:
             tokens=len(encoded.ids),
             tier="none",
             recomputed=0,
-            pieces=(Piece(text, recomputed=False),),
+            pieces=(TextSpan(text, recomputed=False),),
             chunk=hit.chunk.id,
         )
         for rank, (hit, text, encoded) in enumerate(zip(reading.hits, reading.texts, reading.passages, strict=True), 1)
     )
 
 
-def patched(
+def with_recompute(
     sources: Sequence[Source],
     reading: PreparedPrompt,
     rows: Tensor,
@@ -69,7 +69,7 @@ def _found(tier: str, on_path: bool) -> str:
     return "exact prefix hit" if on_path else "chunk hit"
 
 
-def pieces(text: str, encoded: Encoded, chosen: Tensor) -> tuple[Piece, ...]:
+def pieces(text: str, encoded: Encoded, chosen: Tensor) -> tuple[TextSpan, ...]:
     """Cut a passage's text where the tokens' fate changes; joined, the pieces are the text again.
 
     encoded  the tokens of the passage; their spans may reach past the text (the blank line behind it)
@@ -80,4 +80,4 @@ def pieces(text: str, encoded: Encoded, chosen: Tensor) -> tuple[Piece, ...]:
         if fresh:
             fates[start:end] = [True] * (min(end, len(text)) - min(start, len(text)))
     cuts = [0, *(at for at in range(1, len(text)) if fates[at] != fates[at - 1]), len(text)]
-    return tuple(Piece(text[a:b], fates[a]) for a, b in itertools.pairwise(cuts) if b > a)
+    return tuple(TextSpan(text[a:b], fates[a]) for a, b in itertools.pairwise(cuts) if b > a)

@@ -8,15 +8,17 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from engine.lru import Recent
-from engine.model.tokenizer import Encoded, Tokens
+from engine.lru import LRUCache
+from engine.model.tokenizer import Encoded, TextTokenizer
 
 SYSTEM = (
     "Answer the question from the passages. Be short and exact: one or two sentences. "
     "If the passages do not hold the answer, say that they do not."
 )
-NOT_THERE = "The passages do not say."  # what the finetuned reader answers then
-ASKED_TOKENS = 256  # of a question that the auxiliary model reads; its work and memory grow with them for each passage
+NO_ANSWER = "The passages do not say."  # what the finetuned reader answers then
+MAX_QUERY_ROWS = (
+    256  # of a question that the auxiliary model reads; its work and memory grow with them for each passage
+)
 REMEMBERED = 1024  # passages, about 66 KB each
 _PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # never reach the model
 
@@ -40,12 +42,12 @@ class Prompt:
     """
 
     def __init__(self, tokenizer: Any, system: str = SYSTEM) -> None:
-        self.tokens = Tokens(tokenizer.backend_tokenizer)
+        self.tokens = TextTokenizer(tokenizer.backend_tokenizer)
         self._frame = _frame(tokenizer, system)
         self.prefix = self.tokens.encode_template(self._frame.before_passages)
         stops = _stop_ids(tokenizer)
         self.stop_ids, self.end = frozenset(stops), tuple(stops[:1])
-        self.passage = Recent(self.passage_once, REMEMBERED)
+        self.passage = LRUCache(self.passage_once, REMEMBERED)
 
     def passage_once(self, text: str) -> Encoded:
         """Return a passage's ids with spans into `text`; the blank line behind it belongs to it.
@@ -64,7 +66,7 @@ class Prompt:
 
         Of a long question these are the last ones: below a pasted text stands what is asked of it.
         """
-        return self.tokens.encode(f"Question: {text}").ids[-ASKED_TOKENS:]
+        return self.tokens.encode(f"Question: {text}").ids[-MAX_QUERY_ROWS:]
 
 
 def _frame(tokenizer: Any, system: str) -> Frame:

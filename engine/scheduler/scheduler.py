@@ -17,18 +17,18 @@ POLL_S = 0.05  # how often a waiting request looks whether it was cancelled
 
 
 @dataclass(frozen=True)
-class TurnsConfig:
+class SchedulerConfig:
     """window  requests that may overtake another; 0 is first come, first served. ValueError if negative."""
 
-    window: int = 32
+    max_skips: int = 32
 
     def __post_init__(self) -> None:
-        if self.window < 0:
-            raise ValueError(f"window must be at least 0, got {self.window}")
+        if self.max_skips < 0:
+            raise ValueError(f"window must be at least 0, got {self.max_skips}")
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class WaitingRequest:
     """A request in line.
 
     lengths    returns the tokens (cached, to compute) of its prompt as they are now
@@ -37,7 +37,7 @@ class Waiting:
     """
 
     lengths: Callable[[], tuple[int, int]]
-    overtaken: int = 0
+    times_skipped: int = 0
     error: Exception | None = None
 
     def ratio(self) -> float:
@@ -50,36 +50,36 @@ class Waiting:
         return cached / compute if compute else math.inf
 
 
-def next_in_line(waiting: Sequence[Waiting], window: int) -> int:
+def pick_next(waiting: Sequence[WaitingRequest], window: int) -> int:
     """Return the index of the largest ratio, of equals the first; or 0 if the first was overtaken `window` times.
 
     waiting  at least one, in order of arrival, counted by `take_next`; whoever overtakes a later one overtakes all
              earlier ones too, so the first was overtaken most and no other need be looked at
     """
-    if len(waiting) == 1 or waiting[0].overtaken >= window:
+    if len(waiting) == 1 or waiting[0].times_skipped >= window:
         return 0
     ratios = [request.ratio() for request in waiting]
     return ratios.index(max(ratios))
 
 
-def take_next(waiting: list[Waiting], window: int) -> Waiting:
+def pop_next(waiting: list[WaitingRequest], window: int) -> WaitingRequest:
     """Remove and return the next in line; those before it were overtaken once more. Arguments as for `next_in_line`."""
-    index = next_in_line(waiting, window)
+    index = pick_next(waiting, window)
     for request in waiting[:index]:
-        request.overtaken += 1
+        request.times_skipped += 1
     return waiting.pop(index)
 
 
-class Turns:
+class Scheduler:
     """The line of requests before the primary model.
 
     A turn belongs to its block, not to a thread: it may end in another thread than it began.
     """
 
-    def __init__(self, config: TurnsConfig | None = None) -> None:
-        self.config = config or TurnsConfig()
+    def __init__(self, config: SchedulerConfig | None = None) -> None:
+        self.config = config or SchedulerConfig()
         self._changed = Condition()  # guards all below
-        self._line: list[Waiting] = []  # empty while nobody holds the turn
+        self._line: list[WaitingRequest] = []  # empty while nobody holds the turn
         self._holder: object | None = None
         self._unkept: Event | None = None  # cancels the work in a spare turn
 
@@ -88,7 +88,7 @@ class Turns:
         return len(self._line)
 
     @contextmanager
-    def turn(self, lengths: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
+    def acquire(self, lengths: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
         """Wait until it is this request's turn, and hold it for the block.
 
         lengths  returns the tokens (cached, to compute) as they are now. Asked whenever one of several is chosen, by
@@ -97,7 +97,7 @@ class Turns:
 
         Raises Cancelled, and leaves the line, if `cancel` is set before the block begins.
         """
-        request = Waiting(lengths)
+        request = WaitingRequest(lengths)
         try:
             with self._changed:
                 if not cancel.is_set():
@@ -113,7 +113,7 @@ class Turns:
             self._leave(request)
 
     @contextmanager
-    def spare(self, cancel: Event) -> Iterator[Callable[[], bool] | None]:
+    def try_acquire_idle(self, cancel: Event) -> Iterator[Callable[[], bool] | None]:
         """Hold a turn that nobody wants for work that may be in vain; give None, at once, if somebody runs or waits.
 
         cancel  of this work alone, not of the request it is done for; set here as soon as a request begins to wait,
@@ -145,7 +145,7 @@ class Turns:
         with self._changed:
             self._changed.wait_for(lambda: self._holder is None, patience_s)
 
-    def _join(self, request: Waiting) -> None:
+    def _join(self, request: WaitingRequest) -> None:
         self._line.append(request)
         if self._unkept is not None:
             self._unkept.set()
@@ -161,5 +161,5 @@ class Turns:
                 self._line.remove(one)
 
     def _hand_on(self) -> None:
-        self._holder = take_next(self._line, self.config.window) if self._line else None
+        self._holder = pop_next(self._line, self.config.max_skips) if self._line else None
         self._changed.notify_all()

@@ -13,7 +13,7 @@ from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
 from engine.errors import Cancelled
-from engine.scheduler.scheduler import Turns
+from engine.scheduler.scheduler import Scheduler
 from engine.trace import Trace
 
 Found = TypeVar("Found")
@@ -28,7 +28,7 @@ class SpeculationConfig:
     least_ms: float = 20.0
 
 
-class Guess(Generic[Found, Result]):
+class SpeculativePrefill(Generic[Found, Result]):
     """Work on provisional hits, in a thread of its own, with a trace of its own.
 
     keep     makes the turn that the work is done in the request's own; False if somebody else wants the model
@@ -48,7 +48,7 @@ class Guess(Generic[Found, Result]):
         release: Callable[[], None],
     ) -> None:
         self.found, self._trace, self._branch, self._stop = found, trace, trace.branch(), stop
-        self._keep, self._release, self._lock, self.kept = keep, release, Lock(), False
+        self._keep, self._release, self._lock, self.accepted = keep, release, Lock(), False
         self._begin_ms, self._done, self._error = trace.now_ms(), list[Result](), list[BaseException]()
         self._thread = Thread(target=self._run, args=(work,), name="speculation", daemon=True)
         self._thread.start()
@@ -56,8 +56,8 @@ class Guess(Generic[Found, Result]):
     def holds(self) -> bool:
         """Keep the turn if it can be kept; return whether the work has come to its own end, or will."""
         with self._lock:
-            self.kept = self._keep()
-        return self.kept or bool(self._done) or (bool(self._error) and not self._stop.is_set())
+            self.accepted = self._keep()
+        return self.accepted or bool(self._done) or (bool(self._error) and not self._stop.is_set())
 
     def end(self) -> None:
         """Stop, and wait until it has stopped; nothing happens if it has ended."""
@@ -88,7 +88,7 @@ class Guess(Generic[Found, Result]):
             self._error.append(error)
         finally:
             with self._lock:
-                if not self.kept:
+                if not self.accepted:
                     self._release()
 
 
@@ -99,19 +99,19 @@ class Speculator(Generic[Found, Result]):
     """
 
     def __init__(
-        self, turns: Turns, alike: Callable[[Found, Found], bool], config: SpeculationConfig | None = None
+        self, turns: Scheduler, alike: Callable[[Found, Found], bool], config: SpeculationConfig | None = None
     ) -> None:
         self._turns, self._alike, self.config = turns, alike, config or SpeculationConfig()
         self._left_ms: list[float] = []  # by stage: from its hits to the end of the search, expected
 
-    def follow(
+    def run(
         self,
         stages: Iterator[Found],
         work: Callable[[Found, Trace, Event], Result],
         trace: Trace,
         turn: ExitStack,
         cancel: Event,
-    ) -> tuple[Found, Guess[Found, Result] | None]:
+    ) -> tuple[Found, SpeculativePrefill[Found, Result] | None]:
         """Run a search to its end; return what it found, and the guess that agrees with it if there is one.
 
         work  from a find to its result; ends soon after its event is set
@@ -119,7 +119,7 @@ class Speculator(Generic[Found, Result]):
 
         Raises Cancelled once `cancel` is set.
         """
-        guess: Guess[Found, Result] | None = None
+        guess: SpeculativePrefill[Found, Result] | None = None
         times = list[float]()
         try:
             for number, found in enumerate(stages):
@@ -131,9 +131,9 @@ class Speculator(Generic[Found, Result]):
                     guess = None
                 if guess is None and self._expected(number) >= self.config.least_ms:
                     stop, spare = Event(), turn.enter_context(ExitStack())
-                    keep = spare.enter_context(self._turns.spare(stop))
+                    keep = spare.enter_context(self._turns.try_acquire_idle(stop))
                     if keep:
-                        guess = Guess(found, work, trace, stop, keep, spare.close)
+                        guess = SpeculativePrefill(found, work, trace, stop, keep, spare.close)
                         turn.callback(guess.end)
             self._learn(times)
             if guess is not None and not guess.holds():
@@ -155,6 +155,6 @@ class Speculator(Generic[Found, Result]):
         self._left_ms = [before + LEARNING * (now - before) for before, now in zip(old, seen, strict=True)]
 
 
-def _drop(guess: Guess[Found, Result], turn: ExitStack) -> None:
+def _drop(guess: SpeculativePrefill[Found, Result], turn: ExitStack) -> None:
     guess.cancel()
     turn.close()

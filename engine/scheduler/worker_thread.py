@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 
 
-def in_own_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterator[Item]:
+def run_in_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterator[Item]:
     """Yield what `generate()` yields, and raise what it raises.
 
     stop  set when the caller is done, early or not; `generate` has to end soon after, and is waited for

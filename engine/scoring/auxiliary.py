@@ -17,18 +17,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kv.chunk_cache import ChunkCache, Uses
+from engine.kv.chunk_cache import ChunkCache, TouchedNodes
 from engine.model.rope import move_keys
 from engine.model.tokenizer import Encoded
-from engine.prompt.template import ASKED_TOKENS, Prompt
+from engine.prompt.template import MAX_QUERY_ROWS, Prompt
 from engine.scoring.align import align
-from engine.scoring.inplace import InPlace
-from engine.scoring.trained_selector import Selector
-from engine.types import ChunkKV, Scoring
+from engine.scoring.inplace import InPlacePass
+from engine.scoring.trained_selector import TokenSelector
+from engine.types import ChunkKV, ScoreMode
 
 
 @dataclass(frozen=True)
-class Auxiliary:
+class AuxiliaryScorer:
     """A scorer: its own model, tokenizer and chunk KV.
 
     selector  what scores in its place where a strategy asks for that; None: it scores itself, joined
@@ -36,25 +36,25 @@ class Auxiliary:
 
     cache: ChunkCache
     prompt: Prompt
-    selector: Selector | None = None
+    selector: TokenSelector | None = None
 
-    def way(self, scoring: Scoring) -> Scoring:
+    def way(self, scoring: ScoreMode) -> ScoreMode:
         """Return how it is scored really: without a selector, all chunks together."""
-        return Scoring.JOINED if scoring is Scoring.TRAINED and self.selector is None else scoring
+        return ScoreMode.JOINT if scoring is ScoreMode.LEARNED and self.selector is None else scoring
 
-    def reads_kv(self, scoring: Scoring) -> bool:
+    def reads_kv(self, scoring: ScoreMode) -> bool:
         """Whether this way of scoring reads the auxiliary's chunk KV."""
-        return self.way(scoring) is not Scoring.TRAINED
+        return self.way(scoring) is not ScoreMode.LEARNED
 
     def score(
         self,
         question: str,
         texts: Sequence[str],
         primary: Prompt,
-        scoring: Scoring = Scoring.APART,
+        scoring: ScoreMode = ScoreMode.PER_CHUNK,
         chunks: Sequence[ChunkKV] | None = None,
         cancel: Event | None = None,
-        uses: Uses | None = None,
+        uses: TouchedNodes | None = None,
     ) -> Tensor:
         """Return the score of each of the primary's context tokens, [sum of tokens of the texts], fp32.
 
@@ -69,10 +69,10 @@ class Auxiliary:
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
         passages = [self.prompt.passage(text) for text in texts]
         chunks = chunks or [self.cache.get(passage.ids, cancel, uses)[0] for passage in passages]
-        if scoring is Scoring.APART:
+        if scoring is ScoreMode.PER_CHUNK:
             scores = self.attention(self.prompt.asked(question), chunks, cancel)
         else:
-            scores = self.joined(self.prompt.question(question)[-ASKED_TOKENS:], chunks, cancel)
+            scores = self.joined(self.prompt.question(question)[-MAX_QUERY_ROWS:], chunks, cancel)
         if primary.tokens.fingerprint == self.prompt.tokens.fingerprint:
             return torch.cat(scores)
         pairs = zip(scores, passages, (primary.passage(text) for text in texts), strict=True)
@@ -98,7 +98,7 @@ class Auxiliary:
         vote however much of it goes to the prefix; then the sum over layers, fp32.
         """
         decoder = self.cache.decoder
-        watched = InPlace(self.cache.prefix, chunks, len(question), decoder.spec.layers - 1, decoder.spec.inv_freq)
+        watched = InPlacePass(self.cache.prefix, chunks, len(question), decoder.spec.layers - 1, decoder.spec.inv_freq)
         decoder.forward(torch.tensor([question]), watched.positions, watched, cancel)
         paid, lengths = watched.attention, [chunk.tokens for chunk in chunks]
         return list((paid / paid.sum(-1, keepdim=True)).sum(0).split(lengths))

@@ -17,7 +17,7 @@ from engine.model.rope import move_keys
 from engine.types import ChunkKV
 
 
-class InPlace:
+class InPlacePass:
     """The pass over prefix, chunks and the question itself, as if the chunks stood end to end. A `Reader`.
 
     asked  tokens of the question

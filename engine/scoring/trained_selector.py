@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.errors import Cancelled, SelectorUnusable
-from engine.lru import Recent
+from engine.lru import LRUCache
 from engine.model.encoder import Encoder
 from engine.model.tokenizer import Encoded
 
@@ -28,7 +28,7 @@ ASKED = 254  # word pieces of a question, its last ones
 HELD = 256  # passages whose keys stay in memory, half a kilobyte a token
 
 
-class Heads(nn.Module):
+class SelectorHead(nn.Module):
     """Heads that point from a question at what to recompute.
 
     width        of the encoder's vectors
@@ -63,12 +63,12 @@ class Heads(nn.Module):
         return score / score[behind].sum()
 
 
-class Selector:
+class TokenSelector:
     """An encoder and its trained heads, for one primary."""
 
-    def __init__(self, encoder: Encoder, heads: Heads) -> None:
+    def __init__(self, encoder: Encoder, heads: SelectorHead) -> None:
         self.encoder, self.heads = encoder, heads.eval().requires_grad_(False).to(encoder.dtype)
-        self._passage = Recent(self._read, HELD)
+        self._passage = LRUCache(self._read, HELD)
 
     @property
     def parameters(self) -> int:
@@ -121,7 +121,7 @@ class Selector:
         save_file(named, folder / FILE)
 
 
-def load_selector(folder: Path, encoder: Encoder) -> Selector:
+def load_token_selector(folder: Path, encoder: Encoder) -> TokenSelector:
     """Return the selector in a folder, over this encoder.
 
     Raises SelectorUnusable for a file that is missing or torn, or was made for another encoder.
@@ -133,11 +133,11 @@ def load_selector(folder: Path, encoder: Encoder) -> Selector:
         raise SelectorUnusable(f"The selector in {path} cannot be read ({error}).") from error
     votes, key = named.get("votes", torch.empty(0)), named.get("key.weight", torch.empty(0))
     try:
-        heads = Heads(encoder.width, len(votes), len(key) // len(votes))
+        heads = SelectorHead(encoder.width, len(votes), len(key) // len(votes))
         heads.load_state_dict(named)
     except (RuntimeError, TypeError, ArithmeticError) as error:
         raise SelectorUnusable(f"The selector in {path} was made for another encoder or version.") from error
-    return Selector(encoder, heads)
+    return TokenSelector(encoder, heads)
 
 
 def vectors_of(encoder: Encoder, text: str, passage: Encoded) -> Tensor:

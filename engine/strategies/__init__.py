@@ -4,7 +4,7 @@ To add one: write a frozen dataclass with `plan`, then add a line to STRATEGIES.
 page and the arguments of the bench.
 """
 
-from engine.method import Method, settings_of
+from engine.method import MethodInfo, params_of
 from engine.strategies.ape import APE
 from engine.strategies.base import Strategy
 from engine.strategies.cacheblend import CacheBlend
@@ -37,6 +37,6 @@ STRATEGIES: dict[str, type[Strategy]] = {
 }
 
 
-def methods() -> list[Method]:
+def methods() -> list[MethodInfo]:
     """Return the strategies as the page and the bench show them."""
-    return [Method(name, each.label, each.about, settings_of(each)) for name, each in STRATEGIES.items()]
+    return [MethodInfo(name, each.label, each.description, params_of(each)) for name, each in STRATEGIES.items()]

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from engine.method import number
 from engine.strategies.base import Strategy
-from engine.types import NOTHING, Merge, Placement, Plan, View
+from engine.types import NO_ROWS, ParallelAttention, Placement, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class APE(Strategy):
     """
 
     label: ClassVar[str] = "APE"
-    about: ClassVar[str] = "Recomputes nothing: passages stand in parallel, and attention to them is sharpened."
+    description: ClassVar[str] = "Recomputes nothing: passages stand in parallel, and attention to them is sharpened."
     placement: ClassVar[Placement] = Placement.PARALLEL
 
     temperature: float = number(0.9, "APE temperature", "Below 1 sharpens attention to the passages.", 0.1, 1.5, 0.05)
     scale: float = number(0.9, "APE scale", "Below 1 lowers the passages' weight against the rest.", 0.1, 1.5, 0.05)
 
-    def plan(self, view: View) -> Plan:
-        return Plan(NOTHING, merge=Merge(self.temperature, self.scale))
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        return RecomputePlan(NO_ROWS, parallel_attention=ParallelAttention(self.temperature, self.scale))

@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from engine.method import Checked
-from engine.types import Placement, Plan, Scoring, View
+from engine.method import ValidatedParams
+from engine.types import Placement, RecomputePlan, ScoreMode, SelectionContext
 
 
-class Strategy(Checked, ABC):
+class Strategy(ValidatedParams, ABC):
     """A pure choice: the same view gives the same plan, and nothing is changed.
 
     label      what the page calls it
@@ -18,10 +18,10 @@ class Strategy(Checked, ABC):
     """
 
     label: ClassVar[str]
-    about: ClassVar[str]
+    description: ClassVar[str]
     reuses: ClassVar[bool] = True
-    scoring: ClassVar[Scoring | None] = None
-    placement: ClassVar[Placement] = Placement.JOINED
+    scoring: ClassVar[ScoreMode | None] = None
+    placement: ClassVar[Placement] = Placement.CONCATENATED
 
     @abstractmethod
-    def plan(self, view: View) -> Plan: ...
+    def plan(self, view: SelectionContext) -> RecomputePlan: ...

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from engine.method import choice, number, ratio, switch
 from engine.strategies.base import Strategy
-from engine.strategies.windows import share
-from engine.types import Deviation, Plan, View
+from engine.strategies.windows import token_budget
+from engine.types import Deviation, RecomputePlan, SelectionContext
 
 WIDER = 0.5  # gradual filtering keeps (1 + WIDER) ratio at the check layer and (1 - WIDER) ratio at the last
 
@@ -32,21 +32,21 @@ class CacheBlend(Strategy):
     """
 
     label: ClassVar[str] = "CacheBlend"
-    about: ClassVar[str] = "Recomputes the tokens whose keys or values changed most in an early layer."
+    description: ClassVar[str] = "Recomputes the tokens whose keys or values changed most in an early layer."
 
     ratio: float = ratio(0.15)
     deviation: str = choice("values", "Deviation of", "What is compared in the check layer.", ("values", "keys"))
     check_layer: int = number(1, "Check layer", "The layer in which cached and fresh are compared.", 1, 8, 1)
     gradual: bool = switch("Gradual filtering", "Start with more tokens and drop some at every layer.")
 
-    def plan(self, view: View) -> Plan:
+    def plan(self, view: SelectionContext) -> RecomputePlan:
         def thin(layer: int, deviation: Callable[[], Deviation]) -> Tensor | None:
             if layer < self.check_layer or (layer > self.check_layer and not self.gradual):
                 return None
-            wanted = share(self._ratio_at(layer, view.layers), view.context_tokens)
+            wanted = token_budget(self._ratio_at(layer, view.num_layers), view.context_tokens)
             return _top(getattr(deviation(), self.deviation), wanted)
 
-        return Plan(view.slots, thin=thin if self.ratio < 1 else None)
+        return RecomputePlan(view.slots, row_filter=thin if self.ratio < 1 else None)
 
     def _ratio_at(self, layer: int, layers: int) -> float:
         """Return the ratio of tokens that go on from a layer; falls in equal steps where filtering is gradual."""

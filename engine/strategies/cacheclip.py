@@ -11,8 +11,8 @@ from torch import Tensor
 
 from engine.method import ratio
 from engine.strategies.base import Strategy
-from engine.strategies.windows import budgeted, sliding, tumbling
-from engine.types import NOTHING, Plan, Scoring, View
+from engine.strategies.windows import sliding_windows, tumbling_windows, windows_within_budget
+from engine.types import NO_ROWS, RecomputePlan, ScoreMode, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -20,21 +20,21 @@ class CacheClip(Strategy):
     """ratio  nominal recompute ratio, 0 to 1"""
 
     label: ClassVar[str] = "CacheClip"
-    about: ClassVar[str] = "Recomputes the windows a small model attends to for this question, up to the budget."
-    scoring: ClassVar[Scoring | None] = Scoring.APART
+    description: ClassVar[str] = "Recomputes the windows a small model attends to for this question, up to the budget."
+    scoring: ClassVar[ScoreMode | None] = ScoreMode.PER_CHUNK
 
     ratio: float = ratio()
 
-    def plan(self, view: View) -> Plan:
-        if view.exact >= len(view.spans) and self.ratio < 1:
-            return Plan(NOTHING)
-        return Plan(view.slots[self._grouped(self._scores(view), view)] if view.spans else NOTHING)
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        if view.num_exact_chunks >= len(view.spans) and self.ratio < 1:
+            return RecomputePlan(NO_ROWS)
+        return RecomputePlan(view.slots[self._grouped(self._scores(view), view)] if view.spans else NO_ROWS)
 
-    def _scores(self, view: View) -> Tensor:
-        return view.scores()
+    def _scores(self, view: SelectionContext) -> Tensor:
+        return view.per_chunk_scores()
 
-    def _grouped(self, scores: Tensor, view: View) -> Tensor:
-        return budgeted(scores, view.lengths, self.ratio, view.exact)
+    def _grouped(self, scores: Tensor, view: SelectionContext) -> Tensor:
+        return windows_within_budget(scores, view.lengths, self.ratio, view.num_exact_chunks)
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class CacheClipV1(CacheClip):
     """The paper's first version: fixed windows of 8, recomputed when they hold 5 candidates."""
 
     label: ClassVar[str] = "CacheClip v1"
-    about: ClassVar[str] = "As published in 2025: fixed windows with five candidates; spends less than asked for."
+    description: ClassVar[str] = "As published in 2025: fixed windows with five candidates; spends less than asked for."
 
-    def _grouped(self, scores: Tensor, view: View) -> Tensor:
-        return tumbling(scores, view.lengths, self.ratio)
+    def _grouped(self, scores: Tensor, view: SelectionContext) -> Tensor:
+        return tumbling_windows(scores, view.lengths, self.ratio)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class CacheClipV2(CacheClip):
     """The paper's second version: windows of 8 that start anywhere."""
 
     label: ClassVar[str] = "CacheClip v2"
-    about: ClassVar[str] = "As published in 2026: windows that start anywhere; spends less than asked for."
+    description: ClassVar[str] = "As published in 2026: windows that start anywhere; spends less than asked for."
 
-    def _grouped(self, scores: Tensor, view: View) -> Tensor:
-        return sliding(scores, view.lengths, self.ratio)
+    def _grouped(self, scores: Tensor, view: SelectionContext) -> Tensor:
+        return sliding_windows(scores, view.lengths, self.ratio)
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,13 @@ class CacheClipJoint(CacheClip):
     """
 
     label: ClassVar[str] = "CacheClip joint"
-    about: ClassVar[str] = "Ours: the small model reads all passages together, so that they compete for its attention."
-    scoring: ClassVar[Scoring | None] = Scoring.JOINED
+    description: ClassVar[str] = (
+        "Ours: the small model reads all passages together, so that they compete for its attention."
+    )
+    scoring: ClassVar[ScoreMode | None] = ScoreMode.JOINT
 
-    def _scores(self, view: View) -> Tensor:
-        return view.joined()
+    def _scores(self, view: SelectionContext) -> Tensor:
+        return view.joint_scores()
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class CacheClipTrained(CacheClip):
     """Ours: a selector that was trained to point at what is worth recomputing; see engine.scoring.trained_selector."""
 
     label: ClassVar[str] = "CacheClip trained"
-    about: ClassVar[str] = "Ours: a small model of its own, trained to point at what is worth recomputing."
-    scoring: ClassVar[Scoring | None] = Scoring.TRAINED
+    description: ClassVar[str] = "Ours: a small model of its own, trained to point at what is worth recomputing."
+    scoring: ClassVar[ScoreMode | None] = ScoreMode.LEARNED
 
-    def _scores(self, view: View) -> Tensor:
-        return view.trained()
+    def _scores(self, view: SelectionContext) -> Tensor:
+        return view.learned_scores()

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.strategies.base import Strategy
-from engine.types import NOTHING, Plan, View
+from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
 class Direct(Strategy):
     label: ClassVar[str] = "Direct reuse"
-    about: ClassVar[str] = "Recomputes nothing: cached passages, moved to their places, side by side."
+    description: ClassVar[str] = "Recomputes nothing: cached passages, moved to their places, side by side."
 
-    def plan(self, view: View) -> Plan:
-        return Plan(NOTHING)
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        return RecomputePlan(NO_ROWS)

@@ -12,7 +12,7 @@ import torch
 
 from engine.method import number
 from engine.strategies.base import Strategy
-from engine.types import NOTHING, Plan, View
+from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class EPIC(Strategy):
     """tokens  k"""
 
     label: ClassVar[str] = "EPIC"
-    about: ClassVar[str] = "Recomputes the first tokens of every passage but the first."
+    description: ClassVar[str] = "Recomputes the first tokens of every passage but the first."
 
-    tokens: int = number(32, "Tokens at each start", "The paper's k: first tokens of a passage.", 0, 512, 1)
+    tokens: int = number(32, "TextTokenizer at each start", "The paper's k: first tokens of a passage.", 0, 512, 1)
 
-    def plan(self, view: View) -> Plan:
+    def plan(self, view: SelectionContext) -> RecomputePlan:
         starts = [torch.arange(span.start, min(span.start + self.tokens, span.stop)) for span in view.spans[1:]]
-        return Plan(torch.cat(starts) if starts else NOTHING)
+        return RecomputePlan(torch.cat(starts) if starts else NO_ROWS)

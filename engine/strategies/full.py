@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from engine.strategies.base import Strategy
-from engine.types import Plan, View
+from engine.types import RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Full(Strategy):
     """Computes every token, the shared prefix as well."""
 
     label: ClassVar[str] = "Full prefill"
-    about: ClassVar[str] = "Reuses nothing: every token is computed. Best answer, longest wait."
+    description: ClassVar[str] = "Reuses nothing: every token is computed. Best answer, longest wait."
     reuses: ClassVar[bool] = False
 
-    def plan(self, view: View) -> Plan:
-        return Plan(torch.arange(view.spans[-1].stop if view.spans else 0))
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        return RecomputePlan(torch.arange(view.spans[-1].stop if view.spans else 0))

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.strategies.base import Strategy
-from engine.types import NOTHING, Placement, Plan, View
+from engine.types import NO_ROWS, Placement, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
 class Naive(Strategy):
     label: ClassVar[str] = "Naive reuse"
-    about: ClassVar[str] = "Recomputes nothing and moves nothing: each passage believes it starts the text."
-    placement: ClassVar[Placement] = Placement.ALONE
+    description: ClassVar[str] = "Recomputes nothing and moves nothing: each passage believes it starts the text."
+    placement: ClassVar[Placement] = Placement.NO_PREFIX
 
-    def plan(self, view: View) -> Plan:
-        return Plan(NOTHING)
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        return RecomputePlan(NO_ROWS)

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from engine.method import ratio
 from engine.strategies.base import Strategy
-from engine.strategies.windows import budgeted
-from engine.types import NOTHING, Plan, View
+from engine.strategies.windows import windows_within_budget
+from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,13 @@ class OracleWindows(Strategy):
     """ratio  nominal recompute ratio, 0 to 1"""
 
     label: ClassVar[str] = "Oracle windows"
-    about: ClassVar[str] = "Recomputes what a full prefill attends to: a reference, slower than full prefill."
+    description: ClassVar[str] = "Recomputes what a full prefill attends to: a reference, slower than full prefill."
 
     ratio: float = ratio()
 
-    def plan(self, view: View) -> Plan:
+    def plan(self, view: SelectionContext) -> RecomputePlan:
         if not view.spans:
-            return Plan(NOTHING)
-        return Plan(view.slots[budgeted(view.oracle(), view.lengths, self.ratio, view.exact)])
+            return RecomputePlan(NO_ROWS)
+        return RecomputePlan(
+            view.slots[windows_within_budget(view.oracle_attention(), view.lengths, self.ratio, view.num_exact_chunks)]
+        )

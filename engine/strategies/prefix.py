@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.strategies.base import Strategy
-from engine.types import Placement, Plan, View
+from engine.types import Placement, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
 class Prefix(Strategy):
     label: ClassVar[str] = "Exact prefix"
-    about: ClassVar[str] = "Reuses only what is exact: passages read before, in this order. Computes the rest."
-    placement: ClassVar[Placement] = Placement.PATH
+    description: ClassVar[str] = "Reuses only what is exact: passages read before, in this order. Computes the rest."
+    placement: ClassVar[Placement] = Placement.EXACT_PREFIX
 
-    def plan(self, view: View) -> Plan:
-        return Plan(view.slots[view.exact_tokens :])
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        return RecomputePlan(view.slots[view.exact_tokens :])

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from engine.method import ratio
 from engine.strategies.base import Strategy
-from engine.strategies.windows import top
-from engine.types import NOTHING, Plan, View
+from engine.strategies.windows import top_tokens
+from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class ProphetKV(Strategy):
     """ratio  nominal recompute ratio, 0 to 1"""
 
     label: ClassVar[str] = "ProphetKV"
-    about: ClassVar[str] = "Recomputes the tokens that the question attends to over the cached passages."
+    description: ClassVar[str] = "Recomputes the tokens that the question attends to over the cached passages."
 
     ratio: float = ratio()
 
-    def plan(self, view: View) -> Plan:
-        if not view.spans or (view.exact >= max(2, len(view.spans)) and self.ratio < 1):
-            return Plan(NOTHING)  # nothing, or nothing that is not exact: the question need not be asked twice
-        return Plan(view.slots[top(view.attention().mean(0), self.ratio)])
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        if not view.spans or (view.num_exact_chunks >= max(2, len(view.spans)) and self.ratio < 1):
+            return RecomputePlan(NO_ROWS)  # nothing, or nothing that is not exact: the question need not be asked twice
+        return RecomputePlan(view.slots[top_tokens(view.attention().mean(0), self.ratio)])

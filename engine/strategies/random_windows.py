@@ -7,8 +7,8 @@ import torch
 
 from engine.method import number, ratio
 from engine.strategies.base import Strategy
-from engine.strategies.windows import budgeted
-from engine.types import Plan, View
+from engine.strategies.windows import windows_within_budget
+from engine.types import RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class RandomWindows(Strategy):
     """
 
     label: ClassVar[str] = "Random windows"
-    about: ClassVar[str] = "Recomputes windows drawn at random: the control."
+    description: ClassVar[str] = "Recomputes windows drawn at random: the control."
 
     ratio: float = ratio()
     seed: int = number(0, "Seed", "Another seed draws other windows.", 0, 9999, 1)
 
-    def plan(self, view: View) -> Plan:
-        draw = torch.Generator().manual_seed((view.lot << 14) + self.seed)
+    def plan(self, view: SelectionContext) -> RecomputePlan:
+        draw = torch.Generator().manual_seed((view.seed << 14) + self.seed)
         drawn = torch.rand(view.context_tokens, generator=draw)
-        return Plan(view.slots[budgeted(drawn, view.lengths, self.ratio, view.exact)])
+        return RecomputePlan(view.slots[windows_within_budget(drawn, view.lengths, self.ratio, view.num_exact_chunks)])

@@ -14,7 +14,7 @@ WINDOW = 8
 NEEDED = 5  # candidates that make a window
 
 
-def tumbling(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
+def tumbling_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
     """Return the ascending indices of all windows with at least 5 candidates (v1).
 
     scores   [sum of lengths]  higher is more worth recomputing
@@ -29,7 +29,7 @@ def tumbling(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
     return _tokens_in(candidates >= _needed(sizes), window_of)
 
 
-def sliding(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
+def sliding_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
     """Return the ascending indices of all tokens in a run of 8 with at least 5 candidates, wherever it starts (v2).
 
     Arguments as for `tumbling`. A chunk shorter than 8 tokens is one run.
@@ -45,7 +45,7 @@ def sliding(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
     return keep.nonzero()[:, 0]
 
 
-def budgeted(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -> Tensor:
+def windows_within_budget(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -> Tensor:
     """Return the ascending indices of the windows with the best mean score within floor(ratio x tokens).
 
     Arguments as for `tumbling`. A window that does not fit is skipped whole, never cut, so the realised ratio is at
@@ -55,7 +55,7 @@ def budgeted(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -
     """
     window_of, sizes = _windows(lengths)
     means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
-    left, keep = share(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
+    left, keep = token_budget(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
     needless, held = len(_windows(lengths[:exact])[1]), sizes.tolist()
     for best in sorted(range(needless, len(sizes)), key=means.neg().tolist().__getitem__):
         if held[best] <= left:
@@ -65,12 +65,12 @@ def budgeted(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -
     return _tokens_in(keep, window_of)
 
 
-def top(scores: Tensor, ratio: float) -> Tensor:
+def top_tokens(scores: Tensor, ratio: float) -> Tensor:
     """Return the ascending indices of the best floor(ratio x tokens) tokens; of equals the earlier ones."""
-    return scores.argsort(descending=True, stable=True)[: share(ratio, len(scores))].sort().values
+    return scores.argsort(descending=True, stable=True)[: token_budget(ratio, len(scores))].sort().values
 
 
-def share(ratio: float, tokens: int) -> int:
+def token_budget(ratio: float, tokens: int) -> int:
     """Return floor(ratio x tokens). Raises ValueError for a ratio outside 0 to 1."""
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio must lie between 0 and 1, got {ratio}")
@@ -80,7 +80,7 @@ def share(ratio: float, tokens: int) -> int:
 def _candidates(scores: Tensor, ratio: float) -> Tensor:
     """Mark the global top tokens, [T] bool."""
     chosen = torch.zeros(len(scores), dtype=torch.bool)
-    chosen[top(scores, ratio)] = True
+    chosen[top_tokens(scores, ratio)] = True
     return chosen
 
 

@@ -32,7 +32,7 @@ SILENT = re.compile(
 )
 
 
-class LexicalIndex:
+class BM25Index:
     """The words of all chunks. Writes belong to the caller's transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from store.catalog.bm25 import LexicalIndex
+from store.catalog.bm25 import BM25Index
 from store.catalog.fulltext import Slice
 from store.disk_full import full_becomes_store_full
 from store.errors import NoSuchDocument
@@ -54,7 +54,7 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 """
 
 
-class Catalogue:
+class Catalog:
     """The tables. The caller takes care of threads. Methods that write raise StoreFull, with nothing changed."""
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class Catalogue:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.executescript(SCHEMA)
             self._add_columns()
-            self.lexical = LexicalIndex(self._connection)
+            self.lexical = BM25Index(self._connection)
 
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from store.catalog.catalog import Catalogue
+from store.catalog.catalog import Catalog
 from store.catalog.fulltext import chunks_of, gaps
 from store.ingest import ParseLimits, parse, read_file
 from store.ingest.chunker import ChunkConfig, cut_of, steps_of
 from store.ingest.language import language_warning
 from store.library.pending import Pending
-from store.library.rechunk import Recutter
+from store.library.rechunk import Rechunker
 from store.names import clean_name
-from store.retrieval.embed_batches import PassageIndex
+from store.retrieval.embed_batches import BatchEmbedder
 from store.retrieval.embedder import Embedder
-from store.retrieval.retriever import Reranker, StagedSearch
+from store.retrieval.retriever import Reranker, Retriever
 from store.retrieval.vectors import VectorIndex
 from store.types import Chunk, Document, Excerpt, Hit, Progress
 
@@ -65,12 +65,12 @@ class DocumentLibrary:
         self._tokenizer, self._clock = tokenizer, clock
         self._config = config or LibraryConfig()
         self._lock = threading.RLock()  # around catalogue and vectors, never around parsing and embedding
-        self._catalogue = Catalogue(root / "library.sqlite3")
+        self._catalogue = Catalog(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
         self._pending = Pending(self._catalogue, self._vectors, self._lock)
-        self._passages = PassageIndex(embedder, self._vectors, self._lock, self._config.batch_chunks)
-        self._recutter = Recutter(self._catalogue, self._lock, tokenizer, self._passages, self._pending)
-        self._search = StagedSearch(self._catalogue, self._vectors, self._lock, embedder, reranker)
+        self._passages = BatchEmbedder(embedder, self._vectors, self._lock, self._config.batch_chunks)
+        self._recutter = Rechunker(self._catalogue, self._lock, tokenizer, self._passages, self._pending)
+        self._search = Retriever(self._catalogue, self._vectors, self._lock, embedder, reranker)
         for owner in self._catalogue.pending():
             self._pending.abandon(owner)
         if self._catalogue.pending():
@@ -125,7 +125,7 @@ class DocumentLibrary:
         with self._lock:
             return self._catalogue.rename(document_id, clean_name(name))
 
-    def outdated(self, document: Document) -> bool:
+    def needs_rechunk(self, document: Document) -> bool:
         """Return whether today's chunking would cut a document otherwise; unknown settings count as the default."""
         return cut_of(document) != self._config.chunking
 
@@ -136,9 +136,9 @@ class DocumentLibrary:
         """
         return self._recutter.parsed(document_id).text
 
-    def around(self, chunk_id: str) -> Excerpt:
+    def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk where it stands. Raises NoSuchDocument if it is gone, or its document was cut anew."""
-        return self._recutter.around(chunk_id)
+        return self._recutter.excerpt(chunk_id)
 
     def documents(self) -> list[Document]:
         """Return all documents, newest first."""

@@ -3,7 +3,7 @@
 import threading
 from contextlib import suppress
 
-from store.catalog.catalog import Catalogue
+from store.catalog.catalog import Catalog
 from store.errors import StoreFull
 from store.retrieval.vectors import VectorIndex
 
@@ -14,7 +14,7 @@ class Pending:
     lock  the library's own, around catalogue and vectors
     """
 
-    def __init__(self, catalogue: Catalogue, vectors: VectorIndex, lock: threading.RLock) -> None:
+    def __init__(self, catalogue: Catalog, vectors: VectorIndex, lock: threading.RLock) -> None:
         self._catalogue, self._vectors, self._lock = catalogue, vectors, lock
         self._claimed: set[str] = set()
 

@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from tokenizers import Tokenizer
 
-from store.catalog.catalog import Catalogue
+from store.catalog.catalog import Catalog
 from store.catalog.fulltext import chunks_of, excerpt, gaps, guessed_page_starts, joined, stretch
 from store.errors import NoSuchDocument
 from store.ingest import ParsedDocument
 from store.ingest.chunker import ChunkConfig, steps_of
 from store.ingest.language import language_warning
 from store.library.pending import Pending
-from store.retrieval.embed_batches import PassageIndex
+from store.retrieval.embed_batches import BatchEmbedder
 from store.types import Document, Excerpt, Progress
 
 
-class Recutter:
+class Rechunker:
     """Reads documents as a whole and cuts them anew.
 
     lock  the library's own, around the catalogue
@@ -30,10 +30,10 @@ class Recutter:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalogue: Catalog,
         lock: threading.RLock,
         tokenizer: Tokenizer,
-        passages: PassageIndex,
+        passages: BatchEmbedder,
         pending: Pending,
     ) -> None:
         self._catalogue, self._lock, self._tokenizer = catalogue, lock, tokenizer
@@ -46,7 +46,7 @@ class Recutter:
             starts, length = self._shape(document_id)
             return ParsedDocument(joined(self._catalogue.slices(document_id, 0, length)), starts)
 
-    def around(self, chunk_id: str) -> Excerpt:
+    def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk where it stands. Raises NoSuchDocument if there is no such chunk."""
         with self._lock:
             chunk = self._catalogue.chunks_by_id([chunk_id]).get(chunk_id)

@@ -8,7 +8,7 @@ from store.retrieval.vectors import VectorIndex
 from store.types import Chunk, Progress
 
 
-class PassageIndex:
+class BatchEmbedder:
     """Embeds chunks into the vectors of one library.
 
     lock   the library's own, around the vectors

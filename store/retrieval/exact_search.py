@@ -27,7 +27,7 @@ class _Piece:
     vectors: np.ndarray
 
 
-class Nearest:
+class ExactIndex:
     """Passages by document, in memory. The caller takes care of threads."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from store.catalog.catalog import Catalogue
+from store.catalog.catalog import Catalog
 from store.retrieval.embedder import Embedder
 from store.retrieval.fusion import fuse
 from store.retrieval.vectors import VectorIndex
@@ -31,7 +31,7 @@ class Reranker(Protocol):
         ...
 
 
-class StagedSearch:
+class Retriever:
     """Searches the indexes of one library, for any number of threads.
 
     lock      the library's own, around catalogue and vectors; never held while a model works or between two stages
@@ -40,7 +40,7 @@ class StagedSearch:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalogue: Catalog,
         vectors: VectorIndex,
         lock: threading.RLock,
         embedder: Embedder,

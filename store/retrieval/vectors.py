@@ -22,7 +22,7 @@ from chromadb.errors import ChromaError
 
 from store.disk_full import full_becomes_store_full, is_full
 from store.errors import StoreFull
-from store.retrieval.exact_search import Nearest
+from store.retrieval.exact_search import ExactIndex
 
 NAME = "passages"
 LEAST_ROOM_BYTES = 16 * 2**20  # with less of it free, an unclear error of Chroma's means a full disk
@@ -58,7 +58,7 @@ class VectorIndex:
         """Drop everything; the fingerprint is empty until `seal`."""
         with self._writing("rebuild the vectors"):
             self._client.delete_collection(NAME)
-            self._collection, self.nearest = self._opened(), Nearest()
+            self._collection, self.nearest = self._opened(), ExactIndex()
 
     def seal(self, fingerprint: str) -> None:
         """Declare that every passage of every document is here, embedded by this embedder."""
@@ -108,7 +108,7 @@ class VectorIndex:
     def _opened(self) -> chromadb.Collection:
         return self._client.get_or_create_collection(NAME, embedding_function=None, configuration={"hnsw": THIN_GRAPH})
 
-    def _loaded(self) -> Nearest:
+    def _loaded(self) -> ExactIndex:
         """Read every vector: about a second for 20,000 passages."""
         held: dict[str, tuple[list[str], list[np.ndarray]]] = {}
         for piece in _batches(len(self)):
@@ -117,7 +117,7 @@ class VectorIndex:
                 chunks, vectors = held.setdefault(str(metadata["document"]), ([], []))
                 chunks.append(str(metadata["chunk"]))
                 vectors.append(vector.astype(np.float32))
-        nearest = Nearest()
+        nearest = ExactIndex()
         for document, (chunks, vectors) in held.items():
             nearest.add(document, chunks, np.stack(vectors))
         return nearest

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.services.cache import LocalCache
-from backend.services.kv_owners import Filed
-from engine.cache.admin import Control
+from backend.services.cache import LocalCacheService
+from backend.services.kv_owners import ChunkOwners
+from engine.cache.admin import CacheAdmin
 from engine.errors import StaysInCache
 from engine.request import Request
 from store.types import Chunk
@@ -40,9 +40,9 @@ def opened(folder, *names, filed=None, **settings):
     made, documents = engine(**settings), Documents(*names)
     models = SimpleNamespace(primary=made.cache.decoder)
     house = SimpleNamespace(engine=made, documents=documents, tiers=made.tiers, models=models)
-    control = Control(made.tiers.tree)
-    loader = SimpleNamespace(visiting=lambda: nullcontext(house))
-    return LocalCache(loader, folder / "kv", control.set_budgets, filed or Filed()), made, documents
+    control = CacheAdmin(made.tiers.tree)
+    loader = SimpleNamespace(borrow=lambda: nullcontext(house))
+    return LocalCacheService(loader, folder / "kv", control.set_budgets, filed or ChunkOwners()), made, documents
 
 
 def ask(made, *names, method="full"):
@@ -55,7 +55,7 @@ def test_every_key_is_turned_back_into_its_passage_and_the_model_it_belongs_to(t
     ask(made, "ferry", "tern")
     made.warm(TEXTS["fares"])
     ask(made, "fares", method="naive")
-    shown = [(one.chunk.document_id, one.role, one.facts.parent is None) for one in desk.look().passages]
+    shown = [(one.chunk.document_id, one.role, one.facts.parent is None) for one in desk.snapshot().passages]
     assert sorted(shown) == [
         ("fares", "alone", True),
         ("fares", "auxiliary", True),
@@ -68,30 +68,30 @@ def test_every_key_is_turned_back_into_its_passage_and_the_model_it_belongs_to(t
 def test_passages_of_documents_that_nobody_has_are_told_apart(tmp_path):
     desk, made, documents = opened(tmp_path, "ferry")
     ask(made, "ferry", "tern")
-    assert [(one.chunk is None, one.role) for one in desk.look().passages] == [(False, "primary"), (True, "other")]
+    assert [(one.chunk is None, one.role) for one in desk.snapshot().passages] == [(False, "primary"), (True, "other")]
     documents.texts = {"tern": TEXTS["tern"]}
-    assert [one.role for one in desk.look().passages] == ["other", "primary"]
+    assert [one.role for one in desk.snapshot().passages] == ["other", "primary"]
 
 
 def test_looking_again_tokenises_only_what_is_new(tmp_path):
     desk, made, documents = opened(tmp_path, "ferry", "tern")
     asked, passage = [], made.prompt.passage_once
     made.prompt.passage_once = lambda text: asked.append(text) or passage(text)
-    desk.look()
-    desk.look()
+    desk.snapshot()
+    desk.snapshot()
     assert asked == [TEXTS["ferry"], TEXTS["tern"]]
     documents.texts["fares"] = TEXTS["fares"]
-    desk.look()
+    desk.snapshot()
     assert asked[2:] == [TEXTS["fares"]]
 
 
 def test_a_library_too_long_for_one_look_is_told_apart_over_several(tmp_path):
     now = iter(range(100))
-    desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", filed=Filed(clock=lambda: 0.1 * next(now)))
+    desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", filed=ChunkOwners(clock=lambda: 0.1 * next(now)))
     ask(made, "ferry", "tern", "fares")
     seen = []
     while not seen or not seen[-1].counted:
-        seen.append(desk.look())
+        seen.append(desk.snapshot())
     assert [sum(one.chunk is not None for one in view.passages) for view in seen] == [1, 2, 3]
 
 
@@ -99,7 +99,7 @@ def test_the_view_has_tiers_limits_and_how_questions_were_served(tmp_path):
     desk, made, _ = opened(tmp_path, "ferry")
     ask(made, "ferry")
     ask(made, "ferry", method="prefix")
-    view = desk.look()
+    view = desk.snapshot()
     assert [tier.name for tier in view.tiers] == ["host", "disk"] and view.policy == "PGDSF"
     assert all(limit >= tier.budget_bytes for limit, tier in zip(view.limit_bytes, view.tiers, strict=True))
     assert [(one.exact > 0, one.full > 0) for one in view.recent] == [(False, True), (True, False)]
@@ -109,7 +109,7 @@ def test_the_view_has_tiers_limits_and_how_questions_were_served(tmp_path):
 def test_pins_evictions_and_budgets_reach_the_tree(tmp_path):
     desk, made, _ = opened(tmp_path, "ferry", "tern")
     ask(made, "ferry", "tern")
-    first, second = (one.facts.key for one in desk.look().passages)
+    first, second = (one.facts.key for one in desk.snapshot().passages)
     desk.pin(second, True)
     with pytest.raises(StaysInCache):
         desk.evict(first)
@@ -117,7 +117,7 @@ def test_pins_evictions_and_budgets_reach_the_tree(tmp_path):
         desk.set_budget("host", 0)
     desk.pin(second, False)
     assert desk.set_budget("host", 0).copies == 2
-    assert desk.look().tiers[0].size_bytes == 0
-    for one in desk.look().passages[:1]:
+    assert desk.snapshot().tiers[0].size_bytes == 0
+    for one in desk.snapshot().passages[:1]:
         desk.evict(one.facts.key)
-    assert desk.look().passages == () and [s.found for s in ask(made, "ferry", method="prefix").sources] == ["miss"]
+    assert desk.snapshot().passages == () and [s.found for s in ask(made, "ferry", method="prefix").sources] == ["miss"]

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from backend.interface.models import Cut
+from backend.interface.models import StaleChunking
 from backend.runtime.reload import NothingChanges
 from backend.runtime.settings import read_settings
-from backend.runtime.tasks import Work
+from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest, ModelNotReady, StaysInCache
-from engine.generation.grounded_sampler import Grounds
-from engine.generation.span_scorer import Pointer, PointerNet
-from engine.method import usual
+from engine.generation.grounded_sampler import GroundingModel
+from engine.generation.span_scorer import SpanScorer, SpanScorerNet
+from engine.method import default_method
 from engine.model.encoder import MEANING, WORD, packaged
 from engine.request import Request
-from engine.scoring.trained_selector import Heads, Selector
+from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from store.errors import StoreFull
 from store.preferences import Preferences
 from store.retrieval.reranker import RerankerUnusable
@@ -51,22 +51,22 @@ def both(name):
 def test_who_closes_the_house_waits_for_a_short_call_and_the_next_one_gets_a_sentence(start, tmp_path, models):
     backend = filled(start(), tmp_path)
     (document,) = backend.documents()
-    with backend.loader.visiting() as house:
+    with backend.loader.borrow() as house:
         backend.models.change(replace(backend.models.wanted(), model=models["two"]))
         while not backend._work.paused_now:
             time.sleep(0.001)
         assert [document.id] == [each.id for each in house.documents.documents()]  # open as before
-        for call in (backend.cache.look, partial(backend.shelf.passages, document.id, 0, 3), backend.clear):
+        for call in (backend.cache.snapshot, partial(backend.library.passages, document.id, 0, 3), backend.clear):
             with pytest.raises(ModelNotReady, match="being closed"):
                 call()
-        assert backend.documents() == [document] and backend.shelf.held() == []
+        assert backend.documents() == [document] and backend.library.list_with_usage() == []
     backend.models.reloader.wait(60)
-    assert backend.documents() == [document] and backend.shelf.passages(document.id, 0, 3)
+    assert backend.documents() == [document] and backend.library.passages(document.id, 0, 3)
 
 
 def test_another_model_answers_without_a_restart_and_at_the_next_start(start, models, tmp_path):
     backend = filled(start(), tmp_path)
-    assert change(backend, **both(models["two"])).trouble == ""
+    assert change(backend, **both(models["two"])).error == ""
     assert backend.status().ready and backend.status().line.startswith("two")
     assert last(backend.ask(ASK, Event())).state == "done"
     assert [document.name for document in backend.documents()] == ["boats.txt"]
@@ -87,17 +87,17 @@ def test_kv_of_a_model_that_comes_back_is_found_again(start, models, tmp_path):
 @pytest.mark.parametrize("wrong", ["<b>typo</b>", "no/such/place/at all"])
 def test_a_name_of_nothing_changes_nothing(start, models, tmp_path, wrong):
     backend = filled(start(), tmp_path)
-    house, status = backend.loader.house, backend.status()
+    house, status = backend.loader.runtime, backend.status()
     change(backend, model=wrong)
-    assert "neither a folder nor a name" in backend.models.changing().trouble
-    assert backend.loader.house is house and backend.status() == status
+    assert "neither a folder nor a name" in backend.models.changing().error
+    assert backend.loader.runtime is house and backend.status() == status
     assert backend.models.wanted().model == models["one"] and not Preferences(tmp_path / "data").read()
 
 
 def test_a_model_that_fails_when_it_is_loaded_gives_way_to_the_earlier_one(start, models, tmp_path):
     backend = filled(start(), tmp_path)
     before, status = last(backend.ask(ASK, Event())), backend.status()
-    trouble = change(backend, model=models["bad"]).trouble
+    trouble = change(backend, model=models["bad"]).error
     assert "bad" in trouble and "in use again" in trouble
     assert backend.status() == status and backend.models.wanted().model == models["one"]
     assert last(backend.ask(ASK, Event())).text == before.text
@@ -112,10 +112,10 @@ def test_where_the_earlier_model_is_gone_too_the_status_says_both_and_another_ca
 
     with monkeypatch.context() as broken:
         broken.setattr("backend.runtime.loader.load_models", no_room)
-        told = change(backend, model=models["two"]).trouble
+        told = change(backend, model=models["two"]).error
     assert backend.status().failed and backend.status().line.count("no room") == 2
     assert told == backend.status().line
-    assert change(backend, model=models["two"]).trouble == "" and backend.status().ready
+    assert change(backend, model=models["two"]).error == "" and backend.status().ready
 
 
 def test_a_first_start_that_failed_is_mended_by_choosing_a_model(start, models, tmp_path):
@@ -136,7 +136,7 @@ def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_oth
 
 def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.prompt.template._stop_ids", lambda tokenizer: [])
-    monkeypatch.setattr("engine.generation.stream.Repeats.of", lambda repeats, text: None)
+    monkeypatch.setattr("engine.generation.stream.RepetitionDetector.of", lambda repeats, text: None)
     backend = filled(start(), tmp_path)
     answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
     while next(answers).state != "writing":
@@ -170,10 +170,10 @@ def test_while_models_load_questions_get_a_sentence_and_documents_stay_listed(st
 
 def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
     backend = filled(start(), tmp_path)
-    loaded = backend.loader.house.models
+    loaded = backend.loader.runtime.models
     change(backend, host_gib=0.25, policy="lru", chunk_tokens=64, chunk_overlap=8)
-    assert backend.loader.house.models is loaded
-    assert backend.kept()[0].budget_bytes == 2**28
+    assert backend.loader.runtime.models is loaded
+    assert backend.tier_usage()[0].budget_bytes == 2**28
     assert last(backend.ask(ASK, Event())).state == "done"
     assert Preferences(tmp_path / "data").read() | {"model": "", "auxiliary": ""} == {
         **{"model": "", "auxiliary": "", "dtype": "fp32"},
@@ -184,32 +184,32 @@ def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
 def test_budgets_alone_are_in_use_at_once_with_all_that_is_kept_and_remembered(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
-    house, held = backend.loader.house, backend.kept()[0].size_bytes
-    assert not change(backend, host_gib=0.25, disk_gib=3.5).trouble
-    assert backend.loader.house is house and backend.kept()[0].size_bytes == held > 0
-    assert [tier.budget_bytes for tier in backend.kept()] == [2**28, 7 * 2**29]
+    house, held = backend.loader.runtime, backend.tier_usage()[0].size_bytes
+    assert not change(backend, host_gib=0.25, disk_gib=3.5).error
+    assert backend.loader.runtime is house and backend.tier_usage()[0].size_bytes == held > 0
+    assert [tier.budget_bytes for tier in backend.tier_usage()] == [2**28, 7 * 2**29]
     backend.cache.set_budget("host", 2**29)
     assert backend.models.wanted().host_gib == 0.5
-    assert start().kept()[0].budget_bytes == 2**29
+    assert start().tier_usage()[0].budget_bytes == 2**29
 
 
 def test_a_budget_below_what_is_pinned_is_refused_in_settings_too(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
-    backend.cache.pin(backend.cache.look().passages[0].facts.key, True)
+    backend.cache.pin(backend.cache.snapshot().passages[0].facts.key, True)
     with pytest.raises(StaysInCache, match="pinned"):
         change(backend, host_gib=0.0)
-    assert backend.models.wanted().host_gib == 1.5 and backend.kept()[0].budget_bytes == 3 * 2**29
+    assert backend.models.wanted().host_gib == 1.5 and backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
 def test_of_two_budgets_both_are_taken_or_none(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
-    backend.cache.pin(backend.cache.look().passages[0].facts.key, True)
+    backend.cache.pin(backend.cache.snapshot().passages[0].facts.key, True)
     for wanted in ({"host_gib": 1.0, "disk_gib": 0.0}, {"host_gib": 0.0, "disk_gib": 4.0}):
         with pytest.raises(StaysInCache, match="pinned"):
             change(backend, **wanted)
-        assert [tier.budget_bytes for tier in backend.kept()] == [3 * 2**29, 2**33]
+        assert [tier.budget_bytes for tier in backend.tier_usage()] == [3 * 2**29, 2**33]
     assert not Preferences(tmp_path / "data").read()
 
 
@@ -219,20 +219,20 @@ def test_a_budget_that_a_flag_fixes_is_fixed_on_every_page(start):
         change(backend, host_gib=0.5)
     with pytest.raises(BadRequest, match="--host-gib"):
         backend.cache.set_budget("host", 2**29)
-    assert backend.kept()[0].budget_bytes == 3 * 2**29
+    assert backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
 def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, monkeypatch):
     backend, seen = filled(start(), tmp_path), []
-    house = backend.loader.house
+    house = backend.loader.runtime
 
     def fetch(name):
         seen.append((name, last(backend.ask(ASK, Event())).state))
         raise RerankerUnusable("The reranker cannot be read.")
 
     monkeypatch.setattr("backend.runtime.reload.fetch_reranker", fetch)
-    assert "Nothing was changed" in change(backend, reranker="owner/cross").trouble
-    assert seen == [("owner/cross", "done")] and backend.loader.house is house and backend.status().ready
+    assert "Nothing was changed" in change(backend, reranker="owner/cross").error
+    assert seen == [("owner/cross", "done")] and backend.loader.runtime is house and backend.status().ready
 
 
 def test_who_stops_a_question_during_a_download_is_not_told_of_other_settings(start, models, tmp_path, monkeypatch):
@@ -253,22 +253,22 @@ def test_how_questions_were_served_is_counted_on_under_other_settings(start, mod
     last(backend.ask(ASK, Event()))
     change(backend, **both(models["two"]))
     last(backend.ask(ASK, Event()))
-    assert backend.cache.look().totals.questions == 2
+    assert backend.cache.snapshot().totals.questions == 2
 
 
 def test_when_it_is_closed_every_page_gets_a_sentence(start, tmp_path):
     backend = filled(start(), tmp_path)
     backend.close()
-    assert not backend.status().ready and backend.kept() == []
+    assert not backend.status().ready and backend.tier_usage() == []
     assert [document.name for document in backend.documents()] == ["boats.txt"]
-    for step in (lambda: last(backend.ask(ASK, Event())), backend.cache.look, backend.clear):
+    for step in (lambda: last(backend.ask(ASK, Event())), backend.cache.snapshot, backend.clear):
         with pytest.raises(ModelNotReady, match="Closing"):
             step()
 
 
 def test_samples_that_were_not_read_to_the_end_come_at_the_next_start(start, tmp_path):
     backend, marker = start(), tmp_path / "marker"
-    with backend._work.paused(0):
+    with backend._work.drained(0):
         backend._adding.samples("tiny", marker)
     assert not marker.exists() and backend.documents() == []
     backend._adding.samples("tiny", marker)
@@ -281,20 +281,20 @@ def test_a_folder_without_trained_weights_is_told_before_anything_is_closed(star
     with monkeypatch.context() as patched:
         patched.setattr(backend.loader, "release", lambda: pytest.fail("the house was closed"))
         changing = change(backend, **{choice: str(tmp_path / "nowhere")})
-    assert "nowhere" in changing.trouble and f"--{choice} FOLDER, or off" in changing.trouble
+    assert "nowhere" in changing.error and f"--{choice} FOLDER, or off" in changing.error
     assert backend.status().ready
 
 
 def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):
     backend = start(fixed={"policy": "--policy"})
-    house = backend.loader.house
+    house = backend.loader.runtime
     with pytest.raises(NothingChanges):
         change(backend)
     with pytest.raises(Exception, match="--chunk-overlap 600 must be below"):
         change(backend, chunk_overlap=600)
     with pytest.raises(BadRequest, match="--policy"):
         change(backend, policy="lru")
-    assert backend.loader.house is house
+    assert backend.loader.runtime is house
 
 
 def test_what_a_flag_fixes_is_not_remembered_and_an_earlier_choice_stays(start, models, tmp_path):
@@ -313,24 +313,24 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
     assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note
     assert (embedder.role, embedder.dtype, embedder.memory_bytes) == ("embedder", "fp32", 4 * embedder.parameters)
-    assert usual(backend.methods()).name == "cacheclip"
+    assert default_method(backend.methods()).name == "cacheclip"
     change(backend, auxiliary=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
 
 
 def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
-    selector = Selector(packaged(torch.float32), Heads(384, 8, 32))
+    selector = TokenSelector(packaged(torch.float32), SelectorHead(384, 8, 32))
     selector.save(tmp_path)
     backend = start(selector=str(tmp_path))
     told = backend.models.loaded()[2]
-    assert usual(backend.methods()).name == "cacheclip-trained"
+    assert default_method(backend.methods()).name == "cacheclip-trained"
     assert (told.role, told.dtype, told.parameters) == ("selector", "fp32", selector.parameters)
     assert told.memory_bytes == 4 * told.parameters
 
 
 def test_a_pointer_is_told_where_there_is_a_reader_to_point_for(start, monkeypatch):
-    pointer = Pointer(packaged(torch.float32, (WORD, MEANING)), PointerNet(768, 2, 16, 30522))
-    monkeypatch.setattr("engine.builder._grounds", lambda config: Grounds(pointer))
+    pointer = SpanScorer(packaged(torch.float32, (WORD, MEANING)), SpanScorerNet(768, 2, 16, 30522))
+    monkeypatch.setattr("engine.builder._grounds", lambda config: GroundingModel(pointer))
     told = start().models.loaded()[2]
     assert (told.role, told.dtype, told.parameters) == ("pointer", "fp32", pointer.parameters)
     assert told.memory_bytes > 4 * 22_000_000 and "6 layers" in told.name
@@ -341,7 +341,7 @@ def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypat
     cuts = {"a": (64, 8), "b": (512, 50), "c": (None, None), "d": (64, 0)}
     listed = [SimpleNamespace(id=name, chunk_tokens=cut[0], chunk_overlap=cut[1]) for name, cut in cuts.items()]
     monkeypatch.setattr(backend.loader, "listed", lambda: listed)
-    assert backend.models.cuts() == [Cut(512, 50, ("b", "c")), Cut(64, 0, ("d",))]
+    assert backend.models.stale_documents() == [StaleChunking(512, 50, ("b", "c")), StaleChunking(64, 0, ("d",))]
 
 
 def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_path):
@@ -350,7 +350,7 @@ def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "models").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data" / "costs.json").write_bytes(b"0" * 1000)
-    parts = dict(start().models.about().parts)
+    parts = dict(start().models.system_info().parts)
     assert parts["Embedded model"] >= 9_000_000 and 1000 <= parts["Settings, measured costs"] < 9_000_000
 
 
@@ -364,7 +364,7 @@ def test_a_check_says_what_a_model_would_take_with_the_format_that_is_wanted(sta
 
 def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, monkeypatch):
     backend, begun = start(), Event()
-    house = backend.loader.house
+    house = backend.loader.runtime
 
     def fetch(config, report):
         begun.set()
@@ -377,15 +377,15 @@ def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, mo
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
     backend.models.stop()
     backend.models.reloader.wait(60)
-    assert "stopped" in backend.models.changing().trouble and backend.loader.house is house and backend.status().ready
+    assert "stopped" in backend.models.changing().error and backend.loader.runtime is house and backend.status().ready
 
 
 def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
-    work, first, second, third = Work(), Event(), Event(), Event()
+    work, first, second, third = TaskRegistry(), Event(), Event(), Event()
     ended = Thread(target=lambda: first.wait(60))
 
     def running():
-        with work.stoppable(first):
+        with work.track(first):
             ended.start()
             ended.join()
 
@@ -393,11 +393,11 @@ def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
     thread.start()
     while not ended.is_alive() and not first.is_set():
         pass
-    with work.paused(10):
+    with work.drained(10):
         assert first.is_set() and not work._running
-        with work.stoppable(second):
+        with work.track(second):
             assert second.is_set()
-    with work.stoppable(third):
+    with work.track(third):
         assert not third.is_set()
     thread.join()
 
@@ -407,4 +407,4 @@ def test_where_the_disk_takes_nothing_passages_are_prepared_in_memory(start, tmp
         raise StoreFull("There is no room.")
 
     monkeypatch.setattr("backend.runtime.loader.DiskBlobs", full)
-    assert {kept.tier for kept in filled(start(), tmp_path).kept() if kept.size_bytes} == {"host"}
+    assert {kept.tier for kept in filled(start(), tmp_path).tier_usage() if kept.size_bytes} == {"host"}

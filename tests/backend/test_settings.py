@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backend.local import LocalBackend
-from backend.runtime.settings import BadSettings, Settings, given, read_settings
+from backend.runtime.settings import BadSettings, Settings, overrides, read_settings
 from store.errors import StoreFull
 from store.preferences import FILE, Preferences
 from store.retrieval.reranker import RerankerUnusable
@@ -155,5 +155,5 @@ def test_all_that_may_be_chosen_comes_back_as_it_was(tmp_path):
 
 def test_what_fixes_a_setting_is_named():
     environment = {"KVSCOPE_MODEL": "x", "kvscope_policy": "lru", "KVSCOPE_DATA": "y"}
-    found = given(["--model=x", "--chunk-tokens", "5", "--no-samples"], environment)
+    found = overrides(["--model=x", "--chunk-tokens", "5", "--no-samples"], environment)
     assert found == {"model": "--model", "chunk_tokens": "--chunk-tokens", "policy": "KVSCOPE_POLICY"}

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.metrics import METRICS, normalise, words_zh
-from engine.prompt.template import NOT_THERE
+from engine.prompt.template import NO_ANSWER
 
 
 def test_normalising_drops_case_punctuation_articles_and_extra_space():
@@ -98,7 +98,7 @@ def test_recall_is_the_share_of_the_references_that_are_found():
 @pytest.mark.parametrize(
     ("said", "right"),
     [
-        (NOT_THERE, 1.0),
+        (NO_ANSWER, 1.0),
         ("The passages do not mention who built it.", 1.0),
         ("There is no information about that.", 1.0),
         ("The answer cannot be found here.", 1.0),

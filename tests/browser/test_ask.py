@@ -89,8 +89,8 @@ def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(
     place = tab.page.locator("#question").bounding_box()
     for method in [*METHODS, METHODS[0]]:
         tab.choose(method.label)
-        expect(tab.page.locator("#method .info-text")).to_have_text(method.about)
-        names = [f"option-{method.name}-{each.name}" for each in method.settings if each.name != "ratio"]
+        expect(tab.page.locator("#method .info-text")).to_have_text(method.description)
+        names = [f"option-{method.name}-{each.name}" for each in method.params if each.name != "ratio"]
         expect(tab.page.locator("#settings [id^=option-]:visible")).to_have_count(len(names))
         for name in names:
             expect(tab.page.locator(f"#{name}")).to_be_visible()
@@ -106,7 +106,7 @@ def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backen
     tab.move("#option-epic-tokens", 16)
     tab.ask("Why?")
     tab.finish()
-    expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · Tokens at each start: 16")
+    expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · TextTokenizer at each start: 16")
     expect(tab.page.locator("#numbers")).to_contain_text("EPIC has no ratio")
     tab.choose("CacheBlend")
     tab.page.check("#option-cacheblend-gradual input")

@@ -61,7 +61,7 @@ def test_a_passage_is_pinned_keeps_its_room_and_is_let_go_again(look, backend):
     expect(line(tab, 1).locator("b")).to_have_text("pinned")
     expect(line(tab, 1)).to_have_attribute("aria-current", "true")
     expect(tab.page.get_by_role("button", name="Evict…")).to_be_disabled()
-    assert [node.pinned for node in backend.cache.tree.path(["01000001"])] == [True]
+    assert [node.pinned for node in backend.cache.tree.match_prefix(["01000001"])] == [True]
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0")
     expect(tab.page.locator("#cache-said .kv-trouble")).to_contain_text("pinned, or read")
     expect(tab.page.get_by_label("Budget of Memory, in GiB")).to_have_value("1.5")

@@ -133,13 +133,13 @@ def test_a_hostile_name_is_typed_saved_and_shown_as_text(visit, backend):
 @pytest.fixture
 def pauses(backend, monkeypatch):
     """How many seconds the next looks at the documents take, the last one first."""
-    held, pauses = backend.shelf.held, []
+    held, pauses = backend.library.held, []
 
     def slowly():
         time.sleep(pauses.pop() if pauses else 0)
         return held()
 
-    monkeypatch.setattr(backend.shelf, "held", slowly)
+    monkeypatch.setattr(backend.library, "held", slowly)
     return pauses
 
 
@@ -168,7 +168,7 @@ def test_a_list_that_is_drawn_slowly_does_not_undo_a_click(visit, backend, pause
 
 def test_documents_are_indexed_anew_one_and_several(visit, backend):
     backend._documents = some(3)
-    backend.shelf.outdated = {document.id for document in backend._documents}
+    backend.library.needs_rechunk = {document.id for document in backend._documents}
     tab = open_library(visit)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(3)
     tab.page.locator(f"{LIST} button[data-act=reindex]").first.click()
@@ -179,7 +179,7 @@ def test_documents_are_indexed_anew_one_and_several(visit, backend):
     tab.page.locator(f"{LIST} .kv-chosen button", has_text="Re-index").click()
     expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3)
     expect(tab.page.locator(f"{LIST} .kv-note, {LIST} .kv-chosen")).to_have_count(0)
-    assert len(backend.shelf.reindexed) == 4 and tab.errors == []
+    assert len(backend.library.reindexed) == 4 and tab.errors == []
 
 
 def test_a_phone_scrolls_down_only(visit, backend):

@@ -15,10 +15,10 @@ from app import SAMPLE_QUESTIONS
 from backend.services.ingest import SAMPLES
 from engine.kv.assemble import assemble
 from engine.kv.chunk_cache import ChunkCache
-from engine.method import usual
+from engine.method import default_method
 from engine.model.loading.load import load
 from engine.prompt.template import Prompt
-from engine.request import Exchange, Request
+from engine.request import ChatTurn, Request
 from server.routes import app_kwargs
 from tests.support.doubles import last, tiers
 from tests.support.tolerance import DEEP
@@ -82,9 +82,9 @@ def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(app):
 def test_clearing_takes_the_kv_and_leaves_the_documents(app):
     backend = app.running()
     before = answer_of(backend, ASK)
-    assert sum(kept.size_bytes for kept in backend.kept()) > 0
+    assert sum(kept.size_bytes for kept in backend.tier_usage()) > 0
     backend.clear()
-    assert sum(kept.size_bytes for kept in backend.kept()) == 0
+    assert sum(kept.size_bytes for kept in backend.tier_usage()) == 0
     after = answer_of(backend, ASK)
     assert after.text == before.text and {source.found for source in after.sources} == {"miss"}
 
@@ -114,10 +114,10 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(app, tmp_path):
     (note,) = [document for document in backend.documents() if document.name == "note.txt"]
     request = replace(ASK, question="Where does the spare key to the boathouse hang?")
     assert "note.txt" in {source.document for source in answer_of(backend, request).sources}
-    backend.loader.house.tiers.drain()  # the answer, too, has computed what is to be written
-    held = backend.loader.house.blobs.size_bytes
+    backend.loader.runtime.tiers.drain()  # the answer, too, has computed what is to be written
+    held = backend.loader.runtime.blobs.size_bytes
     backend.delete(note.id)
-    assert backend.loader.house.blobs.size_bytes < held
+    assert backend.loader.runtime.blobs.size_bytes < held
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 
@@ -126,7 +126,7 @@ def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_i
     file.write_text("The fog bell of the north pier is rung by hand every four minutes.")
     *_, _ = backend.ingest([(file, "bell.txt")], Event())
     (bell,) = [document for document in backend.documents() if document.name == "bell.txt"]
-    house, request = backend.loader.house, replace(ASK, question="How often is the fog bell of the north pier rung?")
+    house, request = backend.loader.runtime, replace(ASK, question="How often is the fog bell of the north pier rung?")
     delete = house.documents.delete
 
     def late(document_id):  # its KV has been forgotten, the index still has it
@@ -136,32 +136,35 @@ def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_i
     monkeypatch.setattr(house.documents, "delete", late)
     backend.delete(bell.id)
     cache, prompt = house.engine.cache, house.engine.prompt
-    assert not house.tiers.tree.path([cache.key(prompt.passage_once(file.read_text()).ids)])
+    assert not house.tiers.tree.match_prefix([cache.key(prompt.passage_once(file.read_text()).ids)])
 
 
 def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
     backend, file = app.running(), tmp_path / "buoy.txt"
     file.write_text("The green buoy off the stone quay is lit from dusk until dawn.")
     *_, _ = backend.ingest([(file, "buoy.txt")], Event())
-    tree = backend.loader.house.tiers.tree
-    (buoy,) = [held for held in backend.shelf.held() if held.document.name == "buoy.txt"]
-    assert buoy.size_bytes > 0 and not buoy.outdated
-    assert backend.shelf.freed_by([buoy.document.id]) == buoy.size_bytes
-    *_, ended = backend.shelf.reindex([buoy.document.id], Event())
+    tree = backend.loader.runtime.tiers.tree
+    (buoy,) = [held for held in backend.library.list_with_usage() if held.document.name == "buoy.txt"]
+    assert buoy.size_bytes > 0 and not buoy.needs_rechunk
+    assert backend.library.bytes_freed_by_delete([buoy.document.id]) == buoy.size_bytes
+    *_, ended = backend.library.reindex([buoy.document.id], Event())
     assert (ended[0].name, ended[0].stage) == ("buoy.txt", "done")
-    (passage,) = backend.shelf.passages(buoy.document.id, 0, 20)
+    (passage,) = backend.library.passages(buoy.document.id, 0, 20)
     assert passage.tier == "host" and passage.chunk.id.endswith(".1-0") and passage.tokens > 10
-    excerpt = backend.shelf.around(passage.chunk.id)
+    excerpt = backend.library.excerpt(passage.chunk.id)
     assert excerpt.text[excerpt.start : excerpt.end] == passage.chunk.text == file.read_text()
-    assert backend.shelf.rename(buoy.document.id, "lights.txt").name == "lights.txt"
-    before, freed = sum(tier.size_bytes for tier in tree.tiers), backend.shelf.freed_by([buoy.document.id])
+    assert backend.library.rename(buoy.document.id, "lights.txt").name == "lights.txt"
+    before, freed = (
+        sum(tier.size_bytes for tier in tree.tiers),
+        backend.library.bytes_freed_by_delete([buoy.document.id]),
+    )
     backend.delete(buoy.document.id)
     assert before - sum(tier.size_bytes for tier in tree.tiers) == freed > 0
 
 
 def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages_in_memory(app):
     backend, messages, earlier = app.restarted(), [], []
-    method = usual(backend.methods()).name
+    method = default_method(backend.methods()).name
     assert method == "cacheclip-trained"
     client = TestClient(Starlette(**app_kwargs(backend, "127.0.0.1")), base_url="http://127.0.0.1")
     for question in list(SAMPLE_QUESTIONS)[:2]:
@@ -180,7 +183,7 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
         }
         assert chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
         messages.append({"role": "assistant", "content": text})
-        earlier.append(Exchange(question, text))
+        earlier.append(ChatTurn(question, text))
     metrics = client.get("/metrics").text
     assert f'vllm:time_to_first_token_seconds_count{{model_name="kvscope/{method}"}} 4.0' in metrics
     assert client.get("/healthz").json()["status"] == "ok"

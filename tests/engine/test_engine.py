@@ -10,10 +10,10 @@ import torch
 from torch.testing import assert_close
 
 from engine.errors import BadRequest, QuestionTooLong
-from engine.prompt.builder import fit, strategy_of
-from engine.prompt.template import ASKED_TOKENS
+from engine.prompt.builder import pack, strategy_of
+from engine.prompt.template import MAX_QUERY_ROWS
 from engine.request import Request
-from engine.scoring.trained_selector import Heads, Selector
+from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from engine.strategies import STRATEGIES
 from engine.trace import Trace
 from tests.support import tiny
@@ -24,7 +24,7 @@ ASK = Request("What is the maintenance code?", method="cacheclip", ratio=0.2, pa
 
 
 def logits_of(made, request, names):
-    reading = fit(made.prompt, request, [hit(name, TEXTS[name]) for name in names], made.max_tokens)
+    reading = pack(made.prompt, request, [hit(name, TEXTS[name]) for name in names], made.max_tokens)
     return made.prefill(reading, strategy_of(request), Trace()).logits
 
 
@@ -120,7 +120,7 @@ def test_a_question_longer_than_the_context_is_refused_with_both_numbers():
 def test_of_a_long_question_the_auxiliary_reads_the_end_and_the_answer_says_so():
     made, question = engine("ferry", "tern"), "gull " * 200 + "What is the maintenance code?"
     asked = made.prompt.asked(question)
-    assert len(asked) == ASKED_TOKENS and asked[-5:] == made.prompt.asked(ASK.question)[-5:]
+    assert len(asked) == MAX_QUERY_ROWS and asked[-5:] == made.prompt.asked(ASK.question)[-5:]
     for method, said in (("cacheclip", True), ("direct", False)):
         answer = last(made.ask(replace(ASK, question=question, method=method)))
         assert answer.state == "done"
@@ -285,7 +285,7 @@ def test_a_passage_is_tokenised_once_for_each_model_that_forgets_it(own, monkeyp
 @pytest.mark.parametrize("meanwhile", [False, True])
 def test_the_text_of_a_forgotten_passage_leaves_memory_too(meanwhile):
     made = engine("ferry", "tern", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
-    selector = Selector(tiny.encoder(), Heads(32, 8, 32))
+    selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
     made.auxiliary = replace(made.auxiliary, selector=selector)
     remembered = made.prompt.passage, made.auxiliary.prompt.passage, selector._passage
     made.warm(TEXTS["ferry"])
@@ -303,13 +303,13 @@ def test_the_text_of_a_forgotten_passage_leaves_memory_too(meanwhile):
 def test_an_answer_says_when_no_selector_is_trained():
     made, request = engine("ferry", "tern"), replace(ASK, method="cacheclip-trained")
     assert any("No selector is trained" in note for note in last(made.ask(request)).notes)
-    made.auxiliary = replace(made.auxiliary, selector=Selector(tiny.encoder(), Heads(32, 8, 32)))
+    made.auxiliary = replace(made.auxiliary, selector=TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32)))
     assert not any("selector" in note for note in last(made.ask(request)).notes)
 
 
 def test_a_selectors_keys_are_made_with_the_passages_kv_and_go_with_it(monkeypatch):
     made, read = engine("ferry", "tern"), []
-    selector = Selector(tiny.encoder(), Heads(32, 8, 32))
+    selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
     vectors = selector.encoder.vectors
     monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(ids) or vectors(ids))
     made.auxiliary = replace(made.auxiliary, selector=selector)

@@ -1,17 +1,17 @@
 """What is remembered of texts: made once, the latest ones, and nothing of a text that was forgotten meanwhile."""
 
-from engine.lru import Recent
+from engine.lru import LRUCache
 
 
 def test_a_text_is_made_once_and_the_oldest_leaves_first():
     made = []
-    recent = Recent(lambda text, *more: made.append((text, *more)) or text.upper(), most=2)
+    recent = LRUCache(lambda text, *more: made.append((text, *more)) or text.upper(), maxsize=2)
     assert [recent("a", 1), recent("b"), recent("a", 1), recent("c"), recent("a"), recent("b")] == list("ABACAB")
     assert made == [("a", 1), ("b",), ("c",), ("b",)] and len(recent) == 2
 
 
 def test_what_is_large_leaves_room_for_less():
-    recent = Recent(lambda text: text.upper(), most=5, size=len)
+    recent = LRUCache(lambda text: text.upper(), maxsize=5, sizeof=len)
     assert [recent(text) for text in ("ab", "cd", "e")] == ["AB", "CD", "E"] and recent.full
     recent("fgh")
     assert list(recent._held) == ["e", "fgh"] and not recent.full
@@ -25,7 +25,7 @@ def test_what_is_large_leaves_room_for_less():
 
 def test_what_is_forgotten_is_made_again_and_nothing_else():
     made = []
-    recent = Recent(lambda text: made.append(text), most=9)
+    recent = LRUCache(lambda text: made.append(text), maxsize=9)
     for text in ("a", "b"):
         recent(text)
     recent.forget("a")
@@ -38,5 +38,5 @@ def test_what_is_forgotten_is_made_again_and_nothing_else():
 
 
 def test_a_text_that_is_forgotten_while_something_is_made_of_it_is_not_kept():
-    recent = Recent(lambda text: recent.forget(text) or text, most=9)
+    recent = LRUCache(lambda text: recent.forget(text) or text, maxsize=9)
     assert recent("a") == "a" and len(recent) == 0

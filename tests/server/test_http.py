@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Status
 from engine.errors import LoadingFailed, QuestionTooLong
-from engine.request import Exchange, Request
+from engine.request import ChatTurn, Request
 from server.routes import LARGEST_BODY, app_kwargs
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, FakeBackend
@@ -88,7 +88,7 @@ def test_the_openai_client_holds_a_streamed_conversation(client, backend):
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
         assert text == backend.answer and len(chunks) > 5
         messages.append({"role": "assistant", "content": text})
-    earlier = (Exchange("What is the code?", backend.answer),)
+    earlier = (ChatTurn("What is the code?", backend.answer),)
     wanted = Request("And the form?", "cacheblend", 0.15, 5, 64, seed=7, options={"check_layer": 2}, earlier=earlier)
     assert backend.asked[-1] == wanted
 
@@ -322,7 +322,7 @@ def test_metrics_tell_passage_tokens_apart_by_how_their_kv_was_found(url, backen
 
 def test_metrics_know_the_tiers_and_nothing_of_other_servers(url, backend):
     backend._documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]
-    host, disk = backend.kept()
+    host, disk = backend.tier_usage()
     assert measured(url, "kvscope:kv_bytes", tier="disk") == disk.size_bytes
     assert measured(url, "vllm:kv_cache_usage_perc") == host.size_bytes / host.budget_bytes
     list(FakeBackend(0).ask(Request("elsewhere"), Event()))

@@ -5,12 +5,12 @@ from threading import Event
 
 import torch
 
-from engine.analysis.inspect import inspecting
-from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.analysis.inspect import inspect
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.kv.chunk_cache import ChunkCache
 from engine.prompt.template import Prompt
-from engine.scoring.auxiliary import Auxiliary
+from engine.scoring.auxiliary import AuxiliaryScorer
 from store.errors import StoreFull
 from store.types import Chunk, Document, Hit
 from tests.support import tiny
@@ -119,7 +119,9 @@ def hit(name, text):
 
 def tiers(host_bytes=2**30, disk_bytes=2**30, blobs=None, **settings):
     """A knowledge tree over memory and a disk that is a dict."""
-    return Tiers(TiersConfig(host_bytes, disk_bytes, **settings), blobs or MemoryBlobs(), torch.device("cpu"))
+    return CacheHierarchy(
+        CacheHierarchyConfig(host_bytes, disk_bytes, **settings), blobs or MemoryBlobs(), torch.device("cpu")
+    )
 
 
 def engine(*names, build=tiny.llama, auxiliary=None, blobs=None, held=None):
@@ -127,18 +129,18 @@ def engine(*names, build=tiny.llama, auxiliary=None, blobs=None, held=None):
     decoder = tiny.decoder(build)
     prompt, held = Prompt(decoder.tokenizer), held or tiers(blobs=blobs)
     cache = ChunkCache(decoder, prompt.prefix, held.tree)
-    scorer = Auxiliary(cache, prompt)
+    scorer = AuxiliaryScorer(cache, prompt)
     if auxiliary is not None:
         own = Prompt(auxiliary.tokenizer)
-        scorer = Auxiliary(ChunkCache(auxiliary, own.prefix, held.tree), own)
-    made = Engine(FixedLibrary(*names), cache, prompt, scorer, trouble=lambda: held.trouble)
+        scorer = AuxiliaryScorer(ChunkCache(auxiliary, own.prefix, held.tree), own)
+    made = Engine(FixedLibrary(*names), cache, prompt, scorer, disk_error=lambda: held.disk_error)
     made.tiers = held
     return made
 
 
 def inspected(made, request, cancel=None):
     """Return what an engine's inspection finds."""
-    *_, step = inspecting(made, request, cancel or Event())
+    *_, step = inspect(made, request, cancel or Event())
     return step.found
 
 

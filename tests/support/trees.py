@@ -1,6 +1,6 @@
 """A knowledge tree over plain bytes, and an independent check of what must always be true of it."""
 
-from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Tier
 from store.errors import StoreFull
 
@@ -40,7 +40,9 @@ def tree(*budgets, policy=None, stores=None):
 def places(chunks, tokens=10):
     """The places on the way to the end of a sequence of chunks."""
     keys = ["/".join(chunks[: end + 1]) for end in range(len(chunks))]
-    return [Place(key, chunk, parent, tokens) for key, chunk, parent in zip(keys, chunks, [None, *keys], strict=False)]
+    return [
+        NodeKey(key, chunk, parent, tokens) for key, chunk, parent in zip(keys, chunks, [None, *keys], strict=False)
+    ]
 
 
 def grow(made, chunks, size=10, cost=1.0):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from engine.generation.span_scorer import POINTER_FILE
+from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.scoring.trained_selector import FILE
 from tests.support import tiny
 from tests.training.data.test_examples import PARAGRAPHS
@@ -72,7 +72,7 @@ def test_a_pointer_is_trained_reported_and_shipped(run, data, tmp_path, capsys):
     assert run(*words, "--lessons", 3, "--judged", 3) == 0
     said = capsys.readouterr().out
     assert "Training 3/3" in said and "Points at the answer" in said and "has it now" in said
-    assert sorted(path.name for path in target.iterdir()) == sorted((POINTER_FILE, REPORT))
+    assert sorted(path.name for path in target.iterdir()) == sorted((SPAN_SCORER_FILE, REPORT))
 
 
 @pytest.mark.parametrize(

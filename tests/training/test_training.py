@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from engine.errors import ModelNotFound, ReaderUnusable, UnsupportedModel
+from engine.errors import AdapterUnusable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.loading.lora import WEIGHTS, merged
 from tests.support import tiny
@@ -16,18 +16,18 @@ from tests.support.tolerance import EXACT, REORDERED
 from tests.training.data.test_examples import FILLERS, PARAGRAPHS
 from training import checkpoint
 from training.checkpoint import BadCheckpoint, NotWritten
-from training.data.corpus import BadMaterial, Material, Paragraph
-from training.data.examples import Mix
+from training.data.corpus import BadCorpus, Corpus, Paragraph
+from training.data.examples import DataMix
 from training.loop import TrainingConfig
 from training.lora import FILES, Adapter, AdapterConfig
-from training.publish import REPORT, ship
-from training.reader import ReaderConfig, finetune, merit
+from training.publish import REPORT, publish
+from training.reader import ReaderConfig, merit, train_reader
 from training.weight_averaging import average
 
-BOATS = [Material("boats", PARAGRAPHS * 4), Material("fillers", FILLERS)]
+BOATS = [Corpus("boats", PARAGRAPHS * 4), Corpus("fillers", FILLERS)]
 CONFIG = ReaderConfig(
     adapter=AdapterConfig(4, 8),
-    mix=Mix(passages=3, tokens=300, questions=4),
+    mix=DataMix(passages=3, tokens=300, questions=4),
     training=TrainingConfig(lessons=6, rate=3e-3, warmup=2, every=2),
     judged=4,
     held=0.4,
@@ -40,7 +40,7 @@ def decoder(seed=0):
 
 
 def run(out, config=CONFIG, materials=BOATS, progress=lambda *said: None, made=None):
-    return finetune(made or decoder(), materials, out, config, progress)
+    return train_reader(made or decoder(), materials, out, config, progress)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(tmp_path):
 
 def test_training_can_begin_with_a_finished_adapter(finished, tmp_path):
     out, report = finished
-    after = finetune(decoder(), BOATS, tmp_path, CONFIG, lambda *said: None, out)
+    after = train_reader(decoder(), BOATS, tmp_path, CONFIG, lambda *said: None, out)
     assert (
         after["before"] == report["before"] and after["started_from"]["training_minutes"] == report["training_minutes"]
     )
@@ -118,9 +118,11 @@ def run_weights(folder):
 
 def test_an_adapter_of_another_rank_cannot_be_begun_with(finished, tmp_path):
     with pytest.raises(UnsupportedModel, match="another rank"):
-        finetune(decoder(), BOATS, tmp_path, replace(CONFIG, adapter=AdapterConfig(2, 4)), lambda *s: None, finished[0])
+        train_reader(
+            decoder(), BOATS, tmp_path, replace(CONFIG, adapter=AdapterConfig(2, 4)), lambda *s: None, finished[0]
+        )
     with pytest.raises(ModelNotFound, match="cannot be read"):
-        finetune(decoder(), BOATS, tmp_path / "b", CONFIG, lambda *said: None, tmp_path / "nowhere")
+        train_reader(decoder(), BOATS, tmp_path / "b", CONFIG, lambda *said: None, tmp_path / "nowhere")
 
 
 def test_a_run_with_other_settings_does_not_go_on(tmp_path):
@@ -163,13 +165,13 @@ def test_a_run_killed_between_two_renames_still_has_a_checkpoint(tmp_path):
 
 def test_documents_without_questions_get_some(tmp_path):
     texts = [paragraph.text for paragraph in PARAGRAPHS]
-    report = run(tmp_path, materials=[Material("own", tuple(Paragraph(text) for text in texts * 6))])
+    report = run(tmp_path, materials=[Corpus("own", tuple(Paragraph(text) for text in texts * 6))])
     assert report["judged_by"]["materials"]["own"]["questions"] == 0 and report["after"]["full prefill"]["n"] > 0
 
 
 def test_too_little_data_is_refused(tmp_path):
-    with pytest.raises(BadMaterial, match="too few questions"):
-        run(tmp_path, materials=[Material("few", PARAGRAPHS[:2])])
+    with pytest.raises(BadCorpus, match="too few questions"):
+        run(tmp_path, materials=[Corpus("few", PARAGRAPHS[:2])])
 
 
 def test_a_lesson_longer_than_the_model_reads_is_refused(tmp_path):
@@ -182,8 +184,8 @@ def test_another_seed_and_mix_are_judged_by_the_same_questions(finished, tmp_pat
     config = replace(CONFIG, seed=1, mix=replace(CONFIG.mix, plain=0.9, records=0.5))
     other = run(tmp_path / "out", config)
     assert other["before"] == report["before"] and other["judged_by"] == report["judged_by"]
-    ship(tmp_path / "out", tmp_path / "assets", FILES, merit)
-    ship(out, tmp_path / "assets", FILES, merit)  # neither is refused
+    publish(tmp_path / "out", tmp_path / "assets", FILES, merit)
+    publish(out, tmp_path / "assets", FILES, merit)  # neither is refused
 
 
 def test_a_torn_or_foreign_judgement_of_the_model_as_it_comes_is_made_again(tmp_path):
@@ -195,31 +197,31 @@ def test_a_torn_or_foreign_judgement_of_the_model_as_it_comes_is_made_again(tmp_
 
 def test_a_worse_adapter_does_not_replace_a_better_one(finished, tmp_path):
     out, report = finished
-    assert ship(out, tmp_path / "assets", FILES, merit) and not ship(out, tmp_path / "assets", FILES, merit)
+    assert publish(out, tmp_path / "assets", FILES, merit) and not publish(out, tmp_path / "assets", FILES, merit)
     assert sorted(path.name for path in (tmp_path / "assets").iterdir()) == sorted((*FILES, REPORT))
     better = json.loads(json.dumps(report))
     better["after"]["full prefill"]["exact"] += 0.5
     (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
-    assert not ship(out, tmp_path / "assets", FILES, merit)
+    assert not publish(out, tmp_path / "assets", FILES, merit)
     better["judged_by"]["held"] = 0.7
     (tmp_path / "assets" / REPORT).write_text(json.dumps(better))
-    with pytest.raises(BadMaterial, match="other questions"):
-        ship(out, tmp_path / "assets", FILES, merit)
+    with pytest.raises(BadCorpus, match="other questions"):
+        publish(out, tmp_path / "assets", FILES, merit)
 
 
 @pytest.mark.parametrize(
     ("spoil", "error", "said"),
     [
-        (lambda folder: (folder / WEIGHTS).unlink(), ReaderUnusable, "cannot be read"),
-        (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), ReaderUnusable, "cannot be read"),
-        (lambda folder: (folder / FILES[0]).unlink(), ReaderUnusable, "cannot be read"),
-        (lambda folder: (folder / FILES[0]).write_text("{"), ReaderUnusable, "cannot be read"),
-        (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), ReaderUnusable, "another shape"),
-        (lambda folder: rename(folder, "layers.2", "layers.9"), ReaderUnusable, "other layers"),
+        (lambda folder: (folder / WEIGHTS).unlink(), AdapterUnusable, "cannot be read"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), AdapterUnusable, "cannot be read"),
+        (lambda folder: (folder / FILES[0]).unlink(), AdapterUnusable, "cannot be read"),
+        (lambda folder: (folder / FILES[0]).write_text("{"), AdapterUnusable, "cannot be read"),
+        (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), AdapterUnusable, "another shape"),
+        (lambda folder: rename(folder, "layers.2", "layers.9"), AdapterUnusable, "other layers"),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(finished, tmp_path, spoil, error, said):
-    ship(finished[0], tmp_path / "bad", FILES, merit)
+    publish(finished[0], tmp_path / "bad", FILES, merit)
     spoil(tmp_path / "bad")
     with pytest.raises(error, match=said):
         merged(tiny.model(scale=1.0), tmp_path / "bad")

@@ -13,7 +13,7 @@ from engine.errors import QuestionTooLong
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 from ui import format as words
-from ui.cancellation import Stops
+from ui.cancellation import SessionTasks
 from ui.components.method_options import own
 from ui.events import MODEL
 from ui.layout import build, launch_options
@@ -63,7 +63,7 @@ def test_nothing_comes_out_of_nothing_and_nothing_twice():
 
 
 def test_stop_reaches_its_own_session_only():
-    stops = Stops()
+    stops = SessionTasks()
     mine, yours = (stops.start(each) and stops.take(each) for each in ("me", "you"))
     stops.stop("me")
     stops.stop("nobody")
@@ -71,7 +71,7 @@ def test_stop_reaches_its_own_session_only():
 
 
 def test_a_session_starts_one_thing_at_a_time_which_is_taken_up_once():
-    stops = Stops()
+    stops = SessionTasks()
     assert stops.take("me") is None and stops.start("me") and not stops.start("me")
     first = stops.take("me")
     assert stops.take("me") is None and not stops.start("me") and not first.is_set()
@@ -80,7 +80,7 @@ def test_a_session_starts_one_thing_at_a_time_which_is_taken_up_once():
 
 
 def test_a_closed_tab_is_forgotten_and_what_it_left_ends_alone():
-    stops = Stops()
+    stops = SessionTasks()
     assert stops.start("me")
     stops.leave("me")
     stops.leave("nobody")

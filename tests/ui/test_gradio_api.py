@@ -7,8 +7,8 @@ import httpx
 import pytest
 from gradio_client import Client, handle_file
 
-from engine.analysis.comparison import Wanted
-from engine.request import Exchange, Request
+from engine.analysis.comparison import CompareRequest
+from engine.request import ChatTurn, Request
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 from ui.layout import build, launch_options
 
@@ -48,7 +48,7 @@ def test_a_document_is_renamed_and_indexed_anew(client, backend, tmp_path):
     renamed = client.predict(document_id=listed["id"], name="log.md", api_name="/rename_document")
     assert renamed == {**listed, "name": "log.md"} == client.predict(api_name="/list_documents")[0]
     (ended,) = client.predict(document_id=listed["id"], api_name="/reindex_document")
-    assert (ended["name"], ended["stage"]) == ("log.md", "done") and backend.shelf.reindexed == [listed["id"]]
+    assert (ended["name"], ended["stage"]) == ("log.md", "done") and backend.library.reindexed == [listed["id"]]
     for call in ({"name": "a.md", "api_name": "/rename_document"}, {"api_name": "/reindex_document"}):
         with pytest.raises(Exception, match="not in the library"):
             client.predict(document_id="nothing", **call)
@@ -71,7 +71,7 @@ def test_a_conversation_streams_turn_by_turn(client, backend):
         assert all(later.startswith(shown) for shown, later in itertools.pairwise(texts))
         read = [source["chunk"] for source in snapshots[-1]["sources"]]
         earlier.append({"question": question, "answer": texts[-1], "passages": read})
-    assert backend.asked[-1].earlier == (Exchange("What is the code?", backend.answer, tuple(read)),)
+    assert backend.asked[-1].earlier == (ChatTurn("What is the code?", backend.answer, tuple(read)),)
 
 
 def test_the_methods_say_what_may_be_set(client):
@@ -100,7 +100,7 @@ def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
     ended = client.submit(question="And then?", api_name="/ask", **given).result()
     asked = backend.asked[-1]
     assert asked.documents == ("a", "b") and not asked.whole
-    assert asked.earlier == (Exchange("Who?", "She. [1]", ("a-1", "a-0")), Exchange("Why?", ""))
+    assert asked.earlier == (ChatTurn("Who?", "She. [1]", ("a-1", "a-0")), ChatTurn("Why?", ""))
     assert (ended["documents"], ended["earlier"], ended["max_tokens"]) == (["a", "b"], 2, 2048)
     client.submit(question="What?", documents=["a"], whole=True, api_name="/ask").result()
     assert backend.asked[-1] == Request("What?", documents=("a",), whole=True)
@@ -109,7 +109,7 @@ def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
 def test_a_comparison_looks_in_chosen_documents(client, backend):
     backend.comparison.pace_s = 0
     client.submit(question="why?", documents=["a", "b"], api_name="/compare").result()
-    assert backend.comparison.wanted[-1] == Wanted("why?", documents=("a", "b"))
+    assert backend.comparison.wanted[-1] == CompareRequest("why?", documents=("a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from backend.interface.backend import Kept, Status
+from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
-from engine.method import Method, Setting
-from engine.request import Answer, Piece, Request, Source
+from engine.method import MethodInfo, MethodParam
+from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, RATIO
@@ -75,7 +75,7 @@ class Reader(HTMLParser):
 
 
 def source(text: str) -> Source:
-    return Source(1, text, text, 3, 0.5, True, 10, text, 5, (Piece(text, True), Piece(text, False)), cited=True)
+    return Source(1, text, text, 3, 0.5, True, 10, text, 5, (TextSpan(text, True), TextSpan(text, False)), cited=True)
 
 
 def answer(text: str) -> Answer:
@@ -84,18 +84,18 @@ def answer(text: str) -> Answer:
 
 def views(bad: str) -> dict[str, str]:
     document = Document(bad, bad, 10, 2, 3, 0.0)
-    method = Method(bad, bad, bad, (Setting("word", bad, "", bad, choices=("", bad)),))
+    method = MethodInfo(bad, bad, bad, (MethodParam("word", bad, "", bad, choices=("", bad)),))
     turn = Turn.of(Answer(Request(bad, options={"word": bad}), Trace(), "done", bad), method)
     return {
         "reply": reply.reply(answer(bad)),
         "waiting": reply.waiting(bad),
-        "trouble": reply.trouble(bad, bad, bad),
+        "trouble": reply.error(bad, bad, bad),
         "thread": thread([turn]),
         "chatbar": chatbar(Chat("1", bad, 0.0, (turn,)), [Listed("1", bad, 0.0, 1)]),
         "passages": passages.passages(answer(bad)),
         "numbers": numbers.numbers(answer(bad), method),
         "history": numbers.history([turn]),
-        "shelf": shelf.shelf([document], [Kept("host", 5, 9)]),
+        "shelf": shelf.shelf([document], [TierUsage("host", 5, 9)]),
         "doomed": shelf.shelf([document], doomed=bad),
         "progress": shelf.progress(
             [IngestProgress(bad, "failed", 0, 0, bad), IngestProgress(bad, "parsed", 0, 1, bad)]
@@ -138,7 +138,7 @@ def test_only_shown_passages_are_linked():
 
 
 def test_elements_do_not_grow_with_tokens():
-    tokens = [Piece(f"word{n} ", n < 500) for n in range(1000)]
+    tokens = [TextSpan(f"word{n} ", n < 500) for n in range(1000)]
     assert passages.marked(tokens).count("<") == 2
     joined = "".join(piece.text for piece in tokens)
     assert Reader(passages.marked(tokens)).text == joined
@@ -149,7 +149,7 @@ def test_full_prefill_says_that_nothing_was_reused():
     assert "no cache" in passages.passages(full)
     reading = passages.passages(replace(full, trace=Trace()))
     assert "no cache" not in reading and "recomputed (" not in reading
-    assert "0.0" not in numbers.numbers(replace(full, trace=Trace()), Method("", "", "", ()))
+    assert "0.0" not in numbers.numbers(replace(full, trace=Trace()), MethodInfo("", "", "", ()))
 
 
 def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():
@@ -165,7 +165,7 @@ def test_the_history_keeps_the_last_ten_newest_first():
 
 
 def test_what_was_asked_of_the_ratio_is_said_only_where_there_is_one():
-    without, with_ratio = Method("epic", "EPIC", "", ()), Method("cacheclip", "CacheClip", "", (RATIO,))
+    without, with_ratio = MethodInfo("epic", "EPIC", "", ()), MethodInfo("cacheclip", "CacheClip", "", (RATIO,))
     assert "asked for 20" in numbers.numbers(answer("x"), with_ratio)
     said = numbers.numbers(answer("x"), without)
     assert "EPIC has no ratio" in said and "asked" not in said and "windows" not in said
@@ -177,7 +177,7 @@ def test_the_history_says_which_options_were_unusual():
     epic = next(method for method in METHODS if method.name == "epic")
     asked = [Answer(Request("x", "epic", options={"tokens": tokens}), Trace(), "stopped") for tokens in (16, 32)]
     shown = [Reader(numbers.history([Turn.of(each, epic)])).text for each in asked]
-    assert "EPIC · Tokens at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
+    assert "EPIC · TextTokenizer at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
 
 
 def test_a_bar_shows_how_much_is_loaded_and_goes_when_it_is_done():

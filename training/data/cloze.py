@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from random import Random
 
-from training.data.corpus import Material, Paragraph
+from training.data.corpus import Corpus, Paragraph
 
 BLANK = "____"
 PER_PARAGRAPH = 3
@@ -20,7 +20,7 @@ _NAME = r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the )?[A-Z][\w'-]+)*"  # not where 
 _TELLING = re.compile(f"{_NAME}|{_NUMBER}")
 
 
-def with_questions(material: Material, seed: int) -> Material:
+def with_questions(material: Corpus, seed: int) -> Corpus:
     """Return the material, paragraphs without a question having some of ours; which ones is drawn by the seed."""
     return replace(
         material,

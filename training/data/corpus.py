@@ -17,7 +17,7 @@ PLAIN = (".txt", ".md")
 SHORTEST = 120  # characters of a document's paragraph that is worth a passage
 
 
-class BadMaterial(KVScopeError):
+class BadCorpus(KVScopeError):
     """Training material that cannot be read, or is too little."""
 
 
@@ -30,7 +30,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Material:
+class Corpus:
     """One file's paragraphs, in their order: neighbours are often about the same thing.
 
     weight  how often lessons are drawn from it, against the others
@@ -45,14 +45,14 @@ class Material:
         return sum(len(paragraph.asked) for paragraph in self.paragraphs)
 
 
-def read(paths: Sequence[Path]) -> list[Material]:
+def read(paths: Sequence[Path]) -> list[Corpus]:
     """Return what each file holds; a folder counts as all its files that can be read.
 
     Raises BadMaterial with file and line for a row of another kind, and for a file without a paragraph.
     """
     files = [file for path in paths for file in (sorted(_inside(path)) if path.is_dir() else [path])]
     if not files:
-        raise BadMaterial(f"There is no .jsonl, .txt or .md file in {', '.join(map(str, paths)) or 'the given paths'}.")
+        raise BadCorpus(f"There is no .jsonl, .txt or .md file in {', '.join(map(str, paths)) or 'the given paths'}.")
     return [_material(file) for file in files]
 
 
@@ -60,16 +60,16 @@ def _inside(folder: Path) -> Iterator[Path]:
     return (file for file in folder.rglob("*") if file.suffix in (".jsonl", *PLAIN))
 
 
-def _material(file: Path) -> Material:
+def _material(file: Path) -> Corpus:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadMaterial(f"{file} cannot be read: {error}.") from error
+        raise BadCorpus(f"{file} cannot be read: {error}.") from error
     paragraphs = _plain(text) if file.suffix in PLAIN else [_row(line, where) for line, where in _lines(text, file)]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph.text]
     if not paragraphs:
-        raise BadMaterial(f"{file} holds no paragraph.")
-    return Material(file.stem, tuple(paragraphs))
+        raise BadCorpus(f"{file} holds no paragraph.")
+    return Corpus(file.stem, tuple(paragraphs))
 
 
 def _lines(text: str, file: Path) -> Iterator[tuple[str, str]]:
@@ -83,15 +83,15 @@ def _row(line: str, where: str) -> Paragraph:
         asked = ((one["question"].strip(), one["answers"][0].strip()) for one in fields["qas"] if one["answers"])
         return Paragraph(title + fields["context"].strip(), tuple(pair for pair in asked if all(pair)))
     except json.JSONDecodeError as error:
-        raise BadMaterial(f"{where} is not JSON: {error.msg} at column {error.colno}.") from error
+        raise BadCorpus(f"{where} is not JSON: {error.msg} at column {error.colno}.") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise BadMaterial(f"{where} is not a paragraph with 'context' and 'qas' [question, answers].") from error
+        raise BadCorpus(f"{where} is not a paragraph with 'context' and 'qas' [question, answers].") from error
 
 
 def _plain(text: str) -> list[Paragraph]:
     return [Paragraph(line.strip()) for line in text.split("\n") if len(line.strip()) >= SHORTEST]
 
 
-def described(materials: Sequence[Material]) -> dict[str, dict[str, float]]:
+def described(materials: Sequence[Corpus]) -> dict[str, dict[str, float]]:
     """Return what each file brought, for a report."""
     return {m.name: {"paragraphs": len(m.paragraphs), "questions": m.questions, "weight": m.weight} for m in materials}

@@ -12,11 +12,11 @@ from typing import Any
 
 from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.prompt.template import NOT_THERE, Prompt
+from engine.prompt.template import NO_ANSWER, Prompt
 from engine.strategies.windows import WINDOW
 from training.data.cloze import with_questions
-from training.data.corpus import BadMaterial, Material, Paragraph, described
-from training.data.packed import Lesson
+from training.data.corpus import BadCorpus, Corpus, Paragraph, described
+from training.data.packed import PackedExample
 from training.data.synthetic_facts import record
 
 ELSEWHERE = (  # where no other question is at hand
@@ -31,7 +31,7 @@ JUDGES = 0  # seed of what is judged, whatever seed is trained with: two runs ar
 
 
 @dataclass(frozen=True)
-class Mix:
+class DataMix:
     """What lessons are made of.
 
     passages, tokens  most in one lesson
@@ -51,7 +51,7 @@ class Mix:
     fresh: tuple[float, float] = (0.1, 0.3)
 
 
-class Lessons:
+class TrainingExamples:
     """An endless, seeded stream of lessons; lesson n is the same whatever was drawn before it.
 
     materials  with questions; each is drawn as often as its weight says
@@ -59,7 +59,7 @@ class Lessons:
     """
 
     def __init__(
-        self, prompt: Prompt, materials: Sequence[Material], fillers: Sequence[Paragraph], mix: Mix, seed: int
+        self, prompt: Prompt, materials: Sequence[Corpus], fillers: Sequence[Paragraph], mix: DataMix, seed: int
     ) -> None:
         self._prompt, self._mix, self.seed = prompt, mix, seed
         self._materials, self._fillers = list(materials), list(fillers)
@@ -69,12 +69,12 @@ class Lessons:
         """Return lesson n's passages, and its questions with their answers, as text."""
         return self._told(Random(f"{self.seed} {number}"))
 
-    def __getitem__(self, number: int) -> Lesson:
+    def __getitem__(self, number: int) -> PackedExample:
         draw = Random(f"{self.seed} {number}")
         texts, asked = self._told(draw)
         passages = tuple(self._prompt.passage(text).ids for text in texts)
         apart = draw.random() >= self._mix.plain
-        lesson = Lesson(self._prompt.prefix, passages, self._encoded(asked), apart)
+        lesson = PackedExample(self._prompt.prefix, passages, self._encoded(asked), apart)
         if apart and draw.random() < 0.5:
             return replace(lesson, fresh=_windows(lesson, draw.uniform(*self._mix.fresh), draw))
         return lesson
@@ -125,12 +125,12 @@ class Lessons:
         self, texts: Sequence[str], inside: list[tuple[str, str]], beside: list[tuple[str, str]], draw: Random
     ) -> list[tuple[str, str]]:
         said = "\n".join(texts).casefold()
-        absent = [(asked, NOT_THERE) for asked, answer in beside if answer.casefold() not in said]
+        absent = [(asked, NO_ANSWER) for asked, answer in beside if answer.casefold() not in said]
         draw.shuffle(inside)
         draw.shuffle(absent)
         inside = inside[: self._mix.questions]
         none = sum(draw.random() < self._mix.absent for _ in range(max(4, len(inside))))
-        return (inside + absent[: max(none, not inside)]) or [(draw.choice(ELSEWHERE), NOT_THERE)]
+        return (inside + absent[: max(none, not inside)]) or [(draw.choice(ELSEWHERE), NO_ANSWER)]
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         prompt = self._prompt
@@ -139,12 +139,12 @@ class Lessons:
             for question, answer in pairs
         )
 
-    def windows(self, lesson: Lesson, share: float) -> tuple[int, ...]:
+    def windows(self, lesson: PackedExample, share: float) -> tuple[int, ...]:
         """Return the slots of about a `share` of the lesson's windows, drawn by the seed."""
         return _windows(lesson, share, Random(f"{self.seed} {len(lesson.context)}"))
 
 
-def _windows(lesson: Lesson, share: float, draw: Random) -> tuple[int, ...]:
+def _windows(lesson: PackedExample, share: float, draw: Random) -> tuple[int, ...]:
     slot, rows = len(lesson.prefix), list[int]()
     for passage in lesson.passages:
         for start in range(slot, slot + len(passage), WINDOW):
@@ -154,7 +154,7 @@ def _windows(lesson: Lesson, share: float, draw: Random) -> tuple[int, ...]:
     return tuple(rows)
 
 
-def held_out(materials: Sequence[Material], share: float) -> tuple[list[Material], list[Material]]:
+def held_out(materials: Sequence[Corpus], share: float) -> tuple[list[Corpus], list[Corpus]]:
     """Split each file's paragraphs: the last `share` of them is for judging."""
     cut = [round(len(material.paragraphs) * (1 - share)) for material in materials]
     kept = [replace(m, paragraphs=m.paragraphs[:at]) for m, at in zip(materials, cut, strict=True)]
@@ -162,9 +162,9 @@ def held_out(materials: Sequence[Material], share: float) -> tuple[list[Material
     return kept, held
 
 
-def taught_and_held(
-    prompt: Prompt, materials: Sequence[Material], mix: Mix, seed: int, share: float
-) -> tuple[Lessons, Lessons]:
+def train_eval_split(
+    prompt: Prompt, materials: Sequence[Corpus], mix: DataMix, seed: int, share: float
+) -> tuple[TrainingExamples, TrainingExamples]:
     """Return lessons to learn from, and lessons of held-out paragraphs, without made-up facts, to judge by.
 
     Files without a question give fillers; if no file has one, all get questions of ours. Raises BadMaterial if there
@@ -175,23 +175,23 @@ def taught_and_held(
     kept, held = held_out(asked, share)
     counts = [sum(m.questions for m in part) for part in (kept, held)]
     if min(counts) < LEAST:
-        raise BadMaterial(
+        raise BadCorpus(
             f"There are too few questions: {counts[0]} to learn from and {counts[1]} to judge by; {LEAST} of each are "
             "needed. Give more files."
         )
     judging = [m for m in held if m.questions]
-    return Lessons(prompt, kept, fillers, mix, seed), Lessons(
+    return TrainingExamples(prompt, kept, fillers, mix, seed), TrainingExamples(
         prompt, judging, fillers, replace(mix, records=0.0), JUDGES
     )
 
 
-def judged_by(materials: Sequence[Material], mix: Mix, share: float, count: int) -> dict[str, Any]:
+def judged_by(materials: Sequence[Corpus], mix: DataMix, share: float, count: int) -> dict[str, Any]:
     """Return what decides which questions a result is judged by, as JSON holds it."""
     shape = {"passages": mix.passages, "tokens": mix.tokens, "questions": mix.questions, "absent": mix.absent}
     return {"materials": described(materials), "held": share, "lessons": count, **shape}
 
 
-def fits(decoder: Decoder, mix: Mix) -> None:
+def fits(decoder: Decoder, mix: DataMix) -> None:
     """Raise UnsupportedModel where a lesson may be longer than what the model reads."""
     room, wanted = decoder.spec.max_positions, mix.tokens + BESIDE
     if wanted > room:

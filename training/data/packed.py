@@ -17,7 +17,7 @@ from engine.model.decoder import Decoder
 
 
 @dataclass(frozen=True)
-class Lesson:
+class PackedExample:
     """Passages, and what is asked about them.
 
     prefix     ids of the shared prefix
@@ -38,10 +38,10 @@ class Lesson:
         return self.prefix + tuple(token for passage in self.passages for token in passage)
 
 
-class LessonPass:
+class PackedPass:
     """What the rows of a lesson see; stands in for a cache in transformers' layers."""
 
-    def __init__(self, lesson: Lesson, inv_freq: Tensor, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, lesson: PackedExample, inv_freq: Tensor, dtype: torch.dtype, device: torch.device) -> None:
         prefix, context = len(lesson.prefix), len(lesson.context)
         self._apart = lesson.apart
         self._fresh = torch.tensor(lesson.fresh, dtype=torch.long, device=device)
@@ -112,9 +112,9 @@ def _attend(query: Tensor, held: Tensor, mask: Tensor) -> Tensor:
     return torch.bmm(logits.softmax(-1).view(*shared, -1), values).view(heads, rows, width)
 
 
-def answer_logits(decoder: Decoder, lesson: Lesson) -> tuple[Tensor, Tensor]:
+def answer_logits(decoder: Decoder, lesson: PackedExample) -> tuple[Tensor, Tensor]:
     """Return the logits [tokens, V] in fp32 that the answers' tokens [tokens] are drawn from; differentiable."""
-    rows = LessonPass(lesson, decoder.spec.inv_freq, decoder.dtype, decoder.device)
+    rows = PackedPass(lesson, decoder.spec.inv_freq, decoder.dtype, decoder.device)
     hidden = decoder.differentiable(rows.ids, rows.positions, rows)
     at, targets, start = list[int](), list[int](), len(lesson.context) + len(lesson.fresh)
     for question, answer in lesson.questions:
@@ -124,6 +124,6 @@ def answer_logits(decoder: Decoder, lesson: Lesson) -> tuple[Tensor, Tensor]:
     return decoder.differentiable_logits(hidden[0, at]), torch.tensor(targets, device=decoder.device)
 
 
-def answer_loss(decoder: Decoder, lesson: Lesson) -> Tensor:
+def answer_loss(decoder: Decoder, lesson: PackedExample) -> Tensor:
     """Return the mean cross-entropy of the answers' tokens, in nats; differentiable."""
     return F.cross_entropy(*answer_logits(decoder, lesson))

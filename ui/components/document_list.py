@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from backend.interface.backend import Kept
+from backend.interface.backend import TierUsage
 from backend.interface.library import IngestProgress
 from store.types import Document
 from ui.format import count, day, size
@@ -29,7 +29,9 @@ _EMPTY = "No documents yet. Drop files on the box above, or click it to choose s
 _OPENING = "Your documents are shown as soon as they are opened."
 
 
-def shelf(documents: Iterable[Document], kept: Sequence[Kept] = (), doomed: str = "", opening: bool = False) -> Markup:
+def shelf(
+    documents: Iterable[Document], kept: Sequence[TierUsage] = (), doomed: str = "", opening: bool = False
+) -> Markup:
     """Return the documents, newest first, and what is kept of them.
 
     doomed   waits for a yes to be deleted
@@ -41,7 +43,7 @@ def shelf(documents: Iterable[Document], kept: Sequence[Kept] = (), doomed: str 
     return join(tag("ul", *rows, class_="kv-shelf", aria_label="Documents"), _kept(kept))
 
 
-def _kept(tiers: Sequence[Kept]) -> Markup | None:
+def _kept(tiers: Sequence[TierUsage]) -> Markup | None:
     """Return a line about computed keys and values with a button that removes them; None where there are none."""
     used = [f"{size(kept.size_bytes)} {PLACES[kept.tier]}" for kept in tiers if kept.size_bytes]
     if not used:

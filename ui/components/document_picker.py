@@ -13,7 +13,7 @@ from ui.format import short
 _NAME = 48
 
 
-class Where:
+class DocumentPicker:
     """The list of documents to choose from; its value is a list of their ids."""
 
     def __init__(self, backend: Backend, name: str) -> None:
@@ -45,12 +45,12 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class QuestionInputs:
     """What a page asks with, for another page that sends a question there."""
 
     question: gr.Textbox
     passages: gr.Slider
-    where: Where
+    where: DocumentPicker
 
 
 def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:

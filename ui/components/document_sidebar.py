@@ -22,7 +22,7 @@ class Documents:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self.uploads = Uploads(backend, lambda: {self.shelf: self.current()})
+        self.uploads = Uploads(backend, lambda: {self.library: self.current()})
 
     def build(self) -> None:
         """Draw and connect the panel inside the open Blocks."""
@@ -30,11 +30,11 @@ class Documents:
             gr.HTML(join(tag("h2", "Documents"), tag("p", KINDS, class_="kv-muted")), js_on_load=None)
             self.uploads.build(height=104)
             self._trouble = gr.HTML(elem_id="documents-trouble", elem_classes="kv-trouble-box", js_on_load=None)
-            self.shelf = gr.HTML(elem_id="shelf", js_on_load=_ON_CLICK)
+            self.library = gr.HTML(elem_id="shelf", js_on_load=_ON_CLICK)
             self.doomed = gr.State("")
-        self.uploads.wire([self.shelf])
-        clicked = [self.shelf, self.doomed, self._trouble]
-        self.shelf.click(self.act, self.doomed, clicked, queue=False, **QUIET)
+        self.uploads.wire([self.library])
+        clicked = [self.library, self.doomed, self._trouble]
+        self.library.click(self.act, self.doomed, clicked, queue=False, **QUIET)
 
     def cancel(self, request: gr.Request) -> None:
         """Stop adding what this session uploaded."""
@@ -52,10 +52,10 @@ class Documents:
         except Exception as error:  # noqa: BLE001  the page's border
             said = trouble(error)
         doomed = document_id if act == "delete" else ""
-        return {self.shelf: self.current(doomed), self.doomed: doomed, self._trouble: said}
+        return {self.library: self.current(doomed), self.doomed: doomed, self._trouble: said}
 
     def current(self, doomed: str = "") -> Markup:
         """Return the list as it is now."""
         status = self._backend.status()
         opening = not status.ready and not status.failed
-        return shelf(self._backend.documents(), self._backend.kept(), doomed, opening)
+        return shelf(self._backend.documents(), self._backend.tier_usage(), doomed, opening)

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from engine.method import Method, usual
+from engine.method import MethodInfo, default_method
 from engine.request import Request
 
 _DEFAULTS = Request(question="")
@@ -46,12 +46,12 @@ def ratio_slider(name: str, info: str, seen: bool) -> gr.Slider:
     return _slider(0, 100, _DEFAULTS.ratio * 100, "Recompute %", info, name, seen)
 
 
-def method_choice(methods: Sequence[Method], name: str) -> tuple[gr.Dropdown, Method]:
+def method_choice(methods: Sequence[MethodInfo], name: str) -> tuple[gr.Dropdown, MethodInfo]:
     """Return the list of methods, and the one that is chosen at first."""
-    first = usual(methods)
+    first = default_method(methods)
     choices = [(each.label, each.name) for each in methods]
     drawn = gr.Dropdown(
-        choices, value=first.name, label="Method", info=first.about, filterable=False, min_width=120, elem_id=name
+        choices, value=first.name, label="Method", info=first.description, filterable=False, min_width=120, elem_id=name
     )
     return drawn, first
 

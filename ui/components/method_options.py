@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from engine.method import Method, Setting
+from engine.method import MethodInfo, MethodParam
 from ui.components.inputs import shown
 from ui.events import Update
 
@@ -20,7 +20,7 @@ Option = float | str | bool
 class Options:
     """The components, and what they say."""
 
-    def __init__(self, methods: Iterable[Method], chosen: str) -> None:
+    def __init__(self, methods: Iterable[MethodInfo], chosen: str) -> None:
         """Draw them inside the open Blocks, with those of the method `chosen` to be seen."""
         self._drawn = {
             (method.name, setting.name): (setting, _component(method.name, setting, method.name == chosen))
@@ -42,18 +42,18 @@ class Options:
         return {name: _value(setting, value) for ((owner, name), (setting, _)), value in said if owner == method}
 
 
-def own(method: Method) -> list[Setting]:
+def own(method: MethodInfo) -> list[MethodParam]:
     """Return the method's settings other than the ratio."""
-    return [setting for setting in method.settings if setting.name != "ratio"]
+    return [setting for setting in method.params if setting.name != "ratio"]
 
 
-def unusual(method: Method, options: Mapping[str, Option]) -> list[str]:
-    """Return the options that differ from the method's defaults, each as a few words: 'Tokens at each start: 16'."""
+def unusual(method: MethodInfo, options: Mapping[str, Option]) -> list[str]:
+    """Return the options that differ from the method's defaults, each as a few words: 'TextTokenizer at each start: 16'."""
     changed = [setting for setting in own(method) if options.get(setting.name, setting.default) != setting.default]
     return [_words(setting, options[setting.name]) for setting in changed]
 
 
-def _component(method: str, setting: Setting, seen: bool) -> Component:
+def _component(method: str, setting: MethodParam, seen: bool) -> Component:
     shared: dict[str, Any] = {
         "label": setting.label,
         "info": setting.about,
@@ -69,11 +69,11 @@ def _component(method: str, setting: Setting, seen: bool) -> Component:
     return gr.Slider(setting.low, setting.high, step=setting.step, buttons=[], **shared)
 
 
-def _value(setting: Setting, value: Any) -> Option:
+def _value(setting: MethodParam, value: Any) -> Option:
     """Return what a component says in the setting's own kind: a slider knows no whole numbers."""
     return type(setting.default)(value)
 
 
-def _words(setting: Setting, value: Option) -> str:
+def _words(setting: MethodParam, value: Option) -> str:
     said = value if isinstance(value, str) else ("off", "on")[value] if isinstance(value, bool) else f"{value:g}"
     return f"{setting.label}: {said}"

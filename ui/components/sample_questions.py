@@ -12,7 +12,7 @@ _ADD = "Add a document, then ask about it."
 _TRY = "Try one of these:"
 
 
-class Offers:
+class SampleQuestions:
     """A line and its buttons.
 
     samples  questions, each with the name of the document that answers it

@@ -26,7 +26,7 @@ class StatusLine:
     def wire(self, page: gr.Blocks) -> None:
         """Connect the clock once the list of documents is drawn."""
         inputs = [self._shown, self._documents.doomed]
-        outputs = [self._line, self._timer, self._documents.shelf, self._shown]
+        outputs = [self._line, self._timer, self._documents.library, self._shown]
         for event in (page.load, self._timer.tick):
             event(self.tick, inputs, outputs, queue=False, **QUIET)
 
@@ -35,13 +35,13 @@ class StatusLine:
         status = self._status()
         now, listed = (
             line(status),
-            (str(status.ready), *map(str, self._backend.documents()), *map(str, self._backend.kept())),
+            (str(status.ready), *map(str, self._backend.documents()), *map(str, self._backend.tier_usage())),
         )
         update: Update = {self._shown: (str(now), shown[1] if doomed else listed)}
         if now != shown[0]:
             update |= {self._line: now, self._timer: gr.Timer(_CALM_S if status.ready else _EAGER_S)}
         if not doomed and (listed != tuple(shown[1]) or not shown[0]):
-            update[self._documents.shelf] = self._documents.current()
+            update[self._documents.library] = self._documents.current()
         return update
 
     def _status(self) -> Status:

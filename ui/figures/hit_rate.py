@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from backend.interface.cache import Service
+from backend.interface.cache import QueryStats
 
 KINDS = ("exact", "chunk", "missed", "full")
 NAMES = {"exact": "exact prefix", "chunk": "found by content", "missed": "computed", "full": "not looked for"}
@@ -13,7 +13,7 @@ STEPS = 60  # at most; a step is one question, or the mean of several neighbours
 _TEXT = "#80858d"  # the page's style sheet puts the theme's own colour over it
 
 
-def hits(recent: Sequence[Service]) -> go.Figure:
+def hits(recent: Sequence[QueryStats]) -> go.Figure:
     """Return the share of the passages' tokens by how they were served, oldest question first."""
     numbers, shares = steps(recent)
     figure = go.Figure()
@@ -54,7 +54,7 @@ def hits(recent: Sequence[Service]) -> go.Figure:
     return figure
 
 
-def steps(recent: Sequence[Service], most: int = STEPS) -> tuple[list[float], dict[str, list[float]]]:
+def steps(recent: Sequence[QueryStats], most: int = STEPS) -> tuple[list[float], dict[str, list[float]]]:
     """Return at most `most` steps and one end: where each begins, and its shares in percent by kind.
 
     A question without passages has no shares and makes no step.

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TiersConfig:
+class CacheHierarchyConfig:
     """Budgets in bytes; 0 leaves a tier out of use.
 
     device_bytes  only where the primary runs on a GPU
@@ -35,14 +35,14 @@ class TiersConfig:
     bits: int = 16
 
 
-class Tiers:
+class CacheHierarchy:
     """The tree with its disk behind a writer's thread. Opening takes in what an earlier process left.
 
     blobs   None goes without a disk: KV is then lost at restart
     device  of the primary
     """
 
-    def __init__(self, config: TiersConfig, blobs: BlobStore | None, device: torch.device) -> None:
+    def __init__(self, config: CacheHierarchyConfig, blobs: BlobStore | None, device: torch.device) -> None:
         self._writer = None
         places: list[tuple[str, int, Store[ChunkKV]]] = [("host", config.host_bytes, MemoryStore(CPU))]
         if device.type != "cpu":
@@ -63,14 +63,14 @@ class Tiers:
                 tier.closed_to.add(family)
 
     @property
-    def trouble(self) -> str:
+    def disk_error(self) -> str:
         """Why KV cannot be written, in a sentence; empty while it can."""
-        return self._writer.trouble if self._writer else "There is no disk tier."
+        return self._writer.error if self._writer else "There is no disk tier."
 
     @property
     def nearly_full(self) -> bool:
         """Whether more KV would soon push out what is there: in the slowest tier that takes any."""
-        used = [tier for tier in self.tree.tiers if tier.budget_bytes and not (tier.name == "disk" and self.trouble)]
+        used = [tier for tier in self.tree.tiers if tier.budget_bytes and not (tier.name == "disk" and self.disk_error)]
         return not used or used[-1].size_bytes > 0.9 * used[-1].budget_bytes
 
     def wait_for_room(self) -> None:

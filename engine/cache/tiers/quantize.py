@@ -33,7 +33,7 @@ def restored(held: dict[str, Tensor]) -> ChunkKV:
         kind = held["kind"].dtype
         keys = (keys.float() * held["key_scales"]).to(kind)
         values = (values.float() * held["value_scales"]).to(kind)
-    return ChunkKV(keys, values, int(held["start"]), rounded="kind" in held)
+    return ChunkKV(keys, values, int(held["start"]), quantized="kind" in held)
 
 
 def quantised_bytes(kv: ChunkKV) -> int:

@@ -32,7 +32,7 @@ class WriteBehind:
         self, store: DiskStore, lost: Callable[[str], None] = lambda key: None, room_bytes: int = ROOM_BYTES
     ) -> None:
         self.store, self.lost, self._room = store, lost, room_bytes
-        self.trouble = ""
+        self.error = ""
         self._queue: OrderedDict[str, tuple[ChunkKV, Record]] = OrderedDict()
         self._queued_bytes, self._writing, self._closed = 0, "", False
         self._changed = Condition()
@@ -115,11 +115,11 @@ class WriteBehind:
         try:
             self.store.put(key, kv, record)
         except Exception as error:  # noqa: BLE001  a writer that dies would stop everything that waits for it
-            if not self.trouble:
+            if not self.error:
                 log.warning("chunk KV stays in memory only: %s", error)
-            self.trouble = str(error) or type(error).__name__
+            self.error = str(error) or type(error).__name__
             return False
-        self.trouble = ""
+        self.error = ""
         return True
 
     def _tell(self, key: str) -> None:

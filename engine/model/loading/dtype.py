@@ -3,7 +3,7 @@
 import torch
 
 
-def pick(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
+def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
     """Return the device, the dtype and one phrase that says why, for the page.
 
     device  'auto', 'cpu', 'cuda' or 'cuda:1'

@@ -40,5 +40,5 @@ def load(
     if adapter is not None:
         model = merged(model, adapter)
     decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
-    decoder.proof = selftest(decoder)
+    decoder.selftest_result = selftest(decoder)
     return decoder

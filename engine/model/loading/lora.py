@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftConfig, get_peft_model, set_peft_model_state_di
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from engine.errors import ReaderUnusable
+from engine.errors import AdapterUnusable
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -23,16 +23,16 @@ def merged(model: Any, folder: Path) -> Any:
         weights = load_file(folder / WEIGHTS)
         config = PeftConfig.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise ReaderUnusable(f"The adapter in {folder} cannot be read ({str(error).splitlines()[0]}).") from error
+        raise AdapterUnusable(f"The adapter in {folder} cannot be read ({str(error).splitlines()[0]}).") from error
     if not isinstance(config, LoraConfig):
-        raise ReaderUnusable(f"The adapter in {folder} is no LoRA adapter.")
+        raise AdapterUnusable(f"The adapter in {folder} is no LoRA adapter.")
     try:
         with warnings.catch_warnings():  # peft asks transformers for a name that will go; nothing we could change
             warnings.simplefilter("ignore", FutureWarning)
             wrapped = get_peft_model(model, config)
         found: Any = set_peft_model_state_dict(wrapped, weights)
     except (RuntimeError, ValueError) as error:
-        raise ReaderUnusable(f"The adapter in {folder} was made for a model of another shape.") from error
+        raise AdapterUnusable(f"The adapter in {folder} was made for a model of another shape.") from error
     if found.unexpected_keys or any("lora_" in name for name in found.missing_keys):
-        raise ReaderUnusable(f"The adapter in {folder} was made for a model with other layers.")
+        raise AdapterUnusable(f"The adapter in {folder} was made for a model with other layers.")
     return wrapped.merge_and_unload()

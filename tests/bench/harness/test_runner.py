@@ -15,7 +15,7 @@ from bench.measures import quality
 from bench.measures import ruler as tasks
 from bench.reporting import report
 from bench.reporting.figures import DRAWN, frontier
-from engine.generation.span_scorer import POINTER_FILE
+from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.bundled import NAME
 from engine.scoring.trained_selector import FILE
 from tests.support.doubles import TEXTS, engine
@@ -132,7 +132,7 @@ def test_a_method_added_later_costs_only_itself(made, arguments):
     assert [set(sample["arms"]) for sample in samples_of(arguments)[3:]] == [{"full@1", "naive@0"}] * 3
 
 
-@pytest.mark.parametrize(("trained", "file"), [("selector", FILE), ("pointer", POINTER_FILE)])
+@pytest.mark.parametrize(("trained", "file"), [("selector", FILE), ("pointer", SPAN_SCORER_FILE)])
 def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path, trained, file):
     """The name stays the same, 'auto' or a folder's, when better weights come into its place."""
     changed = {trained: str(tmp_path), "reader": str(tmp_path), "methods": ["direct"], "samples": 1}
@@ -304,7 +304,7 @@ def test_both_models_see_the_same_ids_in_every_arm(made, arguments):
     prefill = made.prefill
 
     def watched(reading, *rest, **named):
-        seen.append((reading.passages, reading.question))
+        seen.append((reading.passages, reading.suffix_ids))
         return prefill(reading, *rest, **named)
 
     made.prefill = watched

@@ -11,11 +11,11 @@ import torch
 
 from engine.analysis.attention_profile import binned
 from engine.analysis.divergence import jaccard, kl, renormalised
-from engine.analysis.inspect import looks
+from engine.analysis.inspect import attention_profile
 from engine.errors import BadRequest, Cancelled, NothingFound
 from engine.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
 from engine.trace import Trace
-from engine.types import Scoring
+from engine.types import ScoreMode
 from tests.engine.prefill.test_context import NAMES, prepared
 from tests.engine.test_engine import ASK
 from tests.support.doubles import engine, inspected
@@ -49,14 +49,14 @@ def test_bins_keep_the_sum_and_are_at_most_as_many_as_asked(tokens, bins):
 
 def test_an_inspection_holds_each_layer_and_compares_every_plan_with_the_oracles():
     made = engine()
-    evidence = made.evidence(prepared(made), Trace())
+    evidence = made.prompt_context(prepared(made), Trace())
     methods = {
         "cacheclip": CacheClip(0.3),
         "oracle": OracleWindows(0.3),
         "epic": EPIC(4),
         "cacheblend": CacheBlend(0.3),
     }
-    found = looks(evidence, 0.3, methods)
+    found = attention_profile(evidence, 0.3, methods)
     assert found.kl_layers[-1] == pytest.approx(0.0, abs=1e-6) and found.jaccard_layers[-1] == 1.0
     assert found.kl_layers.shape == found.jaccard_layers.shape == (3,)
     assert found.primary.sum(axis=1) == pytest.approx(np.ones(3))
@@ -67,13 +67,13 @@ def test_an_inspection_holds_each_layer_and_compares_every_plan_with_the_oracles
 
 def test_sinks_are_left_out_of_kl_and_jaccard_and_nothing_else(monkeypatch):
     made = engine()
-    evidence = made.evidence(prepared(made), Trace())
-    primary, scores = evidence.reference.attention.clone(), evidence.scores(Scoring.APART)
+    evidence = made.prompt_context(prepared(made), Trace())
+    primary, scores = evidence.reference.attention.clone(), evidence.scores(ScoreMode.PER_CHUNK)
     planted = torch.zeros(primary.shape[1], dtype=torch.bool)
     planted[[3, 40]] = True
     primary[:, planted] = 9.0
     monkeypatch.setitem(vars(evidence), "reference", replace(evidence.reference, attention=primary))
-    found = looks(evidence, 0.3)
+    found = attention_profile(evidence, 0.3)
     assert found.sinks.tolist() == planted.tolist()
     ours, theirs = (each[~planted].double() + 1e-9 for each in (primary[-1], scores))
     ours, theirs = ours / ours.sum(), theirs / theirs.sum()

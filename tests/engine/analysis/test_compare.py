@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
-from engine.analysis.compare import compare, wanted_arms
-from engine.analysis.comparison import MAX_ARMS, Wanted
+from engine.analysis.compare import compare, requested_variants
+from engine.analysis.comparison import MAX_ARMS, CompareRequest
 from engine.errors import BadRequest, NothingFound
 from engine.request import Request
 from engine.strategies import STRATEGIES
@@ -15,7 +15,7 @@ from tests.support.doubles import TEXTS, engine, last
 
 NAMES = ("ferry", "tern", "fares")
 METHODS = ("cacheclip", "cacheblend", "direct")
-ASK = Wanted("What is the maintenance code?", METHODS, (0.3,), passages=6, max_new_tokens=6)
+ASK = CompareRequest("What is the maintenance code?", METHODS, (0.3,), passages=6, max_new_tokens=6)
 RATIOED = [name for name, strategy in STRATEGIES.items() if "ratio" in strategy.__dataclass_fields__]
 
 
@@ -163,7 +163,9 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(change, said):
 
 
 def test_a_method_named_twice_is_one_arm():
-    assert [arm.title for arm in wanted_arms(replace(ASK, methods=("direct", "full", "direct", "epic", "random")))] == [
+    assert [
+        arm.title for arm in requested_variants(replace(ASK, methods=("direct", "full", "direct", "epic", "random")))
+    ] == [
         "Full prefill",
         "Direct reuse",
         "EPIC",
@@ -188,7 +190,9 @@ def test_comparing_counts_as_no_use():
             return {key: node.frequency for key, node in copies.nodes.items()}
 
     before = frequencies()
-    *_, ended = compare(made, Wanted("When does the Old Kestrel sail?", methods=("direct", "cacheclip"), passages=2))
+    *_, ended = compare(
+        made, CompareRequest("When does the Old Kestrel sail?", methods=("direct", "cacheclip"), passages=2)
+    )
     assert ended.state == "done" and frequencies() == before
 
 
@@ -197,5 +201,5 @@ def test_only_chosen_documents_are_compared_on():
     seen = made.finder.stages
     made.finder.stages = lambda question, top, documents=(): asked.append(tuple(documents)) or seen(question, top)
     asked = []
-    *_, ended = compare(made, Wanted("When does it sail?", methods=("direct",), documents=("ferry",)))
+    *_, ended = compare(made, CompareRequest("When does it sail?", methods=("direct",), documents=("ferry",)))
     assert asked == [("ferry",)] and ended.as_dict()["documents"] == ["ferry"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.analysis.attention_profile import WINDOW, parts, window_starts
-from engine.analysis.inspect import inspecting, selection
+from engine.analysis.inspect import inspect, selection
 from engine.analysis.report import NEVER, PERCENTS, Selection
 from engine.analysis.sinks import sinks, window_ranks
 from engine.prefill.recompute import without_path
@@ -28,7 +28,7 @@ from engine.strategies import (
     RandomWindows,
     windows,
 )
-from engine.types import View
+from engine.types import SelectionContext
 from tests.engine.prefill.test_context import NAMES
 from tests.engine.test_engine import ASK
 from tests.support.doubles import engine, inspected
@@ -41,8 +41,13 @@ PREFIX = 7
 def view_of(lengths, seed=0, exact=1):
     drawn = torch.rand(3, sum(lengths), generator=torch.Generator().manual_seed(seed)) ** 4
     spans = tuple(range(PREFIX + part.start, PREFIX + part.stop) for part in parts(lengths))
-    return View(
-        spans, scores=lambda: drawn[0], attention=lambda: drawn[1:], oracle=lambda: drawn[-1], exact=exact, layers=3
+    return SelectionContext(
+        spans,
+        per_chunk_scores=lambda: drawn[0],
+        attention=lambda: drawn[1:],
+        oracle_attention=lambda: drawn[-1],
+        num_exact_chunks=exact,
+        num_layers=3,
     )
 
 
@@ -106,7 +111,7 @@ def test_windows_are_those_that_methods_recompute():
 
 def test_an_engines_inspection_holds_the_passages_and_agrees_with_the_looks():
     made = engine(*NAMES)
-    *steps, last = inspecting(made, replace(ASK, ratio=0.3), Event())
+    *steps, last = inspect(made, replace(ASK, ratio=0.3), Event())
     found = last.found
     assert [step.found for step in steps] == [None] * len(steps) and any("CacheClip" in step.said for step in steps)
     assert "cacheblend" not in found.selections and {"cacheclip", "epic", "full"} <= found.selections.keys()

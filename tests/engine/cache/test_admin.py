@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from engine.cache.admin import Control
+from engine.cache.admin import CacheAdmin
 from engine.cache.eviction import PGDSF
 from engine.errors import NotKept, StaysInCache
 from tests.support.trees import all_nodes, check, grow, places, tree
@@ -18,9 +18,9 @@ def test_a_snapshot_tells_of_every_node_what_a_policy_knows_of_it():
     made = tree(100, 100, policy=PGDSF())
     a, _b = grow(made, "ab", size=10, cost=2.0)
     made.replicate("a")
-    made.used([a])
-    with made.holding(["a"]):
-        shown = Control(made).snapshot()
+    made.record_hit([a])
+    with made.pinned_while(["a"]):
+        shown = CacheAdmin(made).snapshot()
     first, second = shown.nodes
     assert (first.key, first.parent, first.chunk, first.tokens) == ("a", None, "a", 10)
     assert (second.key, second.parent, second.chunk) == ("a/b", "a", "b")
@@ -38,9 +38,9 @@ def test_what_an_earlier_process_left_has_no_age_until_it_is_used():
     grow(made, "a")
     again = tree(0, 100, stores=[tier.store for tier in made.tiers])
     again.restore([(key, *one) for key, one in made.records().items()])
-    assert Control(again).snapshot().nodes[0].age is None
-    again.used(again.path(["a"]))
-    assert Control(again).snapshot().nodes[0].age == 0
+    assert CacheAdmin(again).snapshot().nodes[0].age is None
+    again.record_hit(again.match_prefix(["a"]))
+    assert CacheAdmin(again).snapshot().nodes[0].age == 0
 
 
 def test_a_snapshot_is_of_one_moment_whatever_others_do():
@@ -48,7 +48,7 @@ def test_a_snapshot_is_of_one_moment_whatever_others_do():
 
     def look():
         for _ in range(60):
-            shown = Control(made).snapshot()
+            shown = CacheAdmin(made).snapshot()
             for tier in shown.tiers:
                 size = sum(c.size_bytes for node in shown.nodes for c in node.copies if c.tier == tier.name)
                 odd.extend([tier] if size != tier.size_bytes else [])
@@ -64,12 +64,12 @@ def test_a_snapshot_is_of_one_moment_whatever_others_do():
 def test_a_pinned_node_and_all_before_it_outlive_everything_dearer():
     made = tree(30)
     grow(made, "ab", cost=0.1)
-    Control(made).pin("a/b", True)
+    CacheAdmin(made).pin("a/b", True)
     for name in "cdefg":
         grow(made, name, cost=9.0)
     assert keys(made) == {"a", "a/b", "g"}
     check(made)
-    Control(made).pin("a/b", False)
+    CacheAdmin(made).pin("a/b", False)
     grow(made, "hi", cost=9.0)
     assert "a/b" not in made
     check(made)
@@ -79,11 +79,11 @@ def test_a_tier_full_of_pins_takes_nothing_and_loses_nothing():
     made = tree(30, 10)
     grow(made, "ab")
     grow(made, "c", size=5)
-    Control(made).pin("a/b", True)
+    CacheAdmin(made).pin("a/b", True)
     (node,) = grow(made, "d", size=10)
     assert node.level == 0 and "c" in made
     (big,) = grow(made, "e", size=10)
-    Control(made).pin("e", True)
+    CacheAdmin(made).pin("e", True)
     assert grow(made, "f", size=10)[0].level == 1
     assert grow(made, "g", size=11) == []
     assert {"a", "a/b", "e"} <= keys(made) and big.level == 0
@@ -93,7 +93,7 @@ def test_a_tier_full_of_pins_takes_nothing_and_loses_nothing():
 def test_deleting_a_chunk_takes_its_pinned_paths_along_and_the_pins_with_them():
     made = tree(30)
     grow(made, "ab")
-    Control(made).pin("a/b", True)
+    CacheAdmin(made).pin("a/b", True)
     made.delete("b")
     assert keys(made) == {"a"}
     check(made)
@@ -106,10 +106,10 @@ def test_a_pin_in_a_slower_tier_holds_there_too():
     made = tree(10, 10)
     grow(made, "a")
     grow(made, "b")
-    Control(made).pin("a", True)
+    CacheAdmin(made).pin("a", True)
     for name in "cdef":
         grow(made, name)
-    assert "a" in made and made.path(["a"])[0].level == 1
+    assert "a" in made and made.match_prefix(["a"])[0].level == 1
     check(made)
 
 
@@ -117,7 +117,7 @@ def test_evicting_takes_what_stands_behind_along_and_nothing_else():
     made = tree(100, 100)
     grow(made, "abc")
     grow(made, "ad")
-    gone = Control(made).evict("a/b")
+    gone = CacheAdmin(made).evict("a/b")
     assert keys(made) == {"a", "a/d"}
     assert (gone.copies, gone.size_bytes, gone.gone) == (2, 20, 2)
     assert made.tiers[0].clock == 0.0  # a person's wish says nothing of worth
@@ -129,7 +129,7 @@ def test_evicting_from_one_tier_leaves_the_copies_of_the_others():
     grow(made, "ab")
     for place in places("ab"):
         made.replicate(place.key)
-    gone = Control(made).evict("a", "tier 0")
+    gone = CacheAdmin(made).evict("a", "tier 0")
     assert [set(node.copies) for node in all_nodes(made)] == [{1}, {1}]
     assert (gone.copies, gone.size_bytes, gone.gone) == (2, 20, 0)
     check(made)
@@ -140,10 +140,10 @@ def test_what_would_lie_faster_than_its_parent_leaves_that_tier_only():
     grow(made, "ab")
     made.replicate("a")
     made.replicate("a/b")
-    with made.holding(["a", "a/b"]) as nodes, made.locked() as copies:
+    with made.pinned_while(["a", "a/b"]) as nodes, made.locked() as copies:
         assert copies.put(nodes[1], 1, made.tiers[0].store.get("a/b"))
     assert [set(node.copies) for node in all_nodes(made)] == [{0, 2}, {0, 1, 2}]
-    Control(made).evict("a", "tier 0")
+    CacheAdmin(made).evict("a", "tier 0")
     assert [set(node.copies) for node in all_nodes(made)] == [{2}, {2}]
     check(made)
 
@@ -151,8 +151,8 @@ def test_what_would_lie_faster_than_its_parent_leaves_that_tier_only():
 def test_what_is_read_or_pinned_is_not_evicted_and_says_so():
     made = tree(100)
     grow(made, "ab")
-    control = Control(made)
-    with made.holding(["a", "a/b"]), pytest.raises(StaysInCache, match="reading"):
+    control = CacheAdmin(made)
+    with made.pinned_while(["a", "a/b"]), pytest.raises(StaysInCache, match="reading"):
         control.evict("a")
     control.pin("a/b", True)
     with pytest.raises(StaysInCache, match="pinned"):
@@ -167,11 +167,11 @@ def test_a_smaller_budget_is_kept_at_once_and_what_leaves_goes_to_the_next_tier(
     made = tree(100, 100)
     for name in "abcde":
         grow(made, name)
-    gone = Control(made).set_budgets({"tier 0": 25})
+    gone = CacheAdmin(made).set_budgets({"tier 0": 25})
     assert (gone.copies, gone.size_bytes, gone.gone) == (3, 30, 0)
     assert (made.tiers[0].size_bytes, made.tiers[1].size_bytes) == (20, 30)
     check(made)
-    assert Control(made).set_budgets({"tier 1": 5}).gone == 3
+    assert CacheAdmin(made).set_budgets({"tier 1": 5}).gone == 3
     check(made)
 
 
@@ -179,11 +179,11 @@ def test_a_budget_below_what_is_pinned_is_refused_and_nothing_changes():
     made = tree(100)
     grow(made, "ab")
     grow(made, "c")
-    Control(made).pin("a/b", True)
+    CacheAdmin(made).pin("a/b", True)
     with pytest.raises(StaysInCache, match="pinned"):
-        Control(made).set_budgets({"tier 0": 19})
+        CacheAdmin(made).set_budgets({"tier 0": 19})
     assert made.tiers[0].budget_bytes == 100 and keys(made) == {"a", "a/b", "c"}
-    Control(made).set_budgets({"tier 0": 20})
+    CacheAdmin(made).set_budgets({"tier 0": 20})
     assert keys(made) == {"a", "a/b"}
     check(made)
 
@@ -193,7 +193,7 @@ def test_a_budget_of_nothing_empties_a_tier_under_paths_that_lie_faster():
     grow(made, "abc")
     for place in places("abc"):
         made.replicate(place.key)
-    Control(made).set_budgets({"tier 1": 0})
+    CacheAdmin(made).set_budgets({"tier 1": 0})
     assert [set(node.copies) for node in all_nodes(made)] == [{0}, {0}, {0}]
     check(made)
 
@@ -201,13 +201,13 @@ def test_a_budget_of_nothing_empties_a_tier_under_paths_that_lie_faster():
 def test_a_larger_budget_makes_room():
     made = tree(10)
     grow(made, "a")
-    assert Control(made).set_budgets({"tier 0": 20}).copies == 0
+    assert CacheAdmin(made).set_budgets({"tier 0": 20}).copies == 0
     grow(made, "b")
     assert keys(made) == {"a", "b"}
 
 
 def test_unknown_nodes_and_tiers_and_negative_budgets_are_refused():
-    control = Control(tree(10))
+    control = CacheAdmin(tree(10))
     for step in (lambda: control.pin("x", True), lambda: control.evict("x")):
         with pytest.raises(NotKept):
             step()

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from engine.cache.cost_model import CACHED, COMPUTED, Costs, kept, measured
+from engine.cache.cost_model import CACHED, COMPUTED, CostModel, kept, measured
 from tests.support import tiny
 
-GRID = Costs((0, 100), (1, 11, 21), ((1.0, 2.0, 4.0), (3.0, 6.0, 12.0)))
+GRID = CostModel((0, 100), (1, 11, 21), ((1.0, 2.0, 4.0), (3.0, 6.0, 12.0)))
 
 
 def test_the_grids_points_are_kept():
@@ -23,7 +23,7 @@ def test_between_and_beyond_them_it_is_bilinear(cached, computed, ms):
 
 
 def test_it_is_never_negative():
-    assert Costs((0, 1), (1, 2), ((1.0, 9.0), (1.0, 9.0))).of(0, 0) == 0.0
+    assert CostModel((0, 1), (1, 2), ((1.0, 9.0), (1.0, 9.0))).of(0, 0) == 0.0
 
 
 def test_per_token_is_its_share():
@@ -34,13 +34,13 @@ def test_per_token_is_its_share():
 @pytest.mark.parametrize("ms", [((1.0,), (1.0,)), ((1.0, 2.0, 3.0),)])
 def test_a_grid_of_another_shape_is_refused(ms):
     with pytest.raises(ValueError, match="points"):
-        Costs((0, 100), (1, 11, 21), ms)
+        CostModel((0, 100), (1, 11, 21), ms)
 
 
 def test_a_model_is_measured_at_every_point():
     ticks = itertools.count()
     found = measured(tiny.decoder(), clock=lambda: next(ticks) / 1024)  # every pass takes one tick
-    assert found == Costs(CACHED, COMPUTED, ((1000 / 1024,) * len(COMPUTED),) * len(CACHED))
+    assert found == CostModel(CACHED, COMPUTED, ((1000 / 1024,) * len(COMPUTED),) * len(CACHED))
 
 
 def test_what_would_take_too_long_is_estimated_from_its_operations():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from threading import Thread
 
-from engine.cache.hit_stats import Served
+from engine.cache.hit_stats import CacheStats
 from engine.request import Request, Source
 from tests.support.doubles import FixedLibrary, engine, last
 
@@ -15,7 +15,7 @@ def source(found, tokens):
 
 
 def test_a_passage_is_counted_under_what_it_was_found_as():
-    served = Served()
+    served = CacheStats()
     served.count([source("exact prefix hit", 5), source("chunk hit", 7), source("miss", 11), source("miss", 2)])
     served.count([source("none", 3)])
     one, two = served.recent()
@@ -25,13 +25,13 @@ def test_a_passage_is_counted_under_what_it_was_found_as():
 
 
 def test_a_rate_of_nothing_is_unknown():
-    served = Served()
+    served = CacheStats()
     served.count([])
     assert served.totals().questions == 1 and served.totals().hit_rate is None
 
 
 def test_the_log_is_bounded_and_the_sums_are_not():
-    served = Served(kept=3)
+    served = CacheStats(kept=3)
     for _ in range(10):
         served.count([source("chunk hit", 1)])
     assert [one.number for one in served.recent()] == [8, 9, 10]
@@ -39,7 +39,7 @@ def test_the_log_is_bounded_and_the_sums_are_not():
 
 
 def test_no_question_is_lost_between_threads():
-    served = Served(kept=1000)
+    served = CacheStats(kept=1000)
     threads = [Thread(target=lambda: [served.count([source("miss", 2)]) for _ in range(100)]) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -54,7 +54,7 @@ def test_an_engine_counts_what_its_answers_show():
     for names, method in ((("ferry", "tern"), "full"), (("ferry", "tern", "fares"), "prefix"), (("tern",), "direct")):
         made.finder = FixedLibrary(*names)
         answers.append(last(made.ask(replace(ASK, method=method))))
-    for answer, service in zip(answers, made.served.recent(), strict=True):
+    for answer, service in zip(answers, made.stats.recent(), strict=True):
         for found, tokens in (
             ("exact prefix hit", service.exact),
             ("chunk hit", service.chunk),
@@ -62,5 +62,5 @@ def test_an_engine_counts_what_its_answers_show():
             ("none", service.full),
         ):
             assert tokens == sum(one.tokens for one in answer.sources if one.found == found)
-    totals = made.served.totals()
+    totals = made.stats.totals()
     assert totals.questions == 3 and min(totals.exact, totals.missed, totals.full) > 0

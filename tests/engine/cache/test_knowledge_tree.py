@@ -11,14 +11,14 @@ from tests.support.trees import ByteStore, all_nodes, check, grow, places, tree
 def test_a_path_is_found_as_far_as_it_is_there():
     made = tree(100)
     grow(made, "ab")
-    assert [node.key for node in made.path(["a", "a/b", "a/b/c"])] == ["a", "a/b"]
-    assert made.path(["b"]) == []
+    assert [node.key for node in made.match_prefix(["a", "a/b", "a/b/c"])] == ["a", "a/b"]
+    assert made.match_prefix(["b"]) == []
 
 
 def test_the_order_of_chunks_makes_the_path():
     made = tree(100)
     grow(made, "ab")
-    assert made.path(["b", "b/a"]) == []
+    assert made.match_prefix(["b", "b/a"]) == []
 
 
 def test_only_leaves_are_evicted_so_a_path_dies_from_its_end():
@@ -63,12 +63,12 @@ def test_each_policy_lets_go_of_what_it_counts_as_worth_least(policy, gone):
     made = tree(30, policy=policy())
     nodes = {name: grow(made, name, cost=cost)[0] for name, cost in (("a", 0.1), ("b", 9.0), ("c", 5.0))}
     for name in "bbbaac":
-        made.used([nodes[name]] if name != "c" else [])
-    made.used([nodes["a"]])
-    made.used([nodes["c"]])
-    made.used([nodes["a"]])
+        made.record_hit([nodes[name]] if name != "c" else [])
+    made.record_hit([nodes["a"]])
+    made.record_hit([nodes["c"]])
+    made.record_hit([nodes["a"]])
     if policy is LRU:
-        made.used([nodes["c"]])
+        made.record_hit([nodes["c"]])
     grow(made, "d")
     assert {"a", "b", "c"} - {node.key for node in all_nodes(made)} == {gone}
 
@@ -80,7 +80,7 @@ def test_what_leaves_a_tier_goes_to_the_next_and_what_is_there_already_is_only_f
     made = tree(10, 100, stores=[fast, slow])
     grow(made, "a")
     for name in "bab":
-        with made.holding([name]) as nodes:
+        with made.pinned_while([name]) as nodes:
             assert made.read(nodes[0]) is not None if nodes else grow(made, name)
         check(made)
     assert written == ["a", "b"]
@@ -91,7 +91,7 @@ def test_each_tier_is_filled_from_the_one_above_also_where_a_slower_one_has_a_co
     grow(made, "a")
     made.replicate("a")
     grow(made, "b")
-    (a,) = made.path(["a"])
+    (a,) = made.match_prefix(["a"])
     assert set(a.copies) == {1, 2}
     check(made)
 
@@ -112,14 +112,14 @@ def test_clearing_a_tier_leaves_the_others():
     for place in places("ab"):
         made.replicate(place.key)
     made.clear(0)
-    assert [node.level for node in made.path(["a", "a/b"])] == [1, 1]
+    assert [node.level for node in made.match_prefix(["a", "a/b"])] == [1, 1]
     check(made)
 
 
 def test_a_held_node_and_all_before_it_stay():
     made = tree(30)
     grow(made, "abc")
-    with made.holding(["a", "a/b"]) as nodes:
+    with made.pinned_while(["a", "a/b"]) as nodes:
         for name in "defgh":
             grow(made, name)
         assert [node.key for node in nodes] == ["a", "a/b"] and all(node.copies for node in nodes)
@@ -148,7 +148,7 @@ def test_reading_brings_a_path_up_and_names_the_tier_it_came_from():
     grow(made, "ab")
     grow(made, "c")
     grow(made, "d")
-    with made.holding(["a", "a/b"]) as nodes:
+    with made.pinned_while(["a", "a/b"]) as nodes:
         assert [made.read(node)[1] for node in nodes] == ["tier 1", "tier 1"]
         assert [node.level for node in nodes] == [0, 0]
         check(made)
@@ -158,7 +158,7 @@ def test_kv_that_a_store_lost_is_a_miss_and_takes_what_stands_behind_it_along():
     made = tree(0, 100)
     grow(made, "abc")
     del made.tiers[1].store.held["a/b"]
-    with made.holding(["a", "a/b", "a/b/c"]) as nodes:
+    with made.pinned_while(["a", "a/b", "a/b/c"]) as nodes:
         assert made.read(nodes[0]) is not None
         assert made.read(nodes[1]) is None and made.read(nodes[2]) is None
     assert {node.key for node in all_nodes(made)} == {"a"}
@@ -178,7 +178,7 @@ def test_a_deleted_chunk_is_gone_from_every_path_and_tier_held_or_not():
     made = tree(30, 100)
     for path in ("abc", "cb", "bd", "ad"):
         grow(made, path)
-    with made.holding(["a", "a/b"]):
+    with made.pinned_while(["a", "a/b"]):
         made.delete("b")
         assert {node.key for node in all_nodes(made)} == {"a", "c", "a/d"}
         check(made)
@@ -187,20 +187,20 @@ def test_a_deleted_chunk_is_gone_from_every_path_and_tier_held_or_not():
 
 def test_a_chunk_that_is_deleted_while_its_kv_is_computed_is_gone_at_the_end():
     made = tree(100)
-    with made.visit(), made.visit():
+    with made.track_deletions(), made.track_deletions():
         made.delete("a")
         grow(made, "ab")
     assert {node.key for node in all_nodes(made)} == set()
-    with made.visit():
+    with made.track_deletions():
         grow(made, "a")
     assert "a" in made
 
 
 def test_what_was_deleted_before_a_visit_is_none_of_its_business():
     made = tree(100)
-    with made.visit():
+    with made.track_deletions():
         made.delete("a")
-        later = made.visit()
+        later = made.track_deletions()
         deleted = later.__enter__()
     assert not deleted
     grow(made, "a")
@@ -226,7 +226,7 @@ def test_the_tree_comes_back_from_the_slowest_tier_with_what_it_had_learned():
     again = tree(40, 100, stores=[ByteStore(), slow])
     found = [(key, *one) for key, one in made.records().items()]
     assert again.restore(found[::-1]) == []
-    (a, b) = again.path(["a", "a/b"])
+    (a, b) = again.match_prefix(["a", "a/b"])
     assert (a.frequency, a.ms_per_token, b.parent) == (1, 3.0, a)
     check(again)
 
@@ -252,7 +252,7 @@ def test_reading_teaches_how_long_reading_takes():
     times = iter(range(100))
     made = KnowledgeTree([Tier("host", 100, ByteStore())], clock=lambda: next(times) / 1e3)
     grow(made, "a")
-    with made.holding(["a"]) as nodes:
+    with made.pinned_while(["a"]) as nodes:
         assert made.read_ms(nodes[0]) == 0.0
         made.read(nodes[0])
         assert made.read_ms(nodes[0]) == pytest.approx(1.0)

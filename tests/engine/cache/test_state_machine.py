@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.cache.admin import Control
+from engine.cache.admin import CacheAdmin
 from engine.cache.eviction import POLICIES
 from engine.errors import StaysInCache
 from tests.support.trees import all_nodes, check, grow, places, tree
@@ -27,17 +27,17 @@ class TreeMachine(RuleBasedStateMachine):
 
     @rule(path=PATHS)
     def use(self, path):
-        self.tree.used(self.tree.path([place.key for place in places(path)]))
+        self.tree.record_hit(self.tree.match_prefix([place.key for place in places(path)]))
 
     @rule(path=PATHS)
     def hold(self, path):
-        block = self.tree.holding([place.key for place in places(path)])
+        block = self.tree.pinned_while([place.key for place in places(path)])
         nodes = block.__enter__()
         self.holds.append((block, nodes))
 
     @rule(path=PATHS)
     def read(self, path):
-        with self.tree.holding([place.key for place in places(path)]) as nodes:
+        with self.tree.pinned_while([place.key for place in places(path)]) as nodes:
             for node in nodes:
                 kv, _ = self.tree.read(node)
                 assert kv[0] == node.key
@@ -55,12 +55,12 @@ class TreeMachine(RuleBasedStateMachine):
     def pin(self, path, pinned):
         key = places(path)[-1].key
         if key in self.tree:
-            Control(self.tree).pin(key, pinned)
+            CacheAdmin(self.tree).pin(key, pinned)
             (self.pinned.add if pinned else self.pinned.discard)(key)
 
     @rule(path=PATHS, number=st.one_of(st.none(), st.integers(0, 2)))
     def evict(self, path, number):
-        (node,) = self.tree.path([place.key for place in places(path)])[len(path) - 1 :] or [None]
+        (node,) = self.tree.match_prefix([place.key for place in places(path)])[len(path) - 1 :] or [None]
         if node is None or (number is not None and number >= len(self.budgets)):
             return
         before = {other.key: set(other.copies) for other in all_nodes(self.tree)}
@@ -68,7 +68,7 @@ class TreeMachine(RuleBasedStateMachine):
         numbers = set(range(len(self.budgets)) if number is None else [number])
         stays = any(other.pinned or other.holds for other in behind)
         try:
-            Control(self.tree).evict(node.key, None if number is None else self.tree.tiers[number].name)
+            CacheAdmin(self.tree).evict(node.key, None if number is None else self.tree.tiers[number].name)
             assert not stays and not any(numbers & other.copies.keys() for other in behind)
         except StaysInCache:
             assert stays
@@ -82,7 +82,7 @@ class TreeMachine(RuleBasedStateMachine):
             return
         staying = sum(n.copies[number].size_bytes for n in all_nodes(self.tree) if number in n.copies and n.stays)
         try:
-            Control(self.tree).set_budgets({self.tree.tiers[number].name: budget})
+            CacheAdmin(self.tree).set_budgets({self.tree.tiers[number].name: budget})
             assert staying <= budget == self.tree.tiers[number].budget_bytes
             self.budgets[number] = budget
         except StaysInCache:
@@ -97,7 +97,7 @@ class TreeMachine(RuleBasedStateMachine):
 
     @rule(path=PATHS)
     def lose(self, path):
-        for node in self.tree.path([place.key for place in places(path)])[-1:]:
+        for node in self.tree.match_prefix([place.key for place in places(path)])[-1:]:
             if not any(node in nodes for _, nodes in self.holds) and not node.pins:
                 del self.tree.tiers[node.level].store.held[node.key]
                 self.tree.lost(node.key, node.level)
@@ -131,7 +131,7 @@ class TreeMachine(RuleBasedStateMachine):
     def the_snapshot_adds_up_to_the_tiers(self):
         if not hasattr(self, "tree"):
             return
-        shown = Control(self.tree).snapshot()
+        shown = CacheAdmin(self.tree).snapshot()
         for tier in shown.tiers:
             sizes = [copy.size_bytes for node in shown.nodes for copy in node.copies if copy.tier == tier.name]
             assert (sum(sizes), len(sizes)) == (tier.size_bytes, tier.nodes)

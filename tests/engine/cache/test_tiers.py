@@ -11,10 +11,10 @@ from threading import Event
 import pytest
 import torch
 
-from engine.cache.admin import Control
-from engine.cache.knowledge_tree import Place
+from engine.cache.admin import CacheAdmin
+from engine.cache.knowledge_tree import NodeKey
 from engine.cache.tier import Record
-from engine.cache.tiers.hierarchy import Tiers, TiersConfig
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.tiers.stores import DiskStore
 from engine.cache.tiers.write_behind import WriteBehind
 from engine.types import ChunkKV
@@ -24,7 +24,7 @@ from tests.support.doubles import MemoryBlobs, tiers
 
 CPU = torch.device("cpu")
 KILLS = 100
-PLACE = Place("a1", "a1", None, 8)
+PLACE = NodeKey("a1", "a1", None, 8)
 
 
 def kv(key, tokens=8):
@@ -40,7 +40,7 @@ def same(one, other):
 def read_all(made):
     found = 0
     for key in list(made.tree._copies.nodes):
-        with made.tree.holding([key]) as nodes:
+        with made.tree.pinned_while([key]) as nodes:
             for node in nodes:
                 if (held := made.tree.read(node)) is not None:
                     assert same(held[0], kv(key))
@@ -51,12 +51,12 @@ def read_all(made):
 def write_for_ever(folder, seed, begun):
     """Insert, replicate, evict and delete paths of chunks until killed; close `begun` once something is written."""
     draw = Random(seed)
-    made = Tiers(TiersConfig(host_bytes=20 * 512, disk_bytes=30 * 512), DiskBlobs(folder), CPU)
+    made = CacheHierarchy(CacheHierarchyConfig(host_bytes=20 * 512, disk_bytes=30 * 512), DiskBlobs(folder), CPU)
     while True:
         parent = None
         for _ in range(draw.randint(1, 3)):
             key = f"{draw.randrange(1, 60):08x}{'' if parent is None else parent[:8]}"
-            if made.tree.insert(Place(key, key[:8], parent, 8), kv(key), 1.0) is None:
+            if made.tree.insert(NodeKey(key, key[:8], parent, 8), kv(key), 1.0) is None:
                 break
             made.tree.replicate(key)
             parent = key
@@ -87,7 +87,7 @@ def test_a_killed_process_leaves_nothing_torn(tmp_path):
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         os.close(begins)
         blobs = DiskBlobs(tmp_path / "kv")
-        made = Tiers(TiersConfig(host_bytes=0, disk_bytes=2**30), blobs, CPU)
+        made = CacheHierarchy(CacheHierarchyConfig(host_bytes=0, disk_bytes=2**30), blobs, CPU)
         found += read_all(made)
         assert set(blobs.notes()) == {f"10{key}" for key in made.tree._copies.nodes}
         made.close()
@@ -97,13 +97,13 @@ def test_a_killed_process_leaves_nothing_torn(tmp_path):
 
 def test_what_was_written_comes_back_with_what_was_learned(tmp_path):
     blobs = DiskBlobs(tmp_path)
-    made = Tiers(TiersConfig(2**20, 2**20), blobs, CPU)
+    made = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20), blobs, CPU)
     node = made.tree.insert(PLACE, kv("a1"), 2.5)
     made.tree.replicate("a1")
-    made.tree.used([node])
+    made.tree.record_hit([node])
     made.close()
-    again = Tiers(TiersConfig(2**20, 2**20), blobs, CPU)
-    (node,) = again.tree.path(["a1"])
+    again = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20), blobs, CPU)
+    (node,) = again.tree.match_prefix(["a1"])
     assert (node.frequency, node.ms_per_token, node.level) == (2, 2.5, 1)
     assert read_all(again) == 1
 
@@ -125,7 +125,7 @@ def test_kv_of_another_precision_is_foreign():
 
 
 def test_a_disk_that_turns_read_only_costs_the_disk_tier_and_no_question(tmp_path, monkeypatch):
-    made = Tiers(TiersConfig(2**20, 2**20), DiskBlobs(tmp_path), CPU)
+    made = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20), DiskBlobs(tmp_path), CPU)
 
     def refuse(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -137,11 +137,11 @@ def test_a_disk_that_turns_read_only_costs_the_disk_tier_and_no_question(tmp_pat
         made.drain()
         while made.tree.tiers[1].nodes:
             time.sleep(0.001)  # the writer's thread tells the tree right after
-    assert "Read-only" in made.trouble and read_all(made) == 1
-    made.tree.insert(Place("b2", "b2", None, 8), kv("b2"), 1.0)
+    assert "Read-only" in made.disk_error and read_all(made) == 1
+    made.tree.insert(NodeKey("b2", "b2", None, 8), kv("b2"), 1.0)
     made.tree.replicate("b2")
     made.drain()
-    assert made.trouble == "" and made.tree.tiers[1].nodes == 1
+    assert made.disk_error == "" and made.tree.tiers[1].nodes == 1
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError("no memory"), sqlite3.OperationalError("disk I/O error")])
@@ -156,13 +156,13 @@ def test_the_writer_outlives_any_trouble(trouble):
     made.drain()
     made.tree.delete("a1")
     made.tree.insert(PLACE, kv("a1"), 1.0)
-    assert made.trouble == str(trouble) and read_all(made) == 1
+    assert made.disk_error == str(trouble) and read_all(made) == 1
     made.close()
 
 
 def test_a_disk_that_takes_no_change_still_lets_kv_go(tmp_path):
     blobs = DiskBlobs(tmp_path)
-    made = Tiers(TiersConfig(2**20, 2**20), blobs, CPU)
+    made = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20), blobs, CPU)
     made.tree.insert(PLACE, kv("a1"), 1.0)
     made.tree.replicate("a1")
     made.drain()
@@ -175,9 +175,9 @@ def test_a_disk_that_takes_no_change_still_lets_kv_go(tmp_path):
 
 
 def test_without_any_disk_everything_stays_in_memory():
-    made = Tiers(TiersConfig(2**20, 2**20), None, CPU)
+    made = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20), None, CPU)
     made.tree.insert(PLACE, kv("a1"), 1.0)
-    assert made.tree.replicate("a1") and made.trouble
+    assert made.tree.replicate("a1") and made.disk_error
     made.wait_for_room()
     made.drain()
     made.close()
@@ -248,7 +248,7 @@ def test_what_could_not_be_written_is_told():
     made.put("a1", kv("a1"), made_record())
     made.drain()
     made.close(5)
-    assert told == ["a1"] and "space" in made.trouble
+    assert told == ["a1"] and "space" in made.error
 
 
 def made_record():
@@ -259,25 +259,25 @@ def made_record():
 
 
 def test_kv_of_a_model_on_the_cpu_stays_out_of_the_devices_memory():
-    made = Tiers(
-        TiersConfig(2**20, 2**20, device_bytes=2**20), MemoryBlobs(), torch.device("meta")
+    made = CacheHierarchy(
+        CacheHierarchyConfig(2**20, 2**20, device_bytes=2**20), MemoryBlobs(), torch.device("meta")
     )  # a device with no bytes
     made.keep_off_device("beside")
-    made.tree.insert(Place("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)
-    made.tree.insert(Place("b2", "b2", None, 8, "beside"), kv("b2"), 1.0)
-    with made.tree.holding(["b2"]) as nodes:
+    made.tree.insert(NodeKey("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)
+    made.tree.insert(NodeKey("b2", "b2", None, 8, "beside"), kv("b2"), 1.0)
+    with made.tree.pinned_while(["b2"]) as nodes:
         found, tier = made.tree.read(nodes[0])
     assert same(found, kv("b2")) and tier == "host"
     names = [tier.name for tier in made.tree.tiers]
-    assert [names[made.tree.path([key])[0].level] for key in ("a1", "b2")] == ["device", "host"]
+    assert [names[made.tree.match_prefix([key])[0].level] for key in ("a1", "b2")] == ["device", "host"]
     made.close()
 
 
 def test_what_is_read_for_a_device_is_the_copy_that_was_brought_there():
-    made = Tiers(TiersConfig(2**20, 2**20, device_bytes=1), MemoryBlobs(), torch.device("meta"))
-    made.tree.insert(Place("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)  # into the host: the device is too small
-    Control(made.tree).set_budgets({"device": 2**20})
-    with made.tree.holding(["a1"]) as nodes:
+    made = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20, device_bytes=1), MemoryBlobs(), torch.device("meta"))
+    made.tree.insert(NodeKey("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)  # into the host: the device is too small
+    CacheAdmin(made.tree).set_budgets({"device": 2**20})
+    with made.tree.pinned_while(["a1"]) as nodes:
         found = [made.tree.read(nodes[0]) for _ in range(2)]
     assert [(each.keys.device.type, tier) for each, tier in found] == [("meta", "host"), ("meta", "device")]
     made.close()

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from bench.harness import engine as bare
 from engine import builder as startup
 from engine.analysis.compare import compare
-from engine.analysis.comparison import Wanted
+from engine.analysis.comparison import CompareRequest
 from engine.builder import ModelConfig, load_models
 from engine.generation import grounded_sampler as grounded
 from engine.generation.citations import cite
-from engine.generation.grounded_sampler import GroundedChooser, Grounds
-from engine.generation.grounding import MOST, NEARBY, WEIGHT, Grounding, Quote
-from engine.model.sampling import Sampling
-from engine.prompt.template import NOT_THERE, Prompt
-from engine.request import Exchange, Request
+from engine.generation.grounded_sampler import GroundedSampler, GroundingModel
+from engine.generation.grounding import MOST, NEARBY, WEIGHT, QuoteState, SentenceScores
+from engine.model.sampling import SamplingParams
+from engine.prompt.template import NO_ANSWER, Prompt
+from engine.request import ChatTurn, Request
 from engine.trace import Trace
 from tests.support import tiny
 from tests.support.doubles import engine, last
@@ -35,27 +35,27 @@ PASSAGES = (HARBOUR, CASTLE)
 
 
 def quote(grounding, *pieces):
-    made = Quote()
+    made = QuoteState()
     for piece in pieces:
         made = grounding.after(made, piece)
     return made
 
 
 def worth(text, question=QUESTION, passages=PASSAGES):
-    return quote(Grounding(passages, question), text).worth
+    return quote(SentenceScores(passages, question), text).worth
 
 
 def test_the_sentence_with_the_questions_words_is_worth_most_then_its_passage_then_the_others():
     assert worth("14 euros") == 0.0
     assert worth("14 euros") > worth("6 euros") > worth("half")
-    assert worth("15 euros") == Grounding(PASSAGES, QUESTION).worst <= worth("nine")
+    assert worth("15 euros") == SentenceScores(PASSAGES, QUESTION).worst <= worth("nine")
 
 
 def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_ones_more():
     """Independent: by hand. Of five sentences one has 'ferry', one 'castle', two cost."""
     passages = (HARBOUR, CASTLE)
     rare, common = math.log(1 + 5 / 2), math.log(1 + 5 / 3)
-    grounding = Grounding(passages, "Which ferry costs more than a castle?")
+    grounding = SentenceScores(passages, "Which ferry costs more than a castle?")
     best = (1 + NEARBY) * (rare + common)
     for text, found in {
         "14": best,
@@ -73,7 +73,7 @@ def test_long_words_of_a_common_beginning_count_as_one_and_words_that_tell_nothi
     for form, same in {"arrive": True, "arrived": True, "arid": False, "array": False}.items():
         asked = f"When did it {form}?"
         assert (worth("nine", asked, stays) > worth("Gulls", asked, stays)) == same, form
-    assert Grounding(PASSAGES, "What is it, and how many are there?").worst == 0.0
+    assert SentenceScores(PASSAGES, "What is it, and how many are there?").worst == 0.0
     owned = ("The captain is Anna Vale. The tern's captain's hat is Bern Oster's.",)
     assert worth("Anna", "Who's the captain?", owned) == worth("Bern", "Who's the captain?", owned) == 0.0
 
@@ -91,7 +91,7 @@ def test_lines_that_go_on_with_a_sentence_belong_to_it():
 def test_the_words_of_a_long_question_count_less_each():
     """However much is asked, the model's opinion of a token can be outweighed by so much and no more."""
     long = " ".join(f"word{number}x" for number in range(40))
-    grounding = Grounding((f"It says {long}. Nothing else.", "A second."), long)
+    grounding = SentenceScores((f"It says {long}. Nothing else.", "A second."), long)
     assert grounding.worst == quote(grounding, "A second").worth == -MOST
     assert quote(grounding, "word7x").worth == 0.0
 
@@ -99,16 +99,16 @@ def test_the_words_of_a_long_question_count_less_each():
 @pytest.mark.parametrize("question", ["Who wrote Faust?", "", "???", "\u8fd9\u662f\u4ec0\u4e48"])
 @pytest.mark.parametrize("passages", [PASSAGES, (), ("",), ("\n\n",)])
 def test_a_question_whose_words_stand_nowhere_changes_nothing(question, passages):
-    grounding = Grounding(passages, question)
+    grounding = SentenceScores(passages, question)
     assert grounding.worst == quote(grounding, "anything at all").worth == 0.0
-    chooser = GroundedChooser(Sampling().chooser(), grounding, PROMPT.tokens.decode, PROMPT.stop_ids)
+    chooser = GroundedSampler(SamplingParams().sampler(), grounding, PROMPT.tokens.decode, PROMPT.stop_ids)
     for seed in range(20):
         logits = torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(seed))
-        assert chooser.choose(logits) == int(logits.argmax())
+        assert chooser.sample(logits) == int(logits.argmax())
 
 
 def test_half_a_word_and_an_echo_of_the_question_are_no_answers():
-    grounding = Grounding(PASSAGES, QUESTION)
+    grounding = SentenceScores(PASSAGES, QUESTION)
     assert grounding.ended(quote(grounding, "14 eur")) == grounding.worst
     assert grounding.ended(quote(grounding, "14", " euro", "s")) == 0.0
     assert grounding.ended(quote(grounding, "The night ferry")) == grounding.worst
@@ -118,12 +118,14 @@ def test_half_a_word_and_an_echo_of_the_question_are_no_answers():
     assert quote(grounding, "14 eur", " night", " ferry").worth == 0.0  # that is past
     assert quote(grounding, "14", "ferry").worth == grounding.worst  # no word of its own
     assert grounding.ended(quote(grounding, "6 euro")) == grounding.worst
-    grounding = Grounding((*PASSAGES, "One night ferry costs a euro."), QUESTION)
+    grounding = SentenceScores((*PASSAGES, "One night ferry costs a euro."), QUESTION)
     assert grounding.ended(quote(grounding, "euro")) == 0.0 > grounding.ended(quote(grounding, "14 euro"))
 
 
 def test_part_of_a_number_is_half_a_word():
-    grounding = Grounding(("The harbour costs 1,684,000.50 euros, the ferry 14, and 1,5 of it is paid.",), QUESTION)
+    grounding = SentenceScores(
+        ("The harbour costs 1,684,000.50 euros, the ferry 14, and 1,5 of it is paid.",), QUESTION
+    )
     for part in ("1", "1,", "1,684", "1,684,000.", "684"):
         assert grounding.ended(quote(grounding, part)) == grounding.worst, part
     assert grounding.ended(quote(grounding, "1,684,000.50")) == grounding.ended(quote(grounding, "14")) == 0.0
@@ -131,31 +133,31 @@ def test_part_of_a_number_is_half_a_word():
 
 
 def test_nothing_is_no_answer_and_nothing_said_yet_has_lost_nothing():
-    grounding = Grounding(PASSAGES, QUESTION)
-    assert Quote().worth == quote(grounding, "\n").worth == 0.0
-    assert grounding.ended(Quote()) == grounding.ended(quote(grounding, "\n")) == grounding.worst
+    grounding = SentenceScores(PASSAGES, QUESTION)
+    assert QuoteState().worth == quote(grounding, "\n").worth == 0.0
+    assert grounding.ended(QuoteState()) == grounding.ended(quote(grounding, "\n")) == grounding.worst
 
 
 def test_what_was_said_before_may_be_the_answer_again():
     passages, before = ("Ingrid Dahl is captain on the North Route.",), "Who has the Tern? Ingrid Dahl."
     asked = f"{before} And who is captain on the North Route?"
-    assert Grounding(passages, asked).ended(quote(Grounding(passages, asked), "Ingrid Dahl")) < 0.0
-    grounding = Grounding(passages, asked, "And who is captain on the North Route?")
+    assert SentenceScores(passages, asked).ended(quote(SentenceScores(passages, asked), "Ingrid Dahl")) < 0.0
+    grounding = SentenceScores(passages, asked, "And who is captain on the North Route?")
     assert grounding.ended(quote(grounding, "Ingrid Dahl")) == 0.0
 
 
 def test_a_choice_is_answered_with_words_of_the_question():
     passages = ("Bern Oster was born in 1961. Anna Vale was born in 1958.",)
-    grounding = Grounding(passages, "Who was born first, Bern Oster or Anna Vale?")
+    grounding = SentenceScores(passages, "Who was born first, Bern Oster or Anna Vale?")
     assert grounding.ended(quote(grounding, "Anna Vale")) == quote(grounding, "Anna Vale").worth > grounding.worst
 
 
-@given(st.integers(len("The p"), len(NOT_THERE)))
+@given(st.integers(len("The p"), len(NO_ANSWER)))
 def test_to_say_that_the_passages_do_not_say_loses_nothing(cut):
-    grounding = Grounding(PASSAGES, QUESTION)
-    begun = quote(grounding, NOT_THERE[:cut])
+    grounding = SentenceScores(PASSAGES, QUESTION)
+    begun = quote(grounding, NO_ANSWER[:cut])
     assert begun.worth == 0.0
-    made = grounding.after(begun, NOT_THERE[cut:])
+    made = grounding.after(begun, NO_ANSWER[cut:])
     assert made.worth == grounding.ended(made) == 0.0
     assert quote(grounding, " The", " passages", " have").worth == grounding.worst
     assert worth("The", "Do classes pay?") == worth("The castle", "Do classes pay?") < 0.0
@@ -163,14 +165,14 @@ def test_to_say_that_the_passages_do_not_say_loses_nothing(cut):
 
 def test_signs_before_a_word_are_not_part_of_it():
     """Llama's and Qwen's tokenizers cut '(Kes' and '-based' as one."""
-    grounding = Grounding(('The night ferry ("Kestrel") costs 14 euros.', CASTLE), QUESTION)
+    grounding = SentenceScores(('The night ferry ("Kestrel") costs 14 euros.', CASTLE), QUESTION)
     for pieces in (("Kes", "trel"), ("(Kes", "trel"), (' "Kes', "trel", '"')):
         assert quote(grounding, *pieces).worth == grounding.ended(quote(grounding, *pieces)) == 0.0, pieces
     assert quote(grounding, "14", "-zebra").worth == grounding.worst
 
 
 def test_an_answer_may_go_on_with_another_quote():
-    grounding = Grounding(PASSAGES, QUESTION)
+    grounding = SentenceScores(PASSAGES, QUESTION)
     assert quote(grounding, "14", ",", " nine").worth == quote(grounding, "nine").worth
     assert quote(grounding, "14", ",").worth == 0.0
     assert quote(grounding, "6", ",").worth == quote(grounding, "6").worth < 0.0
@@ -178,7 +180,7 @@ def test_an_answer_may_go_on_with_another_quote():
 
 def test_texts_without_spaces_between_words_are_quoted_from_any_character():
     text = "\u6e21\u8f6e\u7968\u4ef7\u5341\u56db\u6b27\u5143\u3002\u57ce\u5821\u4e5d\u70b9\u5f00\u95e8\u3002"
-    grounding = Grounding((text,), "\u6e21\u8f6e\u7968\u4ef7\u591a\u5c11?")
+    grounding = SentenceScores((text,), "\u6e21\u8f6e\u7968\u4ef7\u591a\u5c11?")
     assert quote(grounding, text[4], text[5:8]).worth == 0.0 == grounding.ended(quote(grounding, text[4:6]))
     assert quote(grounding, "\u4e5d\u70b9").worth < 0.0
 
@@ -186,7 +188,7 @@ def test_texts_without_spaces_between_words_are_quoted_from_any_character():
 @given(st.data())
 def test_a_quote_is_worth_its_best_place_however_it_is_cut_into_pieces(data):
     """Independent: find every place by its first character, and take the worth of the whole sentence around it."""
-    grounding, whole = Grounding(PASSAGES, QUESTION), " ".join(PASSAGES)
+    grounding, whole = SentenceScores(PASSAGES, QUESTION), " ".join(PASSAGES)
     starts = [at for at in range(len(whole)) if whole[at].isalnum() and not (at and whole[at - 1].isalnum())]
     start = data.draw(st.sampled_from(starts))
     end = data.draw(st.integers(start + 1, whole.index(".", start)))
@@ -201,9 +203,9 @@ def test_a_quote_is_worth_its_best_place_however_it_is_cut_into_pieces(data):
 def test_the_choice_is_the_best_of_the_whole_vocabulary(seed):
     """Independent: weigh every token, none left out for being too unlikely."""
     generator = torch.Generator().manual_seed(seed)
-    grounding = Grounding(PASSAGES, QUESTION)
-    chooser = GroundedChooser(Sampling().chooser(), grounding, PROMPT.tokens.decode, PROMPT.stop_ids)
-    said, tokens = Quote(), list[int]()
+    grounding = SentenceScores(PASSAGES, QUESTION)
+    chooser = GroundedSampler(SamplingParams().sampler(), grounding, PROMPT.tokens.decode, PROMPT.stop_ids)
+    said, tokens = QuoteState(), list[int]()
     for _ in range(6):
         logits = 2 * torch.randn(VOCABULARY, generator=generator)
         weighed = logits.clone()
@@ -213,7 +215,7 @@ def test_the_choice_is_the_best_of_the_whole_vocabulary(seed):
                 weighed[token] += WEIGHT * grounding.ended(said)
             else:
                 weighed[token] += WEIGHT * (said if "\ufffd" in piece else grounding.after(said, piece)).worth
-        token = chooser.choose(logits)
+        token = chooser.sample(logits)
         assert token == int(weighed.argmax())
         piece = PROMPT.tokens.decode([*tokens, token])[len(said.text) :]
         if token in PROMPT.stop_ids or "\ufffd" in piece:
@@ -223,30 +225,30 @@ def test_the_choice_is_the_best_of_the_whole_vocabulary(seed):
 
 def test_a_character_of_several_tokens_is_quoted_once_it_is_whole():
     passages = ("The night ferry sails to \u00c6r\u00f8. Another sails to \u00c6lvdal.",)
-    grounding = Grounding(passages, "Where does the night ferry sail?")
-    chooser = GroundedChooser(Sampling().chooser(), grounding, PROMPT.tokens.decode, PROMPT.stop_ids)
+    grounding = SentenceScores(passages, "Where does the night ferry sail?")
+    chooser = GroundedSampler(SamplingParams().sampler(), grounding, PROMPT.tokens.decode, PROMPT.stop_ids)
     island = PROMPT.tokens.encode("\u00c6r\u00f8").ids
     assert len(island) > 3
     for token in island:
         logits = torch.zeros(VOCABULARY)
         logits[token] = 50.0
-        assert chooser.choose(logits) == token
+        assert chooser.sample(logits) == token
     logits = torch.zeros(VOCABULARY)
     logits[STOP] = 0.1
-    assert chooser.choose(logits) == STOP
+    assert chooser.sample(logits) == STOP
 
 
 def chosen_behind(pieces, text_of, behind):
     """Return what is chosen behind some pieces where the stop token leads by half a nat over another."""
-    grounding = Grounding(("The night ferry to \u00c6r\u00f8 costs 14 euros.", CASTLE), QUESTION)
-    chooser = GroundedChooser(Sampling().chooser(), grounding, text_of, frozenset({0}))
+    grounding = SentenceScores(("The night ferry to \u00c6r\u00f8 costs 14 euros.", CASTLE), QUESTION)
+    chooser = GroundedSampler(SamplingParams().sampler(), grounding, text_of, frozenset({0}))
     for token in pieces:
         logits = torch.full((300,), -50.0)
         logits[token] = 50.0
-        assert chooser.choose(logits) == token
+        assert chooser.sample(logits) == token
     logits = torch.full((300,), -50.0)
     logits[0], logits[behind] = 0.5, 0.0
-    return chooser.choose(logits)
+    return chooser.sample(logits)
 
 
 WORDS = ["", " 14", " euros", " eur", "os", " nine", " The", " ferry", " costs"]
@@ -273,29 +275,29 @@ def test_characters_of_bytes_are_quoted_one_behind_the_other():
 
 def test_what_cannot_win_is_lowered_by_all_that_can_be():
     """Independent: the chance of the far token where both are weighed by hand."""
-    grounding = Grounding(PASSAGES, QUESTION)
+    grounding = SentenceScores(PASSAGES, QUESTION)
     near, far = (PROMPT.tokens.encode(text).ids[0] for text in ("14", "9"))
     reach = -WEIGHT * grounding.worst
     logits = torch.full((VOCABULARY,), -1e4)
     logits[near], logits[far] = 0.0, -reach - 1
     drawn = []
     for seed in range(400):
-        sampling = Sampling(5.0, seed=seed).chooser()
-        drawn.append(GroundedChooser(sampling, grounding, PROMPT.tokens.decode, PROMPT.stop_ids).choose(logits))
+        sampling = SamplingParams(5.0, seed=seed).sampler()
+        drawn.append(GroundedSampler(sampling, grounding, PROMPT.tokens.decode, PROMPT.stop_ids).sample(logits))
     expected = torch.tensor([0.0, (-2 * reach - 1) / 5]).softmax(0)[1]
     assert drawn.count(far) / len(drawn) == pytest.approx(float(expected), abs=0.06)
     assert set(drawn) == {near, far}
 
 
 def test_sampling_draws_from_the_weighed_logits():
-    grounding = Grounding(PASSAGES, QUESTION)
+    grounding = SentenceScores(PASSAGES, QUESTION)
     right, wrong = (PROMPT.tokens.encode(text).ids[0] for text in ("14", "9"))
     logits = torch.full((VOCABULARY,), -30.0)
     logits[[right, wrong]] = 1.0
     drawn = []
     for seed in range(300):
-        sampling = Sampling(1.0, seed=seed).chooser()
-        drawn.append(GroundedChooser(sampling, grounding, PROMPT.tokens.decode, PROMPT.stop_ids).choose(logits))
+        sampling = SamplingParams(1.0, seed=seed).sampler()
+        drawn.append(GroundedSampler(sampling, grounding, PROMPT.tokens.decode, PROMPT.stop_ids).sample(logits))
     expected = torch.tensor([0.0, WEIGHT * grounding.worst]).softmax(0)[0]
     assert drawn.count(right) / len(drawn) == pytest.approx(float(expected), abs=0.08)
     assert set(drawn) == {right, wrong}
@@ -308,18 +310,18 @@ def test_the_engine_writes_what_its_chooser_chooses(monkeypatch):
     request = replace(request, temperature=2.0, seed=3)
     made = engine("ferry", "tern")
     *_, free = made.ask(request)
-    made.grounds = Grounds()
+    made.grounding = GroundingModel()
     *_, answer = made.ask(request)
     assert answer.text != free.text
-    reading = made.find(request, Trace())
-    grounding = Grounding(reading.texts, request.question)
-    sampled = Sampling(2.0, request.top_p, 3).chooser()
-    chooser = GroundedChooser(sampled, grounding, made.prompt.tokens.decode, made.prompt.stop_ids)
+    reading = made.prepare(request, Trace())
+    grounding = SentenceScores(reading.texts, request.question)
+    sampled = SamplingParams(2.0, request.top_p, 3).sampler()
+    chooser = GroundedSampler(sampled, grounding, made.prompt.tokens.decode, made.prompt.stop_ids)
     said = list[int]()
-    ids = [*made.prompt.prefix, *(t for passage in reading.passages for t in passage.ids), *reading.question]
+    ids = [*made.prompt.prefix, *(t for passage in reading.passages for t in passage.ids), *reading.suffix_ids]
     with torch.no_grad():
         while len(said) < 8 and not (said and said[-1] in made.prompt.stop_ids):
-            said.append(chooser.choose(tiny.model()(torch.tensor([[*ids, *said]])).logits[0, -1]))
+            said.append(chooser.sample(tiny.model()(torch.tensor([[*ids, *said]])).logits[0, -1]))
     whole = made.prompt.tokens.decode(said).rstrip("\ufffd").strip()  # the last character may lack its other bytes
     assert answer.text == cite(whole, reading.texts, request.question)[0]
     stages = [[stage.name for stage in each.trace.stages] for each in (free, answer)]
@@ -332,29 +334,34 @@ class Reciting:
     def __init__(self):
         self._left = [*PROMPT.tokens.encode("at nine").ids, STOP]
 
-    def choose(self, logits):
+    def sample(self, logits):
         return self._left.pop(0)
 
 
 def test_a_comparison_and_the_page_write_what_the_engines_chooser_chooses(monkeypatch):
     made, question = engine("ferry", "tern"), "When does the Old Kestrel sail to Port Arden?"
-    monkeypatch.setattr(made, "chooser", lambda *arguments: Reciting())
-    compared = last(compare(made, Wanted(question, ("direct",), (0.2,), passages=2, max_new_tokens=8)))
+    monkeypatch.setattr(made, "sampler", lambda *arguments: Reciting())
+    compared = last(compare(made, CompareRequest(question, ("direct",), (0.2,), passages=2, max_new_tokens=8)))
     assert [outcome.answer for outcome in compared.outcomes] == ["at nine"] * 2
     assert last(made.ask(Request(question, passages=2, max_new_tokens=8))).text == "at nine"
 
 
 def test_a_follow_up_is_told_from_what_it_leans_on(monkeypatch):
     made = engine("ferry", "tern")
-    earlier = (Exchange("When does the Old Kestrel sail?", "At nine.", ()),)
-    reading = made.find(Request("And where does it go?", earlier=earlier), Trace())
-    assert reading.alone == "And where does it go?" != reading.asked
-    assert reading.asked.endswith(reading.alone) and "At nine" in reading.asked
+    earlier = (ChatTurn("When does the Old Kestrel sail?", "At nine.", ()),)
+    reading = made.prepare(Request("And where does it go?", earlier=earlier), Trace())
+    assert reading.original_question == "And where does it go?" != reading.standalone_question
+    assert reading.standalone_question.endswith(reading.original_question) and "At nine" in reading.standalone_question
     given = []
-    monkeypatch.setattr(grounded, "Grounding", lambda *arguments: given.append(arguments) or Grounding(*arguments))
-    made.grounds = Grounds()
-    made.chooser(reading, Trace(), Sampling())
-    assert given == [(reading.texts, reading.asked, reading.alone, None)] and len(reading.texts) == 2
+    monkeypatch.setattr(
+        grounded, "SentenceScores", lambda *arguments: given.append(arguments) or SentenceScores(*arguments)
+    )
+    made.grounding = GroundingModel()
+    made.sampler(reading, Trace(), SamplingParams())
+    assert (
+        given == [(reading.texts, reading.standalone_question, reading.original_question, None)]
+        and len(reading.texts) == 2
+    )
 
 
 @pytest.mark.parametrize(("reader", "held"), [("folder", True), ("off", False)])
@@ -363,5 +370,5 @@ def test_only_readers_that_were_taught_to_quote_are_held_to_the_passages(monkeyp
     monkeypatch.setattr(startup, "load", lambda *arguments: tiny.decoder())
     config = ModelConfig(tmp_path, "tiny", "tiny", device="cpu", dtype="fp32", reader=reader, pointer="off")
     assert (load_models(config).grounds is not None) is held
-    assert (bare.open_engine(config).grounds is not None) is held
-    assert bare.open_engine(config, grounding="off").grounds is None
+    assert (bare.open_engine(config).grounding is not None) is held
+    assert bare.open_engine(config, grounding="off").grounding is None

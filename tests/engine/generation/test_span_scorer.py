@@ -12,37 +12,37 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from engine.builder import POINTER, ModelConfig, fetch_models
-from engine.errors import Cancelled, PointerUnusable
-from engine.generation.grounded_sampler import Grounds
-from engine.generation.grounding import FARTHEST, POINTED, WEIGHT, Grounding, Quote
+from engine.errors import Cancelled, SpanScorerUnusable
+from engine.generation.grounded_sampler import GroundingModel
+from engine.generation.grounding import FARTHEST, POINTED, WEIGHT, QuoteState, SentenceScores
 from engine.generation.span_scorer import (
-    ASKED,
-    POINTER_FILE,
-    Pointed,
-    Pointer,
-    PointerNet,
-    load_pointer,
-    nats_of,
+    MAX_QUESTION_TOKENS,
+    SPAN_SCORER_FILE,
+    SpanScorer,
+    SpanScorerNet,
+    SpanScores,
+    char_log_probs,
+    load_span_scorer,
     padded,
 )
-from engine.prompt.template import NOT_THERE, Prompt
+from engine.prompt.template import NO_ANSWER, Prompt
 from tests.support import tiny
 from tests.support.doubles import TEXTS, engine
 from tests.support.tolerance import EXACT
 from tests.training.test_training import BOATS
 from training import span_scorer as finetuning
 from training.checkpoint import BadCheckpoint
-from training.data.corpus import BadMaterial, Material, Paragraph
-from training.data.examples import Lessons, Mix
+from training.data.corpus import BadCorpus, Corpus, Paragraph
+from training.data.examples import DataMix, TrainingExamples
 from training.loop import TrainingConfig
-from training.publish import REPORT, ship
-from training.span_scorer import NetConfig, PointerConfig, finetune_pointer
+from training.publish import REPORT, publish
+from training.span_scorer import NetConfig, SpanScorerConfig, train_span_scorer
 
 QUESTION = "How many cars does the ferry carry?"
-CONFIG = PointerConfig(
+CONFIG = SpanScorerConfig(
     judged=6,
     held=0.4,
-    mix=Mix(passages=3, tokens=300, questions=3, absent=0.0),
+    mix=DataMix(passages=3, tokens=300, questions=3, absent=0.0),
     training=TrainingConfig(8, 1e-2, 2, 3),
     net=NetConfig(16),
 )
@@ -50,7 +50,7 @@ CONFIG = PointerConfig(
 
 def net(seed=0, size=16):
     torch.manual_seed(seed)
-    made = PointerNet(64, 2, size, 300)
+    made = SpanScorerNet(64, 2, size, 300)
     for weight in made.parameters():
         weight.data = torch.randn_like(weight) * 0.3
     made.rarity.copy_(torch.rand(300))
@@ -58,7 +58,7 @@ def net(seed=0, size=16):
 
 
 def pointer(seed=0):
-    return Pointer(tiny.encoder(1, 2), net(seed))
+    return SpanScorer(tiny.encoder(1, 2), net(seed))
 
 
 def read(*texts):
@@ -111,7 +111,7 @@ def test_nothing_asked_and_nothing_to_read_point_nowhere(question, texts):
 
 def test_only_the_end_of_a_long_question_is_asked():
     made, texts = pointer(), list(TEXTS.values())
-    end = " ".join(["ferry"] * ASKED)
+    end = " ".join(["ferry"] * MAX_QUESTION_TOKENS)
     long, longer, other = (made.point(question, texts) for question in (end, f"Terns. {end}", f"{end} terns"))
     for one, two, three in zip(long, longer, other, strict=True):
         assert_close(one.nats, two.nats, **EXACT)
@@ -129,7 +129,7 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
     made, read_ids = pointer(), []
     vectors = made.encoder.vectors
     monkeypatch.setattr(made.encoder, "vectors", lambda ids: read_ids.append(len(ids)) or vectors(ids))
-    grounds, text = Grounds(made), next(iter(TEXTS.values()))
+    grounds, text = GroundingModel(made), next(iter(TEXTS.values()))
     grounds.warm(text, Prompt(tiny.tokenizer()).passage(text))
     made.point(QUESTION, [text.strip()])
     assert len(read_ids) == 2  # the passage and the question
@@ -143,36 +143,36 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
 
 def test_nothing_is_warmed_where_no_more_is_held(monkeypatch):
     pieces = len(read("37 cars.")[0].read.ids)
-    monkeypatch.setattr("engine.generation.span_scorer.HELD", pieces)
+    monkeypatch.setattr("engine.generation.span_scorer.CACHE_TOKENS", pieces)
     made, text = pointer(), TEXTS["ferry"]
     made._passage("37 cars.")
-    Grounds(made).warm(text, Prompt(tiny.tokenizer()).passage(text))
+    GroundingModel(made).warm(text, Prompt(tiny.tokenizer()).passage(text))
     assert list(made._passage._held) == ["37 cars."]
 
 
 def test_an_engine_reads_what_is_warmed_and_drops_what_is_forgotten():
     made, text = engine("ferry", "tern"), TEXTS["ferry"]
-    made.grounds = Grounds(pointer())
+    made.grounding = GroundingModel(pointer())
     made.warm(text)
-    assert list(made.grounds.pointer._passage._held) == [text.strip()]
+    assert list(made.grounding.pointer._passage._held) == [text.strip()]
     made.forget(text)
-    assert not len(made.grounds.pointer._passage)
+    assert not len(made.grounding.pointer._passage)
 
 
 def test_characters_get_what_is_said_of_their_pieces_however_they_are_spaced():
     passages = ("a  bc\n\nd", "", "ef")
     pointed = [
-        Pointed([(0, 1), (3, 5), (7, 8)], torch.tensor([-1.0, -2.0, -3.0])),
-        Pointed([], torch.zeros(0)),
-        Pointed([(1, 2)], torch.tensor([0.0])),
+        SpanScores([(0, 1), (3, 5), (7, 8)], torch.tensor([-1.0, -2.0, -3.0])),
+        SpanScores([], torch.zeros(0)),
+        SpanScores([(1, 2)], torch.tensor([0.0])),
     ]
     inf = float("inf")
-    pointed[0] = Pointed([*pointed[0].spans, (3, 5)], torch.tensor([-1.0, -2.0, -3.0, -9.0]))  # two of one character
-    assert nats_of("a bc d ef", passages, pointed) == [-1.0, -inf, -2.0, -2.0, -inf, -3.0, -inf, -inf, 0.0]
+    pointed[0] = SpanScores([*pointed[0].spans, (3, 5)], torch.tensor([-1.0, -2.0, -3.0, -9.0]))  # two of one character
+    assert char_log_probs("a bc d ef", passages, pointed) == [-1.0, -inf, -2.0, -2.0, -inf, -3.0, -inf, -inf, 0.0]
 
 
 def worth(grounding, text):
-    return grounding.after(Quote(), text).worth
+    return grounding.after(QuoteState(), text).worth
 
 
 def test_within_a_sentence_a_word_is_worth_what_is_pointed_at():
@@ -180,7 +180,7 @@ def test_within_a_sentence_a_word_is_worth_what_is_pointed_at():
     text = "The ferry costs 14 euros or 12."
     spans = [(0, 3), (4, 9), (10, 15), (16, 18), (19, 24), (25, 27), (28, 30)]
     nats = torch.tensor([-50.0, -9.0, -4.0, -1.0, -2.0, -7.0, 0.0])
-    grounding = Grounding((text,), "What does it cost?", None, [Pointed(spans, nats)])
+    grounding = SentenceScores((text,), "What does it cost?", None, [SpanScores(spans, nats)])
     most = POINTED / WEIGHT
     for word, below in {
         "12": 0.0,
@@ -192,14 +192,14 @@ def test_within_a_sentence_a_word_is_worth_what_is_pointed_at():
     }.items():
         assert worth(grounding, word) == pytest.approx(-most * below), word
     assert grounding.worst == pytest.approx(-most * FARTHEST) == worth(grounding, "13")
-    assert grounding.ended(grounding.after(Quote(), "14")) == pytest.approx(-most)
+    assert grounding.ended(grounding.after(QuoteState(), "14")) == pytest.approx(-most)
 
 
 def test_pointing_adds_to_what_the_sentence_is_worth():
     passages = ("The night ferry costs 14 euros. A ticket for dogs is 6 euros.",)
-    plain = Grounding(passages, "What does the night ferry cost?")
+    plain = SentenceScores(passages, "What does the night ferry cost?")
     spans = [(0, len(passages[0]))]
-    same = Grounding(passages, "What does the night ferry cost?", None, [Pointed(spans, torch.zeros(1))])
+    same = SentenceScores(passages, "What does the night ferry cost?", None, [SpanScores(spans, torch.zeros(1))])
     for text in ("14", "6 euros", "night", "A ticket"):
         assert worth(same, text) == pytest.approx(worth(plain, text)), text
     assert same.worst == pytest.approx(plain.worst - POINTED / WEIGHT * FARTHEST)
@@ -209,11 +209,11 @@ def test_a_refusal_loses_half_of_what_a_word_can_and_only_at_its_first_word():
     passages = ("The night ferry costs 14 euros. A ticket for dogs is 6 euros.",)
     spans, nats = [(25, 27), (50, 51)], torch.tensor([0.0, -3.0])
     for asked in ("What does the night ferry cost?", "Who sings?"):
-        plain, led = Grounding(passages, asked), Grounding(passages, asked, None, [Pointed(spans, nats)])
-        for end in range(1, len(NOT_THERE) + 1):
-            lost = FARTHEST / 2 * POINTED / WEIGHT if " " not in NOT_THERE[:end].strip() else 0.0
-            assert worth(led, NOT_THERE[:end]) == pytest.approx(worth(plain, NOT_THERE[:end]) - lost), NOT_THERE[:end]
-        assert led.ended(Quote(NOT_THERE, (), worth(led, NOT_THERE))) == 0.0
+        plain, led = SentenceScores(passages, asked), SentenceScores(passages, asked, None, [SpanScores(spans, nats)])
+        for end in range(1, len(NO_ANSWER) + 1):
+            lost = FARTHEST / 2 * POINTED / WEIGHT if " " not in NO_ANSWER[:end].strip() else 0.0
+            assert worth(led, NO_ANSWER[:end]) == pytest.approx(worth(plain, NO_ANSWER[:end]) - lost), NO_ANSWER[:end]
+        assert led.ended(QuoteState(NO_ANSWER, (), worth(led, NO_ANSWER))) == 0.0
         assert worth(led, "A") == pytest.approx(worth(plain, "A") - FARTHEST * POINTED / WEIGHT)
 
 
@@ -237,16 +237,16 @@ def test_training_points_at_what_answers():
         Paragraph(f"The {name} carries {cars} cars.", ((f"How many cars does the {name} carry?", cars),))
         for name, cars in facts
     )
-    lessons = Lessons(
-        Prompt(tiny.tokenizer()), [Material("facts", told)], [], Mix(passages=3, absent=0.0, records=0.0), 0
+    lessons = TrainingExamples(
+        Prompt(tiny.tokenizer()), [Corpus("facts", told)], [], DataMix(passages=3, absent=0.0, records=0.0), 0
     )
     torch.manual_seed(0)
-    made = PointerNet(64, 2, 16, 300)
+    made = SpanScorerNet(64, 2, 16, 300)
     loss_of = finetuning._loss_of(made, lessons, finetuning._Reading(tiny.encoder(1, 2)), 0)
     optimizer = torch.optim.AdamW(made.parameters(), lr=1e-2)
 
     def share():
-        pointing = Pointer(tiny.encoder(1, 2), copy.deepcopy(made))
+        pointing = SpanScorer(tiny.encoder(1, 2), copy.deepcopy(made))
         return statistics.fmean(finetuning._right(pointing, lessons, 20, lambda *said: None))
 
     untaught, before = share(), float(sum(loss_of(number).detach() for number in range(200, 210))) / 10
@@ -261,19 +261,19 @@ def test_training_points_at_what_answers():
 
 def test_a_finetune_judges_its_pointer_and_ships_only_a_better_one(tmp_path):
     prompt = Prompt(tiny.tokenizer())
-    report = finetune_pointer(tiny.encoder(1, 2), prompt, BOATS, tmp_path / "out", CONFIG, lambda *said: None)
+    report = train_span_scorer(tiny.encoder(1, 2), prompt, BOATS, tmp_path / "out", CONFIG, lambda *said: None)
     assert 0 <= report["right"] <= 1 and report["questions"] > 0
-    assert load_pointer(tmp_path / "out", tiny.encoder(1, 2)).parameters > 0
-    assert ship(tmp_path / "out", tmp_path / "assets", (POINTER_FILE,), finetuning.merit)
-    assert not ship(tmp_path / "out", tmp_path / "assets", (POINTER_FILE,), finetuning.merit)
+    assert load_span_scorer(tmp_path / "out", tiny.encoder(1, 2)).parameters > 0
+    assert publish(tmp_path / "out", tmp_path / "assets", (SPAN_SCORER_FILE,), finetuning.merit)
+    assert not publish(tmp_path / "out", tmp_path / "assets", (SPAN_SCORER_FILE,), finetuning.merit)
     assert json.loads((tmp_path / "assets" / REPORT).read_text()) == json.loads(json.dumps(report))
-    with pytest.raises(BadMaterial, match="too few questions"):
-        finetune_pointer(tiny.encoder(1, 2), prompt, BOATS[:1], tmp_path / "o", replace(CONFIG, held=0.0), print)
+    with pytest.raises(BadCorpus, match="too few questions"):
+        train_span_scorer(tiny.encoder(1, 2), prompt, BOATS[:1], tmp_path / "o", replace(CONFIG, held=0.0), print)
 
 
 def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path):
     def run(name, progress=lambda *said: None, config=CONFIG):
-        finetune_pointer(tiny.encoder(1, 2), Prompt(tiny.tokenizer()), BOATS, tmp_path / name, config, progress)
+        train_span_scorer(tiny.encoder(1, 2), Prompt(tiny.tokenizer()), BOATS, tmp_path / name, config, progress)
 
     def killed(said, done, of, loss):
         if (said, done) == ("Training", 5):
@@ -285,7 +285,7 @@ def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path):
     seen = []
     run("killed", lambda said, done, *_: seen.append((said, done)))
     assert ("Training", 4) in seen and ("Training", 3) not in seen
-    whole, again = (load_file(tmp_path / name / POINTER_FILE) for name in ("whole", "killed"))
+    whole, again = (load_file(tmp_path / name / SPAN_SCORER_FILE) for name in ("whole", "killed"))
     assert whole.keys() == again.keys() and (whole["rarity"] > 0).any()
     for name, weight in whole.items():
         assert_close(again[name], weight, **EXACT)
@@ -297,30 +297,30 @@ def test_a_pointer_comes_back_from_its_file(tmp_path):
     rounded = net()
     for weight in (*rounded.parameters(), rounded.rarity):
         weight.data = weight.bfloat16().float()
-    made = Pointer(tiny.encoder(1, 2), rounded)
+    made = SpanScorer(tiny.encoder(1, 2), rounded)
     made.save(tmp_path)
-    again = load_pointer(tmp_path, tiny.encoder(1, 2))
+    again = load_span_scorer(tmp_path, tiny.encoder(1, 2))
     for one, two in zip(made.point(QUESTION, ["37 cars."]), again.point(QUESTION, ["37 cars."]), strict=True):
         assert_close(one.nats, two.nats, **EXACT)
 
 
 def test_a_pointer_that_does_not_fit_is_refused(tmp_path):
-    with pytest.raises(PointerUnusable, match="pointer"):
-        load_pointer(tmp_path, tiny.encoder(1, 2))
-    (tmp_path / POINTER_FILE).write_bytes(b"torn")
-    with pytest.raises(PointerUnusable, match="pointer"):
-        load_pointer(tmp_path, tiny.encoder(1, 2))
+    with pytest.raises(SpanScorerUnusable, match="pointer"):
+        load_span_scorer(tmp_path, tiny.encoder(1, 2))
+    (tmp_path / SPAN_SCORER_FILE).write_bytes(b"torn")
+    with pytest.raises(SpanScorerUnusable, match="pointer"):
+        load_span_scorer(tmp_path, tiny.encoder(1, 2))
     whole = net().state_dict()
     torn = {name: weight for name, weight in whole.items() if name != "norm.bias"}
     short, thin = {**whole, "rarity": torch.zeros(3)}, {**whole, "points.weight": torch.zeros(1, 6)}
     more, flat = {**whole, "more": torch.zeros(1)}, {**whole, "points.weight": torch.tensor(1.0)}
     for named in ({}, torn, more, flat, short, thin):
-        save_file(named, tmp_path / POINTER_FILE)
-        with pytest.raises(PointerUnusable, match="another --pointer"):
-            load_pointer(tmp_path, tiny.encoder(1, 2))
-    save_file(whole, tmp_path / POINTER_FILE)
-    with pytest.raises(PointerUnusable):
-        load_pointer(tmp_path, tiny.encoder())  # of one layer
+        save_file(named, tmp_path / SPAN_SCORER_FILE)
+        with pytest.raises(SpanScorerUnusable, match="another --pointer"):
+            load_span_scorer(tmp_path, tiny.encoder(1, 2))
+    save_file(whole, tmp_path / SPAN_SCORER_FILE)
+    with pytest.raises(SpanScorerUnusable):
+        load_span_scorer(tmp_path, tiny.encoder())  # of one layer
 
 
 def test_a_pointer_goes_with_a_reader(tmp_path):
@@ -328,5 +328,5 @@ def test_a_pointer_goes_with_a_reader(tmp_path):
     assert ModelConfig(tmp_path, reader="off").layers is ModelConfig(tmp_path, model="other").layers is None
     assert ModelConfig(tmp_path, pointer="off").layers is None
     assert ModelConfig(tmp_path, pointer=str(tmp_path)).layers == tmp_path
-    with pytest.raises(PointerUnusable, match=POINTER_FILE):
+    with pytest.raises(SpanScorerUnusable, match=SPAN_SCORER_FILE):
         fetch_models(ModelConfig(tmp_path, pointer=str(tmp_path)))

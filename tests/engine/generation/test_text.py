@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.generation.citations import Repeats, Steady, cite, unmarked
-from engine.model.sampling import Sampling, cut_at
+from engine.generation.citations import RepetitionDetector, StableText, cite, unmarked
+from engine.model.sampling import SamplingParams, cut_at
 from engine.prompt.template import Prompt
 from tests.support import tiny
 
@@ -60,21 +60,21 @@ def test_stop_strings_cut_wherever_the_pieces_end(pieces):
 
 def test_greedy_takes_the_likeliest_and_top_p_never_leaves_the_nucleus():
     logits = torch.tensor([0.0, 3.0, 2.9, -1.0])
-    assert Sampling().chooser().choose(logits) == 1
-    chooser = Sampling(temperature=1.0, top_p=0.5).chooser()
-    assert {chooser.choose(logits) for _ in range(50)} <= {1, 2}
-    assert Sampling(temperature=1e-38).chooser().choose(logits) == 1
+    assert SamplingParams().sampler().sample(logits) == 1
+    chooser = SamplingParams(temperature=1.0, top_p=0.5).sampler()
+    assert {chooser.sample(logits) for _ in range(50)} <= {1, 2}
+    assert SamplingParams(temperature=1e-38).sampler().sample(logits) == 1
 
 
 def test_a_seed_repeats_a_sample():
-    draws = [[Sampling(1.0, seed=7).chooser().choose(torch.zeros(100)) for _ in range(2)] for _ in range(2)]
+    draws = [[SamplingParams(1.0, seed=7).sampler().sample(torch.zeros(100)) for _ in range(2)] for _ in range(2)]
     assert draws[0] == draws[1]
 
 
 @pytest.mark.parametrize("bad", [{"temperature": -1}, {"top_p": 0}, {"top_p": 1.1}])
 def test_sampling_outside_its_range_is_refused(bad):
     with pytest.raises(ValueError, match="need temperature"):
-        Sampling(**bad)
+        SamplingParams(**bad)
 
 
 PASSAGES = ["The ferry costs 12 pounds for adults.", "Captain Dahl leads the crew of the Silver Tern."]
@@ -146,30 +146,30 @@ def test_a_number_at_a_sentences_end_is_no_lists_number():
 
 def test_a_lists_item_that_comes_again_under_another_number_is_a_repetition():
     item = "The ferry costs 12 pounds.\n"
-    assert Repeats().of(f"1. {item}2. {item}3. ") == len(f"1. {item}")
+    assert RepetitionDetector().of(f"1. {item}2. {item}3. ") == len(f"1. {item}")
 
 
 def test_an_answer_repeats_itself_where_a_whole_sentence_comes_again():
     once = "The card costs 20 pounds. Yes. It lasts a year. Yes. "
-    assert Repeats().of(once + "The card costs") is None
-    assert Repeats().of(once + "The card costs 20 pounds. It") == len(once) - 1
-    assert Repeats().of("Equipment\n\nEquipment\n\nEquipment\n\nEquip") == len("Equipment\n\n") * 2
+    assert RepetitionDetector().of(once + "The card costs") is None
+    assert RepetitionDetector().of(once + "The card costs 20 pounds. It") == len(once) - 1
+    assert RepetitionDetector().of("Equipment\n\nEquipment\n\nEquipment\n\nEquip") == len("Equipment\n\n") * 2
 
 
 @given(st.lists(st.sampled_from([*PARTS, "?!", "...", "\n\n"]), max_size=40))
 def test_a_repetition_is_found_as_soon_as_it_is_there_and_where_it_is(parts):
-    growing = Repeats()
+    growing = RepetitionDetector()
     for end in range(len(parts)):
         written = "".join(parts[:end])
         found = growing.of(written)
-        assert found == Repeats().of(written)
+        assert found == RepetitionDetector().of(written)
         if found is not None:
             return
 
 
 def test_a_long_row_of_dots_is_one_sentence_and_is_looked_at_once():
     dots = "Contents " + "." * 100_000  # minutes, when every dot was the start of another search
-    assert Repeats().of(dots) is None
+    assert RepetitionDetector().of(dots) is None
     assert cite(dots, PASSAGES) == (dots, set())
 
 
@@ -182,7 +182,7 @@ def test_an_abbreviation_ends_no_sentence(name):
 
 def test_no_is_a_sentence_where_no_number_follows():
     repeated = "No. It costs 12 pounds. No. It costs 12 pounds. Then"
-    assert Repeats().of(repeated) == repeated.index(" It costs", 20)
+    assert RepetitionDetector().of(repeated) == repeated.index(" It costs", 20)
 
 
 def test_a_sentence_that_no_passage_holds_stays_uncited():
@@ -200,7 +200,7 @@ def test_citing_only_adds_marks(answer, passages):
 
 @given(st.lists(st.sampled_from(PARTS), max_size=30))
 def test_an_answer_under_way_only_grows_into_the_one_that_is_cited_in_the_end(parts):
-    steady, repeats, written, shown = Steady(PASSAGES, "Who?"), Repeats(), "", [""]
+    steady, repeats, written, shown = StableText(PASSAGES, "Who?"), RepetitionDetector(), "", [""]
     for part in parts:
         written += part
         if (end := repeats.of(written)) is not None:
@@ -213,7 +213,7 @@ def test_an_answer_under_way_only_grows_into_the_one_that_is_cited_in_the_end(pa
 
 
 def test_what_cannot_be_a_repetition_is_shown_word_by_word_and_what_can_waits():
-    steady, first = Steady(PASSAGES), "The ferry costs 12 pounds. "
+    steady, first = StableText(PASSAGES), "The ferry costs 12 pounds. "
     assert [steady.of(first[:end]) for end in (3, 9, 26)] == ["The", "The ferry", "The ferry costs 12 pounds."]
     cited = "The ferry costs 12 pounds. [1]"
     assert [steady.of(first + more) for more in ("", "The ferry", "The ferry costs 12")] == [cited] * 3

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import Cancelled
 from engine.kv.chunk_cache import ChunkCache
-from engine.kv.fingerprint import of_model
+from engine.kv.fingerprint import model_fingerprint
 from engine.model.decoder import Decoder
 from tests.support import tiny
 from tests.support.doubles import tiers
@@ -25,7 +25,7 @@ def cache():
 def test_tiers_are_named_as_they_were_used(cache):
     assert cache.get((5, 6, 7))[1] == "computed"
     assert cache.get((5, 6, 7))[1] == "host"
-    cache.settle()
+    cache.flush()
     cache.tree.clear(HOST)
     assert cache.get((5, 6, 7))[1] == "disk"
     assert cache.get((5, 6, 7))[1] == "host"
@@ -64,7 +64,7 @@ def test_what_is_done_with_the_same_weights_is_in_the_fingerprint():
     decoders = [tiny.decoder() for _ in range(3)]
     decoders[1].model.config.rms_norm_eps = 1e-3
     decoders[2].model.model.rotary_emb.attention_scaling = 1.5
-    names = {of_model(Decoder(decoder.model, decoder.tokenizer, "tiny")) for decoder in decoders}
+    names = {model_fingerprint(Decoder(decoder.model, decoder.tokenizer, "tiny")) for decoder in decoders}
     assert len(names) == 3
 
 

@@ -30,8 +30,8 @@ def found(answer):
 
 def prefilled(made, strategy, *names):
     made.finder = FixedLibrary(*names)
-    reading = made.find(ASK, Trace())
-    return made.prefill(reading, strategy, Trace()), made.evidence(reading, Trace()).reference
+    reading = made.prepare(ASK, Trace())
+    return made.prefill(reading, strategy, Trace()), made.prompt_context(reading, Trace()).reference
 
 
 def depths(made):
@@ -42,9 +42,9 @@ def test_a_full_prefill_is_found_again_as_an_exact_path_and_nothing_is_recompute
     made = engine(build=family)
     ask(made, "ferry", "tern", "fares")
     ready, reference = prefilled(made, Prefix(), "ferry", "tern", "fares")
-    assert (ready.path, ready.exact, len(ready.rows), ready.realised_ratio) == (3, 3, 0, 0.0)
+    assert (ready.num_path_chunks, ready.num_exact_chunks, len(ready.rows), ready.actual_ratio) == (3, 3, 0, 0.0)
     assert_close(ready.logits, reference.logits, **REORDERED)
-    context = ready.buffer.length - len(made.find(ASK, Trace()).question)
+    context = ready.buffer.length - len(made.prepare(ASK, Trace()).suffix_ids)
     assert_close(ready.buffer.keys[:, :, :context], reference.buffer.keys[:, :, :context], **REORDERED)
 
 
@@ -55,7 +55,7 @@ def test_the_longest_path_is_taken_and_the_rest_computed_and_kept():
     assert found(answer) == ["exact prefix hit", "exact prefix hit", "miss"]
     assert answer.recomputed_tokens == answer.sources[2].tokens
     ready, reference = prefilled(made, Prefix(), "ferry", "tern", "fares")
-    assert ready.path == 3
+    assert ready.num_path_chunks == 3
     assert_close(ready.logits, reference.logits, **REORDERED)
 
 
@@ -74,8 +74,10 @@ def test_an_exact_path_takes_nothing_of_the_budget(strategy):
     ask(made, "ferry", "tern")
     alone, _ = prefilled(engine(), strategy, "ferry", "tern", "fares")
     ready, _ = prefilled(made, strategy, "ferry", "tern", "fares")
-    start = ready.buffer.length - len(made.find(ASK, Trace()).question) - len(made.prompt.passage(TEXTS["fares"]).ids)
-    assert ready.path == 2
+    start = (
+        ready.buffer.length - len(made.prepare(ASK, Trace()).suffix_ids) - len(made.prompt.passage(TEXTS["fares"]).ids)
+    )
+    assert ready.num_path_chunks == 2
     assert not len(ready.rows) or int(ready.rows.min()) >= start
     assert len(ready.rows) <= max(len(alone.rows), int(0.3 * ready.buffer.length))
 
@@ -103,7 +105,7 @@ def test_a_patched_result_never_poses_as_exact(method):
 )
 def test_how_much_of_a_prompt_is_exact_is_known(strategy, exact):
     ready, reference = prefilled(engine(), strategy, "ferry", "tern", "fares")
-    assert ready.exact == exact
+    assert ready.num_exact_chunks == exact
     if exact == 3:
         assert_close(ready.logits, reference.logits, **REORDERED)
 
@@ -122,7 +124,7 @@ def test_parallel_placements_take_no_path():
     alone, _ = prefilled(made, APE(), "ferry", "tern")
     ask(made, "ferry", "tern")
     again, _ = prefilled(made, APE(), "ferry", "tern")
-    assert again.path == 0
+    assert again.num_path_chunks == 0
     assert_close(again.logits, alone.logits, **EXACT)
 
 
@@ -132,7 +134,7 @@ def test_a_path_that_left_memory_comes_back_from_disk_also_after_a_restart():
     first = ask(made, "ferry", "tern")
     for tier in made.cache.tree.tiers[:1]:
         tier.budget_bytes = 0
-    made.cache.tree._copies.make_room(0, 0)
+    made.cache.tree._copies.free_space(0, 0)
     made.tiers.drain()
     made.tiers.close()
     again = engine(blobs=blobs)
@@ -176,8 +178,8 @@ def test_an_auxiliary_of_its_own_has_ended_when_the_first_token_is_there():
     made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
     ask(made, "ferry", "tern", "fares")
     made.finder = FixedLibrary("ferry", "tern", "fares")
-    ready = made.prefill(made.find(ASK, Trace()), CacheClip(0.2), Trace())
-    assert ready.path == 3
+    ready = made.prefill(made.prepare(ASK, Trace()), CacheClip(0.2), Trace())
+    assert ready.num_path_chunks == 3
     assert not [thread for thread in enumerate_threads() if thread.name.startswith("auxiliary")]
 
 
@@ -185,7 +187,7 @@ def test_the_same_passage_twice_is_a_path_too():
     made = engine()
     ask(made, "ferry", "ferry")
     ready, reference = prefilled(made, Prefix(), "ferry", "ferry")
-    assert ready.path == 2
+    assert ready.num_path_chunks == 2
     assert_close(ready.logits, reference.logits, **REORDERED)
 
 
@@ -221,7 +223,7 @@ def test_eight_bits_take_half_the_room_and_come_back_close():
     assert half < 0.7 * full  # fp32 here: a quarter, and scales for few channels
     assert (near.keys - kv.keys).abs().max() <= kv.keys.abs().max() / 100
     assert (near.values - kv.values).abs().max() <= kv.values.abs().max() / 100
-    assert near.rounded and not again.rounded
+    assert near.quantized and not again.quantized
 
 
 def test_what_was_kept_in_eight_bits_is_not_exact():
@@ -252,8 +254,8 @@ def test_what_a_method_finds_at_hand_is_what_it_can_use():
     for name in ("ferry", "tern"):
         made.warm(TEXTS[name])
     assert made.cache.ready(ids) == (sum(tokens), 0)
-    assert made.cache.ready(ids, Placement.PATH) == (tokens[0], tokens[1])
-    assert made.cache.ready(ids, Placement.ALONE) == (0, sum(tokens))
+    assert made.cache.ready(ids, Placement.EXACT_PREFIX) == (tokens[0], tokens[1])
+    assert made.cache.ready(ids, Placement.NO_PREFIX) == (0, sum(tokens))
 
 
 def test_deleting_takes_the_kv_of_models_that_are_not_loaded_along():

@@ -3,7 +3,7 @@
 import torch
 
 from engine.model.decoder import Decoder
-from engine.model.sampling import Sampling, decode, decode_together
+from engine.model.sampling import SamplingParams, decode, decode_together
 from tests.support import tiny
 
 PROMPTS = [torch.randint(3, 512, (n,), generator=torch.Generator().manual_seed(n)) for n in (5, 60, 23)]
@@ -19,13 +19,13 @@ def prefilled(decoder, room):
 
 def together(decoder, stop_ids, most, room):
     buffers, firsts = prefilled(decoder, room)
-    return decode_together(decoder, buffers, firsts, [Sampling().chooser() for _ in firsts], stop_ids, most)
+    return decode_together(decoder, buffers, firsts, [SamplingParams().sampler() for _ in firsts], stop_ids, most)
 
 
 def one_by_one(decoder, stop_ids, most, room):
     buffers, firsts = prefilled(decoder, room)
     pairs = zip(buffers, firsts, strict=True)
-    return [list(decode(decoder, b, first, Sampling().chooser(), stop_ids, most)) for b, first in pairs]
+    return [list(decode(decoder, b, first, SamplingParams().sampler(), stop_ids, most)) for b, first in pairs]
 
 
 def test_side_by_side_or_one_by_one_the_answers_are_equal(family):
@@ -44,7 +44,7 @@ def test_each_answer_ends_at_its_own_stop_or_where_its_buffer_is_full():
 def test_each_answer_has_a_chooser_of_its_own():
     decoder = Decoder(tiny.model(), None, "tiny")
     buffers, firsts = prefilled(decoder, 30)
-    choosers = [Sampling(1.5, seed=seed).chooser() for seed in range(len(buffers))]
+    choosers = [SamplingParams(1.5, seed=seed).sampler() for seed in range(len(buffers))]
     answers = decode_together(decoder, buffers, firsts, choosers, frozenset(), 20)
     for seed, (buffer, first, answer) in enumerate(zip(*prefilled(decoder, 30), answers, strict=True)):
-        assert answer == list(decode(decoder, buffer, first, Sampling(1.5, seed=seed).chooser(), frozenset(), 20))
+        assert answer == list(decode(decoder, buffer, first, SamplingParams(1.5, seed=seed).sampler(), frozenset(), 20))

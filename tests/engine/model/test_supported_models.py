@@ -7,7 +7,7 @@ import torch
 
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.dtype import pick
+from engine.model.loading.dtype import select_dtype
 from engine.model.loading.load import load
 from engine.model.loading.resolve import resolve
 from engine.model.selftest import selftest
@@ -51,7 +51,7 @@ def test_a_saved_model_loads_and_answers_as_before(tmp_path):
     made.model.save_pretrained(tmp_path)
     made.tokenizer.save_pretrained(tmp_path)
     again = load(tmp_path, torch.device("cpu"), torch.float32, "again")
-    assert again.spec.layers == made.spec.layers and again.proof.deviation < again.proof.bound
+    assert again.spec.layers == made.spec.layers and again.selftest_result.deviation < again.selftest_result.bound
     assert torch.equal(again.reference_logits(torch.arange(9)), tiny.decoder().reference_logits(torch.arange(9)))
 
 
@@ -96,10 +96,10 @@ def test_no_registry_and_no_wheel_says_how_to_give_a_model(tmp_path, monkeypatch
 
 
 def test_precision_follows_the_machine_and_the_wish():
-    device, dtype, said = pick("cpu", "fp32")
+    device, dtype, said = select_dtype("cpu", "fp32")
     assert (device.type, dtype) == ("cpu", torch.float32)
     assert "fp32 on the CPU" in said
     for wrong in ({"dtype": "int3"}, {} if torch.cuda.is_available() else {"device": "cuda"}):
         if wrong:
             with pytest.raises(ValueError, match=r"got|asked for"):
-                pick(**wrong)
+                select_dtype(**wrong)

@@ -6,8 +6,8 @@ from torch.testing import assert_close
 
 from engine.kv.assemble import assemble
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, Rows
-from engine.model.sampling import Sampling, decode
+from engine.model.kv_buffer import KVBuffer, RowPass
+from engine.model.sampling import SamplingParams, decode
 from engine.types import ChunkKV
 from tests.support import tiny
 from tests.support.tolerance import EXACT, REORDERED, rotated
@@ -121,8 +121,8 @@ def test_cached_decoding_equals_decoding_without_a_cache(plain, engine):
         expected.append(int(reference(plain, ids)[2][-1].argmax()))
         ids = torch.cat((ids, torch.tensor(expected[-1:])))
     buffer = engine.buffer(len(PROMPT) + 24)
-    chooser = Sampling().chooser()
-    first = chooser.choose(engine.prefill(PROMPT, buffer, torch.arange(len(PROMPT))))
+    chooser = SamplingParams().sampler()
+    first = chooser.sample(engine.prefill(PROMPT, buffer, torch.arange(len(PROMPT))))
     assert list(decode(engine, buffer, first, chooser, frozenset(), 24)) == expected
 
 
@@ -130,4 +130,4 @@ def test_cached_decoding_equals_decoding_without_a_cache(plain, engine):
 def test_rows_outside_the_buffer_are_refused(capacity, slots, message):
     buffer = KVBuffer(1, 1, 8, capacity, torch.float32, torch.device("cpu"))
     with pytest.raises(ValueError, match=message):
-        Rows(buffer, torch.tensor(slots))
+        RowPass(buffer, torch.tensor(slots))

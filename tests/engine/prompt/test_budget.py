@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import BadRequest, DocumentTooLong, QuestionTooLong
-from engine.request import Exchange, Request
+from engine.request import ChatTurn, Request
 from engine.trace import Trace
 from tests.support.doubles import Shelf, engine, last
 
@@ -38,7 +38,7 @@ def test_a_whole_document_is_read_from_its_first_passage_to_its_last(method):
 def test_the_next_question_on_a_whole_document_reads_one_exact_path():
     made = made_of()
     first = last(made.ask(replace(WHOLE, method="full")))
-    exchange = Exchange(WHOLE.question, first.text, tuple(source.chunk for source in first.sources))
+    exchange = ChatTurn(WHOLE.question, first.text, tuple(source.chunk for source in first.sources))
     for question in ("Why does it?", "Which chapter has port 3 in it?"):
         answer = last(made.ask(replace(WHOLE, question=question, method="prefix", earlier=(exchange,))))
         assert {source.found for source in answer.sources} == {"exact prefix hit"}
@@ -99,7 +99,7 @@ FITS = made_of()
     max_tokens=st.integers(150, 700),
     question=st.sampled_from([WHOLE.question, "Why?", "Who " * 40 + "sails?"]),
     answer=st.integers(1, 300),
-    earlier=st.sampled_from([(), (Exchange("Which boat is blue?", "The second."),)]),
+    earlier=st.sampled_from([(), (ChatTurn("Which boat is blue?", "The second."),)]),
 )
 @settings(deadline=None, max_examples=60)
 def test_a_whole_document_is_read_exactly_where_the_budget_says_it_fits_and_as_it_says(
@@ -111,18 +111,18 @@ def test_a_whole_document_is_read_exactly_where_the_budget_says_it_fits_and_as_i
         told = FITS.budget(request)
     except QuestionTooLong:
         with pytest.raises(QuestionTooLong):
-            FITS.find(request, Trace())
+            FITS.prepare(request, Trace())
         return
     assert told.prefix + told.passages + told.question + told.answer <= told.max_tokens == max_tokens
     assert told.documents == tokens(FITS, STORY)
     if told.fits_whole:
-        reading = FITS.find(request, Trace())
-        shares = (reading.context_tokens, len(reading.question), reading.room, reading.left_out)
+        reading = FITS.prepare(request, Trace())
+        shares = (reading.context_tokens, len(reading.suffix_ids), reading.max_new_tokens, reading.num_dropped_chunks)
         assert shares == (told.passages, told.question, told.answer, told.left_out)
     else:
         assert told.left_out > 0
         with pytest.raises(DocumentTooLong):
-            FITS.find(request, Trace())
+            FITS.prepare(request, Trace())
 
 
 def test_a_budget_searches_and_computes_nothing_and_needs_no_question():

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import BadRequest
-from engine.prompt.builder import alike, in_old_order
-from engine.prompt.retrieval import fused, ranked, readings
+from engine.prompt.builder import in_old_order, same_prompt
+from engine.prompt.retrieval import prepared_prompts, retrieve, rrf
 from engine.prompt.template import Prompt
-from engine.request import Exchange, Request
+from engine.request import ChatTurn, Request
 from engine.scheduler.speculation import SpeculationConfig, Speculator
 from engine.trace import Trace
 from store.types import Hit
@@ -25,7 +25,7 @@ BOATS = [
     "The Silver Tern sails the North Route.",
 ]
 RULES = ["Dogs must be kept on a lead.", "It rains often. Who owns a coat, takes it along.", "Bicycles cost 3 pounds."]
-FIRST = Exchange("Which boat sails the Bay Route?", "The Old Kestrel.", ("boats-0", "boats-2"))
+FIRST = ChatTurn("Which boat sails the Bay Route?", "The Old Kestrel.", ("boats-0", "boats-2"))
 FOLLOW = Request("Who owns it?", passages=2, max_new_tokens=4, earlier=(FIRST,))
 SWITCH = replace(FOLLOW, question="What do bicycles cost on board?")
 
@@ -41,7 +41,7 @@ def shelf():
 def chosen(request, finder=None, max_tokens=4096):
     """Return the passages that are read, in prompt order."""
     prompt = Prompt(tiny.decoder().tokenizer)
-    *_, reading = readings(finder or shelf(), prompt, request, max_tokens, Trace())
+    *_, reading = prepared_prompts(finder or shelf(), prompt, request, max_tokens, Trace())
     return ids(reading.hits)
 
 
@@ -99,7 +99,7 @@ def test_what_was_read_last_pushes_out_nothing_better():
     assert len(best) == 4
     length = max(len(prompt.passage(text).ids) for text in texts)
     room = len(prompt.prefix) + len(prompt.question(request.question)) + 16 + 2 * length
-    again = replace(request, earlier=(Exchange("Before?", "Yes.", (best[3], best[2])),))
+    again = replace(request, earlier=(ChatTurn("Before?", "Yes.", (best[3], best[2])),))
     assert chosen(again, finder, room) == chosen(request, finder, room) == best[:2]
     assert chosen(again, finder) == [best[3], best[2], *best[:2]]
 
@@ -107,7 +107,7 @@ def test_what_was_read_last_pushes_out_nothing_better():
 @given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=3))
 def test_fusion_holds_each_chunk_once_best_first_with_all_that_is_known_of_it(rankings):
     told = [[replace(found, matched_words=bool(at)) for found in named(*names)] for at, names in enumerate(rankings)]
-    hits = fused(told)
+    hits = rrf(told)
     assert sorted(ids(hits)) == sorted({f"{name}-0" for names in rankings for name in names})
     assert [found.score for found in hits] == sorted((found.score for found in hits), reverse=True)
     for found in hits:
@@ -117,7 +117,7 @@ def test_fusion_holds_each_chunk_once_best_first_with_all_that_is_known_of_it(ra
 def test_a_similarity_is_that_to_the_question_itself_where_it_is_known():
     near, far, unknown = (replace(hit("a", "a"), similarity=known) for known in (0.9, 0.2, None))
     for rankings, known in [(([near], [far]), 0.9), (([unknown], [far]), 0.2), (([unknown],), None)]:
-        assert fused(rankings)[0].similarity == known
+        assert rrf(rankings)[0].similarity == known
 
 
 @pytest.mark.parametrize("documents, allowed", [(("rules",), "rules-"), (("boats",), "boats-")])
@@ -143,7 +143,7 @@ class Slow(Shelf):
 
 
 def test_searches_of_unequal_length_go_on_until_both_have_ended():
-    staged = [ids(hits) for hits in ranked(Slow(boats=BOATS, rules=RULES), replace(FOLLOW, passages=6))]
+    staged = [ids(hits) for hits in retrieve(Slow(boats=BOATS, rules=RULES), replace(FOLLOW, passages=6))]
     assert len(staged) == 2
     assert "boats-1" in staged[1]
 
@@ -155,7 +155,7 @@ def test_a_follow_up_on_the_same_passages_reads_an_exact_path(method, order):
     made = engine("ferry", "tern", "fares")
     asked = Request("When does the Old Kestrel sail?", "full", passages=3, max_new_tokens=4)
     first = last(made.ask(asked))
-    exchange = Exchange(asked.question, first.text, tuple(source.chunk for source in first.sources))
+    exchange = ChatTurn(asked.question, first.text, tuple(source.chunk for source in first.sources))
     made.finder = FixedLibrary(*order)
     again = last(made.ask(replace(asked, question="Who commands it?", method=method, earlier=(exchange,))))
     assert [source.chunk for source in again.sources] == list(exchange.passages)
@@ -167,17 +167,17 @@ def test_a_follow_up_on_the_same_passages_reads_an_exact_path(method, order):
 @pytest.mark.parametrize("question", ["When does the Old Kestrel sail?", "What do bicycles cost on board?"])
 def test_the_prompt_of_a_question_of_its_own_is_what_it_was_before_there_were_conversations(question, earlier):
     made, names = engine("ferry", "tern", "fares"), ["ferry", "tern", "fares"]
-    reading = made.find(Request(question, passages=3, earlier=earlier), Trace())
+    reading = made.prepare(Request(question, passages=3, earlier=earlier), Trace())
     assert [chunk.ids for chunk in reading.passages] == [made.prompt.passage(TEXTS[name]).ids for name in names]
-    assert reading.question == made.prompt.question(question) and reading.asked == question
+    assert reading.suffix_ids == made.prompt.question(question) and reading.standalone_question == question
     assert reading.notes == ()
 
 
 def test_the_models_read_what_a_follow_up_leans_on_behind_the_passages():
     made = engine("ferry", "tern")
-    reading = made.find(replace(FOLLOW, passages=2), Trace())
-    assert reading.asked == f"{FIRST.question} {FIRST.answer} Who owns it?"
-    assert reading.question == made.prompt.question(reading.asked)
+    reading = made.prepare(replace(FOLLOW, passages=2), Trace())
+    assert reading.standalone_question == f"{FIRST.question} {FIRST.answer} Who owns it?"
+    assert reading.suffix_ids == made.prompt.question(reading.standalone_question)
     assert [chunk.ids for chunk in reading.passages] == [
         made.prompt.passage(TEXTS[name]).ids for name in ("ferry", "tern")
     ]
@@ -186,7 +186,7 @@ def test_the_models_read_what_a_follow_up_leans_on_behind_the_passages():
 def test_a_follow_up_that_is_guessed_is_answered_as_one_that_is_not():
     made, plain = engine(), engine()
     made.finder, plain.finder = Slow(boats=BOATS, rules=RULES), Slow(boats=BOATS, rules=RULES)
-    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
+    made.speculator = Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
     answer = last(made.ask(FOLLOW))
     assert answer.state == "done" and answer.text == last(plain.ask(FOLLOW)).text
     assert "speculation" in [stage.name for stage in answer.trace.stages]
@@ -200,9 +200,9 @@ def test_a_follow_up_that_is_guessed_is_answered_as_one_that_is_not():
         ({"documents": None}, "got None"),
         ({"earlier": "Who?"}, "earlier questions must be a list"),
         ({"earlier": [("Who?", "He.")]}, "An earlier question is its text"),
-        ({"earlier": [Exchange("Who?", None)]}, "An earlier question is its text"),
-        ({"earlier": [Exchange("Who?", "He.", "boats-0")]}, "An earlier question is its text"),
-        ({"earlier": [Exchange("Who?", "He \udc00.")]}, "half a character"),
+        ({"earlier": [ChatTurn("Who?", None)]}, "An earlier question is its text"),
+        ({"earlier": [ChatTurn("Who?", "He.", "boats-0")]}, "An earlier question is its text"),
+        ({"earlier": [ChatTurn("Who?", "He \udc00.")]}, "half a character"),
         ({"whole": 1}, "true or false, got 1"),
         ({"whole": True}, "exactly one; 0 are chosen"),
         ({"whole": True, "documents": ("a", "b")}, "exactly one; 2 are chosen"),
@@ -235,6 +235,6 @@ def test_nothing_found_in_chosen_documents_does_not_ask_for_more_documents():
 
 
 def test_a_hit_of_what_was_read_last_claims_no_similarity():
-    *_, hits = ranked(shelf(), replace(FOLLOW, earlier=(replace(FIRST, passages=("rules-0",)),), passages=6))
+    *_, hits = retrieve(shelf(), replace(FOLLOW, earlier=(replace(FIRST, passages=("rules-0",)),), passages=6))
     (lead,) = [found for found in hits if found.chunk.id == "rules-0"]
     assert isinstance(lead, Hit) and (lead.similarity, lead.matched_words) == (None, False)

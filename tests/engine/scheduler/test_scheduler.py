@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import Cancelled
-from engine.scheduler.scheduler import Turns, TurnsConfig, Waiting, take_next
+from engine.scheduler.scheduler import Scheduler, SchedulerConfig, WaitingRequest, pop_next
 
 PATIENCE_S = 60  # never reached unless a test fails
 LENGTHS = st.tuples(st.integers(0, 6), st.integers(0, 6))
@@ -29,7 +29,7 @@ def live(days, window):
         if what == "arrive":
             number = len(lengths)
             lengths.append(value)
-            line.append(Waiting(lambda number=number: lengths[number]))
+            line.append(WaitingRequest(lambda number=number: lengths[number]))
             who[line[-1]] = number
         elif line and what == "change":
             lengths[who[line[step % len(line)]]] = value
@@ -37,7 +37,7 @@ def live(days, window):
             line.pop(step % len(line))
         elif line and what == "serve":
             waited = [who[request] for request in line]
-            yield who[take_next(line, window)], waited, list(lengths)
+            yield who[pop_next(line, window)], waited, list(lengths)
 
 
 @settings(deadline=None, max_examples=300)
@@ -70,7 +70,7 @@ def test_window_zero_is_first_come_first_served(days):
 
 def test_a_negative_window_is_refused():
     with pytest.raises(ValueError, match="at least 0, got -1"):
-        TurnsConfig(window=-1)
+        SchedulerConfig(max_skips=-1)
 
 
 def wait_until(true):
@@ -102,13 +102,13 @@ class Crowd:
         return future
 
     def _serve(self, name, lengths, cancel):
-        with self.turns.turn(lengths, cancel):
+        with self.turns.acquire(lengths, cancel):
             self.served.append(name)
 
 
 @pytest.fixture
 def turns():
-    return Turns()
+    return Scheduler()
 
 
 @pytest.fixture
@@ -125,33 +125,33 @@ def served_after(crowd, futures):
 
 def test_the_best_ratio_is_served_first_and_of_equals_who_came_first(turns, crowd):
     lengths = {"a third": (1, 3), "two": (4, 2), "half": (5, 10), "two again": (2, 1), "all": (1, 0)}
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         futures = [crowd.queue(name, lambda pair=pair: pair) for name, pair in lengths.items()]
     assert served_after(crowd, futures) == ["all", "two", "two again", "half", "a third"]
 
 
 def test_a_starved_request_is_served_before_better_ones(crowd):
-    crowd.turns = turns = Turns(TurnsConfig(window=2))
-    with turns.turn(cold, never()):
+    crowd.turns = turns = Scheduler(SchedulerConfig(max_skips=2))
+    with turns.acquire(cold, never()):
         futures = [crowd.queue("cold")] + [crowd.queue(f"hot {i}", lambda: (9, 1)) for i in range(4)]
     assert served_after(crowd, futures) == ["hot 0", "hot 1", "cold", "hot 2", "hot 3"]
 
 
 def test_lengths_are_asked_again_when_the_next_is_chosen(turns, crowd):
     cached = {"a": 0, "b": 5, "c": 4}
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         futures = [crowd.queue(name, lambda name=name: (cached[name], 10)) for name in cached]
         cached.update(a=9, b=0)
     assert served_after(crowd, futures) == ["a", "c", "b"]
 
 
 def test_a_request_alone_is_not_asked_for_its_lengths(turns):
-    with turns.turn(lambda: pytest.fail("asked"), never()):
+    with turns.acquire(lambda: pytest.fail("asked"), never()):
         assert turns.waiting == 0
 
 
 def test_lengths_that_raise_fail_their_own_request_and_no_other(turns, crowd):
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         futures = [crowd.queue("before"), crowd.queue("broken", lambda: 1 // 0), crowd.queue("after")]
     assert isinstance(futures[1].exception(PATIENCE_S), ZeroDivisionError)
     assert served_after(crowd, futures) == ["before", "after"]
@@ -160,7 +160,7 @@ def test_lengths_that_raise_fail_their_own_request_and_no_other(turns, crowd):
 
 def test_a_cancelled_request_leaves_at_once_and_the_others_keep_their_order(turns, crowd):
     cancel = Event()
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         futures = [crowd.queue("first"), crowd.queue("middle", lambda: (9, 1), cancel), crowd.queue("last")]
         cancel.set()
         assert isinstance(futures[1].exception(PATIENCE_S), Cancelled)  # the turn is still held
@@ -170,7 +170,7 @@ def test_a_cancelled_request_leaves_at_once_and_the_others_keep_their_order(turn
 
 def test_a_request_cancelled_as_its_turn_comes_passes_it_on(turns, crowd):
     cancel = Event()
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         futures = [crowd.queue("stopped", cancel=cancel), crowd.queue("next")]
         cancel.set()
     assert isinstance(futures[0].exception(PATIENCE_S), Cancelled)
@@ -180,22 +180,24 @@ def test_a_request_cancelled_as_its_turn_comes_passes_it_on(turns, crowd):
 def test_a_request_cancelled_before_it_came_disturbs_nobody(turns):
     stopped, speculation = Event(), Event()
     stopped.set()
-    with turns.spare(speculation), pytest.raises(Cancelled), turns.turn(cold, stopped):
+    with turns.try_acquire_idle(speculation), pytest.raises(Cancelled), turns.acquire(cold, stopped):
         pytest.fail("ran")
     assert not speculation.is_set()
 
 
-@pytest.mark.parametrize("hold", [lambda turns: turns.turn(cold, never()), lambda turns: turns.spare(never())])
+@pytest.mark.parametrize(
+    "hold", [lambda turns: turns.acquire(cold, never()), lambda turns: turns.try_acquire_idle(never())]
+)
 def test_an_exception_frees_the_turn(hold, turns):
     with pytest.raises(ZeroDivisionError), hold(turns):
         raise ZeroDivisionError
-    with turns.spare(never()) as keep:
+    with turns.try_acquire_idle(never()) as keep:
         assert keep is not None
 
 
 def test_a_turn_may_end_in_another_thread(turns, crowd):
     turn = ExitStack()
-    turn.enter_context(turns.turn(cold, never()))
+    turn.enter_context(turns.acquire(cold, never()))
     future = crowd.queue("next")
     ender = Thread(target=turn.close)
     ender.start()
@@ -204,20 +206,20 @@ def test_a_turn_may_end_in_another_thread(turns, crowd):
 
 
 def test_a_spare_turn_is_refused_while_somebody_runs_or_waits(turns, crowd):
-    with turns.spare(never()) as first, turns.spare(never()) as second:
+    with turns.try_acquire_idle(never()) as first, turns.try_acquire_idle(never()) as second:
         assert first is not None and second is None
         future = crowd.queue("waiting")
-        with turns.spare(never()) as third:
+        with turns.try_acquire_idle(never()) as third:
             assert third is None
         assert turns.waiting == 1  # what was refused frees nothing
     assert served_after(crowd, [future]) == ["waiting"]
-    with turns.turn(cold, never()), turns.spare(never()) as fourth:
+    with turns.acquire(cold, never()), turns.try_acquire_idle(never()) as fourth:
         assert fourth is None
 
 
 def test_a_spare_turn_is_cancelled_by_the_first_that_comes_and_cannot_be_kept_then(turns, crowd):
     cancel = Event()
-    with turns.spare(cancel) as keep:
+    with turns.try_acquire_idle(cancel) as keep:
         assert not cancel.is_set()
         future = crowd.queue("newcomer")
         assert cancel.is_set() and crowd.served == []
@@ -227,7 +229,7 @@ def test_a_spare_turn_is_cancelled_by_the_first_that_comes_and_cannot_be_kept_th
 
 def test_a_kept_spare_turn_is_a_real_one(turns, crowd):
     cancel = Event()
-    with turns.spare(cancel) as keep:
+    with turns.try_acquire_idle(cancel) as keep:
         assert keep()
         future = crowd.queue("newcomer")
         assert not cancel.is_set() and crowd.served == []
@@ -237,16 +239,16 @@ def test_a_kept_spare_turn_is_a_real_one(turns, crowd):
 
 def test_a_spare_turn_cancelled_by_its_owner_cannot_be_kept(turns):
     cancel = Event()
-    with turns.spare(cancel) as keep:
+    with turns.try_acquire_idle(cancel) as keep:
         cancel.set()
         assert not keep()
 
 
 def test_a_spare_turn_that_is_over_is_neither_kept_nor_cancelled(turns):
     cancel = Event()
-    with turns.spare(cancel) as keep:
+    with turns.try_acquire_idle(cancel) as keep:
         pass
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         assert not keep()
     assert not cancel.is_set()
 
@@ -261,10 +263,10 @@ def test_keeping_and_a_newcomer_agree_on_who_was_first(turns):
 
         def come(start=start):
             start.wait(PATIENCE_S)
-            with turns.turn(cold, never()):
+            with turns.acquire(cold, never()):
                 pass
 
-        with turns.spare(cancel) as keep:
+        with turns.try_acquire_idle(cancel) as keep:
             threads = [Thread(target=decide, args=(keep,)), Thread(target=come)]
             for thread in threads:
                 thread.start()
@@ -286,11 +288,11 @@ def test_eight_threads_never_run_two_blocks_at_once(turns, crowd):
     def work(seed):
         for step in range(25):
             if (seed + step) % 3:
-                with turns.turn(lambda step=step: (seed, step), never()):
+                with turns.acquire(lambda step=step: (seed, step), never()):
                     run()
                     real.append(None)
             else:
-                with turns.spare(never()) as keep:
+                with turns.try_acquire_idle(never()) as keep:
                     if keep is not None:
                         keep()
                         run()
@@ -304,7 +306,7 @@ def test_eight_threads_never_run_two_blocks_at_once(turns, crowd):
 
 def test_close_waits_for_the_turn_under_way_but_no_longer_than_its_patience(turns, crowd):
     order = []
-    with turns.turn(cold, never()):
+    with turns.acquire(cold, never()):
         turns.close(patience_s=0.01)  # comes back although the turn is held
         closing = crowd.pool.submit(lambda: (turns.close(PATIENCE_S), order.append("closed")))
         time.sleep(0.05)

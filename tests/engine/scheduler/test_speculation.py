@@ -8,9 +8,9 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from engine.errors import Cancelled
-from engine.prompt.builder import alike
+from engine.prompt.builder import same_prompt
 from engine.request import Request
-from engine.scheduler.scheduler import Turns
+from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.speculation import SpeculationConfig, Speculator
 from engine.trace import Trace
 from tests.support import tiny
@@ -21,12 +21,12 @@ ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=6)
 
 def speculator(turns=None, least_ms=-1.0):
     """Speculates at once: without anything learned, nothing is expected of the rest of a search, and that is enough."""
-    return Speculator(turns or Turns(), lambda one, two: one == two, SpeculationConfig(least_ms))
+    return Speculator(turns or Scheduler(), lambda one, two: one == two, SpeculationConfig(least_ms))
 
 
 def follow(made, stages, work, trace=None, cancel=None):
     with ExitStack() as turn:
-        found, guess = made.follow(iter(stages), work, trace or Trace(), turn, cancel or Event())
+        found, guess = made.run(iter(stages), work, trace or Trace(), turn, cancel or Event())
         return found, guess and guess.result(Event())
 
 
@@ -60,17 +60,17 @@ def test_the_stages_of_the_work_are_those_of_the_request_only_when_it_is_kept():
 
 
 def test_nothing_is_guessed_while_somebody_has_the_model():
-    turns = Turns()
-    with turns.turn(lambda: (0, 1), Event()):
+    turns = Scheduler()
+    with turns.acquire(lambda: (0, 1), Event()):
         assert follow(speculator(turns), ["a", "a"], lambda *rest: "A") == ("a", None)
 
 
 def test_a_newcomer_ends_a_guess_and_gets_the_model():
-    turns, begun, served = Turns(), Event(), Event()
+    turns, begun, served = Scheduler(), Event(), Event()
 
     def newcomer():
         begun.wait(60)
-        with turns.turn(lambda: (0, 1), Event()):
+        with turns.acquire(lambda: (0, 1), Event()):
             served.set()
 
     def work(found, trace, stop):
@@ -91,7 +91,7 @@ def test_a_newcomer_ends_a_guess_and_gets_the_model():
 
 
 def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
-    turns, ended = Turns(), Event()
+    turns, ended = Scheduler(), Event()
 
     def work(found, trace, stop):
         ended.set()
@@ -100,30 +100,30 @@ def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
     def stages():
         yield "a"
         assert ended.wait(60)
-        with turns.turn(lambda: (0, 1), Event()):  # a newcomer, while this search still goes on
+        with turns.acquire(lambda: (0, 1), Event()):  # a newcomer, while this search still goes on
             pass
         yield "a"
 
     with ExitStack() as turn:
-        _, guess = speculator(turns).follow(stages(), work, Trace(), turn, Event())
-        assert not guess.kept and guess.result(Event()) == "A"
-        with turns.turn(lambda: (0, 1), Event()):  # the request's own
+        _, guess = speculator(turns).run(stages(), work, Trace(), turn, Event())
+        assert not guess.accepted and guess.result(Event()) == "A"
+        with turns.acquire(lambda: (0, 1), Event()):  # the request's own
             pass
 
 
 def test_a_guess_that_goes_on_after_the_search_is_kept_with_its_turn():
-    turns, searched = Turns(), Event()
+    turns, searched = Scheduler(), Event()
 
     def work(found, trace, stop):
         assert searched.wait(60)
         return "A"
 
     with ExitStack() as turn:
-        _, guess = speculator(turns).follow(iter(["a", "a"]), work, Trace(), turn, Event())
-        assert guess.kept
+        _, guess = speculator(turns).run(iter(["a", "a"]), work, Trace(), turn, Event())
+        assert guess.accepted
         searched.set()
         assert guess.result(Event()) == "A"
-        with turns.spare(Event()) as keep:
+        with turns.try_acquire_idle(Event()) as keep:
             assert keep is None  # the model is still the request's
 
 
@@ -150,7 +150,7 @@ def test_what_the_work_raises_is_raised_where_its_result_is_asked_for():
 
 
 def test_a_search_that_breaks_ends_the_guess_and_frees_the_model():
-    turns, stopped = Turns(), []
+    turns, stopped = Scheduler(), []
 
     def stages():
         yield "a"
@@ -159,7 +159,7 @@ def test_a_search_that_breaks_ends_the_guess_and_frees_the_model():
     with pytest.raises(OSError, match="no index"):
         follow(speculator(turns), stages(), lambda found, trace, stop: stopped.append(stop.wait(60)))
     assert stopped == [True]
-    with turns.turn(lambda: (0, 1), Event()):
+    with turns.acquire(lambda: (0, 1), Event()):
         pass
 
 
@@ -180,7 +180,7 @@ def test_answers_are_the_same_with_and_without(method, first):
     plain = engine(*final)
     made = engine()
     made.finder = Staged(first, final)
-    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
+    made.speculator = Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
     answer = last(made.ask(request))
     assert answer.text == last(plain.ask(request)).text and answer.state == "done"
     names = [stage.name for stage in answer.trace.stages]
@@ -198,7 +198,7 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
             yield self.lists[1]
 
     made.finder = Stopping(("ferry",), ("ferry",))
-    made.speculator = Speculator(made.turns, alike, SpeculationConfig(-1.0))
+    made.speculator = Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
     assert last(made.ask(ASK, stop)).state == "stopped"
     made.finder = FixedLibrary("ferry")
     assert last(made.ask(ASK)).state == "done"
@@ -221,7 +221,7 @@ def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary)
         made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own_auxiliary else None)
         for name in ("ferry", "tern", "fares"):
             made.warm(TEXTS[name])
-        made.finder, made.speculator = finder, Speculator(made.turns, alike, SpeculationConfig(-1.0))
+        made.finder, made.speculator = finder, Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
         assert last(made.ask(replace(ASK, method="cacheclip"))).state == "done"
         with made.cache.tree.locked() as copies:
             return {key: node.frequency for key, node in copies.nodes.items()}

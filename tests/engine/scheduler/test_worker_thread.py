@@ -4,11 +4,11 @@ from threading import Event, current_thread
 
 import pytest
 
-from engine.scheduler.worker_thread import in_own_thread
+from engine.scheduler.worker_thread import run_in_thread
 
 
 def test_items_come_in_order_and_all_from_one_other_thread():
-    names = list(in_own_thread(lambda: (current_thread().name for _ in range(5)), Event()))
+    names = list(run_in_thread(lambda: (current_thread().name for _ in range(5)), Event()))
     assert names == ["question"] * 5
 
 
@@ -17,7 +17,7 @@ def test_an_error_is_raised_where_the_items_are_read():
         yield 1
         raise ValueError("two")
 
-    items = in_own_thread(broken, Event())
+    items = run_in_thread(broken, Event())
     assert next(items) == 1
     with pytest.raises(ValueError, match="two"):
         next(items)
@@ -31,7 +31,7 @@ def test_leaving_early_stops_the_generator_and_waits_for_it():
             yield 1
         ended.append(True)
 
-    items = in_own_thread(endless, stop)
+    items = run_in_thread(endless, stop)
     next(items)
     items.close()
     assert ended == [True]

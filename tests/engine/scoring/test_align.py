@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from engine.model.tokenizer import Tokens
+from engine.model.tokenizer import TextTokenizer
 from engine.scoring.align import align
 from tests.support import tiny
 
 WORDS = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
 WORDS.pre_tokenizer = pre_tokenizers.Whitespace()
-SMALL, LARGE = (Tokens(tiny.tokenizer(words).backend_tokenizer) for words in (270, 400))
-KINDS = {"small": SMALL, "large": LARGE, "words": Tokens(WORDS)}
+SMALL, LARGE = (TextTokenizer(tiny.tokenizer(words).backend_tokenizer) for words in (270, 400))
+KINDS = {"small": SMALL, "large": LARGE, "words": TextTokenizer(WORDS)}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
     ["鉴于图1所示5663623", "def f(x):\n    return x", "naïve café 🎉🎉", "   ", "مرحبا بالعالم"]
 )

@@ -10,9 +10,9 @@ from transformers import DynamicCache
 from engine.kv.assemble import layout
 from engine.kv.chunk_cache import ChunkCache
 from engine.prompt.template import Prompt
-from engine.scoring.auxiliary import Auxiliary
-from engine.scoring.trained_selector import Heads, Selector
-from engine.types import Scoring
+from engine.scoring.auxiliary import AuxiliaryScorer
+from engine.scoring.trained_selector import SelectorHead, TokenSelector
+from engine.types import ScoreMode
 from tests.support import tiny
 from tests.support.doubles import TEXTS, tiers
 from tests.support.reference_prefill import assembled
@@ -24,7 +24,7 @@ QUESTION = "What does a ticket cost?"
 def auxiliary(build, words=400):
     decoder = tiny.decoder(build, words=words)
     prompt = Prompt(decoder.tokenizer)
-    return Auxiliary(ChunkCache(decoder, prompt.prefix, tiers().tree), prompt)
+    return AuxiliaryScorer(ChunkCache(decoder, prompt.prefix, tiers().tree), prompt)
 
 
 @torch.no_grad()
@@ -72,24 +72,24 @@ def test_joined_scores_are_every_layers_attention_over_the_assembled_chunks(fami
 
 def test_a_selector_scores_in_the_auxiliarys_place_and_needs_none_of_its_kv(monkeypatch):
     selector, primary, texts = (
-        Selector(tiny.encoder(), Heads(32, 8, 32)),
+        TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32)),
         Prompt(tiny.tokenizer(300)),
         list(TEXTS.values()),
     )
     scorer = replace(auxiliary(tiny.llama), selector=selector)
     monkeypatch.setattr(scorer.cache, "get", lambda *args: pytest.fail("chunk KV was read"))
-    found = scorer.score(QUESTION, texts, primary, Scoring.TRAINED)
+    found = scorer.score(QUESTION, texts, primary, ScoreMode.LEARNED)
     assert_close(found, selector.score(QUESTION, texts, [primary.passage(text) for text in texts]), **EXACT)
-    assert not scorer.reads_kv(Scoring.TRAINED) and scorer.reads_kv(Scoring.JOINED)
+    assert not scorer.reads_kv(ScoreMode.LEARNED) and scorer.reads_kv(ScoreMode.JOINT)
 
 
 def test_without_a_selector_scores_are_the_joined_ones():
     scorer = auxiliary(tiny.llama)
     asked = [QUESTION, list(TEXTS.values()), scorer.prompt]
-    assert_close(scorer.score(*asked, Scoring.TRAINED), scorer.score(*asked, Scoring.JOINED), **EXACT)
+    assert_close(scorer.score(*asked, ScoreMode.LEARNED), scorer.score(*asked, ScoreMode.JOINT), **EXACT)
 
 
-@pytest.mark.parametrize("scoring", Scoring)
+@pytest.mark.parametrize("scoring", ScoreMode)
 @pytest.mark.parametrize("words", [400, 300])
 def test_scores_come_one_for_each_token_of_the_primary(words, scoring):
     scorer, primary = auxiliary(tiny.llama, words), Prompt(tiny.tokenizer(400))

@@ -15,7 +15,7 @@ from engine.errors import Cancelled, SelectorUnusable
 from engine.model.loading.bundled import NAME
 from engine.model.tokenizer import Encoded
 from engine.prompt.template import Prompt
-from engine.scoring.trained_selector import FILE, Heads, Selector, load_selector, piece_of, places
+from engine.scoring.trained_selector import FILE, SelectorHead, TokenSelector, load_token_selector, piece_of, places
 from tests.support import tiny
 from tests.support.doubles import TEXTS
 from tests.support.reference_prefill import assembled
@@ -24,22 +24,22 @@ from tests.training.test_training import BOATS
 from training import selector as finetuning
 from training import targets as reading
 from training.checkpoint import BadCheckpoint
-from training.data.corpus import BadMaterial
-from training.data.examples import Mix
-from training.data.packed import Lesson
-from training.publish import REPORT, ship
-from training.selector import HeadsConfig, SelectorConfig, finetune_selector
+from training.data.corpus import BadCorpus
+from training.data.examples import DataMix
+from training.data.packed import PackedExample
+from training.publish import REPORT, publish
+from training.selector import HeadsConfig, SelectorConfig, train_selector
 from training.targets import held, targets
 
 QUESTION = "How many cars does the ferry carry?"
 CONFIG = SelectorConfig(
-    lessons=8, judged=4, rounds=2, held=0.4, mix=Mix(passages=3, tokens=300, questions=3), heads=HeadsConfig(2, 4)
+    lessons=8, judged=4, rounds=2, held=0.4, mix=DataMix(passages=3, tokens=300, questions=3), heads=HeadsConfig(2, 4)
 )
 
 
 def heads(seed=0, width=32):
     torch.manual_seed(seed)
-    made = Heads(width, heads=3, size=4)
+    made = SelectorHead(width, heads=3, size=4)
     for weight in made.parameters():
         weight.data = torch.randn_like(weight) * 0.3
     return made
@@ -91,7 +91,7 @@ def test_each_token_gets_the_first_piece_that_reaches_into_it(text):
 
 
 def test_scores_come_one_for_each_token_and_depend_on_the_question():
-    selector, texts = Selector(tiny.encoder(), heads()), [*TEXTS.values(), "\u200b"]
+    selector, texts = TokenSelector(tiny.encoder(), heads()), [*TEXTS.values(), "\u200b"]
     prompt = Prompt(tiny.tokenizer())
     found = scored(selector, texts)
     assert len(found) == sum(len(prompt.passage(text).ids) for text in texts)
@@ -100,7 +100,7 @@ def test_scores_come_one_for_each_token_and_depend_on_the_question():
 
 
 def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
-    selector, read = Selector(tiny.encoder(), heads()), []
+    selector, read = TokenSelector(tiny.encoder(), heads()), []
     vectors = selector.encoder.vectors
     monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(len(ids)) or vectors(ids))
     first = next(iter(TEXTS.values()))
@@ -114,7 +114,7 @@ def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
 
 def test_a_long_document_makes_no_keys_that_nothing_could_hold(monkeypatch):
     monkeypatch.setattr("engine.scoring.trained_selector.HELD", 2)
-    selector, prompt = Selector(tiny.encoder(), heads()), Prompt(tiny.tokenizer())
+    selector, prompt = TokenSelector(tiny.encoder(), heads()), Prompt(tiny.tokenizer())
     first, second, third = list(TEXTS.values())[:3]
     for text in (first, second, third):
         selector.warm(text, prompt.passage(text))
@@ -127,14 +127,14 @@ def test_a_stopped_question_is_not_scored():
     stopped.set()
     prompt = Prompt(tiny.tokenizer())
     with pytest.raises(Cancelled):
-        Selector(tiny.encoder(), heads()).score("?", ["one"], [prompt.passage("one")], stopped)
+        TokenSelector(tiny.encoder(), heads()).score("?", ["one"], [prompt.passage("one")], stopped)
 
 
 def test_a_target_is_attention_times_deviation_by_transformers(family):
     """The target by plain forward passes: a full prefill's attention, and how far assembled values lie from its own."""
     made = tiny.decoder(family)
     prefix, passages, question = ((*range(3, 10),), ((*range(20, 50),), (*range(60, 95),)), (*range(100, 112),))
-    (found,) = targets(made, Lesson(prefix, passages, ((question, (5,)),), apart=True), compared=True)
+    (found,) = targets(made, PackedExample(prefix, passages, ((question, (5,)),), apart=True), compared=True)
     plain = tiny.model(family)
     plain.set_attn_implementation("eager")
     context, start, first = [*prefix, *passages[0], *passages[1]], len(prefix), len(passages[0])
@@ -169,7 +169,7 @@ def test_training_points_at_what_the_targets_point_at():
             one[: lengths[0]] = 0
         lessons.append(finetuning.Read(vectors.half(), lengths, asked, helps))
     torch.manual_seed(7)
-    pupil = Heads(32, heads=3, size=4)
+    pupil = SelectorHead(32, heads=3, size=4)
     loss_of = finetuning._loss_of(pupil, lessons, seed=0)
     optimizer = torch.optim.AdamW(pupil.parameters(), lr=1e-2)
 
@@ -191,25 +191,25 @@ def test_training_points_at_what_the_targets_point_at():
 
 
 def test_a_finetune_judges_its_selector_and_ships_only_a_better_one(tmp_path):
-    report = finetune_selector(tiny.decoder(), tiny.encoder(), BOATS, tmp_path / "out", CONFIG, lambda *said: None)
+    report = train_selector(tiny.decoder(), tiny.encoder(), BOATS, tmp_path / "out", CONFIG, lambda *said: None)
     shares = report["agreement"]
     assert set(shares) == {"target", "selector", "joint", "last layer", "random"}
     assert 0 < shares["selector"] <= shares["target"] <= 1 and report["questions"]["judged"] > 0
-    assert load_selector(tmp_path / "out", tiny.encoder()).parameters > 0
-    assert ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
-    assert not ship(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
+    assert load_token_selector(tmp_path / "out", tiny.encoder()).parameters > 0
+    assert publish(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
+    assert not publish(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
     assert json.loads((tmp_path / "assets" / REPORT).read_text()) == json.loads(json.dumps(report))
     for seed in (0, 1):  # the same questions, but what helps this model says nothing of that one
         other, out = tiny.decoder(tiny.qwen2 if seed == 0 else tiny.llama, seed=seed), tmp_path / f"other{seed}"
-        finetune_selector(other, tiny.encoder(), BOATS, out, CONFIG, lambda *said: None)
-        with pytest.raises(BadMaterial):
-            ship(out, tmp_path / "assets", (FILE,), finetuning.merit)
+        train_selector(other, tiny.encoder(), BOATS, out, CONFIG, lambda *said: None)
+        with pytest.raises(BadCorpus):
+            publish(out, tmp_path / "assets", (FILE,), finetuning.merit)
 
 
 def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "EVERY", 2)
     monkeypatch.setattr(finetuning, "EVERY", 3)
-    run = lambda out, progress=lambda *said: None, config=CONFIG: finetune_selector(  # noqa: E731
+    run = lambda out, progress=lambda *said: None, config=CONFIG: train_selector(  # noqa: E731
         tiny.decoder(), tiny.encoder(), BOATS, out, config, progress
     )
     run(tmp_path / "whole")
@@ -233,37 +233,37 @@ def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypa
     with pytest.raises(BadCheckpoint):
         run(tmp_path / "killed", config=replace(CONFIG, seed=1))
     with pytest.raises(BadCheckpoint):  # another model by the same name, as with and without an adapter
-        finetune_selector(tiny.decoder(seed=1), tiny.encoder(), BOATS, tmp_path / "killed", CONFIG, lambda *said: None)
+        train_selector(tiny.decoder(seed=1), tiny.encoder(), BOATS, tmp_path / "killed", CONFIG, lambda *said: None)
 
 
 def test_a_selector_comes_back_from_its_file(tmp_path):
     rounded = heads()
     for weight in rounded.parameters():
         weight.data = weight.bfloat16().float()
-    made = Selector(tiny.encoder(), rounded)
+    made = TokenSelector(tiny.encoder(), rounded)
     made.save(tmp_path)
     texts = list(TEXTS.values())
-    assert_close(scored(load_selector(tmp_path, tiny.encoder()), texts), scored(made, texts), **EXACT)
+    assert_close(scored(load_token_selector(tmp_path, tiny.encoder()), texts), scored(made, texts), **EXACT)
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_a_selector_that_does_not_fit_is_refused(tmp_path):
     with pytest.raises(SelectorUnusable, match="selector"):
-        load_selector(tmp_path, tiny.encoder())
+        load_token_selector(tmp_path, tiny.encoder())
     (tmp_path / FILE).write_bytes(b"torn")
     with pytest.raises(SelectorUnusable, match="selector"):
-        load_selector(tmp_path, tiny.encoder())
+        load_token_selector(tmp_path, tiny.encoder())
     for named in (
         {},
         {"votes": torch.zeros(2)},
-        dict(Heads(16, 2, 4).state_dict()),
-        {**Heads(32, 2, 4).state_dict(), "more": torch.zeros(1)},
-        {**Heads(32, 2, 4).state_dict(), "votes": torch.tensor(1.0)},
-        {**Heads(32, 2, 4).state_dict(), "key.weight": torch.zeros(0)},
+        dict(SelectorHead(16, 2, 4).state_dict()),
+        {**SelectorHead(32, 2, 4).state_dict(), "more": torch.zeros(1)},
+        {**SelectorHead(32, 2, 4).state_dict(), "votes": torch.tensor(1.0)},
+        {**SelectorHead(32, 2, 4).state_dict(), "key.weight": torch.zeros(0)},
     ):
         save_file(named, tmp_path / FILE)
         with pytest.raises(SelectorUnusable, match="another --selector"):
-            load_selector(tmp_path, tiny.encoder())
+            load_token_selector(tmp_path, tiny.encoder())
 
 
 def test_ours_are_taken_for_the_embedded_model_only(tmp_path):

@@ -7,11 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from engine.model.attention import attend_merged
-from engine.model.sampling import Sampling, decode
-from engine.prompt.builder import fit
+from engine.model.sampling import SamplingParams, decode
+from engine.prompt.builder import pack
 from engine.strategies import APE
 from engine.trace import Trace
-from engine.types import Merge
+from engine.types import ParallelAttention
 from tests.engine.test_engine import ASK
 from tests.support import tiny
 from tests.support.doubles import TEXTS, engine, hit
@@ -38,7 +38,9 @@ def written_out(query, keys, values, scaling, context, row_slots, merge):
     return torch.stack(out)
 
 
-@pytest.mark.parametrize("merge", [Merge(0.9, 0.9), Merge(0.4, 1.2), Merge(1.0, 1.0)])
+@pytest.mark.parametrize(
+    "merge", [ParallelAttention(0.9, 0.9), ParallelAttention(0.4, 1.2), ParallelAttention(1.0, 1.0)]
+)
 def test_merged_attention_is_the_papers_with_every_weight_written_out(merge):
     draw = torch.Generator().manual_seed(0)
     query = torch.randn(1, 4, 5, 8, generator=draw)
@@ -54,13 +56,13 @@ def test_merged_attention_is_the_papers_with_every_weight_written_out(merge):
 
 
 def reading_of(made):
-    return fit(made.prompt, replace(ASK, method="ape"), [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
+    return pack(made.prompt, replace(ASK, method="ape"), [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
 
 
 def parallel(made, reading, family, answer=()):
     """Transformers' logits [T, V]: chunks blind to one another by a mask, all starting at len(prefix)."""
     prefix, chunks = made.prompt.prefix, [passage.ids for passage in reading.passages]
-    tail = [*reading.question, *answer]
+    tail = [*reading.suffix_ids, *answer]
     owners = [-1] * len(prefix) + [number for number, ids in enumerate(chunks) for _ in ids] + [-2] * len(tail)
     behind = len(prefix) + max(map(len, chunks))
     positions = [*range(len(prefix)), *(len(prefix) + at for ids in chunks for at in range(len(ids)))]
@@ -84,10 +86,10 @@ def test_neutral_settings_are_plain_attention_over_parallel_chunks_for_question_
     reading = reading_of(made)
     ready = made.prefill(reading, NEUTRAL, Trace())
     assert_close(ready.logits, parallel(made, reading, family)[-1], **REORDERED)
-    chooser, expected = Sampling().chooser(), []
+    chooser, expected = SamplingParams().sampler(), []
     for _ in range(6):
         expected.append(int(parallel(made, reading, family, expected)[-1].argmax()))
-    first = chooser.choose(ready.logits)
+    first = chooser.sample(ready.logits)
     assert list(decode(made.cache.decoder, ready.buffer, first, chooser, frozenset(), 6)) == expected
 
 
@@ -98,7 +100,7 @@ def test_answer_rows_merge_as_question_rows_do():
     ready = made.prefill(reading, APE(), Trace())
     slot = torch.tensor([ready.buffer.length])
     decoded = made.cache.decoder.prefill(torch.tensor([7]), ready.buffer, slot)
-    asked = made.prefill(replace(reading, question=(*reading.question, 7)), APE(), Trace())
+    asked = made.prefill(replace(reading, suffix_ids=(*reading.suffix_ids, 7)), APE(), Trace())
     assert_close(decoded, asked.logits, **REORDERED)
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine.model.kv_buffer import Rows
-from engine.prefill.row_filter import prefill_thinning
-from engine.prompt.builder import fit
+from engine.model.kv_buffer import RowPass
+from engine.prefill.row_filter import prefill_filtered
+from engine.prompt.builder import pack
 from engine.strategies import CacheBlend
 from engine.trace import Trace
 from engine.types import Placement
@@ -29,8 +29,8 @@ def made(family):
 @pytest.fixture
 def evidence(made):
     hits = [hit(name, TEXTS[name]) for name in NAMES]
-    reading = fit(made.prompt, replace(ASK, method="cacheblend"), hits, made.max_tokens)
-    return made.evidence(reading, Trace())
+    reading = pack(made.prompt, replace(ASK, method="cacheblend"), hits, made.max_tokens)
+    return made.prompt_context(reading, Trace())
 
 
 def expected_deviation(family, made, evidence, layer):
@@ -57,9 +57,9 @@ def test_deviations_are_the_difference_of_two_plain_forward_passes(family, made,
     def thin(layer, deviation):
         seen[layer] = deviation()
 
-    rows = torch.cat((*(torch.arange(span.start, span.stop) for span in evidence.spans), evidence.question))
-    buffer = evidence.assembled(Placement.JOINED)
-    prefill_thinning(made.cache.decoder, evidence.ids[rows], buffer, rows, len(evidence.question), thin)
+    rows = torch.cat((*(torch.arange(span.start, span.stop) for span in evidence.spans), evidence.query_rows))
+    buffer = evidence.assemble(Placement.CONCATENATED)
+    prefill_filtered(made.cache.decoder, evidence.ids[rows], buffer, rows, len(evidence.query_rows), thin)
     expected = expected_deviation(family, made, evidence, check_layer)
     assert_close(seen[check_layer].values, expected["values"], rtol=1e-3, atol=1e-3)
     assert_close(seen[check_layer].keys, expected["keys"], rtol=1e-3, atol=1e-3)
@@ -78,7 +78,7 @@ def dense(family, made, evidence, rows_at):
     class Mixed:
         def update(self, keys, values, layer, *args, **kwargs):
             fresh = torch.zeros(keys.shape[2], dtype=torch.bool)
-            fresh[torch.cat((rows_at[layer], evidence.question))] = True
+            fresh[torch.cat((rows_at[layer], evidence.query_rows))] = True
             pick = fresh[None, None, :, None]
             return torch.where(pick, keys, old[layer][0]), torch.where(pick, values, old[layer][1])
 
@@ -103,32 +103,32 @@ def test_the_pass_is_the_dense_one_with_stale_rows_left_stale(family, made, evid
     taken = []
 
     def watched(layer, measure):
-        kept = strategy.plan(evidence.view()).thin(layer, measure)
+        kept = strategy.plan(evidence.selection_context()).row_filter(layer, measure)
         taken.append(kept)
         return kept
 
     context = torch.cat([torch.arange(span.start, span.stop) for span in evidence.spans])
-    rows, buffer = torch.cat((context, evidence.question)), evidence.assembled(Placement.JOINED)
-    decoder, asked = made.cache.decoder, len(evidence.question)
-    left = prefill_thinning(decoder, evidence.ids[rows], buffer, rows, asked, watched)
+    rows, buffer = torch.cat((context, evidence.query_rows)), evidence.assemble(Placement.CONCATENATED)
+    decoder, asked = made.cache.decoder, len(evidence.query_rows)
+    left = prefill_filtered(decoder, evidence.ids[rows], buffer, rows, asked, watched)
     assert_close(left.logits, dense(family, made, evidence, left.rows), **REORDERED)
     assert len(left.rows[0]) == len(context) and len(left.rows[1]) < len(context)
     assert (len(left.rows[2]) < len(left.rows[1])) == gradual
 
 
 def test_gradual_filtering_keeps_the_ratio_in_the_mean_and_starts_wider(made, evidence):
-    reading = fit(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
+    reading = pack(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
     for ratio in (0.0, 0.2, 0.5, 0.9, 1.0):
         ready = made.prefill(reading, CacheBlend(ratio=ratio, gradual=True), Trace())
-        assert ready.realised_ratio == pytest.approx(ratio, abs=0.02)
+        assert ready.actual_ratio == pytest.approx(ratio, abs=0.02)
         assert len(ready.rows) >= int(ratio * reading.context_tokens)
 
 
 def test_a_ratio_of_one_is_full_prefill(made, evidence):
-    reading = fit(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
+    reading = pack(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
     found = made.prefill(reading, CacheBlend(ratio=1.0), Trace())
     assert_close(found.logits, evidence.reference.logits, **REORDERED)
-    assert found.realised_ratio == 1.0
+    assert found.actual_ratio == 1.0
 
 
 @pytest.mark.parametrize("gradual", [False, True])
@@ -137,10 +137,10 @@ def test_its_operations_are_those_of_every_row_in_every_layer(made, monkeypatch,
 
     def rows(buffer, taken):
         slots[len(taken)] = taken
-        return Rows(buffer, taken)
+        return RowPass(buffer, taken)
 
-    monkeypatch.setattr("engine.prefill.row_filter.Rows", rows)
-    reading = fit(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
+    monkeypatch.setattr("engine.prefill.row_filter.RowPass", rows)
+    reading = pack(made.prompt, ASK, [hit(name, TEXTS[name]) for name in NAMES], made.max_tokens)
     made.prefill(reading, CacheBlend(ratio=0.3), Trace())  # chunk KV is there now
     layers = decoder._body.layers
     hooks = [layer.mlp.register_forward_hook(lambda _, went, __: passed.append(went[0].shape[1])) for layer in layers]

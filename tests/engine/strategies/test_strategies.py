@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from engine.errors import BadRequest
-from engine.prompt.builder import check
+from engine.prompt.builder import validate
 from engine.request import Request
 from engine.strategies import EPIC, STRATEGIES, CacheBlend, Direct, Full, Prefix, ProphetKV, RandomWindows, methods
-from engine.types import Deviation, View
+from engine.types import Deviation, SelectionContext
 
 SPANS = (range(5, 25), range(25, 31), range(31, 60))
 SCORES = torch.rand(55, generator=torch.Generator().manual_seed(0))
@@ -19,13 +19,13 @@ ATTENTION = torch.rand(3, 55, generator=torch.Generator().manual_seed(1))
 
 @pytest.fixture
 def view():
-    return View(
+    return SelectionContext(
         SPANS,
-        scores=lambda: SCORES,
-        joined=lambda: SCORES.flip(0),
-        trained=lambda: SCORES.square(),
+        per_chunk_scores=lambda: SCORES,
+        joint_scores=lambda: SCORES.flip(0),
+        learned_scores=lambda: SCORES.square(),
         attention=lambda: ATTENTION,
-        oracle=lambda: ATTENTION[-1],
+        oracle_attention=lambda: ATTENTION[-1],
     )
 
 
@@ -44,7 +44,7 @@ def test_every_plan_is_repeatable(name, view):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_empty_context_needs_no_rows(name):
-    assert STRATEGIES[name]().plan(View((), *[lambda: torch.empty(0)] * 5)).rows.tolist() == []
+    assert STRATEGIES[name]().plan(SelectionContext((), *[lambda: torch.empty(0)] * 5)).rows.tolist() == []
 
 
 def test_a_method_that_needs_no_scores_never_waits_for_them(view):
@@ -53,7 +53,7 @@ def test_a_method_that_needs_no_scores_never_waits_for_them(view):
 
     for name, build in STRATEGIES.items():
         if build.scoring is None:
-            STRATEGIES[name]().plan(View(SPANS, *[unwanted] * 3, view.attention, view.oracle))
+            STRATEGIES[name]().plan(SelectionContext(SPANS, *[unwanted] * 3, view.attention, view.oracle_attention))
 
 
 def test_full_takes_every_slot_direct_none_and_prefix_all_behind_the_first_chunk(view):
@@ -92,7 +92,7 @@ def test_every_windowed_method_asks_what_it_names(name, start):
         return lambda: found
 
     layers = torch.stack([pointing(25)(), pointing(25)()])
-    view = View(SPANS, pointing(31), pointing(39), pointing(47), lambda: layers, pointing(55))
+    view = SelectionContext(SPANS, pointing(31), pointing(39), pointing(47), lambda: layers, pointing(55))
     assert STRATEGIES[name](ratio=8 / 55).plan(view).rows.tolist()[:5] == list(range(start, start + 5))
 
 
@@ -110,7 +110,7 @@ def test_prophetkv_takes_the_tokens_with_the_most_attention_over_all_layers(view
 def test_random_windows_follow_their_seed_and_differ_from_prompt_to_prompt(view):
     one, again, other = (RandomWindows(0.3, seed).plan(view).rows.tolist() for seed in (1, 1, 2))
     assert one == again != other
-    asked = {tuple(RandomWindows(0.3, 1).plan(replace(view, lot=lot)).rows.tolist()) for lot in range(5)}
+    asked = {tuple(RandomWindows(0.3, 1).plan(replace(view, seed=seed)).rows.tolist()) for seed in range(5)}
     assert len(asked) > 2
 
 
@@ -118,17 +118,22 @@ def test_cacheblend_lets_all_rows_pass_until_its_check_layer_and_then_only_the_m
     plan = CacheBlend(ratio=0.2, check_layer=2).plan(view)
     assert plan.rows.tolist() == list(range(5, 60))
     deviation = Deviation(keys=ATTENTION[0], values=ATTENTION[1])
-    assert plan.thin(0, lambda: deviation) is plan.thin(1, lambda: deviation) is plan.thin(3, lambda: deviation) is None
+    assert (
+        plan.row_filter(0, lambda: deviation)
+        is plan.row_filter(1, lambda: deviation)
+        is plan.row_filter(3, lambda: deviation)
+        is None
+    )
     best = sorted(range(55), key=lambda token: -ATTENTION[1][token].item())[: math.floor(0.2 * 55)]
-    assert plan.thin(2, lambda: deviation).tolist() == sorted(best)
+    assert plan.row_filter(2, lambda: deviation).tolist() == sorted(best)
 
 
 @pytest.mark.parametrize("method", methods(), ids=lambda method: method.name)
 def test_every_setting_says_what_it_is_and_holds_its_own_default(method):
-    for setting in method.settings:
+    for setting in method.params:
         setting.check(setting.default)
         assert setting.label and setting.about.endswith(".")
-    assert method.label and method.about.endswith(".")
+    assert method.label and method.description.endswith(".")
 
 
 WRONG = [
@@ -161,4 +166,4 @@ def test_settings_outside_their_range_are_refused_with_the_range(name, wrong):
 )
 def test_a_request_with_options_that_its_method_does_not_have_is_refused(method, options, said):
     with pytest.raises(BadRequest, match=said):
-        check(Request("Who?", method, options=options))
+        validate(Request("Who?", method, options=options))

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.strategies.windows import budgeted, sliding, tumbling
+from engine.strategies.windows import sliding_windows, tumbling_windows, windows_within_budget
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=0, max_size=6)
-GROUPINGS = {"budget": budgeted, "tumbling": tumbling, "sliding": sliding}
+GROUPINGS = {"budget": windows_within_budget, "tumbling": tumbling_windows, "sliding": sliding_windows}
 RATIOS = st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.29, 0.5, 0.99, 1.0])
 
 
@@ -50,8 +50,8 @@ def slow_sliding(scores, lengths, ratio):
 @given(LENGTHS, RATIOS, st.integers(0, 5))
 def test_tumbling_and_sliding_equal_their_definitions(lengths, ratio, seed):
     scores = draw_scores(lengths, seed)
-    assert tumbling(scores, lengths, ratio).tolist() == slow_tumbling(scores, lengths, ratio)
-    assert sliding(scores, lengths, ratio).tolist() == slow_sliding(scores, lengths, ratio)
+    assert tumbling_windows(scores, lengths, ratio).tolist() == slow_tumbling(scores, lengths, ratio)
+    assert sliding_windows(scores, lengths, ratio).tolist() == slow_sliding(scores, lengths, ratio)
 
 
 @pytest.mark.parametrize("name", GROUPINGS)
@@ -74,7 +74,10 @@ def test_ratio_one_takes_everything_and_ratio_zero_nothing(name):
 @settings(deadline=None, max_examples=60)
 @given(LENGTHS, RATIOS, st.integers(0, 5))
 def test_the_budget_is_kept_and_used_up_to_less_than_a_window(lengths, ratio, seed):
-    rows, budget = budgeted(draw_scores(lengths, seed), lengths, ratio), math.floor(ratio * sum(lengths) + 1e-9)
+    rows, budget = (
+        windows_within_budget(draw_scores(lengths, seed), lengths, ratio),
+        math.floor(ratio * sum(lengths) + 1e-9),
+    )
     assert budget - 8 < len(rows) <= budget or len(rows) == budget == 0
 
 
@@ -93,29 +96,29 @@ def test_the_budget_is_spent_on_the_best_windows_that_fit(lengths, ratio, seed, 
         if len(tokens) <= left:
             left -= len(tokens)
             taken += tokens
-    assert budgeted(scores, lengths, ratio, exact).tolist() == sorted(taken)
+    assert windows_within_budget(scores, lengths, ratio, exact).tolist() == sorted(taken)
 
 
 def test_the_budget_takes_the_windows_with_the_best_mean():
     scores = torch.zeros(24)
     scores[8:16] = 0.5  # the best mean
     scores[0] = 3.0  # one loud token: mean 0.375
-    assert budgeted(scores, [24], 8 / 24).tolist() == list(range(8, 16))
+    assert windows_within_budget(scores, [24], 8 / 24).tolist() == list(range(8, 16))
 
 
 def test_windows_never_cross_a_chunk():
     scores = torch.zeros(20)
     scores[6:14] = 1.0  # four tokens on each side of the border at 10
-    assert tumbling(scores, [10, 10], 8 / 20).tolist() == [8, 9]  # a short window of two, both candidates
-    assert sliding(scores, [10, 10], 8 / 20).tolist() == []
+    assert tumbling_windows(scores, [10, 10], 8 / 20).tolist() == [8, 9]  # a short window of two, both candidates
+    assert sliding_windows(scores, [10, 10], 8 / 20).tolist() == []
 
 
 def test_a_number_is_recomputed_whole_or_not_at_all():
     scores = torch.zeros(16)
     scores[8:13] = 1.0  # five of the eight pieces of a number
-    assert tumbling(scores, [16], 5 / 16).tolist() == list(range(8, 16))
+    assert tumbling_windows(scores, [16], 5 / 16).tolist() == list(range(8, 16))
 
 
 def test_a_ratio_outside_its_range_is_refused():
     with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
-        budgeted(torch.zeros(8), [8], 1.5)
+        windows_within_budget(torch.zeros(8), [8], 1.5)

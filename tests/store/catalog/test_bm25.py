@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.catalog.bm25 import LexicalIndex, query_of
+from store.catalog.bm25 import BM25Index, query_of
 
 TEXTS = {
     "a-0": "The cache keeps keys of five passages",
@@ -19,7 +19,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def index():
-    index = LexicalIndex(sqlite3.connect(":memory:"))
+    index = BM25Index(sqlite3.connect(":memory:"))
     index.add((row, chunk, text) for row, (chunk, text) in enumerate(TEXTS.items()))
     return index
 
@@ -99,7 +99,7 @@ def test_no_more_than_top_are_found(index):
 
 
 def test_deleted_chunks_are_not_found():
-    index = LexicalIndex(sqlite3.connect(":memory:"))
+    index = BM25Index(sqlite3.connect(":memory:"))
     index.add([(1, "a-0", "keys"), (2, "a-1", "keys")])
     index.delete([1])
     assert index.search("keys", 4) == ["a-1"]

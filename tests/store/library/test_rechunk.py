@@ -86,7 +86,7 @@ def test_guessed_pages_give_each_chunk_its_own_page(steps):
 def test_a_passage_is_shown_on_its_page(open_library, file_of):
     library = open_library(config=LibraryConfig(chunking=ChunkConfig(tokens=3, overlap=0)))
     document = add(library, file_of(pdf("alpha beta gamma delta", "", "epsilon zeta"), "a.pdf"))[-1].document
-    first, last = (library.around(chunk.id) for chunk in library.chunks(document.id))
+    first, last = (library.excerpt(chunk.id) for chunk in library.chunks(document.id))
     assert first.text == "alpha beta gamma delta" and first.text[first.start : first.end] == "alpha beta gamma"
     assert first.chunk.page == 1 and not first.cut_before and not first.cut_after
     assert last.text.split() == ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]  # it runs over to page 3
@@ -100,12 +100,12 @@ def test_a_passage_without_pages_is_shown_with_what_stands_around_it(open_librar
     library = open_library()
     document = add(library, file_of(text))[-1].document
     middle = library.chunks(document.id)[document.chunks // 2]
-    found = library.around(middle.id)
+    found = library.excerpt(middle.id)
     assert found.text[found.start : found.end] == middle.text and found.cut_before and found.cut_after
     assert f" {found.text} " in text and 2500 < len(found.text) < 3300
-    assert not library.around(library.chunks(document.id)[0].id).cut_before
+    assert not library.excerpt(library.chunks(document.id)[0].id).cut_before
     with pytest.raises(NoSuchDocument):
-        library.around("nothing-0")
+        library.excerpt("nothing-0")
 
 
 def test_a_new_cut_is_the_one_that_adding_would_have_made(open_library, file_of):
@@ -113,12 +113,12 @@ def test_a_new_cut_is_the_one_that_adding_would_have_made(open_library, file_of)
     document = add(library, file_of(BIRDS))[-1].document
     old = library.chunks(document.id)
     library = open_library(config=WIDE)
-    assert library.outdated(document) and cuts_of(library, document) == [(chunk.start, chunk.end) for chunk in old]
+    assert library.needs_rechunk(document) and cuts_of(library, document) == [(chunk.start, chunk.end) for chunk in old]
     steps = list(library.reindex(document.id))
     assert {step.stage for step in steps} == {"chunked", "embedded", "indexed"}
     renewed = steps[-1].document
     assert cuts_of(library, renewed) == split(BIRDS, TOKENIZER, WIDE.chunking) and renewed.chunks < document.chunks
-    assert not library.outdated(renewed) and (renewed.chunk_tokens, renewed.chunk_overlap) == (45, 9)
+    assert not library.needs_rechunk(renewed) and (renewed.chunk_tokens, renewed.chunk_overlap) == (45, 9)
     assert library.text(document.id) == BIRDS.rstrip()
     assert not {chunk.id for chunk in old} & {chunk.id for chunk in library.chunks(document.id)}
     whole(library)
@@ -271,10 +271,10 @@ def test_a_library_of_an_earlier_version_opens_and_can_be_cut_anew(open_library,
     old.close()
     library = open_library(config=LibraryConfig())
     (document,) = library.documents()
-    assert (document.warning, document.chunk_tokens) == ("", None) and not library.outdated(document)
-    assert library.text("abc") == text and library.around("abc-2").chunk.page == 2
+    assert (document.warning, document.chunk_tokens) == ("", None) and not library.needs_rechunk(document)
+    assert library.text("abc") == text and library.excerpt("abc-2").chunk.page == 2
     library = open_library(config=WIDE)
-    assert library.outdated(document)
+    assert library.needs_rechunk(document)
     assert list(library.reindex("abc"))[-1].document.chunks == 1 and library.text("abc") == text
     assert library.search("eight", 1)[0].chunk.id == "abc.1-0"
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.retrieval.exact_search import Nearest
+from store.retrieval.exact_search import ExactIndex
 from store.retrieval.vectors import VectorIndex
 
 
@@ -21,7 +21,7 @@ DOCUMENTS = st.sets(st.sampled_from("abcd"))
 @given(PASSAGES, st.integers(0, 5), st.integers(1, 6), DOCUMENTS, DOCUMENTS)
 def test_the_best_passage_of_each_chunk_decides(passages, asked, top, hidden, documents):
     grid = np.random.default_rng(0).integers(-2, 3, (6, 8)).astype(np.float32) / 8  # products are exact
-    nearest, best = Nearest(), {}
+    nearest, best = ExactIndex(), {}
     for document in "abc":
         own = [(f"{document}-{chunk}", row) for held, chunk, row in passages if held == document]
         nearest.add(document, [chunk for chunk, _ in own], grid[[row for _, row in own]])
@@ -34,7 +34,7 @@ def test_the_best_passage_of_each_chunk_decides(passages, asked, top, hidden, do
 
 
 def test_a_document_added_in_parts_is_deleted_as_one():
-    nearest, vectors = Nearest(), unit(np.eye(3))
+    nearest, vectors = ExactIndex(), unit(np.eye(3))
     nearest.add("a", ["a-0"], vectors[:1])
     nearest.add("a", ["a-1"], vectors[1:2])
     nearest.add("b", ["b-0"], vectors[2:])

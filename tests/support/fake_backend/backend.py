@@ -8,19 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from backend.interface.backend import Kept, Status
+from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
-from backend.services.metrics import Meter
+from backend.services.metrics import Metrics
 from engine.errors import BadRequest, ModelNotReady
-from engine.method import Method, Setting
-from engine.prompt.builder import check_scope
-from engine.request import Answer, Budget, Piece, Request, Source
+from engine.method import MethodInfo, MethodParam
+from engine.prompt.builder import validate_scope
+from engine.request import Answer, ContextBudget, Request, Source, TextSpan
 from engine.trace import Stage, Trace
 from store.types import Document
 from tests.support.fake_backend.cache import FakeCache
 from tests.support.fake_backend.comparison import FakeComparison
 from tests.support.fake_backend.inspection import FakeInspections
-from tests.support.fake_backend.library import FakeShelf
+from tests.support.fake_backend.library import FakeLibrary
 from tests.support.fake_backend.models import FakeModels
 
 READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
@@ -34,30 +34,32 @@ STAGES = [
     Stage("recompute", 171.2, 214.6),
     Stage("decode", 391.0, 1800.0),
 ]
-RATIO = Setting("ratio", "Recompute ratio", 0.2, "Share of the passages' tokens that get fresh keys and values.")
-TOKENS = Setting("tokens", "Tokens at each start", 32, "First tokens of a passage.", 0, 512, 1)
+RATIO = MethodParam("ratio", "Recompute ratio", 0.2, "Share of the passages' tokens that get fresh keys and values.")
+TOKENS = MethodParam("tokens", "TextTokenizer at each start", 32, "First tokens of a passage.", 0, 512, 1)
 METHODS = [
-    Method("cacheclip", "CacheClip", "Recomputes the windows a small model attends to, up to the budget.", (RATIO,)),
-    Method(
+    MethodInfo(
+        "cacheclip", "CacheClip", "Recomputes the windows a small model attends to, up to the budget.", (RATIO,)
+    ),
+    MethodInfo(
         "cacheblend",
         "CacheBlend",
         "Recomputes the tokens whose keys or values changed most in an early layer.",
         (
             RATIO,
-            Setting("deviation", "Deviation of", "values", "What is compared.", choices=("values", "keys")),
-            Setting("check_layer", "Check layer", 1, "Where cached and fresh are compared.", 1, 8, 1),
-            Setting("gradual", "Gradual filtering", False, "Start with more tokens and drop some at every layer."),
+            MethodParam("deviation", "Deviation of", "values", "What is compared.", choices=("values", "keys")),
+            MethodParam("check_layer", "Check layer", 1, "Where cached and fresh are compared.", 1, 8, 1),
+            MethodParam("gradual", "Gradual filtering", False, "Start with more tokens and drop some at every layer."),
         ),
     ),
-    Method("epic", "EPIC", "Recomputes the first tokens of every passage but the first.", (TOKENS,)),
-    Method(
+    MethodInfo("epic", "EPIC", "Recomputes the first tokens of every passage but the first.", (TOKENS,)),
+    MethodInfo(
         "ape",
         "APE",
         "Recomputes nothing: attention to the passages is sharpened.",
-        (Setting("temperature", "APE temperature", 0.9, "Below 1 sharpens.", 0.1, 1.5, 0.05),),
+        (MethodParam("temperature", "APE temperature", 0.9, "Below 1 sharpens.", 0.1, 1.5, 0.05),),
     ),
-    Method("direct", "Direct reuse", "Recomputes nothing: cached passages, moved to their places.", ()),
-    Method("full", "Full prefill", "Reuses nothing: every token is computed. Best answer, longest wait.", ()),
+    MethodInfo("direct", "Direct reuse", "Recomputes nothing: cached passages, moved to their places.", ()),
+    MethodInfo("full", "Full prefill", "Reuses nothing: every token is computed. Best answer, longest wait.", ()),
 ]
 STEP_S = 0.01  # what stands still looks this often whether it may go on
 TEXT = (
@@ -86,11 +88,11 @@ class FakeBackend:
         self._documents = documents or []
         self.cleared = False
         self.cache = FakeCache()
-        self.shelf = FakeShelf(self)
+        self.library = FakeLibrary(self)
         self.models = self.__dict__.get("models") or FakeModels()
         self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
         self.inspection = FakeInspections(self)
-        self.meter = Meter(self.kept)
+        self.metrics = Metrics(self.tier_usage)
         self.comparison = FakeComparison()
 
     @contextmanager
@@ -105,7 +107,7 @@ class FakeBackend:
     def status(self) -> Status:
         return self.state
 
-    def methods(self) -> list[Method]:
+    def methods(self) -> list[MethodInfo]:
         return METHODS
 
     def documents(self) -> list[Document]:
@@ -137,20 +139,20 @@ class FakeBackend:
     def delete(self, document_id: str) -> None:
         self._documents = [document for document in self._documents if document.id != document_id]
 
-    def kept(self) -> list[Kept]:
+    def tier_usage(self) -> list[TierUsage]:
         size = 12_400_000 * len(self._documents)
-        return [] if self.cleared else [Kept("host", size, 2**30), Kept("disk", 3 * size, 2**33)]
+        return [] if self.cleared else [TierUsage("host", size, 2**30), TierUsage("disk", 3 * size, 2**33)]
 
     def clear(self) -> None:
         self.cleared = True
         self.cache.tree.clear()
 
-    def budget(self, request: Request) -> Budget:
+    def budget(self, request: Request) -> ContextBudget:
         tokens, alone = 400 * len(request.documents or self._documents), len(request.documents) == 1
-        return Budget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
+        return ContextBudget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        with self.meter.question() as question:
+        with self.metrics.question() as question:
             yield from map(question.note, self._answers(request, cancel))
 
     def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
@@ -196,9 +198,9 @@ class FakeBackend:
         """Refuse what the engine would refuse."""
         if not 0 <= request.ratio <= 1:
             raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
-        check_scope(request)
+        validate_scope(request)
         method = next(each for each in METHODS if each.name == request.method)
-        settings = {setting.name: setting for setting in method.settings if setting.name != "ratio"}
+        settings = {setting.name: setting for setting in method.params if setting.name != "ratio"}
         for name, value in request.options.items():
             if name not in settings:
                 raise BadRequest(f"{name!r} is no option of the method {request.method!r}.")
@@ -211,7 +213,7 @@ class FakeBackend:
         """Recompute a stretch of every 100 characters, as long as the ratio says."""
         fresh = round(100 * request.ratio)
         pieces = [
-            Piece(part, recomputed)
+            TextSpan(part, recomputed)
             for start in range(0, len(text), 100)
             for part, recomputed in ((text[start : start + fresh], True), (text[start + fresh : start + 100], False))
             if part

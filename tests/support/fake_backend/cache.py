@@ -1,9 +1,9 @@
 """A cache desk over a real knowledge tree whose KV are plain bytes."""
 
 from backend.interface.cache import CachedPassage, CacheView
-from engine.cache.admin import Control, Evicted
-from engine.cache.hit_stats import Served
-from engine.cache.knowledge_tree import KnowledgeTree, Place
+from engine.cache.admin import CacheAdmin, Evicted
+from engine.cache.hit_stats import CacheStats
+from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Tier
 from engine.request import Source
 from store.types import Chunk
@@ -19,7 +19,7 @@ class FakeCache:
 
     def __init__(self, host_bytes: int = 3 * GIB // 2, disk_bytes: int = 8 * GIB) -> None:
         tiers = [Tier("host", host_bytes, ByteStore()), Tier("disk", disk_bytes, ByteStore())]
-        self.tree, self.served = KnowledgeTree(tiers), Served()
+        self.tree, self.served = KnowledgeTree(tiers), CacheStats()
         self.chunks: dict[str, Chunk] = {}
         self.error: Exception | None = None
         self.counted = True
@@ -33,14 +33,14 @@ class FakeCache:
                 said = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
                 key = f"{place:02x}{n:06x}"
                 self.chunks[key] = Chunk(f"{place}-{n}", str(place), name, n, 1 + n // 2, 0, len(said), said)
-                self._insert(Place(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + place))
+                self._insert(NodeKey(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + place))
                 self.tree.replicate(key)
         first, second, third = (f"{n % len(names):02x}{n % each:06x}" for n in range(3))
-        self._insert(Place(f"{first}/{second}", second, first, 460), 3.1)
-        self._insert(Place(f"{first}/{second}/{third}", third, f"{first}/{second}", 440), 3.9)
-        self.tree.used(self.tree.path([first, f"{first}/{second}"]))
-        self._insert(Place("ff", "ff", None, 300), 1.0)
-        Control(self.tree).evict(f"{len(names) - 1:02x}{each - 1:06x}", "host")
+        self._insert(NodeKey(f"{first}/{second}", second, first, 460), 3.1)
+        self._insert(NodeKey(f"{first}/{second}/{third}", third, f"{first}/{second}", 440), 3.9)
+        self.tree.record_hit(self.tree.match_prefix([first, f"{first}/{second}"]))
+        self._insert(NodeKey("ff", "ff", None, 300), 1.0)
+        CacheAdmin(self.tree).evict(f"{len(names) - 1:02x}{each - 1:06x}", "host")
         self.tree.tiers[0].was_read(12 * MB, 4.0)
 
     def ask(self, exact: int = 0, chunk: int = 0, missed: int = 0, full: int = 0) -> None:
@@ -48,10 +48,10 @@ class FakeCache:
         kinds = {"exact prefix hit": exact, "chunk hit": chunk, "miss": missed, "none": full}
         self.served.count([_source(found, tokens) for found, tokens in kinds.items() if tokens])
 
-    def look(self) -> CacheView:
+    def snapshot(self) -> CacheView:
         if self.error:
             raise self.error
-        shown = Control(self.tree).snapshot()
+        shown = CacheAdmin(self.tree).snapshot()
         passages = (
             CachedPassage(facts, self.chunks.get(facts.chunk), "primary" if facts.chunk in self.chunks else "other")
             for facts in shown.nodes
@@ -62,15 +62,15 @@ class FakeCache:
         )
 
     def pin(self, key: str, pinned: bool) -> None:
-        Control(self.tree).pin(key, pinned)
+        CacheAdmin(self.tree).pin(key, pinned)
 
     def evict(self, key: str, tier: str | None = None) -> Evicted:
-        return Control(self.tree).evict(key, tier)
+        return CacheAdmin(self.tree).evict(key, tier)
 
     def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
-        return Control(self.tree).set_budgets({tier: budget_bytes})
+        return CacheAdmin(self.tree).set_budgets({tier: budget_bytes})
 
-    def _insert(self, place: Place, ms_per_token: float) -> None:
+    def _insert(self, place: NodeKey, ms_per_token: float) -> None:
         self.tree.insert(place, (place.key, place.tokens * 46_080), ms_per_token)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from threading import Event
 
-from engine.analysis.comparison import Comparison, Outcome, Passage, Wanted
+from engine.analysis.comparison import CompareRequest, Comparison, Outcome, Passage
 from engine.errors import BadRequest
 from engine.trace import Stage
 
@@ -36,10 +36,10 @@ class FakeComparison:
         self.pace_s, self.answers, self.error = pace_s, dict(ANSWERS), None
         self.error_after, self.stands_after = 0, 1000
         self.document = "harbour-handbook.md"
-        self.wanted: list[Wanted] = []
+        self.wanted: list[CompareRequest] = []
         self.cancelled: list[bool] = []
 
-    def compare(self, wanted: Wanted, cancel: Event) -> Iterator[Comparison]:
+    def compare(self, wanted: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         self.wanted.append(wanted)
         for ratio in wanted.ratios:
             if not 0 <= ratio <= 1:

@@ -4,25 +4,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Event
 
-from backend.interface.library import Held, IngestProgress, Passage
+from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from store.errors import NoSuchDocument
 from store.types import Chunk, Document, Excerpt
 
 EACH = 12_400_000
 
 
-class FakeShelf:
+class FakeLibrary:
     """Works on the list of a FakeBackend. `outdated` holds ids; `texts` are repeated as passages."""
 
     def __init__(self, backend) -> None:
         self._backend = backend
-        self.outdated: set[str] = set()
+        self.needs_rechunk: set[str] = set()
         self.reindexed: list[str] = []
         self.counting = False
 
-    def held(self) -> list[Held]:
+    def list_with_usage(self) -> list[DocumentUsage]:
         tiers = None if self.counting else {} if self._backend.cleared else {"host": EACH, "disk": 3 * EACH}
-        return [Held(document, tiers, document.id in self.outdated) for document in self._backend.documents()]
+        return [
+            DocumentUsage(document, tiers, document.id in self.needs_rechunk) for document in self._backend.documents()
+        ]
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         document = self._document(document_id)
@@ -30,7 +32,7 @@ class FakeShelf:
         tiers = ("host", "disk", "")
         return [Passage(self._chunk(document, number), 97, tiers[number % 3]) for number in numbers]
 
-    def around(self, chunk_id: str) -> Excerpt:
+    def excerpt(self, chunk_id: str) -> Excerpt:
         document_id, _, number = chunk_id.rpartition("-")
         chunk = self._chunk(self._document(document_id), int(number))
         before = "What stands before it. "
@@ -38,7 +40,7 @@ class FakeShelf:
             chunk, f"{before}{chunk.text} And after.", len(before), len(before) + len(chunk.text), True, True
         )
 
-    def freed_by(self, document_ids: Sequence[str]) -> int:
+    def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         return 4 * EACH * len(document_ids)
 
     def rename(self, document_id: str, name: str) -> Document:
@@ -59,7 +61,7 @@ class FakeShelf:
                 states[place] = IngestProgress(document.name, "embedded", done, 8)
                 yield list(states)
             self.reindexed.append(document.id)
-            self.outdated.discard(document.id)
+            self.needs_rechunk.discard(document.id)
             states[place] = IngestProgress(document.name, "done", 8, 8)
             yield list(states)
 

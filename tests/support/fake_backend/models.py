@@ -4,13 +4,13 @@ import time
 from dataclasses import replace
 from threading import Event, Thread
 
-from backend.interface.models import About, Change, Cut, Footprint, ModelInfo, Wanted
+from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
 from engine.errors import HubUnreachable, ModelNotFound
 from engine.selftest_result import SelfTestResult
 from store.errors import KVScopeError
 
 EMBEDDED = "SmolLM2-135M-Instruct"
-WANTED = Wanted(
+WANTED = SettingsChange(
     model=EMBEDDED,
     auxiliary=EMBEDDED,
     reader="auto",
@@ -27,7 +27,7 @@ WANTED = Wanted(
     chunk_tokens=512,
     chunk_overlap=50,
 )
-SMALL = Footprint(
+SMALL = MemoryEstimate(
     name="Qwen/Qwen3-0.6B",
     family="qwen3",
     parameters=596_049_920,
@@ -44,7 +44,7 @@ LARGE = replace(
     SMALL, name="Qwen/Qwen3-8B", parameters=8_190_735_360, weights_bytes=16_381_470_720, fetch_bytes=16_397_000_000
 )
 TIGHT = replace(SMALL, name="Qwen/Qwen3-1.7B", weights_bytes=7_400_000_000)
-ABOUT = About(
+ABOUT = SystemInfo(
     versions=(("Python", "3.11.7"), ("torch", "2.13.0"), ("transformers", "5.23.0"), ("gradio", "6.31.0")),
     folder="~/.local/share/kvscope",
     parts=(("Documents and their index", 4_200_000), ("Keys and values", 412_000_000), ("Embedded model", 271_000_000)),
@@ -56,12 +56,12 @@ class FakeModels:
 
     def __init__(self, pace_s: float = 0.02) -> None:
         self.pace_s = pace_s
-        self.now, self.flags, self.cut = WANTED, dict[str, str](), list[Cut]()
+        self.now, self.flags, self.cut = WANTED, dict[str, str](), list[StaleChunking]()
         self.known = {found.name: found for found in (SMALL, LARGE, TIGHT, replace(SMALL, name=EMBEDDED))}
-        self.broken, self.asked = "", list[Wanted]()
+        self.broken, self.asked = "", list[SettingsChange]()
         self.unhurried = Event()
         self.unhurried.set()
-        self._change, self._stopped, self._thread = Change(), Event(), Thread()
+        self._change, self._stopped, self._thread = ReloadStatus(), Event(), Thread()
 
     def loaded(self) -> list[ModelInfo]:
         proof = SelfTestResult(0.00412, 0.0163, 0.25, 38.2)
@@ -80,29 +80,29 @@ class FakeModels:
     def devices(self) -> list[str]:
         return ["auto", "cpu"]
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> SettingsChange:
         return self.now
 
-    def fixed(self) -> dict[str, str]:
+    def overridden(self) -> dict[str, str]:
         return dict(self.flags)
 
-    def check(self, name: str, role: str, wanted: Wanted) -> Footprint:
+    def check(self, name: str, role: str, wanted: SettingsChange) -> MemoryEstimate:
         if name == "offline/model":
             raise HubUnreachable(f"{name!r} is not on this machine, and the hub cannot be reached.")
         if name not in self.known:
             raise ModelNotFound(f"{name!r} is neither a folder nor a name on the hub.")
         return self.known[name]
 
-    def change(self, wanted: Wanted) -> None:
+    def change(self, wanted: SettingsChange) -> None:
         if wanted == self.now:
             raise KVScopeError("These settings are in use already.")
         self.asked.append(wanted)
-        self._change = Change(running=True, line="Beginning")
+        self._change = ReloadStatus(running=True, line="Beginning")
         self._stopped.clear()
         self._thread = Thread(target=self._run, args=[wanted], daemon=True)
         self._thread.start()
 
-    def changing(self) -> Change:
+    def changing(self) -> ReloadStatus:
         return self._change
 
     def stop(self) -> None:
@@ -111,25 +111,27 @@ class FakeModels:
     def prompt(self) -> str:
         return "Answer the question from the passages. Be short and exact: one or two sentences."
 
-    def cuts(self) -> list[Cut]:
+    def stale_documents(self) -> list[StaleChunking]:
         return list(self.cut)
 
-    def about(self) -> About:
+    def system_info(self) -> SystemInfo:
         return ABOUT
 
-    def _run(self, wanted: Wanted) -> None:
+    def _run(self, wanted: SettingsChange) -> None:
         for step in range(8):
             line = f"Downloading {wanted.model} (1519 MB)" if step < 5 else f"Loading {wanted.model}"
-            self._change = Change(True, step < 5, line, (step + 1) / 10)
+            self._change = ReloadStatus(True, step < 5, line, (step + 1) / 10)
             while step == 2 and not self.unhurried.wait(0.01) and not self._stopped.is_set():
                 pass
             if self._stopped.is_set():
-                self._change = Change(trouble="The download was stopped.")
+                self._change = ReloadStatus(error="The download was stopped.")
                 return
             time.sleep(self.pace_s)
         if not self.broken:
             cut = (wanted.chunk_tokens, wanted.chunk_overlap) != (self.now.chunk_tokens, self.now.chunk_overlap)
             if cut:
-                self.cut = [Cut(self.now.chunk_tokens, self.now.chunk_overlap, ("a" * 64, "b" * 64, "c" * 64))]
+                self.cut = [
+                    StaleChunking(self.now.chunk_tokens, self.now.chunk_overlap, ("a" * 64, "b" * 64, "c" * 64))
+                ]
             self.now = wanted
-        self._change = Change(trouble=self.broken)
+        self._change = ReloadStatus(error=self.broken)

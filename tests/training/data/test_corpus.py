@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from training.data.cloze import BLANK, with_questions
-from training.data.corpus import BadMaterial, Material, Paragraph, read
+from training.data.corpus import BadCorpus, Corpus, Paragraph, read
 from training.data.synthetic_facts import record
 
 ROW = {"title": "Ferries", "context": " The Tern sails. ", "qas": [{"question": "Who sails?", "answers": ["The Tern"]}]}
@@ -47,18 +47,18 @@ def test_a_folder_is_all_its_readable_files(tmp_path):
 def test_a_file_that_cannot_be_used_is_named_with_the_line(tmp_path, name, content, said):
     file = tmp_path / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(BadMaterial, match=said):
+    with pytest.raises(BadCorpus, match=said):
         read([file])
 
 
 def test_a_folder_without_any_such_file_says_so(tmp_path):
-    with pytest.raises(BadMaterial, match=r"no \.jsonl"):
+    with pytest.raises(BadCorpus, match=r"no \.jsonl"):
         read([tmp_path])
 
 
 def test_questions_of_ours_are_answered_by_the_paragraph():
-    made = with_questions(Material("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
-    assert made == with_questions(Material("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
+    made = with_questions(Corpus("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
+    assert made == with_questions(Corpus("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
     asked = made.paragraphs[0].asked
     assert len(asked) == 2 and made.paragraphs[1].asked == ()
     for question, answer in asked:
@@ -75,7 +75,7 @@ def _answered(question: str, answer: str) -> str:
 
 def test_paragraphs_that_have_questions_keep_them():
     asked = (("Who sails?", "The Tern"),)
-    assert with_questions(Material("own", (Paragraph(TEXT, asked),)), seed=0).paragraphs[0].asked == asked
+    assert with_questions(Corpus("own", (Paragraph(TEXT, asked),)), seed=0).paragraphs[0].asked == asked
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.prompt.template import NOT_THERE, Prompt
+from engine.prompt.template import NO_ANSWER, Prompt
 from tests.support import tiny
-from training.data.corpus import Material, Paragraph
-from training.data.examples import ANSWER, Lessons, Mix, held_out
+from training.data.corpus import Corpus, Paragraph
+from training.data.examples import ANSWER, DataMix, TrainingExamples, held_out
 
 PARAGRAPHS = tuple(
     Paragraph(
@@ -17,7 +17,7 @@ PARAGRAPHS = tuple(
 FILLERS = tuple(
     Paragraph(f"Nothing of use stands here, and {n} times nothing is still nothing at all.") for n in range(5)
 )
-MIX = Mix(passages=4, tokens=400, questions=6)
+MIX = DataMix(passages=4, tokens=400, questions=6)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def prompt():
 
 
 def lessons(prompt, seed=0, **mix):
-    return Lessons(prompt, [Material("boats", PARAGRAPHS)], FILLERS, Mix(**{**vars(MIX), **mix}), seed)
+    return TrainingExamples(prompt, [Corpus("boats", PARAGRAPHS)], FILLERS, DataMix(**{**vars(MIX), **mix}), seed)
 
 
 def texts(prompt, lesson):
@@ -52,7 +52,7 @@ def test_every_answer_is_there_or_said_not_to_be(prompt, records):
         context, asked = texts(prompt, made[number])
         for question, answer in asked:
             values = answer.removesuffix(".").rsplit(" is ", 1)[-1].rsplit(" are ", 1)[-1].split(", ")
-            if answer == NOT_THERE:
+            if answer == NO_ANSWER:
                 absent += 1
                 named = [p for p in PARAGRAPHS for q, _ in p.asked if q in question]
                 assert all(paragraph.text not in context for paragraph in named)
@@ -85,11 +85,11 @@ def test_windows_never_cross_a_passage_and_are_whole(prompt):
 
 
 def test_what_is_held_out_is_never_taught():
-    kept, held = held_out([Material("boats", PARAGRAPHS)], 0.2)
+    kept, held = held_out([Corpus("boats", PARAGRAPHS)], 0.2)
     assert kept[0].paragraphs + held[0].paragraphs == PARAGRAPHS and len(held[0].paragraphs) == 2
 
 
 def test_a_paragraph_longer_than_a_lesson_is_cut(prompt):
-    long = Material("long", (Paragraph("word " * 3000, (("What?", "word"),)),))
-    lesson = Lessons(prompt, [long], (), MIX, 0)[0]
+    long = Corpus("long", (Paragraph("word " * 3000, (("What?", "word"),)),))
+    lesson = TrainingExamples(prompt, [long], (), MIX, 0)[0]
     assert 0 < len(lesson.context) < 3000

@@ -6,11 +6,11 @@ from torch.testing import assert_close
 
 from engine.kv.assemble import assemble
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import Rows
+from engine.model.kv_buffer import RowPass
 from engine.types import ChunkKV
 from tests.support import tiny
 from tests.support.tolerance import REORDERED
-from training.data.packed import Lesson, answer_logits, answer_loss
+from training.data.packed import PackedExample, answer_logits, answer_loss
 
 GENERATOR = torch.Generator().manual_seed(2)
 PREFIX, FIRST, SECOND, THIRD = (
@@ -20,7 +20,7 @@ ASKED = tuple(
     tuple(tuple(torch.randint(0, 512, (n,), generator=GENERATOR).tolist()) for n in pair)
     for pair in ((9, 4), (5, 1), (12, 6))
 )
-LESSON = Lesson(PREFIX, (FIRST, SECOND, THIRD), ASKED, apart=True)
+LESSON = PackedExample(PREFIX, (FIRST, SECOND, THIRD), ASKED, apart=True)
 FRESH = (*range(15, 23), *range(50, 58), *range(90, 96))
 
 
@@ -45,21 +45,21 @@ def by_the_engine(decoder, lesson):
         assemble(buffer, ChunkKV(prefix.keys, prefix.values, 0), chunks, decoder.spec.inv_freq)
         fresh = torch.tensor(lesson.fresh, dtype=torch.long)
         rows = torch.cat((fresh, context + torch.arange(len(behind))))
-        hidden = decoder.forward(torch.cat((ids[fresh], behind))[None], rows[None], Rows(buffer, rows))
+        hidden = decoder.forward(torch.cat((ids[fresh], behind))[None], rows[None], RowPass(buffer, rows))
         found.append(decoder.logits(hidden[0, len(fresh) + len(question) - 1 : -1]))
     return torch.cat(found)
 
 
 @pytest.mark.parametrize("fresh", [(), FRESH], ids=["direct", "windows"])
 def test_read_apart_it_equals_assembled_chunks(decoder, fresh):
-    lesson = Lesson(PREFIX, LESSON.passages, ASKED, apart=True, fresh=fresh)
+    lesson = PackedExample(PREFIX, LESSON.passages, ASKED, apart=True, fresh=fresh)
     logits, targets = answer_logits(decoder, lesson)
     assert_close(logits.detach(), by_the_engine(decoder, lesson), **REORDERED)
     assert targets.tolist() == [token for _, answer in ASKED for token in answer]
 
 
 def test_read_in_one_it_equals_transformers(family, decoder):
-    logits, _ = answer_logits(decoder, Lesson(PREFIX, LESSON.passages, ASKED, apart=False))
+    logits, _ = answer_logits(decoder, PackedExample(PREFIX, LESSON.passages, ASKED, apart=False))
     plain, expected = tiny.model(family), []
     for question, answer in ASKED:
         whole = torch.tensor(LESSON.context + question + answer)
@@ -70,20 +70,20 @@ def test_read_in_one_it_equals_transformers(family, decoder):
 
 def test_every_token_computed_again_equals_reading_in_one(decoder):
     everything = tuple(range(len(PREFIX), len(LESSON.context)))
-    again, _ = answer_logits(decoder, Lesson(PREFIX, LESSON.passages, ASKED, apart=True, fresh=everything))
-    whole, _ = answer_logits(decoder, Lesson(PREFIX, LESSON.passages, ASKED, apart=False))
+    again, _ = answer_logits(decoder, PackedExample(PREFIX, LESSON.passages, ASKED, apart=True, fresh=everything))
+    whole, _ = answer_logits(decoder, PackedExample(PREFIX, LESSON.passages, ASKED, apart=False))
     assert_close(again.detach(), whole.detach(), **REORDERED)
 
 
 def test_no_question_sees_another(decoder):
     together, _ = answer_logits(decoder, LESSON)
-    alone = [answer_logits(decoder, Lesson(PREFIX, LESSON.passages, (pair,), apart=True))[0] for pair in ASKED]
+    alone = [answer_logits(decoder, PackedExample(PREFIX, LESSON.passages, (pair,), apart=True))[0] for pair in ASKED]
     assert_close(together.detach(), torch.cat(alone).detach(), **REORDERED)
 
 
 def test_gradients_reach_the_chunks(decoder):
     """A weight's gradient is the slope of the loss, also through keys that are moved and replaced."""
-    lesson = Lesson(PREFIX, LESSON.passages, ASKED, apart=True, fresh=FRESH)
+    lesson = PackedExample(PREFIX, LESSON.passages, ASKED, apart=True, fresh=FRESH)
     weight = decoder.model.model.layers[0].self_attn.k_proj.weight
     decoder.model.requires_grad_(False)
     weight.requires_grad_(True)

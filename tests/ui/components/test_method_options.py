@@ -3,7 +3,7 @@
 import gradio as gr
 import pytest
 
-from engine.prompt.builder import check
+from engine.prompt.builder import validate
 from engine.request import Request
 from engine.strategies import methods
 from tests.support.fake_backend.backend import METHODS, FakeBackend
@@ -28,7 +28,7 @@ def test_what_the_page_sends_untouched_is_what_the_engine_takes(method):
     values = [float(part.value) if isinstance(part, gr.Slider) else part.value for part in options.components()]
     sent = options.read(method.name, values)
     assert sent == {setting.name: setting.default for setting in own(method)}
-    check(Request("why?", method.name, options=sent))
+    validate(Request("why?", method.name, options=sent))
     assert unusual(method, sent) == []
 
 

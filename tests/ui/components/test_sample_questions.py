@@ -8,7 +8,7 @@ import pytest
 
 from store.types import Document
 from tests.support.fake_backend.backend import READY, FakeBackend
-from ui.components.sample_questions import Offers
+from ui.components.sample_questions import SampleQuestions
 
 BOTH, ONE, NONE = {"One?": True, "Two?": True}, {"One?": False, "Two?": True}, {"One?": False, "Two?": False}
 TWO = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
@@ -28,7 +28,7 @@ def test_what_is_offered_can_be_answered_or_may_be_soon(monkeypatch, status, doc
     backend._documents = documents
     monkeypatch.setattr(backend, "status", lambda: status)
     with gr.Blocks():
-        offers = Offers(backend, {"One?": "one.txt", "Two?": "two.txt"})
+        offers = SampleQuestions(backend, {"One?": "one.txt", "Two?": "two.txt"})
     line, *shown = offers.current().values()
     assert {text: button.visible for text, button in zip(offers.buttons, shown, strict=True)} == offered
     assert ("Add a document" in str(line)) == (offered == NONE)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.interface.cache import Service
+from backend.interface.cache import QueryStats
 from engine.errors import ModelNotReady
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.cache import GIB, FakeCache
@@ -51,7 +51,7 @@ def said(page, update):
 
 
 def test_boxes_are_the_tree_under_its_documents_in_reading_order(desk):
-    found = boxes(desk.look().passages)
+    found = boxes(desk.snapshot().passages)
     at = {box.id: box for box in found}
     assert [box.label for box in found if box.depth == 1] == [
         "fares.pdf",
@@ -72,7 +72,7 @@ def test_boxes_are_the_tree_under_its_documents_in_reading_order(desk):
 def test_however_large_the_cache_few_boxes_are_drawn_and_nothing_is_left_out_of_the_sums(names, each):
     desk = FakeCache(host_bytes=2**50, disk_bytes=2**50)
     desk.fill(tuple(f"{n:03}.md" for n in range(names)), each)
-    passages = desk.look().passages
+    passages = desk.snapshot().passages
     found = boxes(passages, most=160, each=24)
     assert len(found) <= 2 * 160 + 1
     assert len(tree(found).data[0].ids) == len(found) and listed(found).count("<li") == len(found) - 1
@@ -86,7 +86,7 @@ def test_however_large_the_cache_few_boxes_are_drawn_and_nothing_is_left_out_of_
 
 
 def test_the_smallest_are_merged(desk):
-    found = boxes(desk.look().passages, each=2)
+    found = boxes(desk.snapshot().passages, each=2)
     drawn = [box.own_bytes for box in found if box.parent == "document:1"]
     assert drawn[:2] == [480 * 46_080, 460 * 46_080]
     assert drawn[2] == sum((480 - 20 * n) * 46_080 for n in (2, 3, 4, 5))
@@ -97,16 +97,16 @@ def test_nothing_kept_draws_nothing():
 
 
 def test_a_passage_of_another_model_is_named_as_such(desk):
-    (stray,) = [passage for passage in desk.look().passages if passage.chunk is None]
+    (stray,) = [passage for passage in desk.snapshot().passages if passage.chunk is None]
     assert name_of(stray) == "Passage of an earlier library or model"
-    assert "is not known any more" in detail(desk.look(), stray.facts.key)
+    assert "is not known any more" in detail(desk.snapshot(), stray.facts.key)
 
 
 # ---- figures
 
 
 def test_the_icicle_is_coloured_by_the_fastest_tier_and_sized_by_bytes(desk):
-    (drawn,) = tree(boxes(desk.look().passages)).data
+    (drawn,) = tree(boxes(desk.snapshot().passages)).data
     at = dict(zip(drawn.ids, range(len(drawn.ids)), strict=True))
     memory, disk = drawn.marker.colors[at["00000000"]], drawn.marker.colors[at["01000005"]]
     assert memory != disk and drawn.marker.colors.count(disk) == 1
@@ -119,7 +119,7 @@ def test_the_icicle_is_coloured_by_the_fastest_tier_and_sized_by_bytes(desk):
 def test_what_plotly_would_read_as_markup_is_escaped():
     desk = FakeCache()
     desk.fill((HOSTILE, "b.md"), each=1)
-    (drawn,) = tree(boxes(desk.look().passages)).data
+    (drawn,) = tree(boxes(desk.snapshot().passages)).data
     for shown in (*drawn.labels, *drawn.hovertext):
         assert not re.search(r"<(?!/?b>|br>)", shown) and "$" not in shown, shown
         assert shown.count("<b>") <= 1  # the hover's own
@@ -128,7 +128,7 @@ def test_what_plotly_would_read_as_markup_is_escaped():
 
 
 def test_shares_are_of_what_a_question_read_and_add_up():
-    recent = [Service(n + 1, exact=n, chunk=5, missed=10 - n % 10, full=0) for n in range(300)]
+    recent = [QueryStats(n + 1, exact=n, chunk=5, missed=10 - n % 10, full=0) for n in range(300)]
     numbers, shares = steps(recent)
     assert len(numbers) <= 61 and numbers[0] == 0.5 and numbers[-1] == 300.5
     for place in range(len(numbers)):
@@ -137,39 +137,39 @@ def test_shares_are_of_what_a_question_read_and_add_up():
 
 
 def test_one_question_is_a_block_and_one_without_passages_is_none():
-    numbers, shares = steps([Service(4, chunk=3, missed=1), Service(5)])
+    numbers, shares = steps([QueryStats(4, chunk=3, missed=1), QueryStats(5)])
     assert numbers == [3.5, 4.5] and shares["chunk"] == [75, 75]
-    assert steps([Service(1)])[0] == [] and len(hits([Service(1)]).data) == 0
+    assert steps([QueryStats(1)])[0] == [] and len(hits([QueryStats(1)]).data) == 0
 
 
 # ---- words
 
 
 def test_cards_say_fill_budget_speed_and_clock(desk):
-    shown = re.sub("<[^>]*>", " ", cards(desk.look())).replace("\xa0", " ")
+    shown = re.sub("<[^>]*>", " ", cards(desk.snapshot())).replace("\xa0", " ")
     for words in ("Memory", "Disk", "1.5 GiB", "8.0 GiB", "3.00 GB/s", "Clock"):
         assert words in shown
-    assert cards(desk.look()).count('type="range"') == 2
-    assert "kept for the next start" in cards(desk.look())
+    assert cards(desk.snapshot()).count('type="range"') == 2
+    assert "kept for the next start" in cards(desk.snapshot())
 
 
 def test_what_is_not_copied_is_read_at_once(desk):
     desk.tree.tiers[1].was_read(10**9, 1e-3)
-    assert "at once" in cards(desk.look())
+    assert "at once" in cards(desk.snapshot())
 
 
 def test_hit_rates_are_words_too():
     desk = FakeCache()
-    assert "Ask a question" in served(desk.look().totals)
+    assert "Ask a question" in served(desk.snapshot().totals)
     desk.ask(exact=500, chunk=250, missed=250, full=1000)
-    shown = re.sub("<[^>]*>", " ", served(desk.look().totals)).replace("\xa0", " ")
+    shown = re.sub("<[^>]*>", " ", served(desk.snapshot().totals)).replace("\xa0", " ")
     assert "75 %" in shown and "1 question " in shown and "1,000 tokens" in shown
 
 
 def test_document_names_and_texts_are_text_in_every_part():
     desk = FakeCache()
     desk.fill((HOSTILE, "b.md"), each=2, text=HOSTILE)
-    view = desk.look()
+    view = desk.snapshot()
     for part in (
         listed(boxes(view.passages)),
         detail(view, "00000000"),
@@ -260,5 +260,5 @@ def test_while_passages_are_told_apart_the_page_says_so_and_looks_again(page):
 def test_a_large_cache_is_a_small_payload():
     desk = FakeCache(host_bytes=2**50, disk_bytes=2**50)
     desk.fill(tuple(f"{n:03}.md" for n in range(40)), each=100)
-    found = boxes(desk.look().passages)
+    found = boxes(desk.snapshot().passages)
     assert len(listed(found)) + len(json.dumps(tree(found).to_plotly_json(), default=list)) < 300_000

@@ -11,7 +11,7 @@ import gradio as gr
 import pytest
 from gradio_client import Client
 
-from engine.analysis.comparison import Passage, Wanted
+from engine.analysis.comparison import CompareRequest, Passage
 from store.errors import KVScopeError
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.comparison import FakeComparison
@@ -23,7 +23,7 @@ from ui.pages.compare.export import as_csv, as_json, guarded
 
 ME = SimpleNamespace(session_hash="me")
 HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"
-WANTED = Wanted("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
+WANTED = CompareRequest("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
 
 
 def last(desk, wanted=WANTED):
@@ -94,7 +94,7 @@ def test_the_best_of_each_column_is_emphasised_once_and_full_prefill_never():
 
 
 def test_a_single_rival_is_best_of_nothing():
-    assert "(best)" not in standings.table(last(FakeComparison(0), Wanted("Why?", ("direct",))))
+    assert "(best)" not in standings.table(last(FakeComparison(0), CompareRequest("Why?", ("direct",))))
 
 
 def test_every_column_says_what_it_means_and_the_protocol_stands_below():
@@ -104,7 +104,7 @@ def test_every_column_says_what_it_means_and_the_protocol_stands_below():
 
 
 def test_repeats_are_said_with_their_number_also_before_all_are_done():
-    wanted = Wanted("Why?", ("direct",), repeats=3)
+    wanted = CompareRequest("Why?", ("direct",), repeats=3)
     snapshots = list(FakeComparison(0).compare(wanted, Event()))
     assert "Median of n = 3" in standings.table(snapshots[-1])
     second = next(each for each in snapshots if all(len(one.ttfts_ms) == 2 for one in each.outcomes) and each.outcomes)
@@ -112,7 +112,7 @@ def test_repeats_are_said_with_their_number_also_before_all_are_done():
 
 
 def test_progress_names_the_method_under_way_and_how_many_there_are():
-    snapshots = list(FakeComparison(0).compare(Wanted("Why?", ("cacheclip", "direct"), repeats=3), Event()))
+    snapshots = list(FakeComparison(0).compare(CompareRequest("Why?", ("cacheclip", "direct"), repeats=3), Event()))
     said = [standings.progress(each) for each in snapshots if each.state == "running"]
     assert "Round 1 of 3 · 2 of 3: CacheClip at 20\u00a0%" in said[2]
     assert 'max="9"' in said[2] and 'value="1"' in said[2]
@@ -147,7 +147,7 @@ def test_a_point_per_outcome_a_trace_per_method_and_floors_that_lie_before_them(
 
 
 def test_a_figure_of_full_prefill_alone_can_be_drawn():
-    assert frontier(last(FakeComparison(0), Wanted("Why?", ("full",))).outcomes).data
+    assert frontier(last(FakeComparison(0), CompareRequest("Why?", ("full",))).outcomes).data
 
 
 # ---- the files
@@ -162,7 +162,7 @@ def test_a_text_never_becomes_a_formula_and_a_number_stays_one(text):
 def test_csv_has_a_row_for_each_outcome_and_guards_question_and_answer(tmp_path):
     desk = FakeComparison(0)
     desk.answers["full"] = HOSTILE
-    wanted = Wanted("-1+1?", ("cacheclip", "direct"), (0.2,))
+    wanted = CompareRequest("-1+1?", ("cacheclip", "direct"), (0.2,))
     written = as_csv(last(desk, wanted), tmp_path / "a.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(written, newline="")))
     assert [row["method"] for row in rows] == ["full", "cacheclip", "direct"]
@@ -172,7 +172,7 @@ def test_csv_has_a_row_for_each_outcome_and_guards_question_and_answer(tmp_path)
 
 
 def test_json_holds_all_times_and_stages(tmp_path):
-    ended = last(FakeComparison(0), Wanted("Why?", ("direct",), repeats=3))
+    ended = last(FakeComparison(0), CompareRequest("Why?", ("direct",), repeats=3))
     read = json.loads(as_json(ended, tmp_path / "a.json").read_text(encoding="utf-8"))
     assert read["repeats"] == 3 and len(read["outcomes"][1]["ttfts_ms"]) == 3
     assert read["outcomes"][0]["stages"][0]["name"] == "load"
@@ -187,7 +187,7 @@ def test_a_run_ends_with_a_table_a_figure_and_two_files_that_are_there(backend):
         updates.append(update)
         files = downloads_of(update) or files
     (wanted,) = backend.comparison.wanted
-    assert wanted == Wanted("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
+    assert wanted == CompareRequest("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
     assert [file.suffix for file in files] == [".csv", ".json"] and all(file.exists() for file in files)
     assert "Answers side by side" in said_in(updates) and "kv-standings" in said_in(updates)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.errors import NothingFound
-from engine.request import Answer, Piece, Request, Source
+from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 from tests.support.fake_backend.inspection import excerpt, fabricated
@@ -160,7 +160,7 @@ def test_a_click_while_it_looks_neither_stops_it_nor_starts_another(page, backen
 
 def test_a_method_that_decides_on_its_way_shows_its_choice_once_it_was_asked():
     found = fabricated([excerpt("one two three four")])
-    pieces = (Piece("one", False), Piece(" two three", True), Piece(" four", False))
+    pieces = (TextSpan("one", False), TextSpan(" two three", True), TextSpan(" four", False))
     source = Source(1, "a", "a", None, None, False, 4, "host", 2, pieces)
     answer = Answer(Request("Why?", "cacheblend"), Trace(), sources=(source,))
     assert Held(found, 1).after(answer, 20).taken("cacheblend", 20) is None  # stopped before anything was computed
@@ -172,7 +172,7 @@ def test_a_method_that_decides_on_its_way_shows_its_choice_once_it_was_asked():
 
 def test_an_answer_over_other_passages_changes_nothing():
     held = Held(fabricated([excerpt("one two")]), 1)
-    source = Source(1, "a", "a", None, None, False, 2, "host", 0, (Piece("one three", False),))
+    source = Source(1, "a", "a", None, None, False, 2, "host", 0, (TextSpan("one three", False),))
     assert held.after(Answer(Request("Why?"), Trace(), sources=(source,)), 20) is held
 
 

@@ -8,7 +8,7 @@ import gradio as gr
 import pytest
 
 from backend.interface.backend import Status
-from backend.interface.library import Held
+from backend.interface.library import DocumentUsage
 from store.types import Document
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.library import EACH
@@ -70,7 +70,7 @@ def test_an_empty_list_says_what_to_do_and_a_loading_model_what_to_wait_for():
     "order, first", [("name", "c & d.md"), ("size", "c & d.md"), ("pages", "c & d.md"), ("added", "c & d.md")]
 )
 def test_a_heading_sorts_and_sorts_the_other_way_when_it_is_pressed_again(opened, order, first):
-    held = opened.backend.shelf.held()
+    held = opened.backend.library.list_with_usage()
     down = arranged(held, View(order=order, descending=True))
     assert down[0].document.name == first
     assert arranged(held, View(order=order, descending=False)) == down[::-1]
@@ -142,7 +142,7 @@ def test_the_question_stands_once_below_its_row_or_in_the_bar(opened):
     opened.click("choose", one.id, on=True)
     opened.click("delete")
     assert opened.html.count("This frees") == 1 and "kv-below" in opened.html and "not shown" not in opened.html
-    holdings = opened.backend.shelf.held()
+    holdings = opened.backend.library.list_with_usage()
     last = arranged(holdings, opened.view)[-1].document.id
     below_the_fold = View(limit=1, doomed=(last,), chosen=(last,))
     assert listing(holdings, below_the_fold).count("This frees") == 1
@@ -161,7 +161,7 @@ def test_a_rename_needs_a_name_and_the_row_that_was_opened_for_it(opened):
     update = opened.click("save", one.id, name="<b>new</b>.pdf")
     assert opened.backend.documents()[0].name == "<b>new</b>.pdf"
     assert "&lt;b&gt;new&lt;/b&gt;.pdf" in opened.html and "<b>new" not in opened.html
-    assert opened.page._documents.shelf in update
+    assert opened.page._documents.library in update
 
 
 def test_passages_come_twenty_at_a_time(opened):
@@ -179,7 +179,7 @@ def test_passages_come_twenty_at_a_time(opened):
 
 
 def test_a_long_list_is_drawn_in_parts():
-    held = [Held(document, {}) for document in documents([f"{n}.txt" for n in range(3 * AT_ONCE)])]
+    held = [DocumentUsage(document, {}) for document in documents([f"{n}.txt" for n in range(3 * AT_ONCE)])]
     assert listing(held, View()).count("<tbody>") == AT_ONCE
     assert f"Show {AT_ONCE} more of {2 * AT_ONCE}" in listing(held, View())
     assert listing(held, View(limit=4 * AT_ONCE)).count("<tbody>") == 3 * AT_ONCE
@@ -187,14 +187,14 @@ def test_a_long_list_is_drawn_in_parts():
 
 def test_reindexing_shows_its_steps_and_takes_the_chosen_ones(opened):
     one, _, other = opened.backend.documents()
-    opened.backend.shelf.outdated = {one.id}
+    opened.backend.library.needs_rechunk = {one.id}
     assert "Cut with other settings" in opened.page.refresh(View())[opened.page._list]
     opened.reindex(one.id)
     assert "Cut with other settings" not in opened.html
     opened.click("choose", one.id, on=True)
     opened.click("choose", other.id, on=True)
     opened.reindex()
-    assert sorted(opened.backend.shelf.reindexed) == sorted([one.id, one.id, other.id]) and opened.view.chosen == ()
+    assert sorted(opened.backend.library.reindexed) == sorted([one.id, one.id, other.id]) and opened.view.chosen == ()
     assert any("kv-file" in str(value) for update in opened.updates for value in update.values())
 
 
@@ -215,7 +215,7 @@ def test_reindexing_takes_the_chosen_ones_in_the_order_of_the_list_shown_or_not(
     opened.click("choose", other, on=True)
     opened.see(opened.page.narrow(opened.view, "txt"))
     opened.reindex()
-    assert opened.backend.shelf.reindexed == [other, one] and opened.view.chosen == ()
+    assert opened.backend.library.reindexed == [other, one] and opened.view.chosen == ()
 
 
 def test_an_error_is_a_sentence_and_the_list_stays(opened):
@@ -227,10 +227,10 @@ def test_an_error_is_a_sentence_and_the_list_stays(opened):
 
 
 def test_the_clock_runs_only_while_something_is_counted(opened):
-    opened.backend.shelf.counting = True
+    opened.backend.library.counting = True
     update = opened.page.refresh(View())
     assert update[opened.page._clock].active and "counting" in update[opened.page._list]
-    opened.backend.shelf.counting = False
+    opened.backend.library.counting = False
     assert not opened.page.refresh(View())[opened.page._clock].active
 
 
@@ -258,7 +258,9 @@ def test_each_file_is_cancelled_by_itself_and_all_by_one_button(tmp_path):
 def test_a_page_of_hostile_names_is_text():
     hostile = "<img src=x onerror=alert(1)>\u202egnp.exe"
     document = Document("a" * 64, hostile, 1, None, 1, time.time(), warning=hostile)
-    html = listing([Held(document, {}, True)], View(renaming=document.id)) + listing([Held(document, {})], View())
+    html = listing([DocumentUsage(document, {}, True)], View(renaming=document.id)) + listing(
+        [DocumentUsage(document, {})], View()
+    )
     assert "<img" not in html and "\u202e" not in html and "&lt;img" in html
 
 

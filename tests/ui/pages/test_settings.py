@@ -7,7 +7,7 @@ import gradio as gr
 import pytest
 
 from backend.interface.library import IngestProgress
-from backend.interface.models import About, Change, Cut, ModelInfo
+from backend.interface.models import ModelInfo, ReloadStatus, StaleChunking, SystemInfo
 from engine.selftest_result import SelfTestResult
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WANTED
@@ -73,9 +73,9 @@ def test_names_folders_and_errors_are_shown_as_text():
     shown = [
         facts.footprint(replace(SMALL, name=HOSTILE, family=HOSTILE)),
         facts.loaded([ModelInfo("primary", HOSTILE, None, HOSTILE, HOSTILE, None, None, note=HOSTILE)]),
-        facts.changing(Change(running=True, line=HOSTILE)),
-        facts.changing(Change(trouble=HOSTILE)),
-        facts.about(About(((HOSTILE, HOSTILE),), HOSTILE, ((HOSTILE, 1),))),
+        facts.changing(ReloadStatus(running=True, line=HOSTILE)),
+        facts.changing(ReloadStatus(error=HOSTILE)),
+        facts.about(SystemInfo(((HOSTILE, HOSTILE),), HOSTILE, ((HOSTILE, 1),))),
         facts.prompt(HOSTILE),
     ]
     assert not any("<img" in each for each in shown) and all("&lt;img" in each for each in shown)
@@ -88,12 +88,12 @@ def test_the_self_test_is_shown_with_what_it_measured_and_what_is_allowed():
 
 def test_no_models_no_tiers_and_no_other_cuts_are_said_or_left_out():
     assert "No model is loaded yet" in facts.loaded([])
-    assert fill([]) == "" and facts.cuts([], 512, 50) == ""
+    assert fill([]) == "" and facts.stale_documents([], 512, 50) == ""
 
 
 def test_documents_that_keep_an_earlier_cut_are_counted_for_each_cut():
-    found = [Cut(512, 50, ("a", "b", "c")), Cut(1000, 0, ("d",))]
-    shown = facts.cuts(found, 256, 32).replace("\u00a0", " ")
+    found = [StaleChunking(512, 50, ("a", "b", "c")), StaleChunking(1000, 0, ("d",))]
+    shown = facts.stale_documents(found, 256, 32).replace("\u00a0", " ")
     assert "3 documents were cut at 512 / 50 tokens; 1 document was cut at 1000 / 0 tokens" in shown
     assert "New ones are cut at 256 / 32" in shown
 
@@ -176,7 +176,7 @@ def test_an_emptied_control_keeps_the_value_and_numbers_keep_their_kind(backend)
 
 
 def test_documents_that_were_cut_otherwise_are_cut_anew_at_a_click(backend):
-    backend.models.cut = [Cut(512, 50, ("a", "b")), Cut(64, 8, ("c",))]
+    backend.models.cut = [StaleChunking(512, 50, ("a", "b")), StaleChunking(64, 8, ("c",))]
     shelf = Shelf(backend.models)
     page = page_of(backend, shelf)
     assert page._passages.refreshed()[page._passages.again].visible
@@ -187,6 +187,6 @@ def test_documents_that_were_cut_otherwise_are_cut_anew_at_a_click(backend):
 
 
 def test_without_a_shelf_nothing_offers_to_cut_anew(backend):
-    backend.models.cut = [Cut(512, 50, ("a",))]
+    backend.models.cut = [StaleChunking(512, 50, ("a",))]
     page = page_of(backend)
     assert not page._passages.refreshed()[page._passages.again].visible

@@ -62,7 +62,7 @@ def waiting(question: str) -> Markup:
     return tag("article", _question(question), _state("waiting"), class_="kv-reply", aria_busy="true")
 
 
-def trouble(question: str, sentence: str, written: str = "") -> Markup:
+def error(question: str, sentence: str, written: str = "") -> Markup:
     """Return an error that stays on the page, below what was `written` before it."""
     return tag(
         "article",

@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.components import Component
 
 from backend.interface.backend import Backend
-from engine.request import Exchange, Request
+from engine.request import ChatTurn, Request
 from ui.components.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider, shown
 from ui.components.method_options import Options
 from ui.events import QUIET, Update
@@ -40,7 +40,7 @@ class Composer:
         """Return everything beside the question, in the order of `values` in `request`."""
         return [*self.settings, *self.scope.components(), *self.options.components()]
 
-    def request(self, question: str, values: Sequence[Any], earlier: tuple[Exchange, ...] = ()) -> Request:
+    def request(self, question: str, values: Sequence[Any], earlier: tuple[ChatTurn, ...] = ()) -> Request:
         """Return what the inputs say as a Request; ranges are the engine's to judge."""
         method, passages, percent, temperature, length, documents, whole, *options = values
         return Request(
@@ -100,7 +100,7 @@ def build(backend: Backend) -> Composer:
 
     def choose(name: str) -> Update:
         chosen = known[name]
-        update: Update = {method: gr.update(info=chosen.about), ratio: gr.update(visible=shown(chosen.has_ratio))}
+        update: Update = {method: gr.update(info=chosen.description), ratio: gr.update(visible=shown(chosen.has_ratio))}
         return update | options.show(name)
 
     method.change(choose, method, [method, ratio, *options.components()], queue=False, **QUIET)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from engine.method import Method
+from engine.method import MethodInfo
 from engine.request import Answer
 from ui.format import UNKNOWN, count, duration, percent, short
 from ui.html import Markup, join, tag
@@ -17,7 +17,7 @@ _COLUMNS = {
     "Asked": "Nominal recompute ratio; a dash where the method has none",
     "Done": "Realised recompute ratio",
     "First token": "Time to first token",
-    "Tokens/s": "Writing speed",
+    "TextTokenizer/s": "Writing speed",
 }
 
 
@@ -27,7 +27,7 @@ def blank() -> Markup:
     return tag("p", said, class_="kv-muted kv-empty")
 
 
-def numbers(answer: Answer, method: Method) -> Markup:
+def numbers(answer: Answer, method: MethodInfo) -> Markup:
     """Return the figures of one answer; dashes for what is not known yet.
 
     method  the one that was asked for; what was asked of its ratio is said only where it has one
@@ -50,7 +50,7 @@ def numbers(answer: Answer, method: Method) -> Markup:
             _SHARE + (_DIFFERS if method.has_ratio else ""),
         ),
         _figure(
-            "Tokens recomputed",
+            "TextTokenizer recomputed",
             f"{answer.recomputed_tokens:,}" if known else UNKNOWN,
             f"of {answer.context_tokens:,} reusable" if answer.context_tokens else "of those reusable",
             "Reusable tokens are those of all passages; the rest of their keys and values came from the cache.",

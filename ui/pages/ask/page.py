@@ -10,9 +10,9 @@ import gradio as gr
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from backend.interface.errors import user_message
 from engine.request import Answer
-from ui.cancellation import Stops
-from ui.components.document_picker import Asks
-from ui.components.sample_questions import Offers
+from ui.cancellation import SessionTasks
+from ui.components.document_picker import QuestionInputs
+from ui.components.sample_questions import SampleQuestions
 from ui.events import ALWAYS, MODEL, QUIET, Update, session_of
 from ui.html import tag
 from ui.pages.ask import answer as reply
@@ -44,7 +44,7 @@ class Ask:
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend, self._samples = backend, samples
         self._methods = {method.name: method for method in backend.methods()}
-        self.stops = Stops()
+        self.stops = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
@@ -61,7 +61,7 @@ class Ask:
                 passages = gr.HTML(elem_id="passages", js_on_load=SHOW_QUOTED)
                 self._box: Composer = composer.build(self._backend)
                 with gr.Column(elem_id="welcome", visible=True) as self._welcome:
-                    self._offers = Offers(self._backend, self._samples)
+                    self._offers = SampleQuestions(self._backend, self._samples)
                     gr.HTML(welcome.tour(), elem_id="tour", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
                 gr.HTML(tag("h2", "What it took"), js_on_load=None)
@@ -86,7 +86,7 @@ class Ask:
         self._box.scope.follow(shelf)
         self._offers.follow(shelf)
 
-    def lead(self, act: str, tabs: gr.Tabs, name: str, there: Asks, press: str) -> None:
+    def lead(self, act: str, tabs: gr.Tabs, name: str, there: QuestionInputs, press: str) -> None:
         """Let a button under the answer ask the same, of the same documents, on another page.
 
         What a follow-up leans on is asked with it, since no conversation stands there.
@@ -149,7 +149,7 @@ class Ask:
                 yield shown.grow(answer, how, milestone=news)
             self.stops.finish(session, stop)
             if answer is None or (replacing and answer.state == "stopped" and not answer.text):
-                said = {**shown.open(chat), shown.reply: reply.trouble(question, _AS_BEFORE)}
+                said = {**shown.open(chat), shown.reply: reply.error(question, _AS_BEFORE)}
                 yield {
                     **said,
                     **self._history.talking(bool(chat.turns)),
@@ -164,7 +164,7 @@ class Ask:
                 yield {**ended, **kept, self._replacing: False}
         except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
             self.stops.finish(session, stop)
-            block = reply.trouble(question, user_message(error), answer.text if answer else "")
+            block = reply.error(question, user_message(error), answer.text if answer else "")
             yield {shown.thread: thread(chat.shown), shown.reply: block, **self._running(False), self._replacing: False}
         finally:
             self.stops.finish(session, stop)

@@ -54,7 +54,7 @@ class Drawer:
         told: dict[str, Any] = event._data
         chunk, rank, said = (str(told.get(name, "")) for name in ("id", "rank", "said"))
         try:
-            found = self._backend.shelf.around(chunk)
+            found = self._backend.library.excerpt(chunk)
             quote = excerpt.backing(found, said)
             where, text = tag("p", excerpt.place(found, quote), class_="kv-muted"), excerpt.marked(found, quote)
             return {self._panel: _panel(rank, found.chunk.document_name, where, text)}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from engine.generation.citations import quoted
-from engine.request import Answer, Piece, Source
+from engine.request import Answer, Source, TextSpan
 from ui.components.highlights import Span, quoting
 from ui.format import count, percent
 from ui.html import Markup, join, tag
@@ -46,7 +46,7 @@ def passages(answer: Answer) -> Markup:
     return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Passages read")
 
 
-def marked(pieces: Iterable[Piece], quotes: Sequence[Span] = ()) -> Markup:
+def marked(pieces: Iterable[TextSpan], quotes: Sequence[Span] = ()) -> Markup:
     """Return a passage's text. Neighbours of one fate share an element, so elements do not grow with tokens.
 
     quotes  in characters of the passage
@@ -60,7 +60,7 @@ def marked(pieces: Iterable[Piece], quotes: Sequence[Span] = ()) -> Markup:
     return join(*parts)
 
 
-def _is_fresh(piece: Piece) -> bool:
+def _is_fresh(piece: TextSpan) -> bool:
     return piece.recomputed
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import gradio as gr
 from gradio.components import Component
 
-from engine.method import Method
+from engine.method import MethodInfo
 from engine.request import Answer
 from ui.events import Update
 from ui.figures.waterfall import waterfall
@@ -44,7 +44,7 @@ class Results:
             self.download: gr.DownloadButton(visible="hidden"),
         }
 
-    def grow(self, answer: Answer, method: Method, milestone: bool) -> Update:
+    def grow(self, answer: Answer, method: MethodInfo, milestone: bool) -> Update:
         """Show more text; at a milestone also what else is known by then.
 
         The waterfall waits for the end: drawing it takes longer than writing several tokens.
@@ -58,7 +58,7 @@ class Results:
         """Show a chat as it was kept: its turns and the table of their numbers."""
         return {**self.start(chat), self.reply: "", self.history: history(chat.turns)}
 
-    def finish(self, answer: Answer, method: Method, chat: Chat, folder: Path) -> Update:
+    def finish(self, answer: Answer, method: MethodInfo, chat: Chat, folder: Path) -> Update:
         """Show the whole answer; its trace, ready for download, is written into `folder`."""
         trace = folder / "kvscope-trace.json"
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")

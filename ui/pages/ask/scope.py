@@ -8,7 +8,7 @@ from gradio.components import Component
 from backend.interface.backend import Backend
 from engine.request import Request
 from store.errors import KVScopeError
-from ui.components.document_picker import Where
+from ui.components.document_picker import DocumentPicker
 from ui.components.inputs import shown
 from ui.events import QUIET, Update
 
@@ -20,7 +20,7 @@ class Scope:
 
     def __init__(self, backend: Backend) -> None:
         """Draw them inside the open Blocks."""
-        self._backend, self._where = backend, Where(backend, "where")
+        self._backend, self._where = backend, DocumentPicker(backend, "where")
         self.documents = self._where.documents
         self.whole = gr.Checkbox(
             label="Read it whole",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backend.interface.cache import CachedPassage, CacheView, NodeFacts
+from backend.interface.cache import CachedPassage, CacheView, NodeInfo
 from ui.format import UNKNOWN, count, duration, size
 from ui.html import Markup, join, tag
 from ui.pages.cache.tier_cards import PIN_LASTS, TIERS
@@ -88,7 +88,7 @@ def _first(boxes: Sequence[Box]) -> int:
     return next((place for place, box in enumerate(boxes) if box.passage is not None), -1)
 
 
-def _before(by_key: dict[str, CachedPassage], facts: NodeFacts) -> list[str]:
+def _before(by_key: dict[str, CachedPassage], facts: NodeInfo) -> list[str]:
     found: list[str] = []
     parent = facts.parent
     while parent is not None and parent in by_key:
@@ -106,7 +106,7 @@ def _path(path: Sequence[CachedPassage]) -> Markup:
     return tag("div", tag("p", title, class_="kv-muted"), tag("ol", *steps), class_="kv-path")
 
 
-def _badges(facts: NodeFacts) -> list[Markup]:
+def _badges(facts: NodeInfo) -> list[Markup]:
     said = [
         tag("span", f"{TIERS.get(copy.tier, copy.tier)} {size(copy.size_bytes)}", class_="kv-badge kv-tier-host")
         for copy in facts.copies
@@ -122,7 +122,7 @@ def _badges(facts: NodeFacts) -> list[Markup]:
     return said
 
 
-def _cost(facts: NodeFacts) -> str:
+def _cost(facts: NodeInfo) -> str:
     if not facts.ms_per_token:
         return UNKNOWN
     return f"{duration(facts.ms_per_token * facts.tokens)}, {facts.ms_per_token:,.2f}\u00a0ms a token"
@@ -132,7 +132,7 @@ def _fact(name: str, value: str, meaning: str) -> Markup:
     return tag("div", tag("dt", name), tag("dd", value), title=meaning)
 
 
-def _actions(facts: NodeFacts) -> Markup:
+def _actions(facts: NodeInfo) -> Markup:
     pin = f"Pinned, it and all before it stay in the cache {PIN_LASTS}, or its document is deleted."
     evict = "Unpin it first, or what stands behind it." if facts.kept else "Remove its keys and values; its text stays."
     return tag(
@@ -143,7 +143,7 @@ def _actions(facts: NodeFacts) -> Markup:
     )
 
 
-def _sure(view: CacheView, facts: NodeFacts) -> Markup:
+def _sure(view: CacheView, facts: NodeInfo) -> Markup:
     behind = len(_behind(view, facts.key))
     also = (
         f", and {count(behind, 'passage')} that {'was' if behind == 1 else 'were'} computed behind it" if behind else ""

@@ -115,7 +115,7 @@ class Cache:
 
     def _opened(self, shown: Shown) -> Update:
         """Return what a choice or a question changes: no clock draws the page anew under a question."""
-        view = self._backend.cache.look()
+        view = self._backend.cache.snapshot()
         return {
             self._detail: detail(view, shown.key, doomed=shown.key == shown.doomed != ""),
             self._buttons: clearing(shown.doomed == "all", bool(view.passages)),
@@ -126,7 +126,7 @@ class Cache:
 
     def _drawn(self, shown: Shown, said: str, trouble: str = "") -> Update:
         try:
-            view = self._backend.cache.look()
+            view = self._backend.cache.snapshot()
         except Exception as error:  # noqa: BLE001  the page's border: before the models are there, for one
             return {
                 self._said: _message("", user_message(error)),

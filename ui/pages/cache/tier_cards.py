@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backend.interface.cache import CacheView, TierFacts, Totals
+from backend.interface.cache import CacheView, StatsTotals, TierInfo
 from ui.figures.hit_rate import HUES as KIND_HUES
 from ui.format import UNKNOWN, count, percent, size
 from ui.html import Markup, join, tag
@@ -50,7 +50,7 @@ def rule(view: CacheView) -> Markup:
     )
 
 
-def _card(tier: TierFacts, limit_bytes: int) -> Markup:
+def _card(tier: TierInfo, limit_bytes: int) -> Markup:
     name, budget = TIERS.get(tier.name, tier.name), tier.budget_bytes / GIB
     share = tier.size_bytes / tier.budget_bytes if tier.budget_bytes else 0.0
     rate = 1e3 / tier.ms_per_byte if tier.ms_per_byte else None  # bytes a second
@@ -93,14 +93,14 @@ def _swatch(hue: str) -> Markup:
     return tag("span", class_="kv-swatch", style=f"background:{hue}", aria_hidden="true")
 
 
-def legend(tiers: Sequence[TierFacts]) -> Markup:
+def legend(tiers: Sequence[TierInfo]) -> Markup:
     """Return what the colours of the tree mean."""
     shown = [tag("span", _swatch(HUES[tier.name]), TIERS.get(tier.name, tier.name)) for tier in tiers]
     pinned = tag("span", tag("span", class_="kv-swatch kv-swatch-pinned", aria_hidden="true"), "pinned")
     return tag("p", *shown, pinned, class_="kv-tree-legend")
 
 
-def served(totals: Totals) -> Markup:
+def served(totals: StatsTotals) -> Markup:
     """Return the sums over all questions in words, each with the colour it has in the figure."""
     if not totals.questions:
         return tag("p", "Ask a question to see how much of what it reads was there already.", class_="kv-muted")
@@ -116,7 +116,7 @@ def served(totals: Totals) -> Markup:
         "p",
         tag("strong", rate),
         f" of what {count(totals.questions, 'question')} looked for was there already.",
-        title="Tokens found, as an exact prefix or by content, of all tokens that were looked for.",
+        title="TextTokenizer found, as an exact prefix or by content, of all tokens that were looked for.",
         class_="kv-rate",
     )
     rows = [

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.interface.cache import CachedPassage, NodeFacts
+from backend.interface.cache import CachedPassage, NodeInfo
 from store.types import Chunk
 from ui.format import count
 
@@ -58,7 +58,7 @@ def full_name(passage: CachedPassage) -> str:
     return UNKNOWN if passage.chunk is None else f"{passage.chunk.document_name} · {name_of(passage)}"
 
 
-def age_of(facts: NodeFacts) -> str:
+def age_of(facts: NodeInfo) -> str:
     """Return when a passage was used last, counted in uses of any passage."""
     if facts.age is None:
         return "not used since the start"

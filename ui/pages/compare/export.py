@@ -33,7 +33,7 @@ def guarded(value: Any) -> Any:
 
 def _row(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
     return {
-        "question": comparison.wanted.question,
+        "question": comparison.request.question,
         "model": comparison.model,
         "method": outcome.method,
         "ratio": outcome.ratio,

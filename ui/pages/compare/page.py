@@ -9,11 +9,11 @@ import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from backend.interface.errors import user_message
-from engine.analysis.comparison import Comparison, Wanted
-from ui.cancellation import Stops
-from ui.components.document_picker import Asks, Where
+from engine.analysis.comparison import CompareRequest, Comparison
+from ui.cancellation import SessionTasks
+from ui.components.document_picker import DocumentPicker, QuestionInputs
 from ui.components.inputs import go_and_stop, passages_slider, question_box
-from ui.components.sample_questions import Offers
+from ui.components.sample_questions import SampleQuestions
 from ui.events import ALWAYS, MODEL, QUIET, Update, session_of
 from ui.figures.pareto import frontier
 from ui.pages.compare import table as standings
@@ -35,12 +35,12 @@ class Compare:
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend, self._samples = backend, dict(list(samples.items())[:2])
         self._methods = [method for method in backend.methods() if method.name != "full"]
-        self.stops = Stops()
+        self.stops = SessionTasks()
 
     @property
-    def asks(self) -> Asks:
+    def asks(self) -> QuestionInputs:
         """What is asked, for a page that sends a question here."""
-        return Asks(self._question, self._passages, self._where)
+        return QuestionInputs(self._question, self._passages, self._where)
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
@@ -54,7 +54,7 @@ class Compare:
                 self._settings = self._draw_settings()
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(standings.hint(), js_on_load=None)
-                self._offers = Offers(self._backend, self._samples)
+                self._offers = SampleQuestions(self._backend, self._samples)
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
             self._table = gr.HTML(elem_id="standings", js_on_load=None)
             with gr.Column(elem_id="frontier-block", visible=False, min_width=0) as self._plotted:
@@ -103,7 +103,7 @@ class Compare:
                 return
             chosen = tuple(method.name for method in self._methods if method.name in methods)
             shares = tuple(sorted(ratio / 100 for ratio in ratios))
-            wanted = Wanted(
+            wanted = CompareRequest(
                 question.strip(), chosen, shares, int(passages), _REPEATS[repeats], documents=tuple(where or ())
             )
             yield self._cleared()
@@ -151,7 +151,7 @@ class Compare:
                     info="Methods take turns; the median is shown.",
                     elem_id="compare-repeats",
                 )
-            self._where = Where(self._backend, "compare-where")
+            self._where = DocumentPicker(self._backend, "compare-where")
         return [methods, ratios, self._passages, repeats, self._where.documents]
 
     def _connect(self, sample_buttons: dict[str, gr.Button]) -> None:

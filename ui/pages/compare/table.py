@@ -40,7 +40,7 @@ def progress(comparison: Comparison) -> Markup:
     """Return the line about what goes on, with a bar; once it has ended, what it was."""
     if comparison.finished:
         return _ended(comparison)
-    wanted, arms = comparison.wanted, max(1, comparison.steps // comparison.wanted.repeats)
+    wanted, arms = comparison.request, max(1, comparison.steps // comparison.request.repeats)
     if comparison.state == "running":
         place = (comparison.step - 1) % arms + 1
         said = f"{place} of {arms}: {comparison.now}"
@@ -115,7 +115,7 @@ def cards(comparison: Comparison) -> Markup:
 
 def _ended(comparison: Comparison) -> Markup:
     arms = count(len(comparison.outcomes), "answer")
-    wanted = comparison.wanted.question
+    wanted = comparison.request.question
     state = "Stopped early · " if comparison.state == "stopped" else ""
     read = f"{count(len(comparison.passages), 'passage')}, {count(comparison.context_tokens, 'token')}"
     notes = tag("ul", *(tag("li", note) for note in comparison.notes), class_="kv-notes", aria_label="Notes")
@@ -193,7 +193,7 @@ def _nats(kl: float) -> str:
 
 
 def _protocol(comparison: Comparison) -> Markup:
-    repeats = comparison.wanted.repeats
+    repeats = comparison.request.repeats
     n = min(len(outcome.ttfts_ms) for outcome in comparison.outcomes)
     timed = "Each was timed once" if n == 1 else f"Median of n = {n}, methods taking turns"
     said = (

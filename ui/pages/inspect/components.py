@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import gradio as gr
 
 from backend.interface.backend import Backend
-from engine.method import Method
-from ui.components.document_picker import Where
+from engine.method import MethodInfo
+from ui.components.document_picker import DocumentPicker
 from ui.components.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider
 from ui.html import Markup, tag
 from ui.pages.inspect import view as inspected
@@ -49,7 +49,7 @@ class Parts:
     question: gr.Textbox
     inspect: gr.Button
     stop: gr.Button
-    where: Where
+    where: DocumentPicker
     passages: gr.Slider
     progress: gr.HTML
     empty: gr.HTML
@@ -68,12 +68,12 @@ class Parts:
     ranks: gr.HTML
 
 
-def draw(methods: Sequence[Method], backend: Backend) -> Parts:
+def draw(methods: Sequence[MethodInfo], backend: Backend) -> Parts:
     """Draw the page inside the open tab."""
     with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
         with gr.Row(elem_id="inspect-box", equal_height=False):
             question, inspect, stop, passages = _box()
-            where = Where(backend, "inspect-where")
+            where = DocumentPicker(backend, "inspect-where")
         progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
         empty = gr.HTML(tag("p", _EMPTY, class_="kv-lede"), elem_id="inspect-empty", js_on_load=None)
         with gr.Column(elem_id="inspect-found", min_width=0, visible=False) as found:
@@ -131,7 +131,7 @@ def _box() -> tuple[gr.Textbox, gr.Button, gr.Button, gr.Slider]:
     return question, *go_and_stop("Inspect", "inspect-go", "inspect-stop"), passages
 
 
-def _choice(methods: Sequence[Method]) -> tuple[gr.Dropdown, gr.Slider]:
+def _choice(methods: Sequence[MethodInfo]) -> tuple[gr.Dropdown, gr.Slider]:
     method, first = method_choice(methods, "inspect-method")
     return method, ratio_slider("inspect-ratio", _RATIO, first.has_ratio)
 

@@ -11,10 +11,10 @@ import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from backend.interface.errors import user_message
-from engine.method import Method
+from engine.method import MethodInfo
 from engine.request import Answer, Request
-from ui.cancellation import Stops
-from ui.components.document_picker import Asks
+from ui.cancellation import SessionTasks
+from ui.components.document_picker import QuestionInputs
 from ui.components.inputs import shown
 from ui.events import ALWAYS, MODEL, QUIET, Update, session_of
 from ui.figures.agreement import agreement, distance
@@ -33,7 +33,7 @@ class Inspect:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._methods = {method.name: method for method in backend.methods()}
-        self.stops = Stops()
+        self.stops = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
@@ -42,9 +42,9 @@ class Inspect:
         self._wire()
 
     @property
-    def asks(self) -> Asks:
+    def asks(self) -> QuestionInputs:
         """What is asked, for a page that sends a question here."""
-        return Asks(self._parts.question, self._parts.passages, self._parts.where)
+        return QuestionInputs(self._parts.question, self._parts.passages, self._parts.where)
 
     def stop(self, request: gr.Request) -> None:
         """Stop what this session has asked for, now."""
@@ -101,7 +101,7 @@ class Inspect:
     def choose(self, held: Held | None, method: str, nominal: float, only: int) -> Update:
         """Show another method: what it says of itself, its slider if it has one, and what it recomputes."""
         how, parts = self._methods[method], self._parts
-        said = {parts.method: gr.update(info=how.about), parts.ratio: gr.update(visible=shown(how.has_ratio))}
+        said = {parts.method: gr.update(info=how.description), parts.ratio: gr.update(visible=shown(how.has_ratio))}
         return {**said, **self.redraw(held, method, nominal, only)}
 
     def redraw(self, held: Held | None, method: str, nominal: float, only: int) -> Update:
@@ -189,7 +189,7 @@ class Inspect:
         for button in (parts.stop, parts.halt):
             button.click(self.stop, None, None, queue=False, **QUIET)
 
-    def _agreement(self, held: Held, how: Method, at: int) -> Any:
+    def _agreement(self, held: Held, how: MethodInfo, at: int) -> Any:
         """Return the figure; a method without a ratio is a point at what it recomputes."""
         point, taken = None, held.taken(how.name, at)
         if not how.has_ratio and taken is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from engine.analysis.report import Excerpt
-from engine.method import Method
+from engine.method import MethodInfo
 from engine.request import Answer
 from ui.figures.rank_scatter import scatter
 from ui.figures.sparklines import peak, strips
@@ -38,7 +38,7 @@ def legend() -> Markup:
     return tag("ul", *entries, class_="kv-fates", aria_label="What the colours mean")
 
 
-def summary(held: Held, method: Method, nominal: int) -> Markup:
+def summary(held: Held, method: MethodInfo, nominal: int) -> Markup:
     """Return how much the method recomputes, in large, and what it means for the passages."""
     taken, tokens = held.taken(method.name, nominal), held.found.tokens
     if taken is None:
@@ -57,7 +57,7 @@ def summary(held: Held, method: Method, nominal: int) -> Markup:
     )
 
 
-def passages(held: Held, method: Method, nominal: int, only: int = 0) -> Markup:
+def passages(held: Held, method: MethodInfo, nominal: int, only: int = 0) -> Markup:
     """Return the passages with their curves and marked text; `only` one of them, from 1, or all for 0."""
     found = held.found
     taken = held.taken(method.name, nominal)
@@ -73,7 +73,7 @@ def passages(held: Held, method: Method, nominal: int, only: int = 0) -> Markup:
     return tag("ol", *cards, class_=f"kv-inspected{' kv-alone' if only else ''}")
 
 
-def ranks(held: Held, method: Method, nominal: int, only: int = 0) -> Markup:
+def ranks(held: Held, method: MethodInfo, nominal: int, only: int = 0) -> Markup:
     """Return the rank scatter of all windows, or those of one passage, with its axes in words."""
     found, taken = held.found, held.taken(method.name, nominal)
     starts = found.windows
@@ -94,7 +94,7 @@ def ranks(held: Held, method: Method, nominal: int, only: int = 0) -> Markup:
     )
 
 
-def answer(said: Answer, method: Method) -> Markup:
+def answer(said: Answer, method: MethodInfo) -> Markup:
     """Return a growing answer with its figures."""
     state = waiting(_STATES[said.state]) if said.state in _STATES else None
     stopped = note("Stopped. This is what was written so far.") if said.state == "stopped" else None

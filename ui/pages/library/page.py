@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
-from backend.interface.library import Held
+from backend.interface.library import DocumentUsage
 from ui.components.document_sidebar import Documents
 from ui.components.uploads import KINDS, Uploads, trouble
 from ui.events import LIBRARY, QUIET, Update
@@ -67,7 +67,7 @@ class Library:
 
     def __init__(self, backend: Backend, documents: Documents) -> None:
         self._backend, self._documents = backend, documents
-        self.uploads = Uploads(backend, lambda: {documents.shelf: documents.current()}, name="library-")
+        self.uploads = Uploads(backend, lambda: {documents.library: documents.current()}, name="library-")
 
     def build(self, tab: gr.Tab) -> None:
         """Draw and connect the page inside its open tab."""
@@ -89,7 +89,7 @@ class Library:
             self._list = gr.HTML(elem_id="library-list", js_on_load=_ON_LOAD)
             self._clock = gr.Timer(_STILL_COUNTING_S, active=False)
         drawn = [self._list, self._summary, self._clock]
-        shelf = self._documents.shelf
+        shelf = self._documents.library
         self.uploads.wire([shelf])
         for event in (tab.select, shelf.change, self._clock.tick):
             event(self.refresh, self._view, drawn, **_IN_TURN)
@@ -123,7 +123,7 @@ class Library:
             return {self._view: view, self._trouble: trouble(error), **self._drawn(view)}
         update = {self._view: view, self._trouble: "", **self._drawn(view)}
         if act in ("save", "confirm"):
-            update[self._documents.shelf] = self._documents.current()
+            update[self._documents.library] = self._documents.current()
         return update
 
     def reindex(self, view: View, request: gr.Request, event: gr.EventData) -> Iterator[Update]:
@@ -133,12 +133,12 @@ class Library:
         view = replace(view, open="", placed="", chosen=())
         yield {self._view: view, **self._drawn(view)}
         # From here on the list is drawn from what the person sees by then: the clock asks for it.
-        yield from self.uploads.follow(lambda cancel: self._backend.shelf.reindex(wanted, cancel), request)
-        yield {self._documents.shelf: self._documents.current(), self._clock: gr.Timer(active=True)}
+        yield from self.uploads.follow(lambda cancel: self._backend.library.reindex(wanted, cancel), request)
+        yield {self._documents.library: self._documents.current(), self._clock: gr.Timer(active=True)}
 
     def _after(self, view: View, act: str, name: str, data: dict[str, Any]) -> View:
         """Return the view after a click, with what it asked for done."""
-        desk = self._backend.shelf
+        desk = self._backend.library
         if act == "open":
             return replace(view, open="" if view.open == name else name, first=0, placed="", renaming="", doomed=())
         if act == "page":
@@ -163,15 +163,15 @@ class Library:
             return replace(view, renaming="")
         if act == "delete":
             doomed = (name,) if name else self._chosen(view)
-            return replace(view, doomed=doomed, freed=desk.freed_by(doomed), renaming="")
+            return replace(view, doomed=doomed, freed=desk.bytes_freed_by_delete(doomed), renaming="")
         if act == "confirm":
             for doomed_id in view.doomed:
                 self._backend.delete(doomed_id)
             return replace(view, doomed=(), chosen=tuple(each for each in view.chosen if each not in view.doomed))
         return replace(view, doomed=(), renaming="")
 
-    def _arranged(self, view: View) -> list[Held]:
-        return arranged(self._backend.shelf.held(), view)
+    def _arranged(self, view: View) -> list[DocumentUsage]:
+        return arranged(self._backend.library.list_with_usage(), view)
 
     def _chosen(self, view: View) -> tuple[str, ...]:
         """Return the ids of all that are chosen, whether the filter shows them or not, in the list's order."""
@@ -181,7 +181,7 @@ class Library:
     def _drawn(self, view: View) -> Update:
         """Return the list and its summary; while something is still being counted, the clock asks again."""
         try:
-            holdings, status = self._backend.shelf.held(), self._backend.status()
+            holdings, status = self._backend.library.list_with_usage(), self._backend.status()
             waiting = "" if status.ready else f"{status.line}. Your documents show here once the model is ready."
             drawn = listing(holdings, view, self._preview(view, holdings), waiting)
             counting = any(held.tiers is None for held in holdings)
@@ -189,14 +189,14 @@ class Library:
         except Exception as error:  # noqa: BLE001  the page's border
             return {self._list: trouble(error), self._clock: gr.Timer(active=False)}
 
-    def _preview(self, view: View, holdings: list[Held]) -> Preview | None:
+    def _preview(self, view: View, holdings: list[DocumentUsage]) -> Preview | None:
         total = next((held.document.chunks for held in holdings if held.document.id == view.open), None)
         if total is None:
             return None
-        desk = self._backend.shelf
+        desk = self._backend.library
         passages = desk.passages(view.open, view.first, PASSAGES)
         placed = view.placed if any(passage.chunk.id == view.placed for passage in passages) else ""
-        return Preview(passages, view.first, total, desk.around(placed) if placed else None)
+        return Preview(passages, view.first, total, desk.excerpt(placed) if placed else None)
 
 
 def _invitation() -> Markup:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from backend.interface.library import Held
+from backend.interface.library import DocumentUsage
 from ui.components.document_list import PLACES
 from ui.format import UNKNOWN, count, day, size
 from ui.html import Markup, join, tag
@@ -46,7 +46,7 @@ class View:
     chosen: tuple[str, ...] = ()
 
 
-def arranged(holdings: Sequence[Held], view: View) -> list[Held]:
+def arranged(holdings: Sequence[DocumentUsage], view: View) -> list[DocumentUsage]:
     """Return the documents that the filter lets through, in the view's order."""
     words = view.filter.casefold().split()
     found = [held for held in holdings if all(word in held.document.name.casefold() for word in words)]
@@ -61,18 +61,18 @@ def arranged(holdings: Sequence[Held], view: View) -> list[Held]:
     return sorted(found, key=keys[view.order], reverse=view.descending)
 
 
-def summary(holdings: Sequence[Held]) -> Markup:
+def summary(holdings: Sequence[DocumentUsage]) -> Markup:
     """Return one line about all documents together; nothing without any."""
     if not holdings:
         return Markup("")
     passages = sum(held.document.chunks for held in holdings)
     said = f"{count(len(holdings), 'document')}, {count(passages, 'passage')}"
-    outdated = sum(held.outdated for held in holdings)
+    outdated = sum(held.needs_rechunk for held in holdings)
     changed = f" {count(outdated, 'document')} cut with other settings." if outdated else ""
     return tag("p", f"{said}.{changed}", class_="kv-muted")
 
 
-def listing(holdings: Sequence[Held], view: View, preview: Preview | None = None, waiting: str = "") -> Markup:
+def listing(holdings: Sequence[DocumentUsage], view: View, preview: Preview | None = None, waiting: str = "") -> Markup:
     """Return the list, or what to do where it is empty.
 
     preview  the passages of the document that is open
@@ -98,7 +98,7 @@ def _empty(waiting: str) -> Markup:
     return tag("div", tag("p", tag("b", "No documents yet")), tag("p", said), class_="kv-none")
 
 
-def _heading(view: View, rows: Sequence[Held]) -> Markup:
+def _heading(view: View, rows: Sequence[DocumentUsage]) -> Markup:
     every = all(held.document.id in view.chosen for held in rows)
     box = tag("input", type="checkbox", data_act="all", data_id="", checked=every, aria_label="Choose all documents")
     cells = []
@@ -111,7 +111,7 @@ def _heading(view: View, rows: Sequence[Held]) -> Markup:
     return tag("thead", tag("tr", tag("th", box, class_="kv-col-choose"), *cells, tag("th", _unseen("Actions"))))
 
 
-def _chosen(holdings: Sequence[Held], view: View, shown: Set[str]) -> Markup:
+def _chosen(holdings: Sequence[DocumentUsage], view: View, shown: Set[str]) -> Markup:
     """Return the bar over the list: what can be done with all that are chosen, or the question before deleting.
 
     shown  ids of the documents whose rows are drawn; the question about one of them stands below its row
@@ -134,7 +134,7 @@ def _chosen(holdings: Sequence[Held], view: View, shown: Set[str]) -> Markup:
     )
 
 
-def _hidden(some: Sequence[Held], shown: Set[str]) -> str:
+def _hidden(some: Sequence[DocumentUsage], shown: Set[str]) -> str:
     """Return how many of these have no row now, as an apposition; nothing if all have."""
     hidden = sum(held.document.id not in shown for held in some)
     if not hidden:
@@ -142,7 +142,7 @@ def _hidden(some: Sequence[Held], shown: Set[str]) -> str:
     return " (not shown)" if hidden == len(some) else f" ({hidden} of them not shown)"
 
 
-def _document(held: Held, view: View, preview: Preview | None) -> Markup:
+def _document(held: DocumentUsage, view: View, preview: Preview | None) -> Markup:
     document = held.document
     opened = view.open == document.id
     box = tag(
@@ -181,7 +181,7 @@ def _counted(number: int | None, noun: str) -> Markup:
     return tag("td", figure, tag("span", f"\u00a0{unit}"), class_=f"kv-col-{noun}s")
 
 
-def _name(held: Held, view: View, opened: bool) -> Markup:
+def _name(held: DocumentUsage, view: View, opened: bool) -> Markup:
     document = held.document
     if view.renaming == document.id:
         named = {"value": document.name, "maxlength": 120, "aria_label": f"New name of {document.name}"}
@@ -191,12 +191,12 @@ def _name(held: Held, view: View, opened: bool) -> Markup:
     words = {"aria_expanded": "true" if opened else "false", "title": "Show its passages"}
     toggle = _button("open", document.id, join(_icon(_OPEN), tag("bdi", document.name)), class_="kv-name", **words)
     notes = [document.warning] if document.warning else []
-    if held.outdated:
+    if held.needs_rechunk:
         notes.append("Cut with other settings than today's: re-index it to use them.")
     return join(toggle, *(tag("p", note, class_="kv-note", dir="auto") for note in notes))
 
 
-def _computed(held: Held) -> Markup:
+def _computed(held: DocumentUsage) -> Markup:
     """Return what is computed of a document as one number, with its places as the title."""
     if held.tiers is None:
         return tag("span", "counting…", class_="kv-without", title=COMPUTED)
@@ -206,7 +206,7 @@ def _computed(held: Held) -> Markup:
     return tag("span", size(held.size_bytes), tag("small", " computed"), title=f"{', '.join(places)}. {COMPUTED}")
 
 
-def _actions(held: Held) -> list[Markup]:
+def _actions(held: DocumentUsage) -> list[Markup]:
     document = held.document
     again = "Re-index: cut, embed and compute it anew"
     return [
@@ -216,7 +216,7 @@ def _actions(held: Held) -> list[Markup]:
     ]
 
 
-def _question(what: object, doomed: Sequence[Held], view: View) -> Markup:
+def _question(what: object, doomed: Sequence[DocumentUsage], view: View) -> Markup:
     passages = sum(held.document.chunks for held in doomed)
     frees = f"This frees {size(view.freed)} of computed keys and values and removes {count(passages, 'passage')}."
     yes = _button("confirm", "", "Delete", class_="kv-danger", data_focus=True)

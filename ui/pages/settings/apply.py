@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.errors import user_message
-from backend.interface.models import Change, ModelDesk
+from backend.interface.models import ModelService, ReloadStatus
 from ui.events import QUIET, Update
 from ui.pages.settings import model_info as facts
 from ui.throttle import coalesce
@@ -22,7 +22,7 @@ class Changes:
     refreshed  returns everything else that a change may have changed
     """
 
-    def __init__(self, desk: ModelDesk, refreshed: Callable[[], Update]) -> None:
+    def __init__(self, desk: ModelService, refreshed: Callable[[], Update]) -> None:
         self._desk, self._refreshed = desk, refreshed
 
     def build(self) -> None:
@@ -40,7 +40,7 @@ class Changes:
         try:
             self._desk.change(replace(self._desk.wanted(), **values))
         except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.line: facts.trouble(user_message(error)), self.cancel: gr.Button(visible=False)}
+            yield {self.line: facts.error(user_message(error)), self.cancel: gr.Button(visible=False)}
             return
         yield from self.follow("Done. This is in use now, and at the next start.")
 
@@ -51,9 +51,9 @@ class Changes:
                 yield {self.line: facts.changing(change), self.cancel: gr.Button(visible=change.stoppable)}
             yield {**self._refreshed(), self.line: facts.changing(change, done), self.cancel: gr.Button(visible=False)}
         except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.line: facts.trouble(user_message(error)), self.cancel: gr.Button(visible=False)}
+            yield {self.line: facts.error(user_message(error)), self.cancel: gr.Button(visible=False)}
 
-    def _steps(self) -> Iterator[Change]:
+    def _steps(self) -> Iterator[ReloadStatus]:
         while (change := self._desk.changing()).running:
             yield change
             time.sleep(PACE_S)

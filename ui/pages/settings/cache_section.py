@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from backend.interface.backend import Backend, Kept
+from backend.interface.backend import Backend, TierUsage
 from ui.events import QUIET, Update
 from ui.format import percent
 from ui.html import Markup, tag
@@ -35,13 +35,13 @@ class MemorySection:
     def __init__(self, backend: Backend, changes: Changes) -> None:
         self._backend, self._changes = backend, changes
         self._gpu = len(backend.models.devices()) > 2
-        self.choices = Choices(backend.models.wanted(), backend.models.fixed())
+        self.choices = Choices(backend.models.wanted(), backend.models.overridden())
 
     def build(self) -> None:
         """Draw the section inside the open Blocks."""
         add = self.choices.add
         with section("Memory", _ABOUT):
-            self.kept = gr.HTML(fill(self._backend.kept()), elem_id="memory-kept", js_on_load=None)
+            self.kept = gr.HTML(fill(self._backend.tier_usage()), elem_id="memory-kept", js_on_load=None)
             with gr.Row(elem_classes="kv-fields"):
                 if self._gpu:
                     self._room("device_gib", "GPU memory, GiB", "Where the model runs on a GPU.")
@@ -65,14 +65,14 @@ class MemorySection:
 
     def refreshed(self) -> Update:
         """Return how full the tiers are."""
-        return {self.kept: fill(self._backend.kept())}
+        return {self.kept: fill(self._backend.tier_usage())}
 
     def apply(self, *values: Any) -> Iterator[Update]:
         """Give the tiers these budgets."""
         yield from self._changes.make(self.choices.read(values))
 
 
-def fill(tiers: Sequence[Kept]) -> Markup:
+def fill(tiers: Sequence[TierUsage]) -> Markup:
     """Return a bar for each tier that is in use; nothing before there are any."""
     rows = []
     for tier in tiers:

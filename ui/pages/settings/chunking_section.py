@@ -8,8 +8,8 @@ import gradio as gr
 
 from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
-from backend.interface.models import ModelDesk
-from ui.cancellation import Stops
+from backend.interface.models import ModelService
+from ui.cancellation import SessionTasks
 from ui.components.document_list import DISMISS, progress
 from ui.events import LIBRARY, QUIET, Update, session_of
 from ui.pages.settings import model_info as facts
@@ -38,10 +38,10 @@ class PassagesSection:
     shelf  None leaves re-indexing out
     """
 
-    def __init__(self, desk: ModelDesk, changes: Changes, shelf: Reindexer | None) -> None:
+    def __init__(self, desk: ModelService, changes: Changes, shelf: Reindexer | None) -> None:
         self._desk, self._changes, self._shelf = desk, changes, shelf
-        self.choices = Choices(desk.wanted(), desk.fixed())
-        self.stops = Stops()
+        self.choices = Choices(desk.wanted(), desk.overridden())
+        self.stops = SessionTasks()
 
     def build(self) -> None:
         """Draw the section inside the open Blocks."""
@@ -69,10 +69,10 @@ class PassagesSection:
 
     def refreshed(self) -> Update:
         """Return which documents are cut otherwise, and the button that cuts them again."""
-        wanted, found = self._desk.wanted(), self._desk.cuts()
+        wanted, found = self._desk.wanted(), self._desk.stale_documents()
         again = bool(found) and self._shelf is not None
         return {
-            self.cuts: facts.cuts(found, wanted.chunk_tokens, wanted.chunk_overlap),
+            self.cuts: facts.stale_documents(found, wanted.chunk_tokens, wanted.chunk_overlap),
             self.again: gr.Button(visible=again),
         }
 
@@ -91,7 +91,7 @@ class PassagesSection:
         rest: Update = {self._stop: gr.Button(visible=False), self._apply: gr.Button(interactive=True)}
         try:
             yield {**busy, self.progress: "", self._apply: gr.Button(interactive=False)}
-            ids = [document for cut in self._desk.cuts() for document in cut.documents]
+            ids = [document for cut in self._desk.stale_documents() for document in cut.documents]
             if self._shelf is not None:
                 for files in coalesce(
                     self._shelf.reindex(ids, stop), lambda files: tuple(file.stage for file in files)
@@ -99,7 +99,7 @@ class PassagesSection:
                     yield {self.progress: progress(files)}
             yield {**self.refreshed(), **rest}
         except Exception as error:  # noqa: BLE001  the page's border
-            yield {**self.refreshed(), **rest, self.progress: facts.trouble(user_message(error))}
+            yield {**self.refreshed(), **rest, self.progress: facts.error(user_message(error))}
         finally:
             self.stops.finish(session, stop)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backend.interface.models import About, Change, Cut, Footprint, ModelInfo
+from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
 from engine.selftest_result import SelfTestResult
 from ui.format import count, duration, size
 from ui.html import Markup, join, tag
@@ -64,7 +64,7 @@ def _badge(test: SelfTestResult) -> Markup:
     return tag("span", "Self-test: ", figure, class_="kv-badge kv-passed", title=f"{_EXACT} {measured}")
 
 
-def footprint(found: Footprint) -> Markup:
+def footprint(found: MemoryEstimate) -> Markup:
     """Return what a model is and takes, drawn against the memory that is free, with a plain verdict."""
     look, verdict = _verdict(found)
     facts = {
@@ -84,7 +84,7 @@ def footprint(found: Footprint) -> Markup:
     )
 
 
-def _verdict(found: Footprint) -> tuple[str, str]:
+def _verdict(found: MemoryEstimate) -> tuple[str, str]:
     """Return the look and the sentence for whether a model fits."""
     usual, whole = (size(found.weights_bytes + kv) for kv in (found.question_bytes, found.kv_bytes))
     free = size(found.free_bytes)
@@ -95,7 +95,7 @@ def _verdict(found: Footprint) -> tuple[str, str]:
     return "kv-fits", f"Fits: at most {whole} of {free} free."
 
 
-def _bar(found: Footprint) -> Markup:
+def _bar(found: MemoryEstimate) -> Markup:
     """Draw weights, KV of a usual question and KV of a whole context on one scale with what is free."""
     scale = max(found.free_bytes, found.weights_bytes + found.kv_bytes, 1)
     more = max(0, found.kv_bytes - found.question_bytes)
@@ -118,22 +118,24 @@ def _bar(found: Footprint) -> Markup:
     )
 
 
-def changing(change: Change, done: str = "") -> Markup:
+def changing(change: ReloadStatus, done: str = "") -> Markup:
     """Return how far a change is, what went wrong with it, or that it is made."""
     if change.running:
-        bar = None if change.share is None else tag("progress", value=f"{change.share:.2f}", aria_label="Progress")
+        bar = (
+            None if change.progress is None else tag("progress", value=f"{change.progress:.2f}", aria_label="Progress")
+        )
         return tag("div", tag("p", change.line or "Beginning", dir="auto"), bar, class_="kv-change", role="status")
-    if change.trouble:
-        return trouble(change.trouble)
+    if change.error:
+        return error(change.error)
     return tag("p", done, class_="kv-change kv-done", role="status") if done else Markup("")
 
 
-def trouble(said: str) -> Markup:
+def error(said: str) -> Markup:
     """Return a sentence about what went wrong."""
     return tag("p", said, class_="kv-trouble", role="alert", dir="auto")
 
 
-def cuts(found: Sequence[Cut], tokens: int, overlap: int) -> Markup:
+def stale_documents(found: Sequence[StaleChunking], tokens: int, overlap: int) -> Markup:
     """Return which documents keep an earlier cut; nothing where all are cut as the settings say."""
     if not found:
         return Markup("")
@@ -145,7 +147,7 @@ def cuts(found: Sequence[Cut], tokens: int, overlap: int) -> Markup:
     return tag("p", text, class_="kv-warning")
 
 
-def about(found: About) -> Markup:
+def about(found: SystemInfo) -> Markup:
     """Return versions, the data folder's parts drawn to scale, and licences."""
     total = sum(part for _, part in found.parts)
     rows = [

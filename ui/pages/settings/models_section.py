@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.errors import user_message
-from backend.interface.models import Footprint, ModelDesk
+from backend.interface.models import MemoryEstimate, ModelService
 from ui.events import QUIET, Update
 from ui.html import Markup, join, tag
 from ui.pages.settings import model_info as facts
@@ -24,9 +24,9 @@ _ABOUT = (
 class ModelsSection:
     """Draws and connects the section. `changes` carries out what is chosen here."""
 
-    def __init__(self, desk: ModelDesk, changes: Changes) -> None:
+    def __init__(self, desk: ModelService, changes: Changes) -> None:
         self._desk, self._changes = desk, changes
-        self.choices = Choices(desk.wanted(), desk.fixed())
+        self.choices = Choices(desk.wanted(), desk.overridden())
 
     def build(self) -> None:
         """Draw the section inside the open Blocks."""
@@ -76,7 +76,7 @@ class ModelsSection:
             found = self._look(self.choices.read(values), every=True)
             yield {self.found: join(*map(facts.footprint, found))}
         except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.found: facts.trouble(user_message(error))}
+            yield {self.found: facts.error(user_message(error))}
 
     def load(self, *values: Any) -> Iterator[Update]:
         """Change to the chosen models; where memory is short, ask first."""
@@ -84,7 +84,7 @@ class ModelsSection:
         try:
             short = [found for found in self._look(chosen) if found.short]
         except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.found: facts.trouble(user_message(error)), **self._asking(False)}
+            yield {self.found: facts.error(user_message(error)), **self._asking(False)}
             return
         if short:
             yield {self.found: _doubtful(short), **self._asking(True)}
@@ -103,11 +103,11 @@ class ModelsSection:
         yield {self.found: "", **self._asking(False)}
         yield from self._changes.make(chosen)
 
-    def _look(self, chosen: dict[str, Any], every: bool = False) -> list[Footprint]:
+    def _look(self, chosen: dict[str, Any], every: bool = False) -> list[MemoryEstimate]:
         """Check the chosen models: those that would change, or every one; the same name only once."""
         used = self._desk.wanted()
         wanted = replace(used, **chosen)
-        found: dict[str, Footprint] = {}
+        found: dict[str, MemoryEstimate] = {}
         for role, name, now in (("primary", wanted.model, used.model), ("auxiliary", wanted.auxiliary, used.auxiliary)):
             moved = name != now or (role == "primary" and (wanted.device, wanted.dtype) != (used.device, used.dtype))
             if name not in found and (moved or (every and role == "primary")):
@@ -124,6 +124,6 @@ class ModelsSection:
         }
 
 
-def _doubtful(short: list[Footprint]) -> Markup:
+def _doubtful(short: list[MemoryEstimate]) -> Markup:
     question = "There may not be enough memory: the system may slow down or end KVScope. Load it all the same?"
     return join(*map(facts.footprint, short), tag("p", question, class_="kv-warning", role="alert"))

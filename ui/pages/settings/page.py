@@ -6,8 +6,8 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.models import Wanted
-from ui.cancellation import Stops
+from backend.interface.models import SettingsChange
+from ui.cancellation import SessionTasks
 from ui.events import QUIET, Update
 from ui.pages.settings import model_info as facts
 from ui.pages.settings import theme_section as looks
@@ -55,27 +55,27 @@ class Settings:
         tab.select(self.look, self._seen, outputs, **LOADING, **QUIET)
 
     @property
-    def stops(self) -> Stops:
+    def stops(self) -> SessionTasks:
         """What belongs to one session: re-indexing. A change of settings belongs to the house and goes on."""
         return self._passages.stops
 
-    def look(self, seen: Wanted) -> Iterator[Update]:
+    def look(self, seen: SettingsChange) -> Iterator[Update]:
         """Show the house as it is. What a person has set and not yet applied stays, unless others changed something."""
         try:
             yield self._refreshed(seen)
             if self._desk.changing().running:
                 yield from self._changes.follow()
         except Exception as error:  # noqa: BLE001  the page's border
-            yield {self._changes.line: facts.trouble(user_message(error))}
+            yield {self._changes.line: facts.error(user_message(error))}
 
-    def _refreshed(self, seen: Wanted | None = None) -> Update:
+    def _refreshed(self, seen: SettingsChange | None = None) -> Update:
         """Return everything that a change may have changed, as it is now."""
         wanted = self._desk.wanted()
         update: Update = {
             **self._passages.refreshed(),
             **self._memory.refreshed(),
             self._models.loaded: facts.loaded(self._desk.loaded()),
-            self._about: facts.about(self._desk.about()),
+            self._about: facts.about(self._desk.system_info()),
             self._seen: wanted,
         }
         if wanted != seen:

@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from backend.interface.models import Wanted
+from backend.interface.models import SettingsChange
 from ui.events import Update
 from ui.html import tag
 
@@ -33,7 +33,7 @@ class Choices:
     fixed  the flag or variable that fixes a choice, by the choice's name: its control is shown and cannot be moved
     """
 
-    def __init__(self, wanted: Wanted, fixed: Mapping[str, str]) -> None:
+    def __init__(self, wanted: SettingsChange, fixed: Mapping[str, str]) -> None:
         self._wanted, self._fixed = wanted, fixed
         self._controls: dict[str, Component] = {}
 
@@ -58,6 +58,6 @@ class Choices:
             found[name] = usual if value in (None, "") else type(usual)(value)
         return found
 
-    def show(self, wanted: Wanted) -> Update:
+    def show(self, wanted: SettingsChange) -> Update:
         """Return the controls with these values."""
         return {control: getattr(wanted, name) for name, control in self._controls.items()}

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from engine.prompt.followups import thread
-from engine.request import Exchange
+from engine.prompt.followups import relevant_turns
+from engine.request import ChatTurn
 from ui.format import day, duration, percent, short
 from ui.pages.ask.chats import export_markdown as markdown
 from ui.pages.ask.chats.turn import Turn
@@ -59,14 +59,14 @@ class Chat:
         """Whether one more turn takes the place of the oldest in the thread."""
         return len(self.shown) >= MOST_TURNS
 
-    def earlier(self) -> tuple[Exchange, ...]:
+    def earlier(self) -> tuple[ChatTurn, ...]:
         """Return what a new question may lean on."""
         return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
 
     def last_by_itself(self) -> str:
         """Return the last question, behind those that it leans on: so it can be asked where this chat is not."""
         *before, last = self.shown
-        leaning = thread(last.question, [turn.exchange() for turn in before[-_LEANED_ON:]])
+        leaning = relevant_turns(last.question, [turn.exchange() for turn in before[-_LEANED_ON:]])
         return " ".join([*(exchange.question for exchange in leaning), last.question])
 
     def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":

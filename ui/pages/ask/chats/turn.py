@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from engine.method import Method
-from engine.request import Answer, Exchange
+from engine.method import MethodInfo
+from engine.request import Answer, ChatTurn
 from ui.components.method_options import unusual
 
 
@@ -52,7 +52,7 @@ class Turn:
     best: int = 0
 
     @classmethod
-    def of(cls, answer: Answer, method: Method) -> "Turn":
+    def of(cls, answer: Answer, method: MethodInfo) -> "Turn":
         """Return the turn that a finished answer leaves behind."""
         return cls(
             question=answer.request.question,
@@ -78,6 +78,6 @@ class Turn:
         """How it was answered, in a few words: 'CacheBlend · Check layer: 3'."""
         return " · ".join((self.method, *self.options, *(["stopped"] if self.stopped else [])))
 
-    def exchange(self) -> Exchange:
+    def exchange(self) -> ChatTurn:
         """Return what a later question may lean on."""
-        return Exchange(self.question, self.text, tuple(passage.chunk for passage in self.passages if passage.chunk))
+        return ChatTurn(self.question, self.text, tuple(passage.chunk for passage in self.passages if passage.chunk))
