@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from tokenizers import Tokenizer
 
+from assets import ASSETS
 from engine.cache.cost_model import CostModel, kept, measured
 from engine.cache.hit_stats import CacheStats
 from engine.cache.tiers.hierarchy import CacheHierarchy
@@ -33,7 +34,6 @@ from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import FILE, TokenSelector, load_token_selector
 from store.types import Finder
 
-ASSETS = Path(__file__).parent.parent / "assets"
 READER, SELECTOR, POINTER = ASSETS / "reader", ASSETS / "selector", ASSETS / "pointer"  # made by training
 
 

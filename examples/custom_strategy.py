@@ -7,12 +7,13 @@ STRATEGIES (`engine/strategies/__init__.py`), page, bench and HTTP have it too, 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from assets import ASSETS
 from bench.data.item import Item
 from bench.harness.arms import arms
 from bench.harness.engine import cutter, open_engine
 from bench.harness.paired import reading_of, through_all
 from engine.analysis.arms import Variant
-from engine.builder import ASSETS, ModelConfig
+from engine.builder import ModelConfig
 from engine.method import ratio
 from engine.strategies.base import Strategy
 from engine.strategies.windows import windows_within_budget

@@ -1,4 +1,4 @@
-"""Fixtures that several folders share."""
+"""Fixtures shared by all tests."""
 
 import os
 from pathlib import Path
@@ -12,9 +12,10 @@ from engine.model.loading.resolve import resolve
 from store.data_folder import default_data_folder
 from tests.support import tiny
 
-# A busy machine is no failure, and every run draws the same examples.
-settings.register_profile("unhurried", deadline=None, derandomize=True)
-settings.load_profile("unhurried")
+# The default profile draws the same examples in every run. HYPOTHESIS_PROFILE=nightly draws other ones each time.
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("nightly", deadline=None, max_examples=300)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture(params=tiny.FAMILIES, ids=lambda build: build.__name__)
@@ -25,13 +26,13 @@ def family(request):
 
 @pytest.fixture(autouse=True)
 def _threads():
-    """Share two cores among the processes that test."""
+    """Share two cores among the test processes."""
     torch.set_num_threads(max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_uploads(tmp_path_factory):
-    """Gradio files an upload under its content, and what was read is removed: no two processes may share the folder."""
+    """Give each process its own upload folder: Gradio names uploads by content and removes them after reading."""
     os.environ["GRADIO_TEMP_DIR"] = str(tmp_path_factory.mktemp("gradio"))
 
 

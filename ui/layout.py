@@ -1,11 +1,11 @@
 """The frame: documents and status at the side, a tab for each page. `build` draws it, `launch_options` serves it."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import gradio as gr
 
+from assets import ASSETS
 from backend.interface.backend import Backend
 from ui import gradio_api
 from ui.components.document_sidebar import Documents
@@ -19,8 +19,6 @@ from ui.pages.inspect.page import Inspect
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
 from ui.theme import theme
-
-_ASSETS = Path(__file__).parent.parent / "assets"
 
 
 class Page(Protocol):
@@ -83,11 +81,11 @@ def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Bloc
 
 def launch_options() -> dict[str, Any]:
     """Return what `launch` needs beside host and port: looks, the keyboard, and silence towards the outside."""
-    others = (path for path in (_ASSETS / "styles").glob("*.css") if path.name != "base.css")
-    scripts = (_ASSETS / "scripts").glob("*.js")
+    others = (path for path in (ASSETS / "styles").glob("*.css") if path.name != "base.css")
+    scripts = (ASSETS / "scripts").glob("*.js")
     return {
         "theme": theme(),
-        "css_paths": [_ASSETS / "styles" / "base.css", *sorted(others)],
+        "css_paths": [ASSETS / "styles" / "base.css", *sorted(others)],
         "head": f"<script>{''.join(path.read_text(encoding='utf-8') for path in sorted(scripts))}</script>",
         "footer_links": [],
         "run_history": False,

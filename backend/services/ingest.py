@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+from assets import ASSETS
 from backend.interface.backend import Status
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import TaskRegistry
-from engine.builder import ASSETS
 from engine.errors import Cancelled
 from store.errors import KVScopeError
 from store.types import Chunk, Progress

@@ -7,8 +7,8 @@ import re
 from itertools import islice
 from pathlib import Path
 
+from assets import ASSETS
 from bench.errors import BadData
-from engine.builder import ASSETS
 
 SAMPLES = ASSETS / "samples"
 MOST = 4_000_000  # characters of a file that are read; a context of 128K tokens needs about 600,000
