@@ -11,8 +11,8 @@ import torch
 
 from engine.analysis.attention_profile import binned
 from engine.analysis.divergence import jaccard, kl, renormalised
-from engine.analysis.inspect import attention_profile
-from engine.errors import BadRequest, Cancelled, NothingFound
+from engine.analysis.inspection_runner import attention_profile
+from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
 from engine.trace import Trace
 from engine.types import ScoreMode
@@ -84,17 +84,17 @@ def test_sinks_are_left_out_of_kl_and_jaccard_and_nothing_else(monkeypatch):
 
 
 def test_an_engine_inspects_what_a_question_finds():
-    found = inspected(engine(*NAMES), replace(ASK, ratio=0.25))
+    found = inspected(engine(*NAMES), replace(ASK, recompute_ratio=0.25))
     assert found.ratio == 0.25 and sum(found.passages) == len(found.auxiliary) == found.primary.shape[1]
     assert {"cacheclip", "cacheclip-trained", "cacheclip-joint", "prophetkv", "random"} <= found.overlap.keys()
     json.dumps(found.as_dict())
 
 
 def test_an_inspection_without_passages_or_of_a_bad_request_says_what_to_do():
-    with pytest.raises(NothingFound, match="Add documents"):
+    with pytest.raises(NoPassageFound, match="Add documents"):
         inspected(engine(), ASK)
     with pytest.raises(BadRequest, match="ratio"):
-        inspected(engine(*NAMES), replace(ASK, ratio=2.0))
+        inspected(engine(*NAMES), replace(ASK, recompute_ratio=2.0))
 
 
 def test_an_inspection_ends_soon_after_it_is_cancelled():

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from engine.analysis.attention_profile import AttentionProfile
 from engine.analysis.divergence import jaccard, kl, renormalised
-from engine.analysis.report import PERCENTS, Excerpt, Inspection, Selection, Step
+from engine.analysis.inspection import PERCENTS, Excerpt, Inspection, Selection, Step
 from engine.analysis.sinks import sinks, window_ranks
-from engine.errors import Cancelled, NothingFound
+from engine.errors import Cancelled, NoPassageFound
 from engine.method import params_of
 from engine.prefill.context import PromptContext
 from engine.prefill.recompute import without_path
-from engine.prompt.builder import PreparedPrompt, strategy_of, validate
+from engine.prompt.builder import PreparedPrompt, build_strategy, validate
 from engine.request import Request
 from engine.strategies import STRATEGIES, Full, OracleWindows, Strategy
 from engine.strategies.windows import top_tokens
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 def inspect(engine: "Engine", request: Request, cancel: Event) -> Iterator[Step]:
     """Yield what is being done, a step at a time; the last step holds what was found. Nothing is answered.
 
-    Costs a full prefill. Raises BadRequest or QuestionTooLong before anything is computed, NothingFound without a
+    Costs a full prefill. Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound without a
     passage to look at, and Cancelled once `cancel` is set.
     """
     validate(request)
     trace = Trace(synchronize=engine.cache.decoder.synchronize)
-    every = {name: strategy_of(replace(request, method=name, options={})) for name in STRATEGIES}
+    every = {name: build_strategy(replace(request, method=name, options={})) for name in STRATEGIES}
     yield Step("Finding passages")
     with engine.track_deletions():
         reading = engine.prepare(request, trace)
         if not reading.passages:
-            raise NothingFound("No passage was found to look at.")
+            raise NoPassageFound("No passage was found to look at.")
         yield Step("Waiting for the model")
         with (
-            engine.acquire_model(reading, Full(), trace, cancel),
+            engine.acquire(reading, Full(), trace, cancel),
             closing(engine.prompt_context(reading, trace, cancel)) as evidence,
         ):
             yield Step("Loading what is stored of the passages")
@@ -53,7 +53,7 @@ def inspect(engine: "Engine", request: Request, cancel: Event) -> Iterator[Step]
             yield Step(f"Reading all {reading.context_tokens:,} tokens of the passages, once and in full")
             _ = evidence.reference
             yield Step("Asking the small model where it looks")
-            seen = attention_profile(evidence, request.ratio, every)
+            seen = attention_profile(evidence, request.recompute_ratio, every)
             selections = {}
             for name, strategy in every.items():
                 yield Step(f"{strategy.label}: what it would recompute at every ratio")

@@ -15,10 +15,10 @@ from threading import Event
 from torch import Tensor
 
 from engine.analysis.agreement import FOLLOWED, compare_logits, logits_along
-from engine.analysis.arms import Variant, variants_of
+from engine.analysis.variants import Variant, variants_of
 from engine.analysis.comparison import MAX_ARMS, MAX_REPEATS, CompareRequest, Comparison, Outcome, Passage
 from engine.engine import Engine
-from engine.errors import BadRequest, Cancelled, NothingFound
+from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.generation.citations import cite
 from engine.generation.stream import Writing, written
 from engine.model.sampling import Sampler, SamplingParams
@@ -32,7 +32,7 @@ from engine.trace import Trace
 def compare(engine: Engine, wanted: CompareRequest, cancel: Event | None = None) -> Iterator[Comparison]:
     """Yield one growing comparison; the last one is 'done', or 'stopped' with what was finished if `cancel` was set.
 
-    Raises BadRequest or QuestionTooLong before anything is computed, NothingFound without a passage to compare on.
+    Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound without a passage to compare on.
     """
     cancel, arms = cancel or Event(), requested_variants(wanted)
     shown = Comparison(wanted, steps=len(arms) * wanted.repeats, model=engine.cache.decoder.name)
@@ -89,7 +89,7 @@ def _run(engine: Engine, shown: Comparison, arms: Sequence[Variant], cancel: Eve
     began = Trace()
     reading = engine.prepare(_request(shown.request), began)
     if not reading.passages:
-        raise NothingFound("No passage was found to compare on.")
+        raise NoPassageFound("No passage was found to compare on.")
     lane = _Lane(engine, reading, cancel, began.now_ms())
     shown = replace(
         shown,
@@ -150,7 +150,7 @@ class _Lane:
 
     @property
     def prompt_tokens(self) -> int:
-        return len(self.engine.prompt.prefix) + self.reading.context_tokens + len(self.reading.suffix_ids)
+        return len(self.engine.prompt.prefix_ids) + self.reading.context_tokens + len(self.reading.suffix_ids)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -163,7 +163,7 @@ class _Lane:
         for text in self.reading.texts:
             self.engine.warm(text, self.cancel)
         trace = Trace()
-        with self.turn(), closing(self.engine.prompt_context(self.reading, trace, self.cancel, longest=1)) as evidence:
+        with self.turn(), closing(self.engine.prompt_context(self.reading, trace, self.cancel, max_path_chunks=1)) as evidence:
             for strategy in (arm.strategy for arm in arms if arm.strategy.reuses):
                 evidence.load(strategy.placement, strategy.scoring)
                 if strategy.scoring is not None:
@@ -174,7 +174,7 @@ class _Lane:
     def prefill(self, arm: Variant) -> tuple[PrefillResult, Trace, int, Sampler]:
         """Return the arm's prompt, its trace, whose TTFT counts the search, its first token, and who chose that."""
         trace = Trace(synchronize=self.engine.cache.decoder.synchronize)
-        with closing(self.engine.prompt_context(self.reading, trace, self.cancel, longest=1)) as evidence:
+        with closing(self.engine.prompt_context(self.reading, trace, self.cancel, max_path_chunks=1)) as evidence:
             ready = self.engine.prefill(self.reading, arm.strategy, trace, self.cancel, evidence)
             chooser = self.engine.sampler(self.reading, trace, SamplingParams(), self.cancel)
             first = chooser.sample(ready.logits)

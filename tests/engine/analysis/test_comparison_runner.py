@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from engine.analysis.compare import compare, requested_variants
+from engine.analysis.comparison_runner import compare, requested_variants
 from engine.analysis.comparison import MAX_ARMS, CompareRequest
-from engine.errors import BadRequest, NothingFound
+from engine.errors import BadRequest, NoPassageFound
 from engine.request import Request
 from engine.strategies import STRATEGIES
 from tests.support.doubles import TEXTS, engine, last
@@ -138,7 +138,7 @@ def test_a_question_asked_meanwhile_waits_for_one_arm_only():
 
 
 def test_without_a_passage_there_is_nothing_to_compare():
-    with pytest.raises(NothingFound, match="Add documents"):
+    with pytest.raises(NoPassageFound, match="Add documents"):
         list(compare(engine(), ASK))
 
 

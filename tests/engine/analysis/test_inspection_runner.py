@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.analysis.attention_profile import WINDOW, parts, window_starts
-from engine.analysis.inspect import inspect, selection
-from engine.analysis.report import NEVER, PERCENTS, Selection
+from engine.analysis.inspection_runner import inspect, selection
+from engine.analysis.inspection import NEVER, PERCENTS, Selection
 from engine.analysis.sinks import sinks, window_ranks
 from engine.prefill.recompute import without_path
 from engine.strategies import (
@@ -111,7 +111,7 @@ def test_windows_are_those_that_methods_recompute():
 
 def test_an_engines_inspection_holds_the_passages_and_agrees_with_the_looks():
     made = engine(*NAMES)
-    *steps, last = inspect(made, replace(ASK, ratio=0.3), Event())
+    *steps, last = inspect(made, replace(ASK, recompute_ratio=0.3), Event())
     found = last.found
     assert [step.found for step in steps] == [None] * len(steps) and any("CacheClip" in step.said for step in steps)
     assert "cacheblend" not in found.selections and {"cacheclip", "epic", "full"} <= found.selections.keys()
@@ -131,5 +131,5 @@ def test_what_is_recomputed_at_the_asked_ratio_is_what_an_answer_recomputes():
     made = engine(*NAMES)
     found = inspected(made, ASK)
     for method in ("cacheclip", "cacheclip-v1", "prophetkv", "epic"):
-        *_, answer = made.ask(replace(ASK, method=method, ratio=0.4))
+        *_, answer = made.ask(replace(ASK, method=method, recompute_ratio=0.4))
         assert answer.recomputed_tokens == found.selections[method].at(40).sum(), method
