@@ -6,11 +6,11 @@ itself and moved into place, so that a reader finds the old choices or the new o
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from store.atomic import write_atomic
 from store.disk_full import full_becomes_store_full
 
 FILE = "preferences.json"
@@ -38,13 +38,8 @@ class Preferences:
         return held
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Keep these values and no others. Raises StoreFull, with the file as it was."""
-        draft = self._path.with_name(f"{FILE}.draft")
-        with full_becomes_store_full("keep the settings"):
+        """Replace all values. Raises StoreFull, with the file unchanged."""
+        data = json.dumps(dict(values), indent=2, sort_keys=True) + "\n"
+        with full_becomes_store_full("save the settings"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(dict(values), file, indent=2, sort_keys=True)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._path)
+            write_atomic(self._path, data.encode())

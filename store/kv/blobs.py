@@ -6,7 +6,6 @@ too, so putting a key anew never touches the bytes that another thread is readin
 """
 
 import hashlib
-import os
 import shutil
 import threading
 from contextlib import suppress
@@ -17,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from store.atomic import replace_synced, write_synced
 from store.disk_full import full_becomes_store_full
 from store.errors import StoreFull
 from store.kv.index import BlobIndex, BlobRow
@@ -49,7 +49,7 @@ class DiskBlobs:
         draft = self._root / f"{key}-{uuid4().hex}{DRAFT}"
         with full_becomes_store_full("keep computed chunks"):
             try:
-                _write(draft, data)
+                write_synced(draft, data)
                 with self._lock:
                     self._replace(row, draft)
             finally:
@@ -108,8 +108,7 @@ class DiskBlobs:
 
     def _replace(self, row: BlobRow, draft: Path) -> None:
         old = self._index.row(row.key)
-        os.replace(draft, self._path(row))
-        _sync_folder(self._root)
+        replace_synced(draft, self._path(row))
         replaced = old is not None and self._path(old) != self._path(row)
         try:
             self._index.put(row)
@@ -161,20 +160,3 @@ def remove_all(root: Path) -> tuple[int, int]:
 def _check(key: str) -> None:
     if not 1 <= len(key) <= 128 or set(key) - set("0123456789abcdef"):
         raise ValueError(f"a blob key is a lower-case hex digest of at most 128 digits, got {key!r}")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # a folder cannot be opened elsewhere; NTFS journals names itself
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from store.catalog.catalog import Catalog
+from store.fusion import rrf
 from store.retrieval.embedder import Embedder
-from store.retrieval.fusion import fuse
 from store.retrieval.vectors import VectorIndex
 from store.types import Hit
 
@@ -89,7 +89,7 @@ class Retriever:
 
     def _hits(self, near: list[tuple[str, float]], worded: list[str]) -> list[Hit]:
         """Fuse (chunk id, cosine) and the chunk ids of the lexical search into hits of chunks that are still there."""
-        fused = fuse([[chunk for chunk, _ in near], worded])
+        fused = [(ids[0], score) for ids, score in rrf([[chunk for chunk, _ in near], worded], key=str)]
         chunks = self._catalogue.chunks_by_id([chunk for chunk, _ in fused])
         similarity, words = dict(near), set(worded)
         return [

@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_earlier_blobs_untouched(open_blobs, tmp_path, monkey
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.kv.blobs.os, moment, fail)
+        patch.setattr(os, moment, fail)
         for key in ("a1", "b2"):
             with pytest.raises(StoreFull, match="Free some disk space"):
                 blobs.put(key, tensors_of(2))

@@ -1,0 +1,37 @@
+"""Write files durably: a reader finds the old content or the new, also after a crash."""
+
+import os
+from pathlib import Path
+
+DRAFT_SUFFIX = ".draft"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace a file's content. Raises OSError, with the old content in place and no draft left."""
+    draft = path.with_name(path.name + DRAFT_SUFFIX)
+    try:
+        write_synced(draft, data)
+        replace_synced(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file and flush it to the disk."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_synced(source: Path, target: Path) -> None:
+    """Rename a file over another of the same folder and flush the folder's entries to the disk."""
+    os.replace(source, target)
+    if os.name != "posix":
+        return  # only POSIX can open a folder; NTFS journals its entries itself
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
