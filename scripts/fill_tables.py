@@ -1,6 +1,6 @@
-"""The tables of our Markdown pages, filled from the rows in `docs/measured`: no figure in them was typed.
+"""Fill the tables of README.md and docs/results from the rows in `docs/measured`.
 
-A table stands between two comments, of which the first says what is in it:
+A table is written between two comments, the first of which describes it:
 
     <!-- table method quality n: FILE -->              a line for each row of the file, with these of its fields
     <!-- pivot kl by task: FILE, FILE -->              a line for each method, a column for each RULER task, their mean
@@ -8,7 +8,7 @@ A table stands between two comments, of which the first says what is in it:
     <!-- end -->
 
 `FILE?task=a&length=4096` takes only the rows where that is so, `FILE!quality` another field than the pivot's.
-`python -m scripts.fill_tables` fills all tables anew.
+`python -m scripts.fill_tables` rewrites all tables.
 """
 
 import json
@@ -23,18 +23,18 @@ from bench.ruler.generate import TASKS
 from bench.tables import markdown
 
 HERE = Path(__file__).parents[1] / "docs"
-PAGES = [HERE.parent / "README.md", HERE / "results.md", HERE / "results-engine.md"]
-LABELS = {"answer_kl_gap": "less CacheClip's", "context_tokens": "context tokens"}  # beside the bench's own
+PAGES = [HERE.parent / "README.md", *sorted((HERE / "results").glob("*.md"))]
+LABELS = {"answer_kl_gap": "less CacheClip's", "context_tokens": "context tokens"}  # in addition to the bench's own
 TABLE = re.compile(r"(<!-- (table|pivot) ([^:>]*): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 SOURCE = re.compile(r"(?:([^=?]+)=)?([\w.-]+)(?:\?([^!]+))?(?:!(\w+))?")
-BUDGETED = re.compile(r"epic:tokens=\d+")  # as many tokens a passage as it takes to spend what the others spend
+BUDGETED = re.compile(r"epic:tokens=\d+")  # as many tokens per passage as give the budget of the others
 
 Rows = list[dict[str, Any]]
 Column = tuple[str, str, Rows]  # its head, the field, and the rows whose means it shows
 
 
 def filled(page: str) -> str:
-    """Return a page with its tables made anew. Raises LookupError for a field or rows that are not there."""
+    """Return a page with its tables rewritten. Raises LookupError for a field or rows that do not exist."""
     return TABLE.sub(lambda found: f"{found[1]}{_table(found[2], found[3], found[4])}\n{found[5]}", page)
 
 
@@ -76,7 +76,7 @@ def _source(source: str, value: str) -> Column:
 
 
 def _pivot(columns: Sequence[Column]) -> str:
-    """Return a line for each method, and one for the questions behind each figure, at least."""
+    """Return a line per method, and a last one with the smallest n of each column."""
     lines: Rows = []
     for method in dict.fromkeys(_method(row) for _, _, rows in columns for row in rows):
         own = [(label, [row[value] for row in rows if _method(row) == method]) for label, value, rows in columns]
