@@ -48,10 +48,10 @@ Wanted = dict[int, list[Target | None]]  # of each question of a lesson; None wh
 def targets(decoder: Decoder, lesson: PackedExample, compared: bool = False) -> list[Target | None]:
     """Return what each question of a lesson of two passages or more wants; None for one that nothing helps."""
     start, context = len(lesson.prefix), torch.tensor(lesson.context)
-    whole = decoder.buffer(len(context) + MAX_QUERY_ROWS)
-    decoder.prefill(context, whole, torch.arange(len(context)))
+    whole = decoder.new_buffer(len(context) + MAX_QUERY_ROWS)
+    decoder.forward_rows(context, whole, torch.arange(len(context)))
     prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start], 0)
-    joined = decoder.buffer(whole.capacity)
+    joined = decoder.new_buffer(whole.capacity)
     assemble(joined, prefix, [prefill_chunk(decoder, prefix, ids) for ids in lesson.passages], decoder.spec.inv_freq)
     moved = (whole.values - joined.values)[:, :, start : len(context)].float().norm(dim=-1).mean(1)  # [L, T]
     moved /= whole.values[:, :, start : len(context)].float().norm(dim=-1).mean((1, 2))[:, None]
@@ -118,7 +118,7 @@ def _kept(folder: Path, data: Any) -> Wanted:
 
 def held(helps: Tensor, scores: Tensor, lengths: list[int], ratio: float = 0.2) -> float:
     """Return the share of what helps that the windows with the best scores hold at this ratio."""
-    return float(helps[windows_within_budget(scores, lengths, ratio, exact=1)].sum())
+    return float(helps[windows_within_budget(scores, lengths, ratio, num_exact_chunks=1)].sum())
 
 
 def _watched(decoder: Decoder, buffer: KVBuffer, asked: Tensor, context: int) -> Tensor:

@@ -1,22 +1,17 @@
-"""Strategies: which context tokens deserve fresh keys and values. One paper, one file.
+"""Strategies: which context tokens get fresh keys and values. One file per paper, baselines in one.
 
-To add one: write a frozen dataclass with `plan`, then add a line to STRATEGIES. Its fields become the sliders of the
-page and the arguments of the bench.
+To add a method, write a subclass of `WindowStrategy` with a `scores` method (or of `Strategy` with `plan`) and add a
+line to STRATEGIES. Its fields become sliders in the UI and arguments of the bench. Example: examples/custom_strategy.py
 """
 
-from engine.method import MethodInfo, params_of
+from engine.method import MethodInfo, list_params
 from engine.strategies.ape import APE
 from engine.strategies.base import Strategy
+from engine.strategies.baselines import Direct, Full, Naive, OracleWindows, Prefix, RandomWindows
 from engine.strategies.cacheblend import CacheBlend
 from engine.strategies.cacheclip import CacheClip, CacheClipJoint, CacheClipTrained, CacheClipV1, CacheClipV2
-from engine.strategies.direct import Direct
 from engine.strategies.epic import EPIC
-from engine.strategies.full import Full
-from engine.strategies.naive import Naive
-from engine.strategies.oracle import OracleWindows
-from engine.strategies.prefix import Prefix
 from engine.strategies.prophetkv import ProphetKV
-from engine.strategies.random_windows import RandomWindows
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "cacheclip": CacheClip,
@@ -37,6 +32,9 @@ STRATEGIES: dict[str, type[Strategy]] = {
 }
 
 
-def methods() -> list[MethodInfo]:
-    """Return the strategies as the page and the bench show them."""
-    return [MethodInfo(name, each.label, each.description, params_of(each)) for name, each in STRATEGIES.items()]
+def list_methods() -> list[MethodInfo]:
+    """Return all strategies as the UI and the bench show them."""
+    return [
+        MethodInfo(name, strategy.label, strategy.description, list_params(strategy))
+        for name, strategy in STRATEGIES.items()
+    ]

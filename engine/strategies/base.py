@@ -1,27 +1,108 @@
-"""What a strategy is: a view in, a plan out."""
+"""The interface of a strategy: a selection context in, a recompute plan out."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.method import ValidatedParams
-from engine.types import Placement, RecomputePlan, ScoreMode, SelectionContext
+from torch import Tensor
+
+from engine.method import ValidatedParams, ratio_param
+from engine.strategies.windows import windows_within_budget
+from engine.types import NO_ROWS, Placement, RecomputePlan, ScoreMode, SelectionContext
 
 
 class Strategy(ValidatedParams, ABC):
-    """A pure choice: the same view gives the same plan, and nothing is changed.
+    """Base class of all methods: chooses the context tokens that get fresh KV before the first token.
 
-    label      what the page calls it
-    about      what it recomputes, in one sentence
-    reuses     reads the chunks' cached KV; without it nothing is loaded
-    scoring    which of the auxiliary model's scores it reads; they then start early, beside the loading
-    placement  how the cached chunks are laid into the prompt
+    A subclass is a frozen dataclass whose fields come from ``number_param``, ``choice_param``, ``bool_param`` or
+    ``ratio_param``; they become sliders in the UI and arguments of the bench.
+
+    Attributes
+    ----------
+    label : str
+        Name in the UI.
+    description : str
+        One sentence for users: what the method recomputes.
+    paper : str
+        arXiv id, or "" for a baseline or a method of ours.
+    reuses_kv : bool
+        Whether cached chunk KV is read. If false, nothing is loaded.
+    score_mode : ScoreMode or None
+        Auxiliary scores that ``plan`` reads. Scoring then starts early, in parallel with loading.
+    placement : Placement
+        How cached chunks are placed into the prompt.
     """
 
     label: ClassVar[str]
     description: ClassVar[str]
-    reuses: ClassVar[bool] = True
-    scoring: ClassVar[ScoreMode | None] = None
+    paper: ClassVar[str] = ""
+    reuses_kv: ClassVar[bool] = True
+    score_mode: ClassVar[ScoreMode | None] = None
     placement: ClassVar[Placement] = Placement.CONCATENATED
 
     @abstractmethod
-    def plan(self, view: SelectionContext) -> RecomputePlan: ...
+    def plan(self, context: SelectionContext) -> RecomputePlan:
+        """Return the rows to recompute; a pure function of the context.
+
+        Parameters
+        ----------
+        context : SelectionContext
+            Chunk spans and lazily computed scores of one prompt.
+
+        Returns
+        -------
+        RecomputePlan
+            Prompt slots, ascending and unique. Rows of an exact path are removed later, so a plan may include them.
+        """
+
+
+@dataclass(frozen=True)
+class WindowStrategy(Strategy):
+    """Base class of methods that score tokens and recompute the best windows of 8 within the budget.
+
+    A new method implements ``scores`` and is registered in ``STRATEGIES``.
+
+    Parameters
+    ----------
+    ratio : float
+        Nominal recompute ratio, 0 to 1.
+    """
+
+    ratio: float = ratio_param()
+
+    @abstractmethod
+    def scores(self, context: SelectionContext) -> Tensor:
+        """Return a score for each context token.
+
+        Parameters
+        ----------
+        context : SelectionContext
+            Chunk spans and lazily computed scores of one prompt.
+
+        Returns
+        -------
+        Tensor
+            ``[context tokens]``, floating point; higher is more worth recomputing.
+        """
+
+    def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
+        """Group scores into windows.
+
+        Parameters
+        ----------
+        scores : Tensor
+            ``[context tokens]``, from ``scores``.
+        context : SelectionContext
+            The prompt that was scored.
+
+        Returns
+        -------
+        Tensor
+            ``[R]`` int64, ascending indices of context tokens.
+        """
+        return windows_within_budget(scores, context.lengths, self.ratio, context.num_exact_chunks)
+
+    def plan(self, context: SelectionContext) -> RecomputePlan:
+        if not context.spans or (context.num_exact_chunks >= len(context.spans) and self.ratio < 1):
+            return RecomputePlan(NO_ROWS)  # nothing to recompute, so scores are not computed either
+        return RecomputePlan(context.slots[self.select(self.scores(context), context)])

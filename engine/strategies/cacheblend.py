@@ -1,12 +1,12 @@
-"""CacheBlend: recompute the tokens whose fresh KV deviates most from the cached KV in an early layer.
+"""CacheBlend (arXiv:2405.16444): recompute the tokens whose fresh KV deviates most from the cached KV.
 
-All context tokens go through the layers before the check layer. There the deviation of each, the sum over heads and
-width of (fresh - cached)^2, decides who goes on: the top ratio x tokens. Gradual filtering starts with more and drops
-some at every layer, `ratio` in the mean over the layers from the check layer on; that it falls linearly, from 1.5 to
-0.5 of the ratio, is ours, since the paper gives no schedule.
-Source: arXiv:2405.16444. The question is always fresh, and every row sees exactly what lies before it (the paper's code
-lets a kept row see later ones of its own block). Layers before the check layer are fresh for all tokens and are not
-counted in the realised ratio, as in the paper; they are counted in its time.
+All context tokens run through the layers before the check layer. There the deviation of each token, the sum over heads
+and width of (fresh - cached)^2, selects the top ratio x tokens, which continue. Gradual filtering starts with more
+tokens and drops some at every layer, with `ratio` as the mean from the check layer on. The paper gives no schedule;
+the linear decrease from 1.5 to 0.5 of the ratio is ours.
+Question rows are always fresh, and every row attends to exactly the slots at or before its own (the paper's code lets
+a row see later rows of its block). As in the paper, layers before the check layer are excluded from the actual ratio;
+their operations are counted.
 """
 
 from collections.abc import Callable
@@ -15,48 +15,44 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from engine.method import choice, number, ratio, switch
+from engine.method import bool_param, choice_param, number_param, ratio_param
 from engine.strategies.base import Strategy
-from engine.strategies.windows import token_budget
+from engine.strategies.windows import token_budget, top_k
 from engine.types import Deviation, RecomputePlan, SelectionContext
 
-WIDER = 0.5  # gradual filtering keeps (1 + WIDER) ratio at the check layer and (1 - WIDER) ratio at the last
+SPREAD = 0.5  # gradual filtering keeps (1 + SPREAD) x ratio at the check layer and (1 - SPREAD) x ratio at the last
 
 
 @dataclass(frozen=True)
 class CacheBlend(Strategy):
     """ratio        nominal recompute ratio, 0 to 1
     deviation    of 'values' or 'keys'
-    check_layer  where the deviation is measured
+    check_layer  layer in which the deviation is measured
     gradual      filter at every layer from the check layer on
     """
 
     label: ClassVar[str] = "CacheBlend"
     description: ClassVar[str] = "Recomputes the tokens whose keys or values changed most in an early layer."
+    paper: ClassVar[str] = "2405.16444"
 
-    ratio: float = ratio(0.15)
-    deviation: str = choice("values", "Deviation of", "What is compared in the check layer.", ("values", "keys"))
-    check_layer: int = number(1, "Check layer", "The layer in which cached and fresh are compared.", 1, 8, 1)
-    gradual: bool = switch("Gradual filtering", "Start with more tokens and drop some at every layer.")
+    ratio: float = ratio_param(0.15)
+    deviation: str = choice_param("values", "Deviation of", "What is compared in the check layer.", ("values", "keys"))
+    check_layer: int = number_param(1, "Check layer", "The layer in which cached and fresh KV are compared.", 1, 8, 1)
+    gradual: bool = bool_param("Gradual filtering", "Start with more tokens and drop some at every layer.")
 
-    def plan(self, view: SelectionContext) -> RecomputePlan:
-        def thin(layer: int, deviation: Callable[[], Deviation]) -> Tensor | None:
+    def plan(self, context: SelectionContext) -> RecomputePlan:
+        def filter_rows(layer: int, deviation: Callable[[], Deviation]) -> Tensor | None:
             if layer < self.check_layer or (layer > self.check_layer and not self.gradual):
                 return None
-            wanted = token_budget(self._ratio_at(layer, view.num_layers), view.context_tokens)
-            return _top(getattr(deviation(), self.deviation), wanted)
+            count = token_budget(self._ratio_at(layer, context.num_layers), context.context_tokens)
+            return top_k(getattr(deviation(), self.deviation), count)
 
-        return RecomputePlan(view.slots, row_filter=thin if self.ratio < 1 else None)
+        return RecomputePlan(context.slots, row_filter=filter_rows if self.ratio < 1 else None)
 
-    def _ratio_at(self, layer: int, layers: int) -> float:
-        """Return the ratio of tokens that go on from a layer; falls in equal steps where filtering is gradual."""
-        if not self.gradual or layers - 1 <= self.check_layer:
+    def _ratio_at(self, layer: int, num_layers: int) -> float:
+        """Return the ratio of tokens that continue from a layer; decreases linearly with gradual filtering."""
+        if not self.gradual or num_layers - 1 <= self.check_layer:
             return self.ratio
-        way = (layer - self.check_layer) / (layers - 1 - self.check_layer)
-        wider = min(WIDER, 1 / self.ratio - 1) if self.ratio else 0.0  # never more than all, so that the mean is kept
-        return self.ratio * (1 + wider * (1 - 2 * way))
-
-
-def _top(deviation: Tensor, count: int) -> Tensor:
-    """Return the ascending indices of the `count` largest; of equals the earlier ones."""
-    return deviation.argsort(descending=True, stable=True)[:count].sort().values
+        progress = (layer - self.check_layer) / (num_layers - 1 - self.check_layer)
+        spread = min(SPREAD, 1 / self.ratio - 1) if self.ratio else 0.0  # at most all tokens, so the mean is kept
+        return self.ratio * (1 + spread * (1 - 2 * progress))

@@ -1,8 +1,8 @@
-"""EPIC (LegoLink-k): recompute the first k tokens of every chunk but the first.
+"""EPIC, LegoLink-k (arXiv:2410.15332): recompute the first k tokens of every chunk except the first.
 
-A chunk's first tokens soak up attention because they once stood at the start; seeing what really comes before them,
-they stop doing so. Source: arXiv:2410.15332. The paper needs k of at most 32; more is allowed here so that a budget
-can be matched. Chunks are computed behind the shared prefix here, which already takes most of the sink away.
+A chunk's first tokens are attention sinks, because they were computed at the start of the text; recomputed with the
+true context, they no longer are. The paper needs k <= 32; larger values are allowed here to match budgets. Chunks are
+computed after the shared prefix, which already absorbs most of the sink.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,21 @@ from typing import ClassVar
 
 import torch
 
-from engine.method import number
+from engine.method import number_param
 from engine.strategies.base import Strategy
 from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
 class EPIC(Strategy):
-    """tokens  k"""
+    """tokens  k, tokens at the start of each chunk"""
 
     label: ClassVar[str] = "EPIC"
     description: ClassVar[str] = "Recomputes the first tokens of every passage but the first."
+    paper: ClassVar[str] = "2410.15332"
 
-    tokens: int = number(32, "TextTokenizer at each start", "The paper's k: first tokens of a passage.", 0, 512, 1)
+    tokens: int = number_param(32, "Tokens at each start", "The paper's k: first tokens of a passage.", 0, 512, 1)
 
-    def plan(self, view: SelectionContext) -> RecomputePlan:
-        starts = [torch.arange(span.start, min(span.start + self.tokens, span.stop)) for span in view.spans[1:]]
+    def plan(self, context: SelectionContext) -> RecomputePlan:
+        starts = [torch.arange(span.start, min(span.start + self.tokens, span.stop)) for span in context.spans[1:]]
         return RecomputePlan(torch.cat(starts) if starts else NO_ROWS)

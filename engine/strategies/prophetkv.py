@@ -1,15 +1,14 @@
-"""ProphetKV: recompute the tokens that the question itself looks at, asked of the primary model over the cached KV.
+"""ProphetKV (arXiv:2602.02579): recompute the tokens that the question attends to over the cached KV.
 
-No auxiliary model: the question's rows run once over the assembled chunks; a token's score is the attention it gets,
-mean over layers, heads and question tokens. The top ratio x tokens are recomputed, one by one, without windows.
-Source: arXiv:2602.02579. Ours: every layer counts alike when their attention is fused into one set of tokens, and
-passages of an exact path are left alone.
+No auxiliary model: the question's rows run once through the main model over the assembled chunks. A token's score is
+its attention, averaged over layers, heads and question tokens; the top ratio x tokens are recomputed one by one.
+Differs from the paper: all layers have equal weight, and chunks of an exact path are skipped.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.method import ratio
+from engine.method import ratio_param
 from engine.strategies.base import Strategy
 from engine.strategies.windows import top_tokens
 from engine.types import NO_ROWS, RecomputePlan, SelectionContext
@@ -21,10 +20,12 @@ class ProphetKV(Strategy):
 
     label: ClassVar[str] = "ProphetKV"
     description: ClassVar[str] = "Recomputes the tokens that the question attends to over the cached passages."
+    paper: ClassVar[str] = "2602.02579"
 
-    ratio: float = ratio()
+    ratio: float = ratio_param()
 
-    def plan(self, view: SelectionContext) -> RecomputePlan:
-        if not view.spans or (view.num_exact_chunks >= max(2, len(view.spans)) and self.ratio < 1):
-            return RecomputePlan(NO_ROWS)  # nothing, or nothing that is not exact: the question need not be asked twice
-        return RecomputePlan(view.slots[top_tokens(view.attention().mean(0), self.ratio)])
+    def plan(self, context: SelectionContext) -> RecomputePlan:
+        num_chunks = len(context.spans)
+        if not num_chunks or (context.num_exact_chunks >= max(2, num_chunks) and self.ratio < 1):
+            return RecomputePlan(NO_ROWS)  # nothing to recompute, so the question's pass is skipped
+        return RecomputePlan(context.slots[top_tokens(context.question_attention().mean(0), self.ratio)])

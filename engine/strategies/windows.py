@@ -1,8 +1,8 @@
-"""From a score per token to whole windows, so that recomputed tokens keep their neighbours.
+"""Group token scores into windows, so that neighbouring tokens are recomputed together.
 
-Half a number recomputed can be answered wrong: CacheBlend gave 566362 where 5663623 stands. A window is 8 neighbouring
-tokens of one chunk, recomputed together or not at all.
-Source: CacheClip, arXiv:2510.10129, grouping; v1 (2025) tumbling windows, v2 (2026) sliding windows.
+A window is 8 adjacent tokens of one chunk, recomputed together or not at all. Recomputing half of a number can change
+the answer: CacheBlend answers 566362 for 5663623.
+Source: CacheClip (arXiv:2510.10129); v1 (2025) uses tumbling windows, v2 (2026) sliding windows.
 """
 
 import math
@@ -10,64 +10,72 @@ import math
 import torch
 from torch import Tensor
 
-WINDOW = 8
-NEEDED = 5  # candidates that make a window
+WINDOW_TOKENS = 8
+MIN_CANDIDATES = 5  # of a full window
 
 
 def tumbling_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
-    """Return the ascending indices of all windows with at least 5 candidates (v1).
+    """Return the ascending token indices of all windows with at least 5 candidates (v1).
 
     scores   [sum of lengths]  higher is more worth recomputing
     lengths  tokens of each chunk; windows start at a chunk's first token and never cross its end
     ratio    nominal; candidates are the global top floor(ratio x tokens)
 
-    A chunk's last window may be shorter and needs the same share of candidates. Isolated candidates are dropped, so
-    the realised ratio differs from the nominal one.
+    A chunk's last window may be shorter; it needs the same fraction of candidates. Isolated candidates are dropped, so
+    the actual ratio differs from the nominal one.
     """
-    window_of, sizes = _windows(lengths)
-    candidates = torch.zeros(len(sizes), dtype=torch.int64).index_add_(0, window_of, _candidates(scores, ratio).long())
-    return _tokens_in(candidates >= _needed(sizes), window_of)
+    window_of, sizes = _split_windows(lengths)
+    counts = torch.zeros(len(sizes), dtype=torch.int64).index_add_(0, window_of, _candidates(scores, ratio).long())
+    return _window_tokens(counts >= _min_candidates(sizes), window_of)
 
 
 def sliding_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
-    """Return the ascending indices of all tokens in a run of 8 with at least 5 candidates, wherever it starts (v2).
+    """Return the ascending indices of all tokens in any 8 adjacent tokens with at least 5 candidates (v2).
 
-    Arguments as for `tumbling`. A chunk shorter than 8 tokens is one run.
+    Arguments as for `tumbling_windows`. A chunk shorter than 8 tokens is one window.
     """
-    chosen, keep = _candidates(scores, ratio).long(), torch.zeros(len(scores), dtype=torch.bool)
+    candidates = _candidates(scores, ratio).long()
+    keep = torch.zeros(len(scores), dtype=torch.bool)
     start = 0
     for length in lengths:
-        size = min(WINDOW, length)
-        runs = chosen[start : start + length].unfold(0, size, 1)  # [length - size + 1, size]
-        firsts = start + (runs.sum(-1) >= _needed(torch.tensor(size))).nonzero()  # [runs, 1]
+        size = min(WINDOW_TOKENS, length)
+        windows = candidates[start : start + length].unfold(0, size, 1)  # [length - size + 1, size]
+        firsts = start + (windows.sum(-1) >= _min_candidates(torch.tensor(size))).nonzero()  # [kept windows, 1]
         keep[(firsts + torch.arange(size)).flatten()] = True
         start += length
     return keep.nonzero()[:, 0]
 
 
-def windows_within_budget(scores: Tensor, lengths: list[int], ratio: float, exact: int = 0) -> Tensor:
-    """Return the ascending indices of the windows with the best mean score within floor(ratio x tokens).
+def windows_within_budget(scores: Tensor, lengths: list[int], ratio: float, num_exact_chunks: int = 0) -> Tensor:
+    """Return the ascending token indices of the windows with the best mean scores within floor(ratio x tokens).
 
-    Arguments as for `tumbling`. A window that does not fit is skipped whole, never cut, so the realised ratio is at
-    most a window below the nominal one.
+    Other arguments as for `tumbling_windows`. A window that exceeds the budget is skipped, never cut, so the actual
+    ratio is less than one window below the nominal one.
 
-    exact  leading chunks that need no recomputing; their windows are taken only at a ratio of 1, which is everything
+    num_exact_chunks  leading chunks that need no recomputation; selected only at a ratio of 1
     """
-    window_of, sizes = _windows(lengths)
+    window_of, sizes = _split_windows(lengths)
     means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
-    left, keep = token_budget(ratio, len(scores)), torch.zeros(len(sizes), dtype=torch.bool)
-    needless, held = len(_windows(lengths[:exact])[1]), sizes.tolist()
-    for best in sorted(range(needless, len(sizes)), key=means.neg().tolist().__getitem__):
-        if held[best] <= left:
-            keep[best] = True
-            left -= held[best]
-    keep[:needless] = ratio == 1
-    return _tokens_in(keep, window_of)
+    budget = token_budget(ratio, len(scores))
+    keep = torch.zeros(len(sizes), dtype=torch.bool)
+    num_exact_windows = len(_split_windows(lengths[:num_exact_chunks])[1])
+    tokens = sizes.tolist()
+    for window in sorted(range(num_exact_windows, len(sizes)), key=means.neg().tolist().__getitem__):
+        if tokens[window] <= budget:
+            keep[window] = True
+            budget -= tokens[window]
+    keep[:num_exact_windows] = ratio == 1
+    return _window_tokens(keep, window_of)
 
 
 def top_tokens(scores: Tensor, ratio: float) -> Tensor:
-    """Return the ascending indices of the best floor(ratio x tokens) tokens; of equals the earlier ones."""
-    return scores.argsort(descending=True, stable=True)[: token_budget(ratio, len(scores))].sort().values
+    """Return the ascending indices of the top floor(ratio x tokens) tokens."""
+    return top_k(scores, token_budget(ratio, len(scores)))
+
+
+def top_k(scores: Tensor, count: int) -> Tensor:
+    """Return the ascending indices of the `count` largest scores; ties go to the earlier token."""
+    return scores.argsort(descending=True, stable=True)[:count].sort().values
 
 
 def token_budget(ratio: float, tokens: int) -> int:
@@ -79,22 +87,24 @@ def token_budget(ratio: float, tokens: int) -> int:
 
 def _candidates(scores: Tensor, ratio: float) -> Tensor:
     """Mark the global top tokens, [T] bool."""
-    chosen = torch.zeros(len(scores), dtype=torch.bool)
-    chosen[top_tokens(scores, ratio)] = True
-    return chosen
+    candidates = torch.zeros(len(scores), dtype=torch.bool)
+    candidates[top_tokens(scores, ratio)] = True
+    return candidates
 
 
-def _windows(lengths: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the window of each token [T] and the tokens of each window [W]."""
-    sizes = [min(WINDOW, length - at) for length in lengths for at in range(0, length, WINDOW)]
-    held = torch.tensor(sizes, dtype=torch.int64)
-    return torch.arange(len(sizes)).repeat_interleave(held), held
+def _split_windows(lengths: list[int]) -> tuple[Tensor, Tensor]:
+    """Return the window index of each token [T] and the size of each window [W]."""
+    sizes = torch.tensor(
+        [min(WINDOW_TOKENS, length - start) for length in lengths for start in range(0, length, WINDOW_TOKENS)],
+        dtype=torch.int64,
+    )
+    return torch.arange(len(sizes)).repeat_interleave(sizes), sizes
 
 
-def _tokens_in(keep: Tensor, window_of: Tensor) -> Tensor:
+def _window_tokens(keep: Tensor, window_of: Tensor) -> Tensor:
     return keep[window_of].nonzero()[:, 0]
 
 
-def _needed(sizes: Tensor) -> Tensor:
-    """Candidates that make a window of these sizes: 5 of 8, and the same share of a shorter one."""
-    return (sizes * NEEDED + WINDOW - 1) // WINDOW
+def _min_candidates(sizes: Tensor) -> Tensor:
+    """Return how many candidates windows of these sizes need: 5 of 8, rounded up for shorter windows."""
+    return (sizes * MIN_CANDIDATES + WINDOW_TOKENS - 1) // WINDOW_TOKENS

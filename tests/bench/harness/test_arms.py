@@ -40,7 +40,7 @@ def test_settings_follow_the_name():
         ("epic:tokens=many", "must be a number"),
         ("epic:tokens=999", "between 0 and 512"),
         ("cacheblend:deviation=queries", "one of values, keys"),
-        ("direct:tokens=3", "no settings at all"),
+        ("direct:tokens=3", "no parameters"),
     ],
 )
 def test_what_is_unknown_is_named_with_what_is_known(method, said):
