@@ -18,7 +18,7 @@ SQLITE_CODES = {
 PHRASES = ("disk is full", "no space left", "readonly database", "read-only file system", "quota exceeded")
 
 
-def is_full(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Return whether an error means that nothing more can be written: disk, quota, or a folder turned read-only.
 
     Chroma gives no codes, so its messages are read.
@@ -32,13 +32,13 @@ def is_full(error: BaseException) -> bool:
 
 
 @contextmanager
-def full_becomes_store_full(what: str) -> Iterator[None]:
+def disk_full_as_store_full(what: str) -> Iterator[None]:
     """Raise StoreFull in place of an error that means it; others pass. `what` could not be done, in a few words."""
     try:
         yield
     except StoreFull:
         raise
     except Exception as error:
-        if is_full(error):
+        if is_disk_full(error):
             raise StoreFull(f"There is no room to {what} ({error}).") from error
         raise

@@ -3,10 +3,10 @@
 import re
 import unicodedata
 
-LONGEST = 120  # characters
+MAX_LENGTH = 120  # characters
 INVISIBLE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")  # bidi and kin
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
-NAMELESS = "document"
+DEFAULT_NAME = "document"
 
 
 def clean_name(name: str) -> str:
@@ -18,11 +18,11 @@ def clean_name(name: str) -> str:
     seen = "".join(letter for letter in last if unicodedata.category(letter) not in UNPRINTABLE)
     clean = " ".join(INVISIBLE.sub("", seen).split())
     if not clean.strip(". "):
-        return NAMELESS
-    return clean if len(clean) <= LONGEST else _shortened(clean)
+        return DEFAULT_NAME
+    return clean if len(clean) <= MAX_LENGTH else _shortened(clean)
 
 
-def numbered(name: str, taken: set[str]) -> str:
+def unique_name(name: str, taken: set[str]) -> str:
     """Return the name, or the first of `name (2).pdf`, `name (3).pdf`, ... that is not taken."""
     stem, suffix = _split(name)
     candidate, number = name, 1
@@ -34,7 +34,7 @@ def numbered(name: str, taken: set[str]) -> str:
 
 def _shortened(name: str) -> str:
     stem, suffix = _split(name)
-    return f"{stem[: LONGEST - len(suffix) - 1].rstrip()}…{suffix}"
+    return f"{stem[: MAX_LENGTH - len(suffix) - 1].rstrip()}…{suffix}"
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from store.atomic import write_atomic
-from store.disk_full import full_becomes_store_full
+from store.disk_full import disk_full_as_store_full
 
-FILE = "preferences.json"
+FILE_NAME = "preferences.json"
 log = logging.getLogger(__name__)
 
 
@@ -21,7 +21,7 @@ class Preferences:
     """The choices of one data folder, which need not be there yet."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
+        self._path = folder / FILE_NAME
 
     def read(self) -> dict[str, Any]:
         """Return the values by name; empty where there is no file, or none that can be read, which the log says."""
@@ -40,6 +40,6 @@ class Preferences:
     def write(self, values: Mapping[str, Any]) -> None:
         """Replace all values. Raises StoreFull, with the file unchanged."""
         data = json.dumps(dict(values), indent=2, sort_keys=True) + "\n"
-        with full_becomes_store_full("save the settings"):
+        with disk_full_as_store_full("save the settings"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self._path, data.encode())

@@ -17,8 +17,8 @@ class Document:
     id: str  # sha256 of the file's bytes, hex: the same bytes are the same document
     name: str  # for display only: no folders, no control characters, no other document's
     size_bytes: int
-    pages: int | None  # None where the format has no pages
-    chunks: int
+    num_pages: int | None  # None where the format has no pages
+    num_chunks: int
     added_at: float  # seconds since the epoch
     warning: str = ""  # what a person should know of its text: sentences, e.g. about pages without any
     chunk_tokens: int | None = None  # most tokens of a chunk when it was cut; None if that was before it was kept
@@ -32,7 +32,7 @@ class Chunk:
     id: str  # f"{document id}-{number}"; f"{document id}.{cut}-{number}" once the document was cut anew
     document_id: str
     document_name: str
-    number: int  # from 0, in reading order
+    index: int  # from 0, in reading order
     page: int | None  # the page of its first character, from 1
     start: int  # characters into the document's text
     end: int
@@ -50,8 +50,8 @@ class Excerpt:
     text: str
     start: int
     end: int
-    cut_before: bool  # the page, or a document without pages, began earlier
-    cut_after: bool
+    truncated_before: bool  # the page, or a document without pages, began earlier
+    truncated_after: bool
     pages: tuple[tuple[int, int], ...] = ()
 
     def page_at(self, character: int) -> int | None:
@@ -86,7 +86,7 @@ class Progress:
 class Finder(Protocol):
     """Where an engine finds passages: by a search, from its first stage on, or by what they are called."""
 
-    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+    def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage of the search, best first; at least one stage, the last is final.
 
         documents  ids of the documents to look in; none for all, and one that is not there finds nothing

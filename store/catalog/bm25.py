@@ -53,7 +53,7 @@ class BM25Index:
 
         documents  owners of the chunks to look in; none for all. A chunk's id says whose it is
         """
-        query = query_of(question)
+        query = fts_query(question)
         if not query:
             return []
         chosen = json.dumps([f"{document}-" for document in documents])
@@ -65,7 +65,7 @@ class BM25Index:
         return [chunk for (chunk,) in found]
 
 
-def query_of(question: str) -> str:
+def fts_query(question: str) -> str:
     """Return a question as an FTS5 query: its terms, quoted so that none is an operator, joined by OR."""
     terms: dict[str, bool] = {}  # whether a term tells anything; in the order of where each stands last
     found = TERM.findall(CLIPPED.sub("", unicodedata.normalize("NFC", question)))

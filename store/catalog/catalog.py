@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
-from store.catalog.fulltext import Slice
-from store.disk_full import full_becomes_store_full
+from store.catalog.fulltext import ChunkText
+from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
-from store.names import numbered
+from store.names import unique_name
 from store.types import Chunk, Document
 
 SCHEMA = """
@@ -58,13 +58,13 @@ class Catalog:
     """The tables. The caller takes care of threads. Methods that write raise StoreFull, with nothing changed."""
 
     def __init__(self, path: Path) -> None:
-        with full_becomes_store_full(f"open {path}"):
+        with disk_full_as_store_full(f"open {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.executescript(SCHEMA)
             self._add_columns()
-            self.lexical = BM25Index(self._connection)
+            self.bm25 = BM25Index(self._connection)
 
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""
@@ -105,33 +105,33 @@ class Catalog:
         row = self._connection.execute("SELECT page_starts FROM documents WHERE id = ?", (document_id,)).fetchone()
         return tuple(json.loads(row[0])) if row and row[0] else None
 
-    def places(self, document_id: str) -> list[tuple[int, int, int | None]]:
+    def chunk_spans(self, document_id: str) -> list[tuple[int, int, int | None]]:
         """Return (start, end, page) of a document's chunks in reading order."""
         query = "SELECT start, end, page FROM chunks WHERE document_id = ? ORDER BY number"
         return self._connection.execute(query, (document_id,)).fetchall()
 
-    def slices(self, document_id: str, start: int, end: int) -> list[Slice]:
+    def chunk_texts(self, document_id: str, start: int, end: int) -> list[ChunkText]:
         """Return the chunks with a character in [start, end), in reading order."""
         query = "SELECT start, text, gap FROM chunks WHERE document_id = ? AND end > ? AND start < ? ORDER BY number"
-        return [Slice(*row) for row in self._connection.execute(query, (document_id, start, end))]
+        return [ChunkText(*row) for row in self._connection.execute(query, (document_id, start, end))]
 
-    def pending(self) -> list[str]:
+    def pending_owners(self) -> list[str]:
         """Return the owners of vectors that belong to nothing whole: half added, half deleted, or an old cut."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
 
-    def passages(self) -> int:
+    def count_segments(self) -> int:
         """Return how many vectors the complete documents have together."""
         row = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM documents WHERE NOT pending")
         return row.fetchone()[0]
 
-    def begin(self, document: Document, page_starts: Sequence[int] = ()) -> Document:
+    def insert_pending(self, document: Document, page_starts: Sequence[int] = ()) -> Document:
         """Enter a document as pending, under a name that no other has; return it with that name."""
         with self._writing("add a document"):
-            document = replace(document, name=numbered(document.name, self._names()))
+            document = replace(document, name=unique_name(document.name, self._names()))
             self._enter(document, json.dumps(list(page_starts)))
         return document
 
-    def begin_cut(self, document_id: str) -> str:
+    def insert_pending_rechunk(self, document_id: str) -> str:
         """Enter a new cut of a complete document as pending; return its owner. Raises NoSuchDocument."""
         with self._writing("cut a document anew"):
             _, _, number = self.owner(document_id).partition(".")
@@ -148,7 +148,7 @@ class Catalog:
                 (len(chunks), passages, document_id),
             )
 
-    def exchange(
+    def replace_chunks(
         self,
         cut: Document,
         owner: str,
@@ -183,24 +183,24 @@ class Catalog:
         """Give a complete document this name, numbered if another has it. Raises NoSuchDocument."""
         with self._writing("rename a document"):
             self.owner(document_id)
-            name = numbered(name, self._names(but=document_id))
+            name = unique_name(name, self._names(but=document_id))
             self._connection.execute("UPDATE documents SET name = ? WHERE id = ?", (name, document_id))
         renamed = self.document(document_id)
         assert renamed is not None
         return renamed
 
-    def count_passages(self, document_id: str, passages: int) -> None:
+    def set_segment_count(self, document_id: str, passages: int) -> None:
         """Correct a document's number of vectors after they were made anew."""
         with self._writing("rebuild the vectors"):
             self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (passages, document_id))
 
-    def withdraw(self, document_id: str) -> None:
+    def hide(self, document_id: str) -> None:
         """Hide a document and remove its chunks and their words, until `remove`: one transaction."""
         with self._writing("delete a document"):
             self._connection.execute("UPDATE documents SET pending = 1 WHERE id = ?", (document_id,))
             self._take(document_id)
 
-    def remove(self, owner: str) -> None:
+    def delete_pending(self, owner: str) -> None:
         """Remove what is pending under this owner; it has no chunks here."""
         with self._writing("delete a document"):
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
@@ -210,7 +210,7 @@ class Catalog:
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
-        with full_becomes_store_full(what), self._connection:
+        with disk_full_as_store_full(what), self._connection:
             yield
 
     def _add_columns(self) -> None:
@@ -227,7 +227,7 @@ class Catalog:
             "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending, owner, "
             "page_starts, chunk_tokens, chunk_overlap, warning) VALUES (?, ?, ?, ?, 0, ?, 0, 1, ?, ?, ?, ?, ?)",
             (
-                *(document.id, document.name, document.size_bytes, document.pages, document.added_at, document.id),
+                *(document.id, document.name, document.size_bytes, document.num_pages, document.added_at, document.id),
                 *(page_starts, document.chunk_tokens, document.chunk_overlap, document.warning),
             ),
         )
@@ -238,12 +238,12 @@ class Catalog:
             cursor = self._connection.execute(
                 "INSERT INTO chunks (id, document_id, number, page, start, end, text, gap) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (chunk.id, chunk.document_id, chunk.number, chunk.page, chunk.start, chunk.end, chunk.text, gap),
+                (chunk.id, chunk.document_id, chunk.index, chunk.page, chunk.start, chunk.end, chunk.text, gap),
             )
             rows.append((cursor.lastrowid or 0, chunk.id, chunk.text))
-        self.lexical.add(rows)
+        self.bm25.add(rows)
 
     def _take(self, document_id: str) -> None:
         rows = self._connection.execute("SELECT row FROM chunks WHERE document_id = ?", (document_id,))
-        self.lexical.delete([row for (row,) in rows])
+        self.bm25.delete([row for (row,) in rows])
         self._connection.execute("DELETE FROM chunks WHERE document_id = ?", (document_id,))

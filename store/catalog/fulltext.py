@@ -19,7 +19,7 @@ SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ChunkText:
     """A chunk as its text needs it: `gap` is the white space between all before it and it; None if unknown."""
 
     start: int
@@ -27,7 +27,7 @@ class Slice:
     gap: str | None
 
 
-def joined(slices: Iterable[Slice], start: int = 0) -> str:
+def join_chunks(slices: Iterable[ChunkText], start: int = 0) -> str:
     """Return the text from character `start` to the end of the last slice; `text[a.start - start:]` begins with a.text.
 
     slices  in reading order
@@ -44,20 +44,20 @@ def joined(slices: Iterable[Slice], start: int = 0) -> str:
     return "".join(parts)
 
 
-def gaps(text: str, chunks: Sequence[Chunk]) -> list[str]:
+def gaps_before(text: str, chunks: Sequence[Chunk]) -> list[str]:
     """Return the white space before each chunk that no chunk holds; '' where chunks touch or overlap."""
     ends = [0, *(chunk.end for chunk in chunks)]
     return [text[end : chunk.start] for end, chunk in zip(ends, chunks, strict=False)]
 
 
-def chunks_of(document: Document, owner: str, parsed: ParsedDocument, spans: Sequence[tuple[int, int]]) -> list[Chunk]:
+def make_chunks(document: Document, owner: str, parsed: ParsedDocument, spans: Sequence[tuple[int, int]]) -> list[Chunk]:
     """Return the chunks at these places of a document's text; `owner` makes their ids differ from an earlier cut's."""
     return [
         Chunk(
             id=f"{owner}-{number}",
             document_id=document.id,
             document_name=document.name,
-            number=number,
+            index=number,
             page=parsed.page_of(start),
             start=start,
             end=end,
@@ -67,7 +67,7 @@ def chunks_of(document: Document, owner: str, parsed: ParsedDocument, spans: Seq
     ]
 
 
-def guessed_page_starts(pages: int | None, places: Sequence[tuple[int, int | None]], length: int) -> tuple[int, ...]:
+def estimate_page_starts(pages: int | None, places: Sequence[tuple[int, int | None]], length: int) -> tuple[int, ...]:
     """Return where pages begin as far as chunks tell, for a document of an earlier version: late by part of a chunk.
 
     places  (start, page) of each chunk, in reading order
@@ -79,7 +79,7 @@ def guessed_page_starts(pages: int | None, places: Sequence[tuple[int, int | Non
     return (0, *starts[1:]) if starts else ()
 
 
-def stretch(chunk: Chunk, page_starts: Sequence[int], length: int) -> tuple[int, int]:
+def excerpt_span(chunk: Chunk, page_starts: Sequence[int], length: int) -> tuple[int, int]:
     """Return which characters to show around a chunk: its pages, or some text on both sides where there are none."""
     beside = LONGEST_PAGE if page_starts else BESIDE
     start, end = max(0, chunk.start - beside), min(length, chunk.end + beside)
@@ -89,7 +89,7 @@ def stretch(chunk: Chunk, page_starts: Sequence[int], length: int) -> tuple[int,
     return start, end
 
 
-def excerpt(chunk: Chunk, text: str, start: int, page_starts: Sequence[int], length: int) -> Excerpt:
+def make_excerpt(chunk: Chunk, text: str, start: int, page_starts: Sequence[int], length: int) -> Excerpt:
     """Return a chunk in its surroundings: `text` begins at character `start` of a document of `length` characters.
 
     Where a page or the document goes on, the text begins and ends with a whole word.

@@ -13,7 +13,7 @@ from store.ingest.document import ParsedDocument, ParseLimits
 from store.ingest.docx import parse_docx
 from store.ingest.html import parse_html
 from store.ingest.pdf import parse_pdf
-from store.ingest.sniff import kind_of
+from store.ingest.sniff import detect_format
 from store.ingest.text import parse_text
 from store.names import clean_name
 
@@ -36,7 +36,7 @@ def parse(data: bytes, name: str, limits: ParseLimits | None = None) -> ParsedDo
     limits = limits or ParseLimits()
     name = clean_name(name)
     limits.check_file(len(data), name)
-    document = READERS[kind_of(data, name)](data, name, limits)
+    document = READERS[detect_format(data, name)](data, name, limits)
     limits.check_text(len(document.text), name)
     if not document.text.strip():
         raise UnreadableDocument(f"{name} holds no text.")

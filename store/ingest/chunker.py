@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 
 from store.types import Document, Progress
 
-SECTION = 32_000  # characters; about a fifth of a second
-CUTS = tuple(  # the best first: after a paragraph, a line, a sentence, a word
+MAX_SECTION_CHARS = 32_000  # characters; about a fifth of a second
+BOUNDARIES = tuple(  # the best first: after a paragraph, a line, a sentence, a word
     map(re.compile, (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+"))
 )
 
@@ -36,7 +36,7 @@ class ChunkConfig:
             raise ValueError(f"overlap must lie in [0, {self.tokens}), got {self.overlap}")
 
 
-def cut_of(document: Document) -> ChunkConfig:
+def chunk_config_of(document: Document) -> ChunkConfig:
     """Return how a document was cut; one from before that was kept counts as cut in the default way."""
     if document.chunk_tokens is None or document.chunk_overlap is None:
         return ChunkConfig()
@@ -52,7 +52,7 @@ def split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> list[tuple[in
     return [span for spans in iter_split(text, tokenizer, config) for span in spans]
 
 
-def steps_of(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Generator[Progress, None, list[tuple[int, int]]]:
+def split_with_progress(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Generator[Progress, None, list[tuple[int, int]]]:
     """Cut a text as `split` does, a section a step; return the chunks."""
     spans: list[tuple[int, int]] = []
     for more in iter_split(text, tokenizer, config):
@@ -69,14 +69,14 @@ def iter_split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator
         yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
 
 
-def sections(text: str, most: int = SECTION) -> Iterator[tuple[int, int]]:
+def sections(text: str, most: int = MAX_SECTION_CHARS) -> Iterator[tuple[int, int]]:
     """Yield spans that cover the text, each of at most `most` characters, ending at the end of a paragraph.
 
     Without one in the second half of a section it ends with a line, a sentence or a word; without that, anywhere.
     """
     start = 0
     while len(text) - start > most:
-        end = next(filter(None, (_last(cut, text, start, most) for cut in CUTS)), start + most)
+        end = next(filter(None, (_last(cut, text, start, most) for cut in BOUNDARIES)), start + most)
         yield start, end
         start = end
     if start < len(text):

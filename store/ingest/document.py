@@ -15,7 +15,7 @@ class ParsedDocument:
     warning: str = ""  # what a person should know about the text, e.g. pages without any
 
     @property
-    def pages(self) -> int | None:
+    def num_pages(self) -> int | None:
         """Number of pages; None where the format has none."""
         return len(self.page_starts) or None
 

@@ -14,7 +14,7 @@ import mammoth
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
-from store.ingest.html import markdown_of
+from store.ingest.html import html_to_markdown
 
 DAMAGE = (
     zipfile.BadZipFile,
@@ -47,7 +47,7 @@ def parse_docx(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     except DAMAGE as error:
         raise UnreadableDocument(f"{name} is a damaged Word file ({type(error).__name__}).") from error
     limits.check_text(len(html), name)
-    return ParsedDocument(markdown_of(html, name))
+    return ParsedDocument(html_to_markdown(html, name))
 
 
 def _check_archive(data: bytes, name: str, limits: ParseLimits) -> None:

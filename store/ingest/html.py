@@ -13,7 +13,7 @@ from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
-from store.ingest.text import decode, regular
+from store.ingest.text import decode, normalize
 
 UNSEEN = [
     "script",
@@ -50,10 +50,10 @@ def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
     source = _characters(data, name)
     limits.check_text(len(source), name)
-    return ParsedDocument(markdown_of(source, name))
+    return ParsedDocument(html_to_markdown(source, name))
 
 
-def markdown_of(source: str, name: str) -> str:
+def html_to_markdown(source: str, name: str) -> str:
     """Return HTML as Markdown; where it is nested too deeply for that, its bare text, a line per element."""
     end = source.rfind(">") + 1  # a tag that never ends would be looked for again at each sign behind it
     source = source[:end] + source[end:].replace("<", "&lt;")
@@ -77,7 +77,7 @@ def markdown_of(source: str, name: str) -> str:
         ).convert_soup(soup)
     except RecursionError:
         text = soup.get_text("\n")
-    return BLANK_LINES.sub("\n\n", regular(text)).strip()
+    return BLANK_LINES.sub("\n\n", normalize(text)).strip()
 
 
 def _characters(data: bytes, name: str) -> str:

@@ -12,7 +12,7 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
-from store.ingest.text import regular
+from store.ingest.text import normalize
 
 BETWEEN_PAGES = "\n\n"
 _PDFIUM = threading.Lock()  # PDFium itself is global and serves one thread at a time
@@ -55,7 +55,7 @@ def _texts_of_pages(data: bytes, name: str, limits: ParseLimits) -> tuple[list[s
                 with closing(document[number]) as page, closing(page.get_textpage()) as layer:
                     length += layer.count_chars()
                     limits.check_text(length, name)
-                    texts.append(regular(layer.get_text_range()).strip())
+                    texts.append(normalize(layer.get_text_range()).strip())
             except pdfium.PdfiumError:
                 texts.append("")
                 broken += 1

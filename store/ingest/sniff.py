@@ -40,7 +40,7 @@ HTML_START = re.compile(
 TAG = re.compile(rb"<\0?[a-z!/]", re.I)  # the NUL: UTF-16
 
 
-def kind_of(data: bytes, name: str) -> str:
+def detect_format(data: bytes, name: str) -> str:
     """Return 'pdf', 'docx', 'html' or 'text' for the bytes of a file called `name`.
 
     Raises UnreadableDocument if it is empty or plainly something else. 'text' still has to prove itself.

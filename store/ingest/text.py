@@ -27,7 +27,7 @@ UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\u
 
 def parse_text(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     """Return the text as it stands, Markdown marks and all. Raises UnreadableDocument if it is no text."""
-    return ParsedDocument(regular(decode(data, name)))
+    return ParsedDocument(normalize(decode(data, name)))
 
 
 def decode(data: bytes, name: str) -> str:
@@ -54,7 +54,7 @@ def decode(data: bytes, name: str) -> str:
     return data.decode("cp1252", "replace")
 
 
-def regular(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the text with `\\n` as its only line end, without control characters, surrogates or byte order marks.
 
     Tabs stay; doing it twice changes nothing.

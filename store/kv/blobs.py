@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from store.atomic import replace_synced, write_synced
-from store.disk_full import full_becomes_store_full
+from store.disk_full import disk_full_as_store_full
 from store.errors import StoreFull
 from store.kv.index import BlobIndex, BlobRow
 
@@ -33,7 +33,7 @@ class DiskBlobs:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()  # around the index and names of files, never around their bytes
-        with full_becomes_store_full(f"use {root}"):
+        with disk_full_as_store_full(f"use {root}"):
             root.mkdir(parents=True, exist_ok=True)
             self._index = BlobIndex(root / "index.sqlite3")
             self._reconcile()
@@ -47,7 +47,7 @@ class DiskBlobs:
         data = save({name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()})
         row = BlobRow(key, len(data), hashlib.sha256(data).hexdigest(), note)
         draft = self._root / f"{key}-{uuid4().hex}{DRAFT}"
-        with full_becomes_store_full("keep computed chunks"):
+        with disk_full_as_store_full("keep computed chunks"):
             try:
                 write_synced(draft, data)
                 with self._lock:
@@ -92,7 +92,7 @@ class DiskBlobs:
 
     def annotate(self, notes: dict[str, str]) -> None:
         """Put other notes to blobs that are there, all or none. Raises StoreFull."""
-        with self._lock, full_becomes_store_full("keep notes about computed chunks"):
+        with self._lock, disk_full_as_store_full("keep notes about computed chunks"):
             self._index.annotate(notes)
 
     @property
@@ -128,7 +128,7 @@ class DiskBlobs:
             if self._index.row(row.key) == row:
                 with suppress(OSError):
                     self._path(row).unlink()
-            with suppress(StoreFull), full_becomes_store_full("drop a blob"):
+            with suppress(StoreFull), disk_full_as_store_full("drop a blob"):
                 self._index.delete(row)
 
     def _reconcile(self) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.disk_full import is_full
+from store.disk_full import is_disk_full
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS blobs"
@@ -32,7 +32,7 @@ class BlobIndex:
         try:
             self._connection = _opened(path)
         except sqlite3.DatabaseError as error:
-            if is_full(error):
+            if is_disk_full(error):
                 raise
             for part in path.parent.glob(f"{path.name}*"):
                 part.unlink()

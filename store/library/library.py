@@ -15,9 +15,9 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
-from store.catalog.fulltext import chunks_of, gaps
+from store.catalog.fulltext import make_chunks, gaps_before
 from store.ingest import ParseLimits, parse, read_file
-from store.ingest.chunker import ChunkConfig, cut_of, steps_of
+from store.ingest.chunker import ChunkConfig, chunk_config_of, split_with_progress
 from store.ingest.language import language_warning
 from store.library.pending import Pending
 from store.library.rechunk import Rechunker
@@ -71,11 +71,11 @@ class DocumentLibrary:
         self._passages = BatchEmbedder(embedder, self._vectors, self._lock, self._config.batch_chunks)
         self._recutter = Rechunker(self._catalogue, self._lock, tokenizer, self._passages, self._pending)
         self._search = Retriever(self._catalogue, self._vectors, self._lock, embedder, reranker)
-        for owner in self._catalogue.pending():
-            self._pending.abandon(owner)
-        if self._catalogue.pending():
+        for owner in self._catalogue.pending_owners():
+            self._pending.try_purge(owner)
+        if self._catalogue.pending_owners():
             return  # the disk is full: read what is there
-        if self._vectors.fingerprint != embedder.fingerprint or len(self._vectors) != self._catalogue.passages():
+        if self._vectors.fingerprint != embedder.fingerprint or len(self._vectors) != self._catalogue.count_segments():
             self._rebuild(embedder.fingerprint)
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
@@ -113,7 +113,7 @@ class DocumentLibrary:
             return
         try:
             self._pending.purge_stale(document_id)
-            yield from self._recutter.cut(document, self._config.chunking)
+            yield from self._recutter.rechunk(document, self._config.chunking)
         finally:
             self._pending.release(document_id)
 
@@ -127,14 +127,14 @@ class DocumentLibrary:
 
     def needs_rechunk(self, document: Document) -> bool:
         """Return whether today's chunking would cut a document otherwise; unknown settings count as the default."""
-        return cut_of(document) != self._config.chunking
+        return chunk_config_of(document) != self._config.chunking
 
     def text(self, document_id: str) -> str:
         """Return a document's text up to its last chunk: `text[chunk.start:chunk.end] == chunk.text`.
 
         Raises NoSuchDocument.
         """
-        return self._recutter.parsed(document_id).text
+        return self._recutter.reassemble(document_id).text
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk where it stands. Raises NoSuchDocument if it is gone, or its document was cut anew."""
@@ -155,7 +155,7 @@ class DocumentLibrary:
         with self._lock:
             return self._catalogue.chunks_by_id(ids)
 
-    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+    def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage of the search, best first (see `store.retrieval.retriever`); the last are final.
 
         documents  ids of the documents to look in; none for all, and one that is not there finds nothing
@@ -163,14 +163,14 @@ class DocumentLibrary:
         An empty library or a blank question gives one empty stage. Raises ValueError at the first step if top is
         below 1.
         """
-        return self._search.stages(question, top, documents)
+        return self._search.retrieve_stages(question, top_k, documents)
 
-    def search(self, question: str, top: int, documents: Sequence[str] = ()) -> list[Hit]:
+    def search(self, question: str, top_k: int, documents: Sequence[str] = ()) -> list[Hit]:
         """Return the last of `stages`: at most `top` hits, best first.
 
         The same library and question give the same hits in the same order. Raises ValueError if top is below 1.
         """
-        *_, final = self.stages(question, top, documents)
+        *_, final = self.retrieve_stages(question, top_k, documents)
         return final
 
     def delete(self, document_id: str) -> list[Chunk]:
@@ -182,8 +182,8 @@ class DocumentLibrary:
             if self._catalogue.document(document_id) is None:
                 return []
             chunks, owner = self._catalogue.chunks(document_id), self._catalogue.owner(document_id)
-            self._catalogue.withdraw(document_id)
-            self._pending.abandon(owner)
+            self._catalogue.hide(document_id)
+            self._pending.try_purge(owner)
             return chunks
 
     def close(self) -> None:
@@ -197,23 +197,23 @@ class DocumentLibrary:
         warnings = [_sentence(parsed.warning), language_warning(parsed.text)]
         warning = " ".join(filter(None, warnings))
         yield Progress("parsed", 1, 1, warning=warning)
-        spans = yield from steps_of(parsed.text, self._tokenizer, chunking)
-        sizes = (len(data), parsed.pages, 0, self._clock())
+        spans = yield from split_with_progress(parsed.text, self._tokenizer, chunking)
+        sizes = (len(data), parsed.num_pages, 0, self._clock())
         draft = Document(document_id, name, *sizes, warning, chunking.tokens, chunking.overlap)
         self._pending.purge_stale(document_id)
         with self._lock:
-            draft = self._catalogue.begin(draft, parsed.page_starts)
+            draft = self._catalogue.insert_pending(draft, parsed.page_starts)
         shown = False
         try:
-            chunks = chunks_of(draft, document_id, parsed, spans)
+            chunks = make_chunks(draft, document_id, parsed, spans)
             passages = yield from self._passages.add(document_id, chunks)
             with self._lock:
-                self._catalogue.complete(document_id, chunks, gaps(parsed.text, chunks), passages)
+                self._catalogue.complete(document_id, chunks, gaps_before(parsed.text, chunks), passages)
                 shown = True
                 document = self._catalogue.document(document_id)
         finally:
             if not shown:
-                self._pending.abandon(document_id)
+                self._pending.try_purge(document_id)
         yield Progress("indexed", 1, 1, document, warning)
 
     def _rebuild(self, fingerprint: str) -> None:
@@ -221,12 +221,12 @@ class DocumentLibrary:
         for document in self._catalogue.documents():
             for _ in self._embed_anew(document.id):
                 pass  # nobody watches an opening
-        self._vectors.seal(fingerprint)
+        self._vectors.mark_complete(fingerprint)
 
     def _embed_anew(self, document_id: str) -> Iterator[Progress]:
         owner, chunks = self._catalogue.owner(document_id), self._catalogue.chunks(document_id)
         passages = yield from self._passages.add(owner, chunks)
-        self._catalogue.count_passages(document_id, passages)
+        self._catalogue.set_segment_count(document_id, passages)
 
 
 def _sentence(warning: str) -> str:

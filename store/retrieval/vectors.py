@@ -20,7 +20,7 @@ from chromadb.api.collection_configuration import CreateHNSWConfiguration
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
-from store.disk_full import full_becomes_store_full, is_full
+from store.disk_full import disk_full_as_store_full, is_disk_full
 from store.errors import StoreFull
 from store.retrieval.exact_search import ExactIndex
 
@@ -44,7 +44,7 @@ class VectorIndex:
             settings = Settings(anonymized_telemetry=False)
             self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
             self._collection = self._opened()
-            self.nearest = self._loaded()
+            self.exact = self._loaded()
 
     @property
     def fingerprint(self) -> str:
@@ -58,9 +58,9 @@ class VectorIndex:
         """Drop everything; the fingerprint is empty until `seal`."""
         with self._writing("rebuild the vectors"):
             self._client.delete_collection(NAME)
-            self._collection, self.nearest = self._opened(), ExactIndex()
+            self._collection, self.exact = self._opened(), ExactIndex()
 
-    def seal(self, fingerprint: str) -> None:
+    def mark_complete(self, fingerprint: str) -> None:
         """Declare that every passage of every document is here, embedded by this embedder."""
         with self._writing("keep the vectors"):
             self._collection.modify(metadata={"fingerprint": fingerprint})
@@ -82,13 +82,13 @@ class VectorIndex:
                     embeddings=vectors[piece],
                     metadatas=[{"document": document_id, "chunk": chunk} for chunk in chunk_ids[piece]],
                 )
-        self.nearest.add(document_id, chunk_ids, vectors)
+        self.exact.add(document_id, chunk_ids, vectors)
 
     def delete(self, document_id: str) -> None:
         """Forget all passages of a document. Raises StoreFull."""
         with self._writing("delete the vectors"):
             self._collection.delete(where={"document": document_id})
-        self.nearest.delete(document_id)
+        self.exact.delete(document_id)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -97,7 +97,7 @@ class VectorIndex:
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
         """Also call it full when Chroma says something else while the disk has no room: it often does."""
-        with full_becomes_store_full(what):
+        with disk_full_as_store_full(what):
             try:
                 yield
             except ChromaError as error:
@@ -129,7 +129,7 @@ def _drop_if_damaged(folder: Path) -> None:
         with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
-        if is_full(error):
+        if is_disk_full(error):
             raise
         shutil.rmtree(folder)
         folder.mkdir()

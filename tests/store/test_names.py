@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.names import LONGEST, clean_name, numbered
+from store.names import MAX_LENGTH, clean_name, unique_name
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_long_name_keeps_its_extension():
 @given(st.text(max_size=300))
 def test_any_name_becomes_a_short_visible_one_and_then_stays(name):
     clean = clean_name(name)
-    assert 0 < len(clean) <= LONGEST
+    assert 0 < len(clean) <= MAX_LENGTH
     assert not any(unicodedata.category(letter) in ("Cc", "Cs") or letter in "/\\\u202e\u2066" for letter in clean)
     assert clean_name(clean) == clean
 
 
 def test_taken_names_get_the_first_free_number():
-    assert numbered("a.pdf", set()) == "a.pdf"
-    assert numbered("a.pdf", {"a.pdf"}) == "a (2).pdf"
-    assert numbered("a.pdf", {"a.pdf", "a (2).pdf"}) == "a (3).pdf"
-    assert numbered("README", {"README"}) == "README (2)"
+    assert unique_name("a.pdf", set()) == "a.pdf"
+    assert unique_name("a.pdf", {"a.pdf"}) == "a (2).pdf"
+    assert unique_name("a.pdf", {"a.pdf", "a (2).pdf"}) == "a (3).pdf"
+    assert unique_name("README", {"README"}) == "README (2)"

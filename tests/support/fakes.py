@@ -21,17 +21,17 @@ class WordEmbedder:
     def __init__(self, fingerprint="words", width=256):
         self.fingerprint = fingerprint
         self.width = width
-        self.embedded = 0
+        self.num_embedded = 0
 
-    def passages(self, text):
+    def segments(self, text):
         words = text.split()
         return [" ".join(words[start : start + 8]) for start in range(0, len(words), 8)] or [text]
 
-    def ending(self, text):
+    def truncate_left(self, text):
         return text if len(text.split()) <= 8 else " ".join(text.split()[-8:])
 
     def embed(self, texts):
-        self.embedded += len(texts)
+        self.num_embedded += len(texts)
         vectors = np.zeros((len(texts), self.width), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word in re.findall(r"\w+", text.lower()) or [""]:
@@ -43,9 +43,9 @@ class FakeReranker:
     """Scores each text by a function of it alone; keeps what it was asked."""
 
     def __init__(self, score):
-        self.score = score
-        self.asked = []
+        self.score_text = score
+        self.calls = []
 
-    def order(self, question, texts):
-        self.asked.append((question, list(texts)))
-        return [float(self.score(text)) for text in texts]
+    def score(self, question, texts):
+        self.calls.append((question, list(texts)))
+        return [float(self.score_text(text)) for text in texts]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.catalog.bm25 import BM25Index, query_of
+from store.catalog.bm25 import BM25Index, fts_query
 
 TEXTS = {
     "a-0": "The cache keeps keys of five passages",
@@ -53,7 +53,7 @@ def test_words_that_tell_nothing_count_only_where_there_are_no_others(index):
     "question", ["Which keys? Is that so?", "WHAT IS IN THE KEYS", "What Is In The Keys", "Hello. Is it late?\nIs it?"]
 )
 def test_a_capital_that_only_begins_a_sentence_or_all_words_names_nothing(question):
-    assert '"is"' not in query_of(question)
+    assert '"is"' not in fts_query(question)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_capital_that_only_begins_a_sentence_or_all_words_names_nothing(questi
     [("What does 'S' mean?", "s"), ("the parameter 't'", "t"), ("the module 're'", "re"), ("Where, May asks?", "may")],
 )
 def test_a_quoted_letter_and_a_name_are_looked_for(question, term):
-    assert f'"{term}"' in query_of(question)
+    assert f'"{term}"' in fts_query(question)
 
 
 def test_words_that_a_pasted_text_shares_with_its_last_line_are_looked_for(index):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest import ParseLimits, parse
-from store.ingest.sniff import kind_of
+from store.ingest.sniff import detect_format
 from tests.support.files import PICTURE, docx, paragraph, pdf, table, zipped
 
 WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here") + table("ab", "cd"))
@@ -18,7 +18,7 @@ WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here")
 
 def test_pdf_text_is_read_with_the_page_of_every_word():
     parsed = parse(pdf("alpha one", "", "gamma\nthree"), "a.pdf")
-    assert parsed.pages == 3
+    assert parsed.num_pages == 3
     assert [parsed.page_of(parsed.text.index(word)) for word in ("alpha", "one", "gamma", "three")] == [
         1,
         1,
@@ -213,7 +213,7 @@ def test_odd_word_files_are_read_or_refused(body):
 def test_many_remarks_before_a_text_are_no_riddle():
     remarks = "<!-- licence -->\n" * 100  # never ended, when a remark could end at any of the marks behind it
     assert parse(f"{remarks}# Title\n\ntext".encode(), "a.md").text.endswith("text")
-    assert kind_of(f"{remarks}<!doctype html><p>text".encode(), "a") == "html"
+    assert detect_format(f"{remarks}<!doctype html><p>text".encode(), "a") == "html"
 
 
 def test_tags_that_never_end_are_text_and_looked_at_once():

@@ -28,7 +28,7 @@ def test_a_killed_addition_is_whole_or_nothing(open_library, file_of, tmp_path, 
     killed(VICTIM, tmp_path / "library", path, stage=stage, seed=seed)
     library = open_library()
     left = traces(library)
-    whole = {document.name: document.chunks for document in library.documents()}
+    whole = {document.name: document.num_chunks for document in library.documents()}
     add(library, file_of(ROCKS, "rocks.txt"))
     if not whole:
         assert left == NOTHING

@@ -48,7 +48,7 @@ def test_steps_come_in_order_and_end_with_the_document(open_library, file_of):
     assert all(0 <= step.done <= step.total for step in steps)
     assert all(step.document is None for step in steps[:-1])
     embedded = [step for step in steps if step.stage == "embedded"]
-    assert len(embedded) > 1 and embedded[-1].done == embedded[-1].total == steps[-1].document.chunks
+    assert len(embedded) > 1 and embedded[-1].done == embedded[-1].total == steps[-1].document.num_chunks
     assert steps[-1].document.name == "birds.txt"
 
 
@@ -56,15 +56,15 @@ def test_chunks_are_slices_of_the_text_in_reading_order(open_library, file_of):
     library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
     chunks = library.chunks(document.id)
-    assert [chunk.number for chunk in chunks] == list(range(document.chunks))
+    assert [chunk.index for chunk in chunks] == list(range(document.num_chunks))
     assert all(chunk.text == BIRDS[chunk.start : chunk.end] for chunk in chunks)
-    assert all(chunk.id == f"{document.id}-{chunk.number}" and chunk.page is None for chunk in chunks)
+    assert all(chunk.id == f"{document.id}-{chunk.index}" and chunk.page is None for chunk in chunks)
 
 
 def test_chunks_of_a_pdf_know_their_page(open_library, file_of):
     library = open_library(config=LibraryConfig(chunking=ChunkConfig(tokens=3, overlap=0)))
     document = add(library, file_of(pdf("alpha beta gamma", "", "delta epsilon zeta"), "a.pdf"))[-1].document
-    assert document.pages == 3
+    assert document.num_pages == 3
     assert [chunk.page for chunk in library.chunks(document.id)] == [1, 3]
 
 
@@ -74,7 +74,7 @@ def test_a_library_is_the_same_after_reopening(open_library, file_of):
     add(library, file_of(ROCKS, "rocks.txt"))
     before = library.documents(), library.search("quickly cooling basalt", 3), traces(library)
     library = open_library(embedder := WordEmbedder())
-    assert embedder.embedded == 0
+    assert embedder.num_embedded == 0
     assert (library.documents(), library.search("quickly cooling basalt", 3), traces(library)) == before
     assert [document.name for document in library.documents()] == ["rocks.txt", "birds.txt"]
 
@@ -152,9 +152,9 @@ def test_a_chunk_is_as_near_as_its_best_passage(open_library, file_of):
     document = add(library, file_of(BIRDS))[-1].document
     question = "kingfisher dives for fish"
     (asked,) = embedder.embed([question])
-    for hit in library.search(question, document.chunks):
+    for hit in library.search(question, document.num_chunks):
         if hit.similarity is not None:
-            best = max(float(embedder.embed([piece])[0] @ asked) for piece in embedder.passages(hit.chunk.text))
+            best = max(float(embedder.embed([piece])[0] @ asked) for piece in embedder.segments(hit.chunk.text))
             assert hit.similarity == pytest.approx(best, abs=1e-5)
 
 
@@ -197,7 +197,7 @@ def test_vectors_of_another_embedder_are_made_anew(open_library, file_of):
     add(library, file_of(BIRDS))
     old = library.search("kingfisher fish", 3)
     library = open_library(other := WordEmbedder("other words", width=128))
-    assert other.embedded == traces(library)["vectors"]
+    assert other.num_embedded == traces(library)["vectors"]
     assert [hit.chunk.id for hit in library.search("kingfisher fish", 1)] == [old[0].chunk.id]
 
 
@@ -268,7 +268,7 @@ def test_traces_that_a_full_disk_kept_are_hidden_and_go_with_the_next_addition(o
         add(library, file_of("another text", "c.txt"))
     library._vectors.delete = real
     add(library, file_of("another text", "c.txt"))
-    assert traces(library)["documents"] == 2 and traces(library)["vectors"] == library._catalogue.passages()
+    assert traces(library)["documents"] == 2 and traces(library)["vectors"] == library._catalogue.count_segments()
 
 
 def test_an_unclear_error_on_a_full_disk_is_a_full_disk(open_library, file_of, monkeypatch):
@@ -336,7 +336,7 @@ def test_threads_may_add_search_and_delete_at_once(open_library, file_of):
         stop.set()
         asking.result()
     assert {document.id for document in library.documents()} == {document.id for document in added[3:]}
-    assert traces(library)["chunks"] == traces(library)["words"] == sum(document.chunks for document in added[3:])
+    assert traces(library)["chunks"] == traces(library)["words"] == sum(document.num_chunks for document in added[3:])
 
 
 def test_more_vectors_than_one_chroma_batch_are_added_and_deleted(open_library):

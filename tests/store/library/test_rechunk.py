@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store.catalog.fulltext import Slice, chunks_of, excerpt, gaps, guessed_page_starts, joined, stretch
+from store.catalog.fulltext import ChunkText, make_chunks, make_excerpt, gaps_before, estimate_page_starts, join_chunks, excerpt_span
 from store.errors import NoSuchDocument, StoreFull
 from store.ingest import ParsedDocument
 from store.ingest.chunker import ChunkConfig, split
@@ -33,7 +33,7 @@ TOKENIZER = word_tokenizer()
 
 
 def cut(text, config, starts=()):
-    return chunks_of(DRAFT, "d", ParsedDocument(text, starts), split(text, TOKENIZER, config))
+    return make_chunks(DRAFT, "d", ParsedDocument(text, starts), split(text, TOKENIZER, config))
 
 
 def cuts_of(library, document):
@@ -43,7 +43,7 @@ def cuts_of(library, document):
 def whole(library, embedder=None):
     """Check that every index holds the documents' chunks and nothing else."""
     chunks = [chunk for document in library.documents() for chunk in library.chunks(document.id)]
-    passages = sum(len((embedder or WordEmbedder()).passages(chunk.text)) for chunk in chunks)
+    passages = sum(len((embedder or WordEmbedder()).segments(chunk.text)) for chunk in chunks)
     counted = {"vectors": passages, "documents": len(library.documents()), "chunks": len(chunks), "words": len(chunks)}
     assert traces(library) == counted
 
@@ -51,14 +51,14 @@ def whole(library, embedder=None):
 @given(TEXTS, CUTS)
 def test_a_text_comes_back_from_its_chunks_and_gaps(text, config):
     chunks = cut(text, config)
-    slices = [Slice(chunk.start, chunk.text, gap) for chunk, gap in zip(chunks, gaps(text, chunks), strict=True)]
-    assert joined(slices) == text[: chunks[-1].end]
+    slices = [ChunkText(chunk.start, chunk.text, gap) for chunk, gap in zip(chunks, gaps_before(text, chunks), strict=True)]
+    assert join_chunks(slices) == text[: chunks[-1].end]
 
 
 @given(TEXTS, CUTS)
 def test_without_gaps_every_offset_holds_and_only_white_space_differs(text, config):
     chunks = cut(text, config)
-    back = joined([Slice(chunk.start, chunk.text, None) for chunk in chunks])
+    back = join_chunks([ChunkText(chunk.start, chunk.text, None) for chunk in chunks])
     assert all(back[chunk.start : chunk.end] == chunk.text for chunk in chunks)
     assert len(back) == chunks[-1].end and back.split() == text.split()
 
@@ -68,8 +68,8 @@ def test_an_excerpt_holds_its_passage_and_stays_inside_the_pages_it_touches(text
     starts = tuple(sorted({0, *data.draw(st.lists(st.integers(0, len(text)), max_size=4))}))
     chunks = cut(text, config, starts)
     chunk, length = data.draw(st.sampled_from(chunks)), chunks[-1].end
-    begin, end = stretch(chunk, starts, length)
-    shown = excerpt(chunk, text[begin:end], begin, starts, length)
+    begin, end = excerpt_span(chunk, starts, length)
+    shown = make_excerpt(chunk, text[begin:end], begin, starts, length)
     assert shown.text[shown.start : shown.end] == chunk.text
     page = starts[chunk.page - 1]
     assert page <= chunk.start - shown.start and shown.text == text[chunk.start - shown.start :][: len(shown.text)]
@@ -79,7 +79,7 @@ def test_an_excerpt_holds_its_passage_and_stays_inside_the_pages_it_touches(text
 def test_guessed_pages_give_each_chunk_its_own_page(steps):
     pages = [sum(steps[: number + 1]) for number in range(len(steps))]
     places = [(10 * number, page) for number, page in enumerate(pages)]
-    parsed = ParsedDocument("x" * 100, guessed_page_starts(pages[-1] + 2, places, 100))
+    parsed = ParsedDocument("x" * 100, estimate_page_starts(pages[-1] + 2, places, 100))
     assert [parsed.page_of(start) for start, _ in places[1:]] == pages[1:]
 
 
@@ -88,7 +88,7 @@ def test_a_passage_is_shown_on_its_page(open_library, file_of):
     document = add(library, file_of(pdf("alpha beta gamma delta", "", "epsilon zeta"), "a.pdf"))[-1].document
     first, last = (library.excerpt(chunk.id) for chunk in library.chunks(document.id))
     assert first.text == "alpha beta gamma delta" and first.text[first.start : first.end] == "alpha beta gamma"
-    assert first.chunk.page == 1 and not first.cut_before and not first.cut_after
+    assert first.chunk.page == 1 and not first.truncated_before and not first.truncated_after
     assert last.text.split() == ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]  # it runs over to page 3
     assert last.text[last.start : last.end].split() == ["delta", "epsilon", "zeta"]
     assert [last.page_at(last.text.index(word)) for word in ("alpha", "delta", "epsilon")] == [1, 1, 3]
@@ -99,11 +99,11 @@ def test_a_passage_without_pages_is_shown_with_what_stands_around_it(open_librar
     text = " ".join(f"word{number}" for number in range(2000))
     library = open_library()
     document = add(library, file_of(text))[-1].document
-    middle = library.chunks(document.id)[document.chunks // 2]
+    middle = library.chunks(document.id)[document.num_chunks // 2]
     found = library.excerpt(middle.id)
-    assert found.text[found.start : found.end] == middle.text and found.cut_before and found.cut_after
+    assert found.text[found.start : found.end] == middle.text and found.truncated_before and found.truncated_after
     assert f" {found.text} " in text and 2500 < len(found.text) < 3300
-    assert not library.excerpt(library.chunks(document.id)[0].id).cut_before
+    assert not library.excerpt(library.chunks(document.id)[0].id).truncated_before
     with pytest.raises(NoSuchDocument):
         library.excerpt("nothing-0")
 
@@ -117,7 +117,7 @@ def test_a_new_cut_is_the_one_that_adding_would_have_made(open_library, file_of)
     steps = list(library.reindex(document.id))
     assert {step.stage for step in steps} == {"chunked", "embedded", "indexed"}
     renewed = steps[-1].document
-    assert cuts_of(library, renewed) == split(BIRDS, TOKENIZER, WIDE.chunking) and renewed.chunks < document.chunks
+    assert cuts_of(library, renewed) == split(BIRDS, TOKENIZER, WIDE.chunking) and renewed.num_chunks < document.num_chunks
     assert not library.needs_rechunk(renewed) and (renewed.chunk_tokens, renewed.chunk_overlap) == (45, 9)
     assert library.text(document.id) == BIRDS.rstrip()
     assert not {chunk.id for chunk in old} & {chunk.id for chunk in library.chunks(document.id)}
@@ -125,7 +125,7 @@ def test_a_new_cut_is_the_one_that_adding_would_have_made(open_library, file_of)
     before = library.search("kingfisher fish", 3)
     assert "kingfisher" in before[0].chunk.text
     library = open_library(embedder := WordEmbedder(), config=WIDE)
-    assert library.search("kingfisher fish", 3) == before and embedder.embedded == 1  # the question alone
+    assert library.search("kingfisher fish", 3) == before and embedder.num_embedded == 1  # the question alone
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -171,7 +171,7 @@ def test_a_new_cut_closed_early_leaves_the_old_one(open_library, file_of, steps)
         traces(library),
         library.search("kingfisher", 3),
     ) == before
-    assert list(library.reindex(document.id))[-1].document.chunks < document.chunks
+    assert list(library.reindex(document.id))[-1].document.num_chunks < document.num_chunks
 
 
 def test_a_document_deleted_while_it_is_cut_anew_is_gone(open_library, file_of):
@@ -275,7 +275,7 @@ def test_a_library_of_an_earlier_version_opens_and_can_be_cut_anew(open_library,
     assert library.text("abc") == text and library.excerpt("abc-2").chunk.page == 2
     library = open_library(config=WIDE)
     assert library.needs_rechunk(document)
-    assert list(library.reindex("abc"))[-1].document.chunks == 1 and library.text("abc") == text
+    assert list(library.reindex("abc"))[-1].document.num_chunks == 1 and library.text("abc") == text
     assert library.search("eight", 1)[0].chunk.id == "abc.1-0"
 
 
@@ -285,7 +285,7 @@ def test_a_document_that_was_cut_anew_is_still_found_where_it_is_chosen(open_lib
     add(library, file_of("Granite is hard. The heron is not made of it.", "stones.txt"))
     for _ in range(2):
         list(library.reindex(first.id))
-        for hits in library.stages("heron", 5, (first.id,)):
+        for hits in library.retrieve_stages("heron", 5, (first.id,)):
             assert hits and {hit.chunk.document_id for hit in hits} == {first.id}
 
 

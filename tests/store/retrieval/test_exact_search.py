@@ -48,11 +48,11 @@ def test_one_passage_among_hundreds_that_repeat_each_other_is_found_also_after_a
     repeated = np.concatenate([np.repeat(alike[None], 400, 0), apart[None], np.repeat(alike[None], 400, 0)])
     index = VectorIndex(tmp_path / "vectors")
     index.add("form", [f"form-{row:03d}" for row in range(801)], repeated)
-    found = index.nearest.search(apart, 1)
+    found = index.exact.search(apart, 1)
     assert found[0][0] == "form-400" and found[0][1] == pytest.approx(1, abs=1e-5)
     index.close()
     again = VectorIndex(tmp_path / "vectors")
-    assert again.nearest.search(apart, 1) == found and len(again) == 801
+    assert again.exact.search(apart, 1) == found and len(again) == 801
     again.delete("form")
-    assert again.nearest.search(apart, 1) == []
+    assert again.exact.search(apart, 1) == []
     again.close()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from store.retrieval.minilm import WIDTH, MiniLM, MiniLMConfig, packaged_folder
+from store.retrieval.minilm import EMBEDDING_DIM, MiniLM, MiniLMConfig, packaged_folder
 
 THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
 pytestmark = pytest.mark.embedded
@@ -25,9 +25,9 @@ def tokenizer():
 
 def test_vectors_have_length_one(model):
     vectors = model.embed(["a heron", "汉字", ""])
-    assert vectors.shape == (3, WIDTH) and vectors.dtype == np.float32
+    assert vectors.shape == (3, EMBEDDING_DIM) and vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert model.embed([]).shape == (0, WIDTH)
+    assert model.embed([]).shape == (0, EMBEDDING_DIM)
 
 
 def test_meaning_counts_and_not_the_words(model):
@@ -40,7 +40,7 @@ def test_meaning_counts_and_not_the_words(model):
 def test_every_passage_of_a_long_chunk_is_read_to_its_end(model, tokenizer):
     chunk = " ".join(f"Sentence {number} says something about keys and values." for number in range(60))
     tokenizer.no_truncation()
-    passages = model.passages(chunk)
+    passages = model.segments(chunk)
     assert len(passages) > 1
     assert " ".join(passages) == chunk
     assert all(len(tokenizer.encode(passage).ids) <= 256 for passage in passages)
@@ -49,17 +49,17 @@ def test_every_passage_of_a_long_chunk_is_read_to_its_end(model, tokenizer):
 @pytest.mark.parametrize("last", ["Where is the key?", "Be brief.", "钥匙在哪里?"])
 def test_the_end_of_a_long_text_is_as_much_as_is_read_whole(model, tokenizer, last):
     text = " ".join(f"Sentence {number} says something about boats." for number in range(60)) + f" {last}"
-    end = model.ending(text)
+    end = model.truncate_left(text)
     tokenizer.no_truncation()
     assert text.endswith(end) and end.endswith(last)
     assert 250 <= len(tokenizer.encode(end).ids) <= 256
-    assert model.ending(last) == last and model.ending("") == ""
+    assert model.truncate_left(last) == last and model.truncate_left("") == ""
 
 
 def test_the_end_of_a_long_chunk_is_found(model):
     chunk = "The committee met and talked about the budget of the town. " * 40 + "Penguins lay eggs on the ice."
     (asked,) = model.embed(["Where do penguins lay their eggs?"])
-    whole, best = model.embed([chunk])[0] @ asked, max(model.embed(model.passages(chunk)) @ asked)
+    whole, best = model.embed([chunk])[0] @ asked, max(model.embed(model.segments(chunk)) @ asked)
     assert best > whole + 0.2
 
 

@@ -11,7 +11,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
 
-from store.retrieval.reranker import BATCH, READS, CrossEncoderReranker, RerankerUnusable
+from store.retrieval.reranker import BATCH_SIZE, MAX_TOKENS, CrossEncoderReranker, RerankerUnusable
 from tests.support.tolerance import REORDERED
 
 WORDS = (
@@ -65,30 +65,30 @@ def folder(tmp_path):
 
 
 def test_scores_are_the_models_logits_in_the_order_of_the_texts(folder):
-    texts = PASSAGES * (BATCH // len(PASSAGES) + 2)  # more than one batch, long and short mixed
-    expected = [forward(folder, QUESTION, text) for text in PASSAGES] * (BATCH // len(PASSAGES) + 2)
+    texts = PASSAGES * (BATCH_SIZE // len(PASSAGES) + 2)  # more than one batch, long and short mixed
+    expected = [forward(folder, QUESTION, text) for text in PASSAGES] * (BATCH_SIZE // len(PASSAGES) + 2)
     assert len({round(score, 3) for score in expected}) == len(PASSAGES)
-    scores = CrossEncoderReranker(str(folder)).order(QUESTION, texts)
+    scores = CrossEncoderReranker(str(folder)).score(QUESTION, texts)
     torch.testing.assert_close(torch.tensor(scores), torch.tensor(expected), **REORDERED)
 
 
 def test_no_texts_have_no_scores(folder):
-    assert CrossEncoderReranker(str(folder)).order(QUESTION, []) == []
+    assert CrossEncoderReranker(str(folder)).score(QUESTION, []) == []
 
 
-@pytest.mark.parametrize("positions, read", [(64, 64), (1024, READS)])
+@pytest.mark.parametrize("positions, read", [(64, 64), (1024, MAX_TOKENS)])
 def test_a_long_passage_is_read_as_far_as_the_model_goes(tmp_path, positions, read):
     folder = save(tmp_path / "tiny", positions=positions)
     kept = ["sea"] * (read - len(QUESTION.split()) - 3)  # beside [CLS] and two [SEP]
     longer = " ".join([*kept, "kingfisher", *PASSAGES[1].split() * 200])
-    (score,) = CrossEncoderReranker(str(folder)).order(QUESTION, [longer])
+    (score,) = CrossEncoderReranker(str(folder)).score(QUESTION, [longer])
     assert score == pytest.approx(forward(folder, QUESTION, " ".join(kept)), abs=REORDERED["atol"])
 
 
 def test_threads_take_turns_and_get_the_scores_of_their_own_question(folder):
     reranker = CrossEncoderReranker(str(folder))
     questions = ["the heron", "basalt", "what dives", "open sea"] * 8
-    alone = [reranker.order(question, PASSAGES) for question in questions]
+    alone = [reranker.score(question, PASSAGES) for question in questions]
     predict, free = reranker._model.predict, Semaphore(1)
 
     def watched(*pairs, **options):
@@ -100,13 +100,13 @@ def test_threads_take_turns_and_get_the_scores_of_their_own_question(folder):
 
     reranker._model.predict = watched
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda question: reranker.order(question, PASSAGES), questions)) == alone
+        assert list(pool.map(lambda question: reranker.score(question, PASSAGES), questions)) == alone
 
 
 def test_weights_in_half_precision_are_computed_in_full(folder):
     model = BertForSequenceClassification.from_pretrained(folder).half()
     model.save_pretrained(folder)
-    (score,) = CrossEncoderReranker(str(folder)).order(QUESTION, PASSAGES[:1])
+    (score,) = CrossEncoderReranker(str(folder)).score(QUESTION, PASSAGES[:1])
     model.float().save_pretrained(folder)
     assert score == pytest.approx(forward(folder, QUESTION, PASSAGES[0]), abs=REORDERED["atol"])
 
@@ -134,7 +134,7 @@ def test_a_name_is_looked_for_in_the_hubs_cache_and_then_on_the_hub(folder, tmp_
     (part / "model.safetensors").unlink()
     hub = Hub(folder, {"whole": folder, "torn off": part, "absent": None}[state])
     monkeypatch.setattr("store.retrieval.reranker.snapshot_download", hub)
-    (score,) = CrossEncoderReranker("someone/tiny").order(QUESTION, PASSAGES[:1])
+    (score,) = CrossEncoderReranker("someone/tiny").score(QUESTION, PASSAGES[:1])
     assert score == pytest.approx(forward(folder, QUESTION, PASSAGES[0]), abs=REORDERED["atol"])
     assert hub.asked == asked
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.retrieval.retriever import RERANKED
+from store.retrieval.retriever import RERANKED_PER_HIT
 from tests.support.fakes import FakeReranker, WordEmbedder
 
 ROOT = Path(__file__).parents[3]
@@ -47,13 +47,13 @@ def all_chunks(library):
 @pytest.mark.parametrize("question", [QUESTION, "566362", "?", " ", ""])
 def test_the_last_stage_is_what_a_search_returns(filled, question, reranker):
     library = filled(reranker=reranker)
-    assert list(library.stages(question, 3))[-1] == library.search(question, 3)
+    assert list(library.retrieve_stages(question, 3))[-1] == library.search(question, 3)
 
 
 @pytest.mark.parametrize("reranker, stages", [(None, 2), (FakeReranker(len), 3)], ids=["fused", "reranked"])
 def test_every_stage_is_of_whole_hits_best_first_and_no_more_than_asked(filled, reranker, stages):
     library = filled(reranker=reranker)
-    found = list(library.stages(QUESTION, 3))
+    found = list(library.retrieve_stages(QUESTION, 3))
     assert len(found) == stages
     for hits in found:
         assert len(set(ids(hits))) == len(hits) == 3
@@ -66,9 +66,9 @@ def test_the_first_stage_is_the_vectors_own_ranking_and_knows_no_words(filled):
     library, embedder = filled(), WordEmbedder()
     (asked,) = embedder.embed([QUESTION])
     best = {
-        chunk.id: float(np.max(embedder.embed(embedder.passages(chunk.text)) @ asked)) for chunk in all_chunks(library)
+        chunk.id: float(np.max(embedder.embed(embedder.segments(chunk.text)) @ asked)) for chunk in all_chunks(library)
     }
-    first = next(library.stages(QUESTION, 3))
+    first = next(library.retrieve_stages(QUESTION, 3))
     assert [hit.similarity for hit in first] == pytest.approx(sorted(best.values(), reverse=True)[:3], abs=1e-5)
     assert [hit.similarity for hit in first] == pytest.approx([best[found] for found in ids(first)], abs=1e-5)
     assert not any(hit.matched_words for hit in first)
@@ -76,19 +76,19 @@ def test_the_first_stage_is_the_vectors_own_ranking_and_knows_no_words(filled):
 
 def test_words_bring_in_what_vectors_do_not_tell_apart(filled):
     library = filled(embedder=WordEmbedder(width=1))
-    first, second = library.stages("566362", 2)
+    first, second = library.retrieve_stages("566362", 2)
     assert not any("566362" in hit.chunk.text for hit in first)
     assert [("566362" in hit.chunk.text, hit.matched_words) for hit in second].count((True, True)) == 1
 
 
 def test_the_reranker_reads_the_best_fused_chunks_and_decides(filled):
     library = filled(reranker=(reranker := FakeReranker(lambda text: text.count("e") / len(text))))
-    _, fused, final = library.stages(QUESTION, 2)
-    ((question, texts),) = reranker.asked
-    assert question == QUESTION and len(texts) == 2 * RERANKED
+    _, fused, final = library.retrieve_stages(QUESTION, 2)
+    ((question, texts),) = reranker.calls
+    assert question == QUESTION and len(texts) == 2 * RERANKED_PER_HIT
     assert texts[:2] == [hit.chunk.text for hit in fused]
-    best = sorted(texts, key=reranker.score, reverse=True)[:2]
-    assert [(hit.chunk.text, hit.score) for hit in final] == [(text, reranker.score(text)) for text in best]
+    best = sorted(texts, key=reranker.score_text, reverse=True)[:2]
+    assert [(hit.chunk.text, hit.score) for hit in final] == [(text, reranker.score_text(text)) for text in best]
     assert ids(final) != ids(fused)
 
 
@@ -106,9 +106,9 @@ def test_a_reranker_without_an_opinion_changes_no_order(filled):
 
 def test_who_leaves_early_pays_for_no_reranking(filled):
     library = filled(reranker=(reranker := FakeReranker(len)))
-    with closing(library.stages(QUESTION, 3)) as stages:
+    with closing(library.retrieve_stages(QUESTION, 3)) as stages:
         next(stages), next(stages)
-    assert reranker.asked == []
+    assert reranker.calls == []
 
 
 @pytest.mark.parametrize("question, documents", [("heron", 0), ("", 1), (" \n", 1)])
@@ -116,19 +116,19 @@ def test_nothing_to_ask_or_to_find_is_one_empty_stage(open_library, file_of, que
     library = open_library(reranker=FakeReranker(len))
     for _ in range(documents):
         list(library.add(file_of(BIRDS), "birds.txt"))
-    assert list(library.stages(question, 3)) == [[]]
+    assert list(library.retrieve_stages(question, 3)) == [[]]
 
 
 def test_stages_of_nothing_are_refused_at_the_first_step(filled):
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        next(filled().stages("heron", 0))
+        next(filled().retrieve_stages("heron", 0))
 
 
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_document_deleted_between_two_stages_is_in_no_later_one(filled, before):
     library = filled(reranker=FakeReranker(len))
     birds = next(document for document in library.documents() if document.name == "birds.txt")
-    stages = library.stages("the heron waits", 3)
+    stages = library.retrieve_stages("the heron waits", 3)
     seen = [next(stages) for _ in range(before)][-1]
     assert birds.id in {hit.chunk.document_id for hit in seen}
     library.delete(birds.id)
@@ -145,7 +145,7 @@ def test_a_document_deleted_while_the_reranker_reads_is_not_in_the_end(filled):
 
 def test_nobody_waits_for_a_caller_between_two_stages(filled):
     library = filled(reranker=FakeReranker(len))
-    with ThreadPoolExecutor(1) as others, closing(library.stages(QUESTION, 3)) as stages:
+    with ThreadPoolExecutor(1) as others, closing(library.retrieve_stages(QUESTION, 3)) as stages:
         for _ in stages:
             assert others.submit(library.search, QUESTION, 3).result(60)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.retrieval.retriever import CANDIDATES
+from store.retrieval.retriever import CANDIDATES_PER_HIT
 from store.retrieval.vectors import VectorIndex
 from tests.support.fakes import WordEmbedder
 
@@ -52,12 +52,12 @@ def test_hits_are_those_of_the_chosen_documents_as_if_there_were_no_others(fille
     def law(question, documents, top):
         (vector,) = EMBEDDER.embed([question])
         near = [
-            chunk for chunk, _ in filled._vectors.nearest.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
+            chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
         worded = [
-            chunk for chunk in filled._catalogue.lexical.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
+            chunk for chunk in filled._catalogue.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
-        wanted = top * CANDIDATES
+        wanted = top * CANDIDATES_PER_HIT
         expected = fused_by_hand([near[:wanted], worded[:wanted]])[:top]
         found = [hit.chunk.id for hit in filled.search(question, top, documents)]
         assert found == expected
@@ -68,13 +68,13 @@ def test_hits_are_those_of_the_chosen_documents_as_if_there_were_no_others(fille
 
 def test_every_stage_keeps_to_the_chosen_documents(filled):
     chosen = filled.documents()[2].id
-    for hits in filled.stages("heron of the sea", 4, (chosen,)):
+    for hits in filled.retrieve_stages("heron of the sea", 4, (chosen,)):
         assert len(hits) == 4 and {hit.chunk.document_id for hit in hits} == {chosen}
 
 
 def test_a_chosen_document_that_goes_during_a_search_lets_no_other_in(filled):
     chosen = filled.documents()[2].id
-    stages = filled.stages("heron of the sea", 4, (chosen,))
+    stages = filled.retrieve_stages("heron of the sea", 4, (chosen,))
     assert next(stages)
     filled.delete(chosen)
     assert [hits for hits in stages if hits] == []
@@ -93,14 +93,14 @@ def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
     index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
     index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
     (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.nearest.search(vector, 9, hidden=["half"], documents=["half", "whole"])] == [
+    assert [chunk for chunk, _ in index.exact.search(vector, 9, hidden=["half"], documents=["half", "whole"])] == [
         "whole-0"
     ]
     index.close()
 
 
 def test_a_document_whose_id_begins_like_another_is_another(filled):
-    lexical = filled._catalogue.lexical
+    lexical = filled._catalogue.bm25
     lexical.add([(900, "ab-1", "zebra"), (901, "ab-11", "zebra"), (902, "ab1-1", "zebra"), (903, "a-1", "zebra")])
     assert lexical.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
 
