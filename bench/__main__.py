@@ -11,18 +11,18 @@ import sys
 from pathlib import Path
 
 from bench import cache
-from bench.arguments import positive, share
-from bench.errors import BadArgument
-from bench.harness.arms import arms
+from bench.arguments import fraction, positive_int
+from bench.errors import InvalidArgument
+from bench.harness.engine import model_config
+from bench.harness.variants import parse_variants
 from bench.measures import attention as look
 from bench.measures import decode, quality, scoring, ttft
 from bench.measures import ruler as tasks
 from bench.measures import tiers as load
 from bench.reporting import report
-from bench.tables import show
-from engine.builder import ModelConfig
-from engine.model.loading.bundled import NAME
-from engine.strategies import methods
+from bench.tables import print_table
+from engine.model.loading.bundled import BUNDLED_MODEL
+from engine.strategies import list_methods
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 
@@ -52,10 +52,10 @@ def main() -> int:
     try:
         if arguments.measure != "report":
             arguments.methods = arguments.methods or _all_methods(arguments)
-            arms(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
+            parse_variants(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
             _check_target(arguments.json)
         rows = measure.run(arguments)
-        show(measure.TITLE, measure.COLUMNS, rows)
+        print_table(measure.TITLE, measure.COLUMNS, rows)
         if getattr(arguments, "json", None):
             arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     except KeyboardInterrupt:
@@ -71,7 +71,7 @@ def main() -> int:
 
 def _all_methods(arguments: argparse.Namespace) -> list[str]:
     """Return the methods that these models can do: one of them needs a trained selector."""
-    selector = ModelConfig.of(arguments.data / "models", arguments).heads
+    selector = model_config(arguments).token_selector_folder
     return [name for name in METHODS if selector or name != "cacheclip-trained"]
 
 
@@ -82,9 +82,9 @@ def _check_target(rows: Path | None) -> None:
     try:
         rows.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadArgument(f"--json {rows} cannot be written ({error.strerror}).") from error
+        raise InvalidArgument(f"--json {rows} cannot be written ({error.strerror}).") from error
     if rows.is_dir() or not os.access(rows if rows.exists() else rows.parent, os.W_OK):
-        raise BadArgument(f"--json {rows} cannot be written. Name a file in a folder of yours.")
+        raise InvalidArgument(f"--json {rows} cannot be written. Name a file in a folder of yours.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -102,15 +102,15 @@ def _parser() -> argparse.ArgumentParser:
         says = "see below; settings follow the name: epic:tokens=16 (default: all but prefix, of ttft two of them)"
         one.add_argument("--methods", nargs="+", metavar="METHOD", help=says if chooses else argparse.SUPPRESS)
         says = "nominal recompute ratios, 0 to 1 (default: 0.2)" if chooses else argparse.SUPPRESS
-        one.add_argument("--ratios", type=share, nargs="+", default=[0.2], metavar="R", help=says)
+        one.add_argument("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=says)
         one.add_argument(
-            "--lengths", type=positive, nargs="+", default=[1024, 4096], metavar="T", help="context tokens"
+            "--lengths", type=positive_int, nargs="+", default=[1024, 4096], metavar="T", help="context tokens"
         )
-        one.add_argument("--samples", type=positive, default=5, help="questions; each goes through every arm")
+        one.add_argument("--samples", type=positive_int, default=5, help="questions; each goes through every arm")
         one.add_argument("--seed", type=int, default=0)
-        one.add_argument("--model", default=NAME, help="folder or name on the hub")
+        one.add_argument("--model", default=BUNDLED_MODEL, help="folder or name on the hub")
         one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
-        one.add_argument("--auxiliary", default=NAME)
+        one.add_argument("--auxiliary", default=BUNDLED_MODEL)
         one.add_argument(
             "--selector", default="auto", help="of CacheClip trained: auto (the shipped one), off, or a folder"
         )
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _methods() -> str:
     lines = ["methods:"]
-    for method in methods():
+    for method in list_methods():
         lines.append(f"  {method.name:13} {method.description}")
         lines += [
             f"  {'':13}   {s.name}={s.default} ({', '.join(s.choices) if s.choices else s.label.lower()})"

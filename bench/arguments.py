@@ -3,14 +3,14 @@
 from argparse import ArgumentTypeError
 
 
-def positive(text: str) -> int:
+def positive_int(text: str) -> int:
     """Return a whole number above 0. Raises ArgumentTypeError for another text."""
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
 
 
-def share(text: str) -> float:
+def fraction(text: str) -> float:
     """Return a number from 0 to 1. Raises ArgumentTypeError for another text."""
     try:
         value = float(text)

@@ -20,7 +20,7 @@ from functools import lru_cache
 import jieba
 from rouge import Rouge
 
-DENIAL = re.compile(
+NO_ANSWER = re.compile(
     r"\b(not|no|cannot|can't|doesn't|don't)\b[^.]{0,40}\b"
     r"(say|state|hold|mention|provide|contain|specif|information|answer|given|found|find"
     r")|\bnot (\w+ )?in the (passage|text|document)|\b(is|are|was|were|remains?) unknown\b|^\W*unknown\W*$"
@@ -81,9 +81,9 @@ def recall(prediction: str, answers: Sequence[str]) -> float:
     return sum(answer.lower() in said for answer in answers) / len(answers) if answers else 0.0
 
 
-def not_there(prediction: str, answers: Sequence[str]) -> float:
+def not_answered(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 when the prediction says that the passages do not hold the answer, in our reader's words or others."""
-    return float(bool(DENIAL.search(prediction.lower().replace("\u2019", "'"))))
+    return float(bool(NO_ANSWER.search(prediction.lower().replace("\u2019", "'"))))
 
 
 METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
@@ -95,7 +95,7 @@ METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
     "rouge_zh": rouge_zh,
     "contains": contains,
     "recall": recall,
-    "not_there": not_there,
+    "not_there": not_answered,
 }
 
 

@@ -29,7 +29,7 @@ def progress(work: Sequence[T], said: str) -> Iterable[T]:
         yield from bar.track(work, description=said)
 
 
-def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
+def print_table(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
     """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out.
 
     Intervals are left out where the terminal is too narrow for them.
@@ -37,7 +37,7 @@ def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> Non
     console = Console(width=None if sys.stdout.isatty() else PIPED)
     table = _table(title, columns, rows, _cell)
     if console.measure(table, options=console.options.update(max_width=10 * PIPED)).maximum > console.width:
-        table = _table(title, columns, rows, lambda row, key, _: written(row.get(key)))
+        table = _table(title, columns, rows, lambda row, key, _: format_value(row.get(key)))
     console.print(table)
 
 
@@ -72,12 +72,12 @@ def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
     """Return a figure, and its interval where the row has one that no column shows."""
     low, high = f"{key}_low", f"{key}_high"
     if low in columns or row.get(low) is None or row.get(high) is None:
-        return written(row.get(key))
+        return format_value(row.get(key))
     to = "\u2013" if row[low] >= 0 else " to "
-    return f"{written(row.get(key))} ({written(row[low])}{to}{written(row[high])})"
+    return f"{format_value(row.get(key))} ({format_value(row[low])}{to}{format_value(row[high])})"
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a figure as a table shows it: three digits that count, or nothing."""
     if value is None:
         return ""

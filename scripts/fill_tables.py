@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.reporting.report import columns_of
+from bench.reporting.report import columns_for
 from bench.ruler.generate import TASKS
 from bench.tables import markdown
 
@@ -43,7 +43,7 @@ def _table(kind: str, what: str, sources: str) -> str:
     named = [_source(source, value) for source in sources.split(", ")]
     rows = [row for _, _, own in named for row in own]
     if kind == "table":
-        labels = columns_of([dict.fromkeys(what.split())]) | LABELS
+        labels = columns_for([dict.fromkeys(what.split())]) | LABELS
         return markdown({key: labels[key] for key in what.split()}, rows)
     if not key:
         columns: list[Column] = []

@@ -9,13 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from bench.cache.simulate import Reuse
-from bench.cache.workload import Demand
+from bench.cache.simulate import SimulatedCache
+from bench.cache.workload import RequestStream
 from engine.scheduler.scheduler import WaitingRequest, pop_next
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueueResult:
     """ttft_ms   of each question, waiting included
     overtaken  most often that one question was overtaken
     busy_ms    from the first arrival to the last first token
@@ -28,7 +28,9 @@ class Queued:
     hit_rate: float
 
 
-def serve_all(reuse: Reuse, demand: Demand, questions: int, gap_ms: float, window: int, seed: int) -> Queued:
+def simulate_queue(
+    reuse: SimulatedCache, demand: RequestStream, questions: int, gap_ms: float, window: int, seed: int
+) -> QueueResult:
     """Serve questions that arrive `gap_ms` apart on average; nobody is overtaken more than `window` times."""
     draw = np.random.default_rng(seed)
     arrivals = np.cumsum(draw.exponential(gap_ms, questions))
@@ -48,4 +50,4 @@ def serve_all(reuse: Reuse, demand: Demand, questions: int, gap_ms: float, windo
         now += served.ttft_ms
         ttft.append(now - arrivals[number])
         hit, tokens, overtaken = hit + served.hit_tokens, tokens + served.tokens, max(overtaken, request.times_skipped)
-    return Queued(ttft, overtaken, now - float(arrivals[0]), hit / tokens)
+    return QueueResult(ttft, overtaken, now - float(arrivals[0]), hit / tokens)

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache.queue import serve_all
-from bench.cache.replay import Asked, replay, texts
-from bench.cache.simulate import NONE, Reuse, simulate
-from bench.cache.speculation import compare
-from bench.cache.tree_ops import measure
-from bench.cache.workload import Demand, DemandConfig
-from bench.harness.engine import NoLibrary, model_config
-from bench.harness.workload import workload
+from bench.cache.queue import simulate_queue
+from bench.cache.replay import ReplayedQuestion, make_passages, replay
+from bench.cache.simulate import NO_CACHE, SimulatedCache, simulate
+from bench.cache.speculation import compare_speculation
+from bench.cache.tree_ops import measure_operations
+from bench.cache.workload import RequestStream, RequestStreamConfig
+from bench.harness.engine import EmptyFinder, model_config
+from bench.harness.workload import open_workload
 from bench.tables import progress
-from engine.builder import Models, build_engine, costs_of, load_models
-from engine.cache.cost_model import CostModel, measured
+from engine.builder import Models, build_engine, load_cost_model, load_models
+from engine.cache.cost_model import CostModel, measure_costs
 from engine.cache.eviction import POLICIES
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.request import Request
@@ -56,7 +56,7 @@ COLUMNS = {
 }
 GIB = 2**30
 LOAD = 0.95  # of what the engine can serve: a queue that grows and shrinks
-EVERY = [*POLICIES, NONE]
+EVERY = [*POLICIES, NO_CACHE]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -100,8 +100,8 @@ def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
         for policy in arguments.policies
     ]
     for skew, budget, seed, policy in progress(arms, "simulating"):
-        demand = Demand(_at_scale(arguments, skew), seed)
-        reuse = Reuse(policy, int(budget * GIB), token_bytes, costs, demand)
+        demand = RequestStream(_at_scale(arguments, skew), seed)
+        reuse = SimulatedCache(policy, int(budget * GIB), token_bytes, costs, demand)
         served = list(simulate(reuse, demand, count // 2, count))
         hits = [(one.hit_tokens, one.tokens, one.ttft_ms, one.ttft_ms) for one in served]
         arm = {"show": "simulated", "policy": policy, "skew": skew, "drift": arguments.drift, "budget": budget}
@@ -114,7 +114,7 @@ def _policies(arguments: Namespace) -> list[dict[str, Any]]:
     for skew in arguments.skews:
         for budget in arguments.budgets or [0.1, 0.2, 0.4]:
             for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-                arms = [(policy, Full() if policy == NONE else Prefix()) for policy in arguments.policies]
+                arms = [(policy, Full() if policy == NO_CACHE else Prefix()) for policy in arguments.policies]
                 asked = _replayed(arguments, models, arms, budget, skew, seed)
                 for policy, mine in zip(arguments.policies, asked, strict=True):
                     arm = {"show": "engine", "policy": policy, "skew": skew, "budget": budget, "seed": seed}
@@ -126,7 +126,7 @@ def _reuse(arguments: Namespace) -> list[dict[str, Any]]:
     """The same questions without reuse, with exact prefixes, and with CacheClip on top; paired."""
     models, budget, skew, rows = load_models(model_config(arguments)), (arguments.budgets or [4.0])[0], 0.6, []
     arms: list[tuple[str, str, Strategy]] = [
-        (NONE, "full", Full()),
+        (NO_CACHE, "full", Full()),
         ("pgdsf", "prefix", Prefix()),
         ("pgdsf", "cacheclip", CacheClip(0.2)),
         ("pgdsf", "cacheclip", CacheClip(0.1)),
@@ -156,11 +156,11 @@ def _queue(arguments: Namespace) -> list[dict[str, Any]]:
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         gap_ms = None
         for window in (0, 8, 32):
-            demand = Demand(config, seed)
-            reuse = Reuse("pgdsf", int(budget * GIB), token_bytes, costs, demand)
+            demand = RequestStream(config, seed)
+            reuse = SimulatedCache("pgdsf", int(budget * GIB), token_bytes, costs, demand)
             warm = [one.ttft_ms for one in simulate(reuse, demand, count, count)]
             gap_ms = gap_ms or statistics.fmean(warm) / LOAD
-            served = serve_all(reuse, demand, count, gap_ms, window, seed)
+            served = simulate_queue(reuse, demand, count, gap_ms, window, seed)
             rows.append(
                 {
                     "show": "queue",
@@ -183,12 +183,12 @@ def _queue(arguments: Namespace) -> list[dict[str, Any]]:
 def _speculation(arguments: Namespace) -> list[dict[str, Any]]:
     rows = []
     for extra_ms in (200.0, 500.0):
-        with workload(arguments, arguments.lengths[0]) as work:
+        with open_workload(arguments, arguments.lengths[0]) as work:
             asked = [
                 Request(question, "full", passages=work.passages, max_new_tokens=8)
                 for question in work.questions[: arguments.samples + 1]
             ]
-            rows.append({"show": "speculation"} | compare(work.engine, asked, extra_ms))
+            rows.append({"show": "speculation"} | compare_speculation(work.engine, asked, extra_ms))
     return rows
 
 
@@ -197,38 +197,38 @@ _SHOWN = {
     "reuse": _reuse,
     "queue": _queue,
     "speculation": _speculation,
-    "operations": lambda arguments: [row for nodes in (1_000, 10_000, 100_000) for row in measure(nodes)],
+    "operations": lambda arguments: [row for nodes in (1_000, 10_000, 100_000) for row in measure_operations(nodes)],
 }
 
 
 def _replayed(
     arguments: Namespace, models: Models, arms: Sequence[tuple[str, Strategy]], budget: float, skew: float, seed: int
-) -> list[list[Asked]]:
+) -> list[list[ReplayedQuestion]]:
     """Ask the load's questions of arms, a policy and a strategy each, with memory for `budget` GiB and no disk."""
     count = arguments.questions or 60
     lengths = (arguments.tokens[0], arguments.tokens[1])
-    demand = Demand(DemandConfig(arguments.documents or 100, arguments.passages, skew, lengths), seed)
+    demand = RequestStream(RequestStreamConfig(arguments.documents or 100, arguments.passages, skew, lengths), seed)
     asked = list(demand.questions(count // 2 + count))
     made = []
     for policy, strategy in arms:
-        settings = CacheHierarchyConfig(int(budget * GIB), 0, policy=policy if policy != NONE else "lru")
+        settings = CacheHierarchyConfig(int(budget * GIB), 0, policy=policy if policy != NO_CACHE else "lru")
         tiers = CacheHierarchy(settings, None, models.primary.device)
-        made.append((build_engine(models, lambda tokenizer: NoLibrary(), tiers, arguments.data), strategy))
-    return replay(made, asked, texts(made[0][0], demand, seed), count // 2)
+        made.append((build_engine(models, lambda tokenizer: EmptyFinder(), tiers, arguments.data), strategy))
+    return replay(made, asked, make_passages(made[0][0], demand, seed), count // 2)
 
 
-def _at_scale(arguments: Namespace, skew: float) -> DemandConfig:
-    return DemandConfig(arguments.documents or 100_000, arguments.passages, skew, drift=arguments.drift)
+def _at_scale(arguments: Namespace, skew: float) -> RequestStreamConfig:
+    return RequestStreamConfig(arguments.documents or 100_000, arguments.passages, skew, drift=arguments.drift)
 
 
 def _measured(arguments: Namespace) -> tuple[CostModel, int]:
     """Return what computing costs the primary on this machine, and the bytes of a token's KV."""
     primary = load_models(model_config(arguments)).primary
-    costs = costs_of(primary, arguments.data) or measured(primary)
+    costs = load_cost_model(primary, arguments.data) or measure_costs(primary)
     return costs, primary.spec.kv_bytes(1, primary.dtype.itemsize)
 
 
-def _figures(asked: Sequence[Asked]) -> list[tuple[int, int, float, float]]:
+def _figures(asked: Sequence[ReplayedQuestion]) -> list[tuple[int, int, float, float]]:
     return [(one.hit_tokens, one.tokens, one.ttft_ms, one.busy_ms) for one in asked]
 
 

@@ -6,18 +6,18 @@ Questions come one after the other; time is what T(cached, computed) says. Only 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.cache.workload import Demand
+from bench.cache.workload import RequestStream
 from engine.cache.cost_model import CostModel
 from engine.cache.eviction import POLICIES
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Record, Tier
 
-NONE = "none"  # the policy that keeps nothing
-PREFIX, ASKED = 48, 32  # tokens of the shared prefix and of a question
+NO_CACHE = "none"  # the policy that keeps nothing
+PREFIX_TOKENS, QUESTION_TOKENS = 48, 32  # tokens of the shared prefix and of a question
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class SimulatedQuestion:
     """One question: context tokens found, all of them, and milliseconds to its first token."""
 
     hit_tokens: int
@@ -25,13 +25,13 @@ class Served:
     ttft_ms: float
 
 
-class Sizes:
+class SizeStore:
     """A store that only counts: KV is its number of bytes."""
 
     def size_of(self, kv: int) -> int:
         return kv
 
-    def takes_more(self) -> bool:
+    def can_accept(self) -> bool:
         return True
 
     def put(self, key: str, kv: int, record: Record) -> None:
@@ -44,30 +44,32 @@ class Sizes:
         pass
 
 
-class Reuse:
+class SimulatedCache:
     """Exact-prefix reuse of one policy: what a question finds, and what it leaves behind.
 
     token_bytes   of KV
     budget_bytes  of memory
     """
 
-    def __init__(self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, demand: Demand) -> None:
-        self._keeps, self._bytes, self._costs, self._tokens = policy != NONE, token_bytes, costs, demand.tokens
-        tier = Tier("host", budget_bytes, Sizes())
+    def __init__(
+        self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, demand: RequestStream
+    ) -> None:
+        self._keeps, self._bytes, self._costs, self._tokens = policy != NO_CACHE, token_bytes, costs, demand.tokens
+        tier = Tier("host", budget_bytes, SizeStore())
         self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._keeps else None)
 
     def lengths(self, documents: tuple[int, ...]) -> tuple[int, int]:
         """Return the tokens of a question's passages that are found now, and those to compute with the question."""
         cached = sum(node.tokens for node in self.tree.match_prefix(self._keys(documents)))
-        return cached, int(sum(self._tokens[one] for one in documents)) - cached + ASKED
+        return cached, int(sum(self._tokens[one] for one in documents)) - cached + QUESTION_TOKENS
 
-    def serve(self, documents: tuple[int, ...]) -> Served:
+    def serve(self, documents: tuple[int, ...]) -> SimulatedQuestion:
         """Answer a question: use what is there, compute the rest, keep it."""
         cached, compute = self.lengths(documents)
-        ms = self._costs.of(PREFIX + cached, compute)
+        ms = self._costs.estimate_ms(PREFIX_TOKENS + cached, compute)
         if self._keeps:
-            self._keep(documents, self._costs.per_token(PREFIX + cached, compute))
-        return Served(cached, cached + compute - ASKED, ms)
+            self._keep(documents, self._costs.ms_per_token(PREFIX_TOKENS + cached, compute))
+        return SimulatedQuestion(cached, cached + compute - QUESTION_TOKENS, ms)
 
     def _keep(self, documents: tuple[int, ...], ms_per_token: float) -> None:
         keys = self._keys(documents)
@@ -86,7 +88,7 @@ class Reuse:
         return ["/".join(names[: end + 1]) for end in range(len(names))]
 
 
-def simulate(reuse: Reuse, demand: Demand, warm: int, questions: int) -> Iterator[Served]:
+def simulate(reuse: SimulatedCache, demand: RequestStream, warm: int, questions: int) -> Iterator[SimulatedQuestion]:
     """Yield what became of each question behind the first `warm` ones."""
     for number, documents in enumerate(demand.questions(warm + questions)):
         served = reuse.serve(documents)

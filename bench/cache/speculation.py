@@ -11,7 +11,7 @@ from engine.request import Request
 from engine.scheduler.speculation import SpeculationConfig
 from store.types import Chunk, Document, Finder, Hit
 
-NEVER_MS = 1e12
+DISABLED_MS = 1e12
 
 
 class SlowLastStage:
@@ -20,8 +20,8 @@ class SlowLastStage:
     def __init__(self, library: Finder, extra_ms: float) -> None:
         self._library, self._extra_ms = library, extra_ms
 
-    def stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        found = list(self._library.stages(question, top, documents))
+    def retrieve_stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+        found = list(self._library.retrieve_stages(question, top, documents))
         yield found[-1]
         time.sleep(self._extra_ms / 1e3)
         yield found[-1]
@@ -36,7 +36,7 @@ class SlowLastStage:
         return self._library.chunks_by_id(ids)
 
 
-def compare(engine: Engine, requests: list[Request], extra_ms: float) -> dict[str, Any]:
+def compare_speculation(engine: Engine, requests: list[Request], extra_ms: float) -> dict[str, Any]:
     """Ask each question with speculation and without, paired; medians in milliseconds."""
     engine.finder = SlowLastStage(engine.finder, extra_ms)
     ttft: dict[bool, list[float]] = {True: [], False: []}
@@ -44,7 +44,7 @@ def compare(engine: Engine, requests: list[Request], extra_ms: float) -> dict[st
     for request in progress(requests, f"{extra_ms:g} ms last stage"):
         said = []
         for speculating in (False, True):
-            engine.speculator.config = SpeculationConfig(20.0 if speculating else NEVER_MS)
+            engine.speculator.config = SpeculationConfig(20.0 if speculating else DISABLED_MS)
             *_, answer = engine.ask(request)
             assert answer.trace.ttft_ms is not None
             ttft[speculating].append(answer.trace.ttft_ms)

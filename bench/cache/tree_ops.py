@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache.simulate import Sizes
+from bench.cache.simulate import SizeStore
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Tier
 
 REPEATS = 2000
 
 
-def measure(nodes: int) -> list[dict[str, Any]]:
+def measure_operations(nodes: int) -> list[dict[str, Any]]:
     """Return a row for each operation on a tree of `nodes` nodes, half of them behind another, that is full."""
     draw = np.random.default_rng(0)
-    tree: KnowledgeTree[int] = KnowledgeTree([Tier("host", nodes, Sizes())])
+    tree: KnowledgeTree[int] = KnowledgeTree([Tier("host", nodes, SizeStore())])
     for number in range(nodes // 2):
         _insert(tree, str(number), None, float(draw.random()))
         _insert(tree, f"{number}/x", str(number), float(draw.random()))

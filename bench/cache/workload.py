@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-POPULAR = 0.03  # of the documents
+POPULAR_FRACTION = 0.03  # of the documents
 
 
 @dataclass(frozen=True)
-class DemandConfig:
+class RequestStreamConfig:
     """documents  in the library
     passages   of one question, drawn by popularity, all different, in the order drawn
     skew       share of all draws that goes to the 3 % of documents that are asked for most; 0.03 is uniform
@@ -28,18 +28,18 @@ class DemandConfig:
     drift: int = 0
 
     def __post_init__(self) -> None:
-        if not POPULAR <= self.skew < 1:
-            raise ValueError(f"the skew must be at least {POPULAR:g} and below 1, got {self.skew:g}")
+        if not POPULAR_FRACTION <= self.skew < 1:
+            raise ValueError(f"the skew must be at least {POPULAR_FRACTION:g} and below 1, got {self.skew:g}")
         if not 1 <= self.passages <= self.documents:
             raise ValueError(f"{self.passages} different passages cannot be drawn from {self.documents} documents")
 
 
-class Demand:
+class RequestStream:
     """An endless, seeded stream of questions. `tokens` has the length of each document."""
 
-    def __init__(self, config: DemandConfig, seed: int) -> None:
+    def __init__(self, config: RequestStreamConfig, seed: int) -> None:
         self._config, self._draw, self._asked = config, np.random.default_rng(seed), 0
-        self.exponent = exponent(config.documents, config.skew)
+        self.exponent = zipf_exponent(config.documents, config.skew)
         self.tokens = self._draw.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
         shares = np.arange(1, config.documents + 1) ** -self.exponent
         self._cumulative = np.cumsum(shares / shares.sum())
@@ -63,9 +63,9 @@ class Demand:
         self._names[some] = self._names[self._draw.permutation(some)]
 
 
-def exponent(documents: int, skew: float) -> float:
+def zipf_exponent(documents: int, skew: float) -> float:
     """Return the Zipf exponent at which the most popular 3 % of the documents get a share of `skew` of all draws."""
-    low, high, top = 0.0, 4.0, max(1, round(POPULAR * documents))
+    low, high, top = 0.0, 4.0, max(1, round(POPULAR_FRACTION * documents))
     ranks = np.arange(1, documents + 1, dtype=float)
     for _ in range(50):
         middle = (low + high) / 2

@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from bench.data.formats import Found, questions
-from bench.data.item import Cut, Item
-from bench.data.sources import rows
-from bench.errors import BadData
+from bench.data.formats import RawQuestion, parse_questions
+from bench.data.item import Item, Splitter
+from bench.data.sources import read_rows
+from bench.errors import InvalidDataset
 
 NEW_TOKENS = {"f1": 32, "f1_zh": 64}  # LongBench's for short answers; many tokenizers take two tokens a character
 
 
-def read(source: str, passages: int, cut: Cut, seed: int, samples: int | None, absent: bool = False) -> list[Item]:
+def load_items(
+    source: str, passages: int, cut: Splitter, seed: int, samples: int | None, absent: bool = False
+) -> list[Item]:
     """Return `samples` items of a file or a hub data set in a seeded order, or all of them.
 
     source    a path, or `owner/name` or `owner/name:config:split` on the hub
@@ -29,29 +31,29 @@ def read(source: str, passages: int, cut: Cut, seed: int, samples: int | None, a
     """
     if passages < 1 or (samples is not None and samples < 1):
         raise ValueError(f"passages and samples must be at least 1, got {passages} and {samples}")
-    group, found = rows(source)
-    asked = _named([one for row in found for one in questions(row)], group)
+    group, found = read_rows(source)
+    asked = _named([one for row in found for one in parse_questions(row)], group)
     if not asked:
-        raise BadData(f"{source} holds no question that has an answer.")
+        raise InvalidDataset(f"{source} holds no question that has an answer.")
     if absent and not all(one.paragraph for one in asked):
-        raise BadData(f"{source} has questions that bring their own passages: no paragraph can be left out.")
+        raise InvalidDataset(f"{source} has questions that bring their own passages: no paragraph can be left out.")
     paragraphs = list(dict.fromkeys(one.paragraph for one in asked if one.paragraph))
     Random(seed).shuffle(asked)
-    metric = metric_of(" ".join(text for one in asked for text in (one.question, *one.answers)))
+    metric = select_metric(" ".join(text for one in asked for text in (one.question, *one.answers)))
     items = [_item(one, group, metric, passages + absent, cut, seed, paragraphs) for one in asked[:samples]]
     return [_without(item, one.paragraph) for item, one in zip(items, asked, strict=False)] if absent else items
 
 
-def metric_of(text: str) -> str:
+def select_metric(text: str) -> str:
     """Return 'f1_zh' when most letters of a file's questions and answers are Chinese, else 'f1'."""
     letters = [letter for letter in text if letter.isalpha()]
     chinese = sum("\u3400" <= letter <= "\u9fff" for letter in letters)
     return "f1_zh" if 2 * chinese > len(letters) else "f1"
 
 
-def _named(asked: list[Found], group: str) -> list[Found]:
+def _named(asked: list[RawQuestion], group: str) -> list[RawQuestion]:
     """Return the questions with an id each; a row without one, or with one that was seen before, is counted."""
-    named: dict[str, Found] = {}
+    named: dict[str, RawQuestion] = {}
     for number, one in enumerate(asked):
         name = one.id or f"{group}-{number}"
         while name in named:
@@ -60,12 +62,14 @@ def _named(asked: list[Found], group: str) -> list[Found]:
     return list(named.values())
 
 
-def _item(one: Found, group: str, metric: str, passages: int, cut: Cut, seed: int, paragraphs: Sequence[str]) -> Item:
+def _item(
+    one: RawQuestion, group: str, metric: str, passages: int, cut: Splitter, seed: int, paragraphs: Sequence[str]
+) -> Item:
     given = one.passages
     if one.long:
         given = tuple(cut(one.long))
     elif one.paragraph:
-        given = among(one.paragraph, paragraphs, one.answers, passages, Random(f"{seed} {one.id}"))
+        given = with_distractors(one.paragraph, paragraphs, one.answers, passages, Random(f"{seed} {one.id}"))
     return Item(one.id, one.question, given, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
 
 
@@ -75,7 +79,9 @@ def _without(item: Item, gold: str) -> Item:
     return replace(item, passages=others, answers=(), group=f"{item.group} without answer", metric="not_there")
 
 
-def among(gold: str, paragraphs: Sequence[str], answers: Sequence[str], passages: int, draw: Random) -> tuple[str, ...]:
+def with_distractors(
+    gold: str, paragraphs: Sequence[str], answers: Sequence[str], passages: int, draw: Random
+) -> tuple[str, ...]:
     """Return `gold` at a random place among others, those first that hold no answer literally, case aside."""
     others = [paragraph for paragraph in paragraphs if paragraph != gold]
     draw.shuffle(others)

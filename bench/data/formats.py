@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.errors import BadData
+from bench.errors import InvalidDataset
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Found:
+class RawQuestion:
     """One question of a row, before passages are made for it. Exactly one of the last three is not empty.
 
     id         the row's own, or '' without one
@@ -40,7 +40,7 @@ class Found:
     paragraph: str = ""
 
 
-def questions(row: Row) -> list[Found]:
+def parse_questions(row: Row) -> list[RawQuestion]:
     """Return the row's questions; those without a question or an answer are left out, as SQuAD 2's impossible ones.
 
     Raises BadData for a row of no known format, or with a field that holds something else than its format says.
@@ -50,12 +50,14 @@ def questions(row: Row) -> list[Found]:
             try:
                 return [found for found in read(row.fields) if found.question and found.answers]
             except (TypeError, KeyError, ValueError, AttributeError) as error:
-                raise BadData(f"{row.where} looks like {fields}, but a field of it holds something else.") from error
+                raise InvalidDataset(
+                    f"{row.where} looks like {fields}, but a field of it holds something else."
+                ) from error
     has = ", ".join(map(str, row.fields)) or "none"
-    raise BadData(f"{row.where} is of no known format: its fields are {has}; known are {'; '.join(FORMATS)}.")
+    raise InvalidDataset(f"{row.where} is of no known format: its fields are {has}; known are {'; '.join(FORMATS)}.")
 
 
-def squad(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
+def squad_rows(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
     """Yield the paragraphs of SQuAD as published, as rows. Raises BadData when it is torn."""
     try:
         for article in fields["data"]:
@@ -63,46 +65,50 @@ def squad(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
                 title = article.get("title", "")
                 yield Row(f"{where}, paragraph {number} of {title!r}", {"title": title, **paragraph})
     except (TypeError, KeyError, AttributeError) as error:
-        raise BadData(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
+        raise InvalidDataset(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
 
 
-def _ready(fields: Mapping[str, Any]) -> list[Found]:
+def _ready(fields: Mapping[str, Any]) -> list[RawQuestion]:
     passages = tuple(_titled(one.get("title"), _text(one["text"])) for one in fields["passages"])
     if not passages:
         raise ValueError("no passages")
-    return [Found(_id(fields), _text(fields["question"]), _answers(fields["answers"]), passages=passages)]
+    return [RawQuestion(_id(fields), _text(fields["question"]), _answers(fields["answers"]), passages=passages)]
 
 
-def _paragraph(fields: Mapping[str, Any]) -> list[Found]:
+def _paragraph(fields: Mapping[str, Any]) -> list[RawQuestion]:
     text = _titled(str(fields.get("title") or "").replace("_", " "), _filled(fields["context"]))
     return [
-        Found(_id(asked), _text(asked["question"]), _answers(asked["answers"]), paragraph=text)
+        RawQuestion(_id(asked), _text(asked["question"]), _answers(asked["answers"]), paragraph=text)
         for asked in fields["qas"]
         if not asked.get("is_impossible")
     ]
 
 
-def _longbench(fields: Mapping[str, Any]) -> list[Found]:
+def _longbench(fields: Mapping[str, Any]) -> list[RawQuestion]:
     answers = _answers(fields["answers"])
-    return [Found(_id(fields), _text(fields["input"]), answers, long=_filled(fields["context"]))]
+    return [RawQuestion(_id(fields), _text(fields["input"]), answers, long=_filled(fields["context"]))]
 
 
-def _hotpot(fields: Mapping[str, Any]) -> list[Found]:
+def _hotpot(fields: Mapping[str, Any]) -> list[RawQuestion]:
     context = fields["context"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, Mapping) else context
     passages = tuple(_titled(title, "".join(sentences)) for title, sentences in pairs)
     if not passages:
         raise ValueError("no passages")
-    return [Found(_id(fields), _text(fields["question"]), _answers(fields["answer"]), passages=passages)]
+    return [RawQuestion(_id(fields), _text(fields["question"]), _answers(fields["answer"]), passages=passages)]
 
 
-def _long_or_hub_squad(fields: Mapping[str, Any]) -> list[Found]:
+def _long_or_hub_squad(fields: Mapping[str, Any]) -> list[RawQuestion]:
     if isinstance(fields["answers"], Mapping):
         return _paragraph({**fields, "qas": [fields]})
-    return [Found(_id(fields), _text(fields["question"]), _answers(fields["answers"]), long=_filled(fields["context"]))]
+    return [
+        RawQuestion(
+            _id(fields), _text(fields["question"]), _answers(fields["answers"]), long=_filled(fields["context"])
+        )
+    ]
 
 
-FORMATS: dict[str, Callable[[Mapping[str, Any]], list[Found]]] = {
+FORMATS: dict[str, Callable[[Mapping[str, Any]], list[RawQuestion]]] = {
     "passages + question + answers": _ready,
     "context + qas": _paragraph,
     "input + context + answers": _longbench,

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-Cut = Callable[[str], list[str]]  # cuts a long text into passages, as the library's chunker does
+Splitter = Callable[[str], list[str]]  # cuts a long text into passages, as the library's chunker does
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.data.formats import Row, squad
-from bench.errors import BadData, NoHub
+from bench.data.formats import Row, squad_rows
+from bench.errors import DatasetsMissing, InvalidDataset
 
 NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*){0,2}")
 SPLITS = ("validation", "test", "train")  # the first that a data set has, when none is named
 
 
-def rows(source: str) -> tuple[str, Iterator[Row]]:
+def read_rows(source: str) -> tuple[str, Iterator[Row]]:
     """Return the group's name and the rows of a path, or of `owner/name` or `owner/name:config:split` on the hub.
 
     Raises BadData, also while the rows are read, and NoHub when a data set is named and `datasets` is not installed.
@@ -28,23 +28,23 @@ def rows(source: str) -> tuple[str, Iterator[Row]]:
     if NAME.fullmatch(source) and path.suffix not in (".json", ".jsonl") and not path.parent.is_dir():
         name, config, split = [*source.split(":"), "", ""][:3]
         return name.split("/")[1] + (f":{config}" if config else ""), _hub(source, name, config, split)
-    raise BadData(f"There is no file {source}.")
+    raise InvalidDataset(f"There is no file {source}.")
 
 
 def _file(path: Path) -> Iterator[Row]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadData(f"{path} cannot be read: {error}.") from error
+        raise InvalidDataset(f"{path} cannot be read: {error}.") from error
     if not text.strip():
-        raise BadData(f"{path} is empty.")
+        raise InvalidDataset(f"{path} is empty.")
     if text.lstrip().startswith("["):
         for number, fields in enumerate(_parsed(text, str(path)), 1):
             yield _row(f"{path} row {number}", fields)
         return
     whole = _one_object(text)
     if whole is not None and "data" in whole:
-        yield from squad(whole, str(path))
+        yield from squad_rows(whole, str(path))
     elif whole is not None:
         yield Row(str(path), whole)
     else:
@@ -68,12 +68,12 @@ def _parsed(text: str, where: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         at = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
-        raise BadData(f"{where} is not JSON: {error.msg} at {at}.") from error
+        raise InvalidDataset(f"{where} is not JSON: {error.msg} at {at}.") from error
 
 
 def _row(where: str, fields: Any) -> Row:
     if not isinstance(fields, dict):
-        raise BadData(f"{where} is no JSON object.")
+        raise InvalidDataset(f"{where} is no JSON object.")
     return Row(where, fields)
 
 
@@ -81,12 +81,14 @@ def _hub(source: str, name: str, config: str, split: str) -> Iterator[Row]:
     try:
         datasets = import_module("datasets")
     except ImportError as error:
-        raise NoHub(f"There is no file {source}, and the hub's data sets need the library datasets.") from error
+        raise DatasetsMissing(
+            f"There is no file {source}, and the hub's data sets need the library datasets."
+        ) from error
     try:
         loaded = datasets.load_dataset(name, config or None, split=split or None)
         if not split:
             loaded = loaded[next((one for one in SPLITS if one in loaded), next(iter(loaded)))]
     except (OSError, ValueError, RuntimeError) as error:
-        raise BadData(f"{source} cannot be loaded from the hub: {error}.") from error
+        raise InvalidDataset(f"{source} cannot be loaded from the hub: {error}.") from error
     for number, fields in enumerate(loaded, 1):
         yield _row(f"{source} row {number}", fields)

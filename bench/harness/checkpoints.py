@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.errors import BadArgument
+from bench.errors import InvalidArgument
 
 _HEAD = b'{"made_with"'
 
@@ -23,7 +23,7 @@ class SampleFile:
     """
 
     def __init__(self, path: Path, made: dict[str, Any]) -> None:
-        self.made, self._path, self._held = made, path, dict[str, dict[str, Any]]()
+        self.settings, self._path, self._held = made, path, dict[str, dict[str, Any]]()
         path.parent.mkdir(parents=True, exist_ok=True)
         *whole, torn = path.read_bytes().split(b"\n") if path.exists() else [b""]  # finished lines end with a newline
         if not whole and _HEAD.startswith(torn[: len(_HEAD)]):
@@ -32,7 +32,7 @@ class SampleFile:
         (found,) = self._parsed(1, [*whole, torn][0], made_with=dict)
         if found != json.loads(json.dumps(made)):
             other = [name for name in made if found.get(name) != json.loads(json.dumps(made[name]))]
-            raise BadArgument(
+            raise InvalidArgument(
                 f"{path} holds samples made with another {', '.join(other) or 'program'}. Choose another --json, or "
                 "delete that file."
             )
@@ -58,7 +58,9 @@ class SampleFile:
         return self._held[sample]
 
     def _parsed(self, number: int, line: bytes, **kinds: type) -> list[Any]:
-        damaged = BadArgument(f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json.")
+        damaged = InvalidArgument(
+            f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
+        )
         try:
             read = json.loads(line)
             values = [read[name] for name in kinds]

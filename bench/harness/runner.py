@@ -9,15 +9,15 @@ from typing import Any
 
 from bench.bootstrap import mean_interval, ratio_interval
 from bench.data.item import Item
-from bench.harness.arms import Variant, arms
 from bench.harness.checkpoints import SampleFile
-from bench.harness.paired import FULL, reading_of, through_all
+from bench.harness.engine import model_config
+from bench.harness.paired import FULL, prepare_item, run_variants
+from bench.harness.variants import Variant, parse_variants
 from bench.tables import progress
-from engine.builder import ModelConfig
 from engine.engine import Engine
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.dtype import select_dtype
-from engine.model.loading.lora import WEIGHTS
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.scoring.trained_selector import FILE
 
 COLUMNS = {
@@ -40,26 +40,31 @@ COLUMNS = {
     "n": "n",
 }
 # What all samples of a file share, beside trained weights.
-SAME = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")
+SHARED_SETTINGS = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")
 # Of these, what stands in rows; trained weights as digests.
-MADE_BY = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
+ROW_SETTINGS = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
 
 
-def wanted_arms(arguments: Namespace) -> list[Variant]:
+def requested_variants(arguments: Namespace) -> list[Variant]:
     """Return the arms of the command line, full prefill first."""
-    return arms(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
+    return parse_variants(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
 
 
-def sample_file(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
+def open_samples(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
     """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
-    settings = {name: getattr(arguments, name) for name in SAME}
+    settings = {name: getattr(arguments, name) for name in SHARED_SETTINGS}
     device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # samples of two machines must not mix
     settings |= {"device": device.type, "dtype": str(dtype)}
-    trained = ModelConfig.of(Path(arguments.data) / "models", arguments)
-    settings |= {"reader": _named(trained.adapter, WEIGHTS), "selector": _named(trained.heads, FILE)}
-    settings["grounding"] = "off" if trained.adapter is None else arguments.grounding
-    settings["pointer"] = "off" if settings["grounding"] == "off" else _named(trained.layers, SPAN_SCORER_FILE)
+    trained = model_config(arguments)
+    settings |= {
+        "reader": _named(trained.lora_folder, LORA_WEIGHTS_FILE),
+        "selector": _named(trained.token_selector_folder, FILE),
+    }
+    settings["grounding"] = "off" if trained.lora_folder is None else arguments.grounding
+    settings["pointer"] = (
+        "off" if settings["grounding"] == "off" else _named(trained.span_scorer_folder, SPAN_SCORER_FILE)
+    )
     return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
 
 
@@ -69,7 +74,7 @@ def _named(folder: Path | None, file: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path and path.is_file() else "off"
 
 
-def compare(
+def run_items(
     engine: Engine, items: Sequence[tuple[Item, int]], chosen: Sequence[Variant], finished: SampleFile, said: str
 ) -> list[str]:
     """Send each (item, most context tokens) through the arms it has not been through; return the samples' names."""
@@ -80,7 +85,7 @@ def compare(
         missing = finished.missing(name, [arm.key for arm in chosen])
         if not missing:
             continue
-        reading, left_out = reading_of(engine, item, most)
+        reading, left_out = prepare_item(engine, item, most)
         about = {
             "group": item.group,
             "metric": item.metric,
@@ -90,11 +95,11 @@ def compare(
             "max_new_tokens": item.max_new_tokens,
             "answers": list(item.answers),
         }
-        finished.add(name, about, through_all(engine, item, reading, [arm for arm in chosen if arm.key in missing]))
+        finished.add(name, about, run_variants(engine, item, reading, [arm for arm in chosen if arm.key in missing]))
     return names
 
 
-def rows_of(
+def make_rows(
     samples: Sequence[dict[str, Any]], chosen: Sequence[Variant], task: str, length: int, made: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions.
@@ -132,7 +137,7 @@ def rows_of(
             "max_new_tokens": samples[0]["about"].get("max_new_tokens"),  # older samples do not say
             "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
             "n": len(samples),
-            **{name: made[name] for name in MADE_BY},
+            **{name: made[name] for name in ROW_SETTINGS},
             **{name: statistics.fmean(o["scores"][name] for o in outcomes) for name in outcomes[0]["scores"]},
         }
         row["quality_low"], row["quality_high"] = mean_interval(quality)
@@ -152,7 +157,9 @@ def rows_of(
     return rows
 
 
-def grouped(names: Sequence[str], finished: SampleFile, key: Callable[[str], Any]) -> dict[Any, list[dict[str, Any]]]:
+def group_samples(
+    names: Sequence[str], finished: SampleFile, key: Callable[[str], Any]
+) -> dict[Any, list[dict[str, Any]]]:
     """Return the samples by what `key` makes of their names, in the order of the names."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for name in names:

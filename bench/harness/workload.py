@@ -22,8 +22,8 @@ from store.kv.blobs import DiskBlobs
 from store.library.library import DocumentLibrary, LibraryConfig
 from store.retrieval.minilm import MiniLM, MiniLMConfig
 
-CHUNK = 512  # tokens
-QUESTIONS = 64  # of a workload, the first to warm up
+CHUNK_TOKENS = 512  # tokens
+MAX_QUESTIONS = 64  # of a workload, the first to warm up
 GIB = 2**30
 _PLACES = "harbour mill quarry chapel orchard bridge depot lighthouse market station archive granary".split()
 _PEOPLE = "Adams Brandt Castro Dahl Eriksen Farah Grieg Hansen Ito Jansen Kowalski Lund Meyer Novak Okafor".split()
@@ -52,18 +52,18 @@ class Workload:
         """Compute the chunk KV of every passage that the first questions find, `samples` behind the warm-up's."""
         for number in range(samples + 1):
             for text in self.engine.prepare(self.request(number), Trace()).texts:
-                self.engine.warm(text)
+                self.engine.passages.warm(text)
 
 
 @contextmanager
-def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
+def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
     """Open a workload of about `length` context tokens a question; its folder goes when the block ends."""
-    if length < CHUNK // 4:
-        raise ValueError(f"a length is at least {CHUNK // 4} tokens, got {length}")
-    if arguments.samples >= QUESTIONS:
-        raise ValueError(f"--samples is at most {QUESTIONS - 1}: there are no more different questions")
+    if length < CHUNK_TOKENS // 4:
+        raise ValueError(f"a length is at least {CHUNK_TOKENS // 4} tokens, got {length}")
+    if arguments.samples >= MAX_QUESTIONS:
+        raise ValueError(f"--samples is at most {MAX_QUESTIONS - 1}: there are no more different questions")
     draw = random.Random(arguments.seed)
-    models, passages = load_models(model_config(arguments)), max(1, round(length / CHUNK))
+    models, passages = load_models(model_config(arguments)), max(1, round(length / CHUNK_TOKENS))
     with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
         root = Path(folder)
 
@@ -71,7 +71,7 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
             embedder = MiniLM(MiniLMConfig(dtype=select_dtype("cpu", arguments.dtype)[1]))
             made = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
             text = root / "text.txt"
-            text.write_text("\n\n\n".join(paragraph(draw, tokenizer) for _ in range(passages + 4)))
+            text.write_text("\n\n\n".join(make_paragraph(draw, tokenizer) for _ in range(passages + 4)))
             for _ in made.add(text, text.name):
                 pass
             return made
@@ -79,14 +79,14 @@ def workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         tiers = CacheHierarchy(CacheHierarchyConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
         engine = build_engine(models, library, tiers)
         engine.max_tokens = length + 1024  # timing only; past the training length quality would suffer, time does not
-        asked = draw.sample(list(product(_DEEDS, _THINGS)), QUESTIONS)
+        asked = draw.sample(list(product(_DEEDS, _THINGS)), MAX_QUESTIONS)
         questions = [f"Who {deed} the {thing}, and where?" for deed, thing in asked]
         yield Workload(engine, tiers, questions, passages, length)
 
 
-def paragraph(draw: random.Random, tokenizer: Tokenizer) -> str:
+def make_paragraph(draw: random.Random, tokenizer: Tokenizer) -> str:
     """Return invented sentences that fill one chunk to within a few tokens."""
-    text, room = "", CHUNK - 4
+    text, room = "", CHUNK_TOKENS - 4
     while True:
         person, place, number = draw.choice(_PEOPLE), draw.choice(_PLACES), draw.randrange(10**4, 10**7)
         sentence = f"{person} {draw.choice(_DEEDS)} the {draw.choice(_THINGS)} at the {place} under number {number}. "

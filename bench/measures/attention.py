@@ -10,13 +10,13 @@ from typing import Any
 
 from bench.bootstrap import mean_interval
 from bench.data.item import Item
-from bench.errors import BadArgument
-from bench.harness.arms import Variant
-from bench.harness.paired import reading_of
-from bench.harness.runner import sample_file, wanted_arms
-from bench.measures.quality import add_arguments, opened
+from bench.errors import InvalidArgument
+from bench.harness.paired import prepare_item
+from bench.harness.runner import open_samples, requested_variants
+from bench.harness.variants import Variant
+from bench.measures.quality import add_arguments, open_engine_and_items
 from bench.tables import progress
-from engine.analysis.inspect import attention_profile
+from engine.analysis.inspection_runner import attention_profile
 from engine.engine import Engine
 from engine.trace import Trace
 
@@ -38,12 +38,12 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, ratio, and model layer or method."""
-    chosen = [arm for arm in wanted_arms(arguments) if arm.method != "full"]
+    chosen = [arm for arm in requested_variants(arguments) if arm.method != "full"]
     if len(arguments.lengths) > 1:
-        raise BadArgument("inspect takes one --lengths: the most context tokens of a question.")
+        raise InvalidArgument("inspect takes one --lengths: the most context tokens of a question.")
     (most,) = arguments.lengths
-    engine, files = opened(arguments)
-    finished = sample_file(arguments, "inspect", passages=arguments.passages, length=most, methods=arguments.methods)
+    engine, files = open_engine_and_items(arguments)
+    finished = open_samples(arguments, "inspect", passages=arguments.passages, length=most, methods=arguments.methods)
     rows = []
     ratios = {f"{ratio:g}": ratio for ratio in arguments.ratios}
     for items in files:
@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 def _look(
     engine: Engine, item: Item, chosen: list[Variant], ratios: dict[str, float], most: int
 ) -> dict[str, dict[str, Any]]:
-    evidence = engine.prompt_context(reading_of(engine, item, most)[0], Trace())
+    evidence = engine.prompt_context(prepare_item(engine, item, most)[0], Trace())
     found = {}
     for key, ratio in ratios.items():
         methods = {arm.method: arm.strategy for arm in chosen if arm.ratio in (None, ratio)}
@@ -69,7 +69,7 @@ def _look(
         distances = {"auxiliary": (seen.kl_auxiliary, seen.jaccard_auxiliary)}
         layers = zip(seen.kl_layers.tolist(), seen.jaccard_layers.tolist(), strict=True)
         distances |= {f"layer {number}": pair for number, pair in enumerate(layers)}
-        found[key] = {"distances": distances, "overlap": seen.overlap}
+        found[key] = {"distances": distances, "overlap": seen.oracle_overlap}
     return found
 
 

@@ -28,8 +28,8 @@ COLUMNS = {
     "speedup": "over transformers",
     "n": "n",
 }
-NEW = 48  # tokens decoded a run
-UNCACHED = 3  # without a cache: each is a whole pass
+NEW_TOKENS = 48  # tokens decoded a run
+UNCACHED_TOKENS = 3  # without a cache: each is a whole pass
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -39,7 +39,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per prompt length; medians over the runs, arms in turn."""
     folder = arguments.data / "models"
-    wanted = {"model": arguments.model, "auxiliary": arguments.model, "reader": "off", "selector": "off"}
+    wanted = {
+        "model": arguments.model,
+        "auxiliary_model": arguments.model,
+        "lora_adapter": "off",
+        "token_selector": "off",
+    }
     models = load_models(ModelConfig(folder, device=arguments.device, dtype=arguments.dtype, **wanted))
     plain: Any = AutoModelForCausalLM.from_pretrained(
         resolve(arguments.model, folder), dtype=models.primary.dtype, local_files_only=True
@@ -47,7 +52,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     plain.to(models.primary.device)
     rows = []
     for length in arguments.lengths:
-        ids = torch.randint(100, models.primary.spec.vocab, (length,), generator=_seeded(arguments.seed))
+        ids = torch.randint(100, models.primary.spec.vocab_size, (length,), generator=_seeded(arguments.seed))
         ours, bare, theirs = list[float](), list[float](), list[float]()
         for number in progress(range(arguments.samples + 1), f"{length} tokens"):
             three = kvscope(models.primary, ids), uncached(models.primary, ids), transformers(plain, ids)
@@ -70,36 +75,36 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token."""
-    buffer, chooser = decoder.buffer(len(ids) + NEW), SamplingParams().sampler()
-    first = chooser.sample(decoder.prefill(ids, buffer, torch.arange(len(ids))))
-    tokens = decode(decoder, buffer, first, chooser, frozenset(), NEW)
+    buffer, chooser = decoder.new_buffer(len(ids) + NEW_TOKENS), SamplingParams().sampler()
+    first = chooser.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
+    tokens = decode(decoder, buffer, first, chooser, frozenset(), NEW_TOKENS)
     next(tokens)
     began = time.perf_counter()
-    count = len(list(islice(tokens, NEW)))
+    count = len(list(islice(tokens, NEW_TOKENS)))
     return count / (time.perf_counter() - began)
 
 
 def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second when every token is a prefill of all before it."""
-    chooser, buffer = SamplingParams().sampler(), decoder.buffer(len(ids) + UNCACHED)
+    chooser, buffer = SamplingParams().sampler(), decoder.new_buffer(len(ids) + UNCACHED_TOKENS)
     began = time.perf_counter()
-    for _ in range(UNCACHED):
-        token = chooser.sample(decoder.prefill(ids, buffer, torch.arange(len(ids))))
+    for _ in range(UNCACHED_TOKENS):
+        token = chooser.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
         ids = torch.cat((ids, torch.tensor([token])))
-    return UNCACHED / (time.perf_counter() - began)
+    return UNCACHED_TOKENS / (time.perf_counter() - began)
 
 
 @torch.inference_mode()
 def transformers(model: Any, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token: a long generation minus its prefill and first token."""
     ids, times = ids[None].to(model.device), []
-    for new in (1, NEW):
+    for new in (1, NEW_TOKENS):
         began = time.perf_counter()
         model.generate(
             ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, attention_mask=torch.ones_like(ids)
         )
         times.append(time.perf_counter() - began)
-    return (NEW - 1) / (times[1] - times[0])
+    return (NEW_TOKENS - 1) / (times[1] - times[0])
 
 
 def _seeded(seed: int) -> torch.Generator:

@@ -9,12 +9,12 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import Any
 
-from bench.arguments import positive
-from bench.data.dataset import read
-from bench.data.item import Cut, Item
-from bench.data.sources import rows as rows_in
-from bench.harness.engine import cutter, model_config, open_engine
-from bench.harness.runner import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
+from bench.arguments import positive_int
+from bench.data.dataset import load_items
+from bench.data.item import Item, Splitter
+from bench.data.sources import read_rows as rows_in
+from bench.harness.engine import make_splitter, model_config, open_engine
+from bench.harness.runner import COLUMNS, group_samples, make_rows, open_samples, requested_variants, run_items
 from engine.engine import Engine
 
 TITLE = "quality on data sets, paired with full prefill"
@@ -24,13 +24,13 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 def add_arguments(parser: ArgumentParser) -> None:
     """Take what this measure needs beside the arguments of all."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
-    parser.add_argument("--passages", type=positive, default=8, help="SQuAD: the gold paragraph among this many")
+    parser.add_argument("--passages", type=positive_int, default=8, help="SQuAD: the gold paragraph among this many")
     parser.add_argument("--absent", action="store_true", help="SQuAD: leave the gold paragraph out; right is to say so")
-    parser.add_argument("--chunk", type=positive, default=512, help="most tokens of a passage; longer ones are cut")
+    parser.add_argument("--chunk", type=positive_int, default=512, help="most tokens of a passage; longer ones are cut")
     parser.set_defaults(lengths=[8192], samples=50)
 
 
-def opened(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
+def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
     """Return the engine and the items of each file: what is wrong with any of them is told before anything is measured.
 
     Passages longer than a chunk are cut, as the library would cut them.
@@ -38,24 +38,24 @@ def opened(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
     for file in arguments.files:
         rows_in(file)  # a file that is not there is told before the models are loaded
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
-    cut = cutter(engine, arguments.chunk)
+    cut = make_splitter(engine, arguments.chunk)
     return engine, [_items(file, arguments, cut) for file in arguments.files]
 
 
-def _items(file: str, arguments: Namespace, cut: Cut) -> list[Item]:
-    items = read(file, arguments.passages, cut, arguments.seed, arguments.samples, arguments.absent)
+def _items(file: str, arguments: Namespace, cut: Splitter) -> list[Item]:
+    items = load_items(file, arguments.passages, cut, arguments.seed, arguments.samples, arguments.absent)
     return [replace(item, passages=tuple(part for text in item.passages for part in cut(text))) for item in items]
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, length, method and ratio."""
-    chosen = wanted_arms(arguments)
-    engine, files = opened(arguments)
-    finished = sample_file(arguments, "quality", passages=arguments.passages)
+    chosen = requested_variants(arguments)
+    engine, files = open_engine_and_items(arguments)
+    finished = open_samples(arguments, "quality", passages=arguments.passages)
     rows = []
     for items in files:
         for length in arguments.lengths:
-            names = compare(engine, [(item, length) for item in items], chosen, finished, items[0].group)
-            for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():
-                rows += rows_of(samples, chosen, group, length, finished.made)
+            names = run_items(engine, [(item, length) for item in items], chosen, finished, items[0].group)
+            for group, samples in group_samples(names, finished, lambda name: name.split("/")[0]).items():
+                rows += make_rows(samples, chosen, group, length, finished.settings)
     return rows

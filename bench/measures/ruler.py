@@ -8,10 +8,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from bench.arguments import positive
-from bench.errors import BadArgument
-from bench.harness.engine import cutter, measurer, model_config, open_engine
-from bench.harness.runner import COLUMNS, compare, grouped, rows_of, sample_file, wanted_arms
+from bench.arguments import positive_int
+from bench.errors import InvalidArgument
+from bench.harness.engine import make_splitter, make_token_counter, model_config, open_engine
+from bench.harness.runner import COLUMNS, group_samples, make_rows, open_samples, requested_variants, run_items
 from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import read_haystack
 
@@ -24,28 +24,28 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Take what this measure needs beside the arguments of all."""
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--haystack", type=Path, help="a text file; built in: our sample documents")
-    parser.add_argument("--chunk", type=positive, default=256, help="most tokens of a passage")
+    parser.add_argument("--chunk", type=positive_int, default=256, help="most tokens of a passage")
     parser.set_defaults(lengths=[1024], samples=50)
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length, task, method and ratio."""
-    chosen = wanted_arms(arguments)
+    chosen = requested_variants(arguments)
     if unknown := [task for task in arguments.tasks if task not in TASKS]:
-        raise BadArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
+        raise InvalidArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
     haystack = read_haystack(arguments.haystack)
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
-    cut = cutter(engine, arguments.chunk)
-    finished = sample_file(arguments, "ruler")
+    cut = make_splitter(engine, arguments.chunk)
+    finished = open_samples(arguments, "ruler")
     rows = []
     if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
-        raise BadArgument(f"The model reads {engine.max_tokens:,} tokens; --lengths {too_long[0]} is more.")
+        raise InvalidArgument(f"The model reads {engine.max_tokens:,} tokens; --lengths {too_long[0]} is more.")
     for length in arguments.lengths:
         tokens = min(length, engine.max_tokens - ASIDE)
         for task in arguments.tasks:
-            items = generate(task, tokens, arguments.samples, arguments.seed, measurer(engine), cut, haystack)
+            items = generate(task, tokens, arguments.samples, arguments.seed, make_token_counter(engine), cut, haystack)
             pairs = [(item, length) for item in items]
-            names = compare(engine, pairs, chosen, finished, f"{task} {length}")
-            for group, samples in grouped(names, finished, lambda name: name.split("/")[0]).items():
-                rows += rows_of(samples, chosen, group, length, finished.made)
+            names = run_items(engine, pairs, chosen, finished, f"{task} {length}")
+            for group, samples in group_samples(names, finished, lambda name: name.split("/")[0]).items():
+                rows += make_rows(samples, chosen, group, length, finished.settings)
     return rows

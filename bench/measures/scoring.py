@@ -9,7 +9,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from bench.harness.workload import Workload, workload
+from bench.harness.workload import Workload, open_workload
 from bench.tables import progress
 from engine.trace import Trace
 from engine.types import ScoreMode
@@ -28,7 +28,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length and way of scoring; medians over the questions, ratios paired."""
     rows = []
     for length in arguments.lengths:
-        with workload(arguments, length) as work:
+        with open_workload(arguments, length) as work:
             times = measure(work, arguments.samples)
         for scoring, mine in times.items():
             shares = [one / apart for one, apart in zip(mine, times[ScoreMode.PER_CHUNK], strict=True)]
@@ -54,7 +54,7 @@ def measure(work: Workload, samples: int) -> dict[ScoreMode, list[float]]:
     for number in progress(range(samples + 1), f"{work.length} tokens"):
         reading = work.engine.prepare(work.request(number), Trace())
         shared = auxiliary.cache is cache
-        chunks = cache.gather([chunk.ids for chunk in reading.passages], longest=1).chunks if shared else None
+        chunks = cache.gather([chunk.ids for chunk in reading.passages], max_path_chunks=1).chunks if shared else None
         for scoring in ways:
             began = time.perf_counter()
             auxiliary.score(reading.standalone_question, reading.texts, work.engine.prompt, scoring, chunks)

@@ -4,10 +4,10 @@ import statistics
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from bench.harness.workload import Workload, workload
+from bench.harness.workload import Workload, open_workload
 from bench.tables import progress
 from engine.model.sampling import SamplingParams
-from engine.prompt.builder import strategy_of
+from engine.prompt.validate import build_strategy
 from engine.trace import Trace
 
 TITLE = "loading chunk KV against computing it again"
@@ -23,7 +23,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length and tier; medians over the questions."""
     rows = []
     for length in arguments.lengths:
-        with workload(arguments, length) as work:
+        with open_workload(arguments, length) as work:
             samples = {tier: [] for tier in TIERS}  # type: ignore[var-annotated]
             for number in progress(range(arguments.samples + 1), f"{length} tokens"):
                 for tier in ("computed", "disk", "host"):
@@ -57,7 +57,7 @@ def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
         cache.tree.clear(host)
     trace = Trace()
     reading = work.engine.prepare(request, trace)
-    ready = work.engine.prefill(reading, strategy_of(request), trace)
+    ready = work.engine.prefill(reading, build_strategy(request), trace)
     work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
     trace.first_token()
     if set(ready.tiers) != {tier}:

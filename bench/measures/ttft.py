@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.bootstrap import median_interval
-from bench.harness.arms import Variant, arms
-from bench.harness.workload import Workload, workload
+from bench.harness.variants import Variant, parse_variants
+from bench.harness.workload import Workload, open_workload
 from bench.tables import progress
 from engine.model.sampling import SamplingParams
 from engine.strategies import Full, Strategy
@@ -56,10 +56,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length, method and ratio; medians over the questions."""
-    chosen = [arm for arm in arms(arguments.methods, arguments.ratios) if arm.method != "full"]
+    chosen = [arm for arm in parse_variants(arguments.methods, arguments.ratios) if arm.method != "full"]
     rows = []
     for length in arguments.lengths:
-        with workload(arguments, length) as work:
+        with open_workload(arguments, length) as work:
             full, reused = measure(work, chosen, arguments.samples)
         rows += [row(arm, length, full, reused[arm.key]) for arm in chosen]
     return rows
@@ -95,7 +95,7 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     return Sample(
         trace.ttft_ms,
         ready.actual_ratio,
-        ready.operations,
+        ready.flops,
         reading.context_tokens,
         sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
     )

@@ -17,19 +17,19 @@ _HUES = {
     "oracle": "#222222",
 }
 _OTHER = "#9aa1ab"
-DRAWN = {
+AXIS_TITLES = {
     "answer_kl": "KL to full prefill along the answer, nats",
     "quality": "quality",
     "speedup": "speedup over full prefill",
 }
 
 
-def frontiers(rows: Sequence[dict[str, Any]]) -> list[go.Figure]:
+def figures(rows: Sequence[dict[str, Any]]) -> list[go.Figure]:
     """Return a figure for each of `DRAWN` that rows have."""
-    return [frontier(rows, value) for value in DRAWN if _points(rows, value)]
+    return [ratio_figure(rows, value) for value in AXIS_TITLES if _points(rows, value)]
 
 
-def frontier(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Figure:
+def ratio_figure(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Figure:
     """Return each task's `value`, a key of `DRAWN`, against the realised ratio."""
     shown = _points(rows, value)
     tasks = list(dict.fromkeys(map(_task, shown)))
@@ -45,7 +45,7 @@ def frontier(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Fig
             figure.add_trace(_line(method, points, value, method not in named), place // across + 1, place % across + 1)
             named.add(method)
     figure.update_xaxes(title="realised recompute ratio", rangemode="tozero")
-    figure.update_yaxes(title=DRAWN[value], rangemode="tozero")
+    figure.update_yaxes(title=AXIS_TITLES[value], rangemode="tozero")
     figure.update_layout(
         height=max(520, 380 * down), width=400 * across + 200, template="plotly_white", font={"size": 12}
     )

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import cache
-from bench.errors import BadData
+from bench.errors import InvalidDataset
 from bench.harness import runner as compare
 from bench.measures import attention as look
 from bench.measures import decode, scoring, ttft
 from bench.measures import tiers as load
-from bench.reporting.figures import frontiers
+from bench.reporting.figures import figures
 from bench.tables import markdown
 
 TITLE = "tables and plots of rows that were measured before"
@@ -35,17 +35,17 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         rows = _read(path)
         everything += [{**row, "file": path.stem} for row in rows]
         counts.append({"file": path.stem, "rows": len(rows)})
-        tables.append(f"## {path.stem}\n\n{markdown(columns_of(rows), rows)}\n")
+        tables.append(f"## {path.stem}\n\n{markdown(columns_for(rows), rows)}\n")
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "report.md").write_text("\n".join(["# Measured", "", *tables]), encoding="utf-8")
-    figures = frontiers(everything)
+    figures = figures(everything)
     drawn = [figure.to_html(full_html=False, include_plotlyjs=not number) for number, figure in enumerate(figures)]
     page = "<!doctype html>\n<meta charset=utf-8>\n<title>Measured</title>\n" + "\n".join(drawn or ["Nothing to draw."])
     (arguments.out / "report.html").write_text(page, encoding="utf-8")
     return counts
 
 
-def columns_of(rows: list[dict[str, Any]]) -> dict[str, str]:
+def columns_for(rows: list[dict[str, Any]]) -> dict[str, str]:
     """Return the columns of the measure that made the rows: those that fill most of them."""
     filled = {name for row in rows for name in row}
     return max(KINDS, key=lambda columns: len(columns.keys() & filled))
@@ -55,7 +55,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadData(f"{path} cannot be read: {error}.") from error
+        raise InvalidDataset(f"{path} cannot be read: {error}.") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadData(f"{path} is not a list of rows as --json writes it.")
+        raise InvalidDataset(f"{path} is not a list of rows as --json writes it.")
     return rows

@@ -7,36 +7,38 @@ every tenth word, so that a cut into passages never parts a word from its number
 
 from random import Random
 
-from bench.ruler.puzzle import Ground, Puzzle
+from bench.ruler.sample import TaskInputs, TaskSample
 from bench.ruler.words import ADJECTIVES, NOUNS
 
-COMMON = 10
-LINE = 10  # words
-SHORT = 4096  # tokens; below it the lower frequencies hold
+NUM_COMMON = 10
+WORDS_PER_LINE = 10  # words
+SHORT_TOKENS = 4096  # tokens; below it the lower frequencies hold
 
 
 def frequencies(tokens: int) -> tuple[int, int]:
     """Return how often a common word and any other word stand in a list of so many tokens."""
-    return (30, 3) if tokens >= SHORT else (6, 1)
+    return (30, 3) if tokens >= SHORT_TOKENS else (6, 1)
 
 
-def common_words(ground: Ground) -> Puzzle:
+def common_words(ground: TaskInputs) -> TaskSample:
     """Return a list whose length is chosen by its number of other words."""
-    draw, (often, seldom) = ground.draw, frequencies(ground.tokens)
+    draw, (often, seldom) = ground.rng, frequencies(ground.max_tokens)
     single = [*ADJECTIVES, *NOUNS]
     draw.shuffle(single)
     pairs = [adjective + noun for adjective in ADJECTIVES for noun in NOUNS]  # for lists longer than our words
     draw.shuffle(pairs)
     pool, seed = [*single, *pairs], draw.getrandbits(64)
-    common = pool[:COMMON]
+    common = pool[:NUM_COMMON]
 
     def context(pieces: int) -> str:
-        listed = common * often + pool[COMMON : COMMON + pieces] * seldom
+        listed = common * often + pool[NUM_COMMON : NUM_COMMON + pieces] * seldom
         Random(seed).shuffle(listed)
         entries = [f"{number}. {word}" for number, word in enumerate(listed, 1)]
-        return "\n".join(" ".join(entries[start : start + LINE]) for start in range(0, len(entries), LINE))
+        return "\n".join(
+            " ".join(entries[start : start + WORDS_PER_LINE]) for start in range(0, len(entries), WORDS_PER_LINE)
+        )
 
-    return Puzzle(
+    return TaskSample(
         context=context,
         needles=tuple(common),
         question=(

@@ -6,7 +6,7 @@ GUESSES = 8  # by proportion; then by halves, which never takes long
 NEAR = 200  # a 200th part below the limit is as good as the limit
 
 
-def longest(length: Callable[[int], int], most: int, start: int = 16) -> int | None:
+def largest_fitting(length: Callable[[int], int], most: int, start: int = 16) -> int | None:
     """Return the largest size with `length(size) <= most`, or one within a 200th of it; None when 0 is too long.
 
     length  grows with the size, about in proportion and by at least 1 a step, so no size above `most` fits; it may

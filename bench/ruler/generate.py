@@ -6,26 +6,26 @@ The length is that of all passages together, as `measure` counts it; the questio
 from collections.abc import Callable, Iterator
 from random import Random
 
-from bench.data.item import Cut, Item
-from bench.errors import BadData
+from bench.data.item import Item, Splitter
+from bench.errors import InvalidDataset
 from bench.ruler.common_words import common_words
-from bench.ruler.fit import longest
-from bench.ruler.haystack import sentences, words_from
-from bench.ruler.niah import NIAH
-from bench.ruler.puzzle import Ground, Puzzle
+from bench.ruler.fit import largest_fitting
+from bench.ruler.haystack import split_sentences, take_words
+from bench.ruler.niah import NEEDLE_TASKS
+from bench.ruler.sample import TaskInputs, TaskSample
 from bench.ruler.variable_tracking import variable_tracking
 
-TASKS: dict[str, Callable[[Ground], Puzzle]] = {
-    **NIAH,
+TASKS: dict[str, Callable[[TaskInputs], TaskSample]] = {
+    **NEEDLE_TASKS,
     "variable_tracking": variable_tracking,
     "common_words": common_words,
 }
-DRAWS = 5  # of a sample whose needle the cut broke: in a sentence longer than a passage
-GOLDEN = 0.6180339887  # steps of this share of the haystack come back to no place for long
+MAX_ATTEMPTS = 5  # of a sample whose needle the cut broke: in a sentence longer than a passage
+GOLDEN_RATIO = 0.6180339887  # steps of this share of the haystack come back to no place for long
 
 
 def generate(
-    task: str, tokens: int, count: int, seed: int, measure: Callable[[str], int], cut: Cut, haystack: str
+    task: str, tokens: int, count: int, seed: int, measure: Callable[[str], int], cut: Splitter, haystack: str
 ) -> Iterator[Item]:
     """Yield `count` samples whose passages together have at most `tokens` tokens.
 
@@ -39,21 +39,21 @@ def generate(
     """
     if task not in TASKS:
         raise ValueError(f"{task!r} is no task of RULER's that is built in; there are {', '.join(TASKS)}")
-    found = sentences(haystack)
+    found = split_sentences(haystack)
     if not found:
-        raise BadData("The haystack holds no words.")
+        raise InvalidDataset("The haystack holds no words.")
     for number in range(count):
         yield _item(task, tokens, seed, number, measure, cut, found)
 
 
 def _item(
-    task: str, tokens: int, seed: int, number: int, measure: Callable[[str], int], cut: Cut, found: list[str]
+    task: str, tokens: int, seed: int, number: int, measure: Callable[[str], int], cut: Splitter, found: list[str]
 ) -> Item:
-    place = (Random(f"{task} {tokens} {seed}").random() + number * GOLDEN) % 1
-    words = words_from(found, int(place * len(found)), tokens + 1)
-    for redraw in range(DRAWS):
+    place = (Random(f"{task} {tokens} {seed}").random() + number * GOLDEN_RATIO) % 1
+    words = take_words(found, int(place * len(found)), tokens + 1)
+    for redraw in range(MAX_ATTEMPTS):
         draw = Random(f"{task} {tokens} {seed} {number} {redraw}")
-        puzzle = TASKS[task](Ground(draw, words, tokens))
+        puzzle = TASKS[task](TaskInputs(draw, words, tokens))
         passages = _passages(puzzle, tokens, measure, cut)
         if passages is None:
             raise ValueError(f"{tokens} tokens are too few for {task}: what it hides does not fit into them")
@@ -73,13 +73,13 @@ def _item(
     )
 
 
-def _passages(puzzle: Puzzle, tokens: int, measure: Callable[[str], int], cut: Cut) -> tuple[str, ...] | None:
+def _passages(puzzle: TaskSample, tokens: int, measure: Callable[[str], int], cut: Splitter) -> tuple[str, ...] | None:
     made: dict[int, list[str]] = {}
 
     def length(pieces: int) -> int:
         made[pieces] = cut(puzzle.context(pieces))
         return sum(map(measure, made[pieces]))
 
-    uncut = longest(lambda pieces: measure(puzzle.context(pieces)), tokens)  # cutting costs ten times more
-    pieces = longest(length, tokens, uncut or 1)
+    uncut = largest_fitting(lambda pieces: measure(puzzle.context(pieces)), tokens)  # cutting costs ten times more
+    pieces = largest_fitting(length, tokens, uncut or 1)
     return None if pieces is None else tuple(made[pieces])

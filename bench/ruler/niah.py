@@ -10,16 +10,16 @@ from random import Random
 from uuid import UUID
 
 from bench.ruler import words
-from bench.ruler.haystack import sentences
-from bench.ruler.puzzle import Ground, Puzzle
+from bench.ruler.haystack import split_sentences
+from bench.ruler.sample import TaskInputs, TaskSample
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
-DEPTHS = tuple(round(100 * step / 39) / 100 for step in range(40))
+TEXT_DEPTHS = tuple(round(100 * step / 39) / 100 for step in range(40))
 NEW_TOKENS = {"number": 32, "numbers": 128, "uuid": 64}  # a token a digit in some tokenizers; 128 as published
 
 
 @dataclass(frozen=True)
-class Niah:
+class NeedleTask:
     """One variant.
 
     haystack  'noise', 'text' or 'needles'
@@ -37,8 +37,8 @@ class Niah:
     values: int = 1
     asked: int = 1
 
-    def __call__(self, ground: Ground) -> Puzzle:
-        draw = ground.draw
+    def __call__(self, ground: TaskInputs) -> TaskSample:
+        draw = ground.rng
         names = [_uuid(draw) for _ in range(self.keys)] if self.key == "uuid" else words.keys(draw, self.keys)
         given = _values(draw, self.value, self.keys * self.values)
         owners = [name for name in names for _ in range(self.values)]
@@ -49,7 +49,7 @@ class Niah:
         question, opening = self._said(asked)
         context = self._context(ground, needles, frozenset(names))
         kind = f"{self.value}s" if len(wanted) > 1 and self.value == "number" else self.value
-        return Puzzle(context, tuple(needles), question, opening, tuple(wanted), NEW_TOKENS[kind])
+        return TaskSample(context, tuple(needles), question, opening, tuple(wanted), NEW_TOKENS[kind])
 
     def _needle(self, name: str, value: str) -> str:
         return f"One of the special magic {self.value}s for {name} is: {value}."
@@ -65,14 +65,14 @@ class Niah:
         question = f"{hidden}\n{what} {subject} mentioned in the provided text?"
         return question, f"{subject[0].upper()}{subject[1:]} mentioned in the provided text {verb}"
 
-    def _context(self, ground: Ground, needles: list[str], names: frozenset[str]) -> Callable[[int], str]:
+    def _context(self, ground: TaskInputs, needles: list[str], names: frozenset[str]) -> Callable[[int], str]:
         if self.haystack == "text":
-            depths = sorted(ground.draw.sample(DEPTHS, len(needles)))
+            depths = sorted(ground.rng.sample(TEXT_DEPTHS, len(needles)))
             return lambda pieces: hide_in_text(ground.words[:pieces], needles, depths)
-        depths = sorted(ground.draw.random() for _ in needles)
+        depths = sorted(ground.rng.random() for _ in needles)
         if self.haystack == "noise":
             return lambda pieces: "\n".join(insert([NOISE] * pieces, needles, depths))
-        seed = ground.draw.getrandbits(64)
+        seed = ground.rng.getrandbits(64)
         return lambda pieces: "\n".join(insert(self._others(pieces, seed, names), needles, depths))
 
     def _others(self, count: int, seed: int, names: frozenset[str]) -> list[str]:
@@ -86,21 +86,21 @@ class Niah:
         return found
 
 
-NIAH = {
-    "niah_single_1": Niah("noise"),
-    "niah_single_2": Niah("text"),
-    "niah_single_3": Niah("text", value="uuid"),
-    "niah_multikey_1": Niah("text", keys=4),
-    "niah_multikey_2": Niah("needles"),
-    "niah_multikey_3": Niah("needles", key="uuid", value="uuid"),
-    "niah_multivalue": Niah("text", values=4),
-    "niah_multiquery": Niah("text", keys=4, asked=4),
+NEEDLE_TASKS = {
+    "niah_single_1": NeedleTask("noise"),
+    "niah_single_2": NeedleTask("text"),
+    "niah_single_3": NeedleTask("text", value="uuid"),
+    "niah_multikey_1": NeedleTask("text", keys=4),
+    "niah_multikey_2": NeedleTask("needles"),
+    "niah_multikey_3": NeedleTask("needles", key="uuid", value="uuid"),
+    "niah_multivalue": NeedleTask("text", values=4),
+    "niah_multiquery": NeedleTask("text", keys=4, asked=4),
 }
 
 
 def hide_in_text(haystack: list[str], needles: list[str], depths: list[float]) -> str:
     """Return the words as a text with the needles at ends of sentences; a torn last sentence stays last."""
-    found = sentences(" ".join(haystack))
+    found = split_sentences(" ".join(haystack))
     torn = found[-1:] if found and not found[-1].endswith((".", "!", "?")) else []
     return " ".join(insert(found[: len(found) - len(torn)], needles, depths) + torn)
 

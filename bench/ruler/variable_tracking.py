@@ -8,20 +8,20 @@ from itertools import pairwise
 from random import Random
 
 from bench.ruler.niah import NOISE, insert
-from bench.ruler.puzzle import Ground, Puzzle
+from bench.ruler.sample import TaskInputs, TaskSample
 
 HOPS = 4
 LETTERS = 5  # of a name
 
 
-def variable_tracking(ground: Ground) -> Puzzle:
+def variable_tracking(ground: TaskInputs) -> TaskSample:
     """Return one chain in order at random depths."""
-    draw = ground.draw
+    draw = ground.rng
     value, names = str(draw.randint(10_000, 99_999)), _names(draw, HOPS + 1)
     chain = [f"VAR {names[0]} = {value}"]
     chain += [f"VAR {name} = VAR {before}" for before, name in pairwise(names)]
     depths = sorted(draw.random() for _ in chain)
-    return Puzzle(
+    return TaskSample(
         context=lambda pieces: "\n".join(insert([NOISE] * pieces, chain, depths)),
         needles=tuple(chain),
         question=(

@@ -9,7 +9,7 @@ import pytest
 from bench import tables
 from bench.__main__ import MEASURES, main
 from bench.bootstrap import median_interval
-from bench.harness.workload import CHUNK, paragraph
+from bench.harness.workload import CHUNK_TOKENS, make_paragraph
 from store.data_folder import default_data_folder
 from tests.support import tiny
 
@@ -24,16 +24,16 @@ def test_operations_count_every_weight_and_every_seen_key_twice_and_four_times()
     decoder = tiny.decoder()
     rows, keys = 10, 55  # ten rows of a causal prompt see 1 + 2 + ... + 10 keys
     weights = sum(w.numel() for n, w in decoder.model.named_parameters() if "layers" in n and w.ndim == 2)
-    attention = 4 * keys * decoder.spec.heads * decoder.spec.width * decoder.spec.layers
-    counted = decoder.spec.operations(rows, keys)
+    attention = 4 * keys * decoder.spec.heads * decoder.spec.head_dim * decoder.spec.layers
+    counted = decoder.spec.flops(rows, keys)
     assert counted == pytest.approx(2 * rows * weights + attention, rel=0.02)  # norms are counted, and tiny
 
 
 def test_a_paragraph_fills_a_chunk_almost():
 
     tokenizer = tiny.tokenizer().backend_tokenizer
-    tokens = len(tokenizer.encode(paragraph(random.Random(0), tokenizer), add_special_tokens=False).ids)
-    assert CHUNK - 20 <= tokens <= CHUNK - 4
+    tokens = len(tokenizer.encode(make_paragraph(random.Random(0), tokenizer), add_special_tokens=False).ids)
+    assert CHUNK_TOKENS - 20 <= tokens <= CHUNK_TOKENS - 4
 
 
 @pytest.mark.embedded
@@ -126,7 +126,7 @@ def test_a_narrow_terminal_shows_every_figure_and_leaves_out_intervals(monkeypat
     columns = {name: name for name in row if not name.endswith(("low", "high"))}
     for width, intervals in ((200, True), (78, False)):
         monkeypatch.setattr(tables, "PIPED", width)
-        tables.show("a table", columns, [row])
+        tables.print_table("a table", columns, [row])
         shown = capsys.readouterr().out
         assert all(str(figure) in shown for figure in figures.values())
         assert ("0.044" in shown) is intervals

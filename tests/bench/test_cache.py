@@ -4,26 +4,26 @@ from collections import Counter
 
 import pytest
 
-from bench.cache.queue import serve_all
-from bench.cache.simulate import ASKED, NONE, PREFIX, Reuse, simulate
-from bench.cache.workload import Demand, DemandConfig, exponent
+from bench.cache.queue import simulate_queue
+from bench.cache.simulate import NO_CACHE, PREFIX_TOKENS, QUESTION_TOKENS, SimulatedCache, simulate
+from bench.cache.workload import RequestStream, RequestStreamConfig, zipf_exponent
 from engine.cache.cost_model import CostModel
 from engine.cache.eviction import POLICIES
 
 COSTS = CostModel((0, 1000), (1, 1000), ((10.0, 1000.0), (10.0, 2000.0)))
-SMALL = DemandConfig(documents=400, passages=2, skew=0.6, tokens=(50, 200))
+SMALL = RequestStreamConfig(documents=400, passages=2, skew=0.6, tokens=(50, 200))
 
 
 def served(policy, budget, count=400, config=SMALL, seed=1):
-    demand = Demand(config, seed)
-    reuse = Reuse(policy, budget, 1, COSTS, demand)
+    demand = RequestStream(config, seed)
+    reuse = SimulatedCache(policy, budget, 1, COSTS, demand)
     return list(simulate(reuse, demand, 0, count)), reuse
 
 
 @pytest.mark.parametrize("skew", [0.2, 0.6, 0.8])
 def test_the_most_popular_documents_get_their_share(skew):
-    config = DemandConfig(documents=2000, passages=1, skew=skew)
-    demand = Demand(config, seed=3)
+    config = RequestStreamConfig(documents=2000, passages=1, skew=skew)
+    demand = RequestStream(config, seed=3)
     counts = Counter(one for (one,) in demand.questions(30_000))
     top = sum(count for _, count in counts.most_common(60))
     assert top / 30_000 == pytest.approx(skew, abs=0.03)
@@ -34,8 +34,8 @@ def _favourite(demand):
 
 
 def test_popularity_drifts_where_it_is_asked_for():
-    config = DemandConfig(documents=400, passages=1, skew=0.6, drift=2000)
-    still, moved = Demand(DemandConfig(documents=400, passages=1, skew=0.6), 4), Demand(config, 4)
+    config = RequestStreamConfig(documents=400, passages=1, skew=0.6, drift=2000)
+    still, moved = RequestStream(RequestStreamConfig(documents=400, passages=1, skew=0.6), 4), RequestStream(config, 4)
     tops = [
         [Counter(one for (one,) in each.questions(4000)).most_common(1)[0][0] for _ in range(4)]
         for each in (still, moved)
@@ -44,34 +44,36 @@ def test_popularity_drifts_where_it_is_asked_for():
 
 
 def test_a_uniform_demand_has_no_exponent():
-    assert exponent(1000, 0.03) == pytest.approx(0.0, abs=1e-3)
+    assert zipf_exponent(1000, 0.03) == pytest.approx(0.0, abs=1e-3)
 
 
 def test_the_same_seed_gives_the_same_questions():
-    assert [*Demand(SMALL, 5).questions(50)] == [*Demand(SMALL, 5).questions(50)]
-    assert [*Demand(SMALL, 5).questions(50)] != [*Demand(SMALL, 6).questions(50)]
+    assert [*RequestStream(SMALL, 5).questions(50)] == [*RequestStream(SMALL, 5).questions(50)]
+    assert [*RequestStream(SMALL, 5).questions(50)] != [*RequestStream(SMALL, 6).questions(50)]
 
 
 @pytest.mark.parametrize("config", [{"skew": 0.01}, {"skew": 1.0}, {"documents": 1}])
 def test_an_impossible_demand_is_refused(config):
     with pytest.raises(ValueError):
-        DemandConfig(**config)
+        RequestStreamConfig(**config)
 
 
 def test_with_room_for_everything_a_question_finds_each_path_that_was_asked_before():
     results, _ = served("lru", 2**40)
-    demand = Demand(SMALL, 1)
+    demand = RequestStream(SMALL, 1)
     seen = set()
     for documents, one in zip(demand.questions(400), results, strict=True):
         paths = [documents[: end + 1] for end in range(len(documents))]
         found = next((number for number, path in enumerate(paths) if path not in seen), len(paths))
         assert one.hit_tokens == sum(demand.tokens[one] for one in documents[:found])
-        assert one.ttft_ms == COSTS.of(PREFIX + one.hit_tokens, one.tokens - one.hit_tokens + ASKED)
+        assert one.ttft_ms == COSTS.estimate_ms(
+            PREFIX_TOKENS + one.hit_tokens, one.tokens - one.hit_tokens + QUESTION_TOKENS
+        )
         seen.update(paths)
 
 
 def test_without_a_policy_nothing_is_found():
-    results, reuse = served(NONE, 2**40)
+    results, reuse = served(NO_CACHE, 2**40)
     assert not any(one.hit_tokens for one in results) and len(reuse.tree) == 0
 
 
@@ -85,9 +87,9 @@ def test_memory_stays_within_its_budget(policy):
 def test_reordering_keeps_its_bound_and_lowers_the_mean():
     found = {}
     for window in (0, 4, 32):
-        demand = Demand(SMALL, 2)
-        reuse = Reuse("pgdsf", 6000, 1, COSTS, demand)
-        found[window] = serve_all(reuse, demand, 600, gap_ms=150.0, window=window, seed=2)
+        demand = RequestStream(SMALL, 2)
+        reuse = SimulatedCache("pgdsf", 6000, 1, COSTS, demand)
+        found[window] = simulate_queue(reuse, demand, 600, gap_ms=150.0, window=window, seed=2)
         assert found[window].times_skipped <= window
     assert len({round(one.ttft_ms[0], 6) for one in found.values()}) == 1
     assert sum(found[32].ttft_ms) < sum(found[0].ttft_ms)

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from bench.errors import BadData
-from bench.ruler.fit import longest
+from bench.errors import InvalidDataset
+from bench.ruler.fit import largest_fitting
 from bench.ruler.generate import TASKS, generate
-from bench.ruler.haystack import plain, read_haystack, sentences
+from bench.ruler.haystack import read_haystack, split_sentences, strip_markdown
 from bench.ruler.words import ADJECTIVES, NOUNS
 from store.ingest.chunker import ChunkConfig, split
 from tests.support import tiny
@@ -105,9 +105,9 @@ def test_no_other_needle_has_the_asked_key_even_when_keys_run_out(made, monkeypa
 
 
 def test_needles_in_text_stand_between_whole_sentences(made):
-    own = set(sentences(read_haystack(None)))
+    own = set(split_sentences(read_haystack(None)))
     for item in made("niah_multivalue"):
-        rest = sentences(NEEDLE.sub("", " ".join(item.passages)))
+        rest = split_sentences(NEEDLE.sub("", " ".join(item.passages)))
         assert set(rest[:-1]) <= own  # the last may be torn: the text ends where the length is reached
 
 
@@ -188,7 +188,7 @@ def test_a_haystack_comes_from_a_file_without_its_marks_or_from_the_samples(tmp_
     path.write_text("# On ferries\n\nThey **float**.\n\n| a | b |\n|---|---|\n\n- Some sink.\n2. Few fly.\n")
     assert " ".join(read_haystack(path).split()) == "On ferries They float. Some sink. Few fly."
     assert len(read_haystack(None)) > 10_000
-    assert plain("a * b") == "a  b"
+    assert strip_markdown("a * b") == "a  b"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"# \n", b"\xff\xfe\x00"])
@@ -196,12 +196,17 @@ def test_a_haystack_that_holds_no_text_is_said(tmp_path, content):
     path = tmp_path / "hay.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(BadData, match=r"hay\.txt"):
+    with pytest.raises(InvalidDataset, match=r"hay\.txt"):
         read_haystack(path)
 
 
 def test_an_abbreviation_does_not_end_a_sentence():
-    assert sentences("It rains, e.g. here.  Does it? Yes!\nSo") == ["It rains, e.g. here.", "Does it?", "Yes!", "So"]
+    assert split_sentences("It rains, e.g. here.  Does it? Yes!\nSo") == [
+        "It rains, e.g. here.",
+        "Does it?",
+        "Yes!",
+        "So",
+    ]
 
 
 @pytest.mark.parametrize("start", [1, 16, 5000])
@@ -209,8 +214,8 @@ def test_an_abbreviation_does_not_end_a_sentence():
 def test_the_longest_that_fits_is_found_in_few_steps(most, start):
     for length in (lambda n: 40 + 5 * n, lambda n: 3 * n + 7 * (n % 4), lambda n: 10 + n + n * n // 1000):
         seen = []
-        found = longest(lambda n, length=length, seen=seen: seen.append(n) or length(n), most, start)
+        found = largest_fitting(lambda n, length=length, seen=seen: seen.append(n) or length(n), most, start)
         assert length(found) <= most
         assert length(found + 1) > most or length(found) >= most * (1 - 1 / 200) - 1
         assert len(seen) < 30
-    assert longest(lambda n: most + 1 + n, most) is None
+    assert largest_fitting(lambda n: most + 1 + n, most) is None

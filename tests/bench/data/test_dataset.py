@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from bench.data.dataset import read
-from bench.errors import BadData, NoHub
+from bench.data.dataset import load_items
+from bench.errors import DatasetsMissing, InvalidDataset
 
 PASSAGES = {
     "id": "h1",
@@ -70,7 +70,7 @@ def write(path, rows):
 
 
 def one(path, rows):
-    (item,) = read(write(path, rows), 4, lines, 0, None)
+    (item,) = load_items(write(path, rows), 4, lines, 0, None)
     return item
 
 
@@ -95,7 +95,9 @@ def test_a_long_context_is_cut_and_a_chinese_question_is_scored_in_chinese(tmp_p
 def test_all_questions_of_a_file_are_scored_alike(tmp_path):
     """One whose answer is in Latin letters had a metric of its own, and the rows of the file fell apart over it."""
     latin = {**LONG, "id": "latin", "question": "SmolLM2?", "answers": ["SmolLM2-135M-Instruct"]}
-    items = read(write(tmp_path / "zh.jsonl", [{**LONG, "id": f"{n}"} for n in range(20)] + [latin]), 4, lines, 0, None)
+    items = load_items(
+        write(tmp_path / "zh.jsonl", [{**LONG, "id": f"{n}"} for n in range(20)] + [latin]), 4, lines, 0, None
+    )
     assert len(items) == 21 and {item.metric for item in items} == {"f1_zh"}
 
 
@@ -108,7 +110,7 @@ def test_longbench_is_read_as_published(tmp_path):
 def test_hotpot_is_read_as_published(tmp_path, row):
     path = tmp_path / "hotpot.json"
     path.write_text(json.dumps([row], indent=1))
-    (item,) = read(str(path), 4, lines, 0, None)
+    (item,) = load_items(str(path), 4, lines, 0, None)
     assert (item.id, item.passages, item.answers) == ("p1", HOTPOT_PASSAGES, ("Ann",))
 
 
@@ -126,12 +128,12 @@ def test_squad_is_read_as_published_without_impossible_questions(tmp_path, inden
     path.write_text(
         json.dumps({"version": "v2.0", "data": [{"title": "Old_Rome", "paragraphs": [paragraph]}]}, indent=indent)
     )
-    (item,) = read(str(path), 4, lines, 0, None)
+    (item,) = load_items(str(path), 4, lines, 0, None)
     assert (item.id, item.passages, item.answers) == ("a", ("Old Rome\nIn Rome.",), ("Rome",))
 
 
 def test_the_paragraph_that_answers_stands_among_others_that_do_not(tmp_path):
-    items = read(write(tmp_path / "squad.jsonl", paragraphs(12)), 4, lines, 0, None)
+    items = load_items(write(tmp_path / "squad.jsonl", paragraphs(12)), 4, lines, 0, None)
     assert len(items) == 14
     for item in items:
         assert len(set(item.passages)) == 4
@@ -142,7 +144,7 @@ def test_the_paragraph_that_answers_stands_among_others_that_do_not(tmp_path):
 
 def test_the_paragraph_that_answers_can_be_left_out(tmp_path):
     source = write(tmp_path / "squad.jsonl", paragraphs(12))
-    present, absent = (read(source, 4, lines, 0, None, absent=left_out) for left_out in (False, True))
+    present, absent = (load_items(source, 4, lines, 0, None, absent=left_out) for left_out in (False, True))
     for one, other in zip(present, absent, strict=True):
         assert (other.question, other.answers, other.metric) == (one.question, (), "not_there")
         assert len(set(other.passages)) == 4 and other.group != one.group
@@ -150,8 +152,8 @@ def test_the_paragraph_that_answers_can_be_left_out(tmp_path):
 
 
 def test_a_question_with_passages_of_its_own_keeps_them_all(tmp_path):
-    with pytest.raises(BadData, match="no paragraph can be left out"):
-        read(write(tmp_path / "own.jsonl", [PASSAGES]), 4, lines, 0, None, absent=True)
+    with pytest.raises(InvalidDataset, match="no paragraph can be left out"):
+        load_items(write(tmp_path / "own.jsonl", [PASSAGES]), 4, lines, 0, None, absent=True)
 
 
 def test_paragraphs_that_hold_the_answer_fill_up_when_no_others_are_left(tmp_path):
@@ -159,30 +161,30 @@ def test_paragraphs_that_hold_the_answer_fill_up_when_no_others_are_left(tmp_pat
         {"context": f"{place} is wet.", "qas": [{"question": f"What is {place}?", "answers": ["wet"]}]}
         for place in ("Rome", "Oslo", "Bath")
     ]
-    for item in read(write(tmp_path / "wet.jsonl", rows), 5, lines, 0, None):
+    for item in load_items(write(tmp_path / "wet.jsonl", rows), 5, lines, 0, None):
         assert sorted(item.passages) == ["Bath is wet.", "Oslo is wet.", "Rome is wet."]
 
 
 def test_a_small_sample_is_the_start_of_a_large_one_and_a_seed_gives_another(tmp_path):
     source = write(tmp_path / "squad.jsonl", paragraphs(30))
-    every = read(source, 4, lines, 0, None)
-    assert read(source, 4, lines, 0, 7) == every[:7]
-    assert read(source, 4, lines, 0, 99) == every
-    other = read(source, 4, lines, 1, None)
+    every = load_items(source, 4, lines, 0, None)
+    assert load_items(source, 4, lines, 0, 7) == every[:7]
+    assert load_items(source, 4, lines, 0, 99) == every
+    other = load_items(source, 4, lines, 1, None)
     assert {item.id for item in other} == {item.id for item in every}
     assert [item.id for item in other] != [item.id for item in every]
 
 
 def test_questions_without_ids_or_with_the_same_id_get_ids_of_their_own(tmp_path):
     bare = {key: value for key, value in PASSAGES.items() if key != "id"}
-    items = read(write(tmp_path / "bare.jsonl", [bare, bare, PASSAGES, PASSAGES]), 4, lines, 0, None)
+    items = load_items(write(tmp_path / "bare.jsonl", [bare, bare, PASSAGES, PASSAGES]), 4, lines, 0, None)
     assert len({item.id for item in items}) == 4
 
 
 def test_blank_lines_are_fine_and_equal_answers_count_once(tmp_path):
     path = tmp_path / "blank.jsonl"
     path.write_text("\n" + json.dumps({**PASSAGES, "answers": ["Ann", " Ann ", "", "B"]}) + "\n\n  \n")
-    (item,) = read(str(path), 4, lines, 0, None)
+    (item,) = load_items(str(path), 4, lines, 0, None)
     assert item.answers == ("Ann", "B")
 
 
@@ -206,35 +208,37 @@ def test_blank_lines_are_fine_and_equal_answers_count_once(tmp_path):
 def test_a_bad_file_is_said_with_its_name_and_line(tmp_path, text, said):
     path = tmp_path / "bad.jsonl"
     path.write_text(text)
-    with pytest.raises(BadData, match=said) as caught:
-        read(str(path), 4, lines, 0, None)
+    with pytest.raises(InvalidDataset, match=said) as caught:
+        load_items(str(path), 4, lines, 0, None)
     assert str(path) in str(caught.value)
     assert caught.value.hint in str(caught.value)
 
 
 def test_an_unknown_row_is_told_its_fields_and_the_formats(tmp_path):
-    with pytest.raises(BadData, match=r"its fields are why, so; known are passages \+ question \+ answers; context"):
-        read(write(tmp_path / "odd.jsonl", [{"why": 1, "so": 2}]), 4, lines, 0, None)
+    with pytest.raises(
+        InvalidDataset, match=r"its fields are why, so; known are passages \+ question \+ answers; context"
+    ):
+        load_items(write(tmp_path / "odd.jsonl", [{"why": 1, "so": 2}]), 4, lines, 0, None)
 
 
 def test_bytes_that_are_no_text_and_folders_are_said(tmp_path):
     binary = tmp_path / "binary.jsonl"
     binary.write_bytes(b"\xff\xfe\x00{")
     for bad in (binary, tmp_path):
-        with pytest.raises(BadData, match="cannot be read"):
-            read(str(bad), 4, lines, 0, None)
+        with pytest.raises(InvalidDataset, match="cannot be read"):
+            load_items(str(bad), 4, lines, 0, None)
 
 
 @pytest.mark.parametrize("name", ["nowhere.jsonl", "no/where.json", "/no/where", "bench/where", "word"])
 def test_a_missing_file_is_no_name_on_the_hub(name):
-    with pytest.raises(BadData, match=f"no file {name}"):
-        read(name, 4, lines, 0, None)
+    with pytest.raises(InvalidDataset, match=f"no file {name}"):
+        load_items(name, 4, lines, 0, None)
 
 
 def test_a_name_on_the_hub_without_its_library_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(NoHub, match="pip install datasets"):
-        read("rajpurkar/squad", 4, lines, 0, None)
+    with pytest.raises(DatasetsMissing, match="pip install datasets"):
+        load_items("rajpurkar/squad", 4, lines, 0, None)
 
 
 class Hub:
@@ -254,9 +258,9 @@ SQUAD = [{"id": "s", "title": "Rome", "context": "In Rome.", "question": "Where?
 def test_a_name_on_the_hub_is_fetched_with_its_configuration_and_split(monkeypatch):
     hub = Hub(train=[], validation=SQUAD, test=[HUB_HOTPOT])
     monkeypatch.setitem(sys.modules, "datasets", hub)
-    (item,) = read("rajpurkar/squad", 4, lines, 0, None)
+    (item,) = load_items("rajpurkar/squad", 4, lines, 0, None)
     assert (item.id, item.passages, item.answers, item.group) == ("s", ("Rome\nIn Rome.",), ("Rome",), "squad")
-    (item,) = read("hotpot/hotpot_qa:distractor:test", 4, lines, 0, None)
+    (item,) = load_items("hotpot/hotpot_qa:distractor:test", 4, lines, 0, None)
     assert (item.passages, item.group) == (HOTPOT_PASSAGES, "hotpot_qa:distractor")
     assert hub.asked == [("rajpurkar/squad", None, None), ("hotpot/hotpot_qa", "distractor", "test")]
 
@@ -267,11 +271,11 @@ def test_what_the_hub_refuses_is_said(monkeypatch):
             raise ConnectionError("offline")
 
     monkeypatch.setitem(sys.modules, "datasets", Refusing())
-    with pytest.raises(BadData, match=r"owner/name cannot be loaded from the hub: offline"):
-        read("owner/name", 4, lines, 0, None)
+    with pytest.raises(InvalidDataset, match=r"owner/name cannot be loaded from the hub: offline"):
+        load_items("owner/name", 4, lines, 0, None)
 
 
 @pytest.mark.parametrize(("passages", "samples"), [(0, None), (1, 0)])
 def test_no_passages_or_no_samples_are_refused(passages, samples):
     with pytest.raises(ValueError, match="at least 1"):
-        read("x", passages, lines, 0, samples)
+        load_items("x", passages, lines, 0, samples)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import BadArgument, BadData
+from bench.errors import InvalidArgument, InvalidDataset
 from bench.harness import paired
 from bench.harness import runner as compare
 from bench.harness.checkpoints import SampleFile
@@ -14,9 +14,9 @@ from bench.measures import attention as look
 from bench.measures import quality
 from bench.measures import ruler as tasks
 from bench.reporting import report
-from bench.reporting.figures import DRAWN, frontier
+from bench.reporting.figures import AXIS_TITLES, ratio_figure
 from engine.generation.span_scorer import SPAN_SCORER_FILE
-from engine.model.loading.bundled import NAME
+from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.scoring.trained_selector import FILE
 from tests.support.doubles import TEXTS, engine
 
@@ -109,7 +109,7 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
 
 def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(made, arguments, monkeypatch, tmp_path):
     whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
-    through_all, calls = paired.through_all, []
+    through_all, calls = paired.run_variants, []
 
     def interrupted(engine, item, reading, arms):
         calls.append(item.id)
@@ -140,7 +140,7 @@ def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path,
     (tmp_path / file).write_bytes(b"first")
     quality.run(own)
     (tmp_path / file).write_bytes(b"second")
-    with pytest.raises(BadArgument, match=f"another {trained}"):
+    with pytest.raises(InvalidArgument, match=f"another {trained}"):
         quality.run(own)
     if trained == "pointer":  # which nothing asks for without grounding
         assert {
@@ -159,7 +159,7 @@ def test_more_samples_go_on_from_the_first_ones(made, arguments):
 @pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}])
 def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other):
     quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
-    with pytest.raises(BadArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
+    with pytest.raises(InvalidArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
         quality.run(Namespace(**{**vars(arguments), **other}))
 
 
@@ -168,14 +168,14 @@ def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other
 )
 def test_samples_say_whether_answers_were_held_to_the_passages(arguments, reader, grounding, said):
     """A model without a reader never is, whatever is wished."""
-    wished = Namespace(**{**vars(arguments), "model": NAME, "reader": reader, "grounding": grounding})
-    assert compare.sample_file(wished, "quality").made["grounding"] == said
+    wished = Namespace(**{**vars(arguments), "model": BUNDLED_MODEL, "reader": reader, "grounding": grounding})
+    assert compare.open_samples(wished, "quality").settings["grounding"] == said
     other = Namespace(**{**vars(wished), "grounding": "off" if grounding == "auto" else "auto"})
     if reader == "off":
-        assert compare.sample_file(other, "quality").made["grounding"] == said
+        assert compare.open_samples(other, "quality").settings["grounding"] == said
     else:
-        with pytest.raises(BadArgument, match=r"another grounding.*Choose another --json"):
-            compare.sample_file(other, "quality")
+        with pytest.raises(InvalidArgument, match=r"another grounding.*Choose another --json"):
+            compare.open_samples(other, "quality")
 
 
 def test_a_question_of_the_same_id_in_other_data_is_measured_anew(made, arguments, tmp_path):
@@ -215,14 +215,14 @@ def test_a_damaged_line_is_named(made, arguments, number, damaged):
     path = arguments.json.with_suffix(".samples.jsonl")
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[: number - 1], damaged, *lines[number:]]) + "\n")
-    with pytest.raises(BadArgument, match=rf"rows.samples.jsonl, line {number}, is damaged"):
+    with pytest.raises(InvalidArgument, match=rf"rows.samples.jsonl, line {number}, is damaged"):
         quality.run(arguments)
 
 
 def test_a_file_that_is_no_file_of_samples_is_left_alone(made, arguments):
     path = arguments.json.with_suffix(".samples.jsonl")
     path.write_text("shopping list")
-    with pytest.raises(BadArgument, match="line 1, is damaged"):
+    with pytest.raises(InvalidArgument, match="line 1, is damaged"):
         quality.run(arguments)
     assert path.read_text() == "shopping list"
 
@@ -253,7 +253,7 @@ def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits
     (row, _) = quality.run(arguments)
     assert row["left_out"] == 3 and row["context_tokens"] <= 150
     arguments.lengths, arguments.json = [1], arguments.json.with_name("short.json")
-    with pytest.raises(BadArgument, match=r"Not one passage of .* fits into 1 tokens"):
+    with pytest.raises(InvalidArgument, match=r"Not one passage of .* fits into 1 tokens"):
         quality.run(arguments)
 
 
@@ -265,10 +265,10 @@ def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(made, ar
         (task, method, "recall") for task in arguments.tasks for method in ("full", "direct")
     ]
     arguments.tasks = ["niah_triple"]
-    with pytest.raises(BadArgument, match="'niah_triple' is not one of niah_single_1"):
+    with pytest.raises(InvalidArgument, match="'niah_triple' is not one of niah_single_1"):
         tasks.run(arguments)
     arguments.tasks, arguments.lengths = ["niah_single_1"], [10**6]
-    with pytest.raises(BadArgument, match="--lengths 1000000 is more"):
+    with pytest.raises(InvalidArgument, match="--lengths 1000000 is more"):
         tasks.run(arguments)
 
 
@@ -292,9 +292,9 @@ def test_inspect_compares_each_layer_and_each_plan(made, arguments):
 def test_inspect_never_mixes_methods_or_lengths(made, arguments):
     arguments.methods, arguments.samples = ["epic"], 1
     look.run(arguments)
-    with pytest.raises(BadArgument, match="another methods"):
+    with pytest.raises(InvalidArgument, match="another methods"):
         look.run(Namespace(**{**vars(arguments), "methods": ["epic", "random"]}))
-    with pytest.raises(BadArgument, match="one --lengths"):
+    with pytest.raises(InvalidArgument, match="one --lengths"):
         look.run(Namespace(**{**vars(arguments), "lengths": [512, 1024]}))
 
 
@@ -326,7 +326,7 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
     counts = report.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
     assert counts == [{"file": "rows", "rows": 3}, {"file": "other", "rows": 3}, {"file": "speeds", "rows": 1}]
     assert "| prompt | KVScope | over no cache | n |" in (tmp_path / "report" / "report.md").read_text()
-    lines = frontier([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows]).data
+    lines = ratio_figure([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows]).data
     assert [len(line.x) for line in lines] == [1, 1, 1, 1]
 
 
@@ -339,7 +339,7 @@ def test_the_report_writes_tables_and_a_page_that_needs_no_net(made, arguments, 
     assert "| harbour | cacheclip |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert "cacheblend" in page and 'src="http' not in page
-    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in DRAWN.values())
+    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in AXIS_TITLES.values())
     arguments.json.write_text("{}")
-    with pytest.raises(BadData, match="not a list of rows"):
+    with pytest.raises(InvalidDataset, match="not a list of rows"):
         report.run(Namespace(rows=[arguments.json], out=out))

@@ -6,7 +6,7 @@ from random import Random
 
 
 @dataclass(frozen=True)
-class Ground:
+class TaskInputs:
     """What a sample is made from.
 
     draw       seeded by the sample alone
@@ -14,13 +14,13 @@ class Ground:
     tokens     most tokens of the context
     """
 
-    draw: Random
+    rng: Random
     words: list[str]
-    tokens: int
+    max_tokens: int
 
 
 @dataclass(frozen=True)
-class Puzzle:
+class TaskSample:
     """One sample before its length is chosen.
 
     context  the text from so many pieces of haystack; more pieces, longer text, the same needles

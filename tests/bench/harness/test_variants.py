@@ -2,13 +2,13 @@
 
 import pytest
 
-from bench.errors import BadArgument
-from bench.harness.arms import arms
+from bench.errors import InvalidArgument
+from bench.harness.variants import parse_variants
 from engine.strategies import APE, EPIC, CacheBlend, CacheClip
 
 
 def test_a_method_with_a_ratio_has_an_arm_for_each_ratio_and_others_have_one():
-    made = arms(["cacheclip", "epic", "direct", "full"], [0.1, 0.2])
+    made = parse_variants(["cacheclip", "epic", "direct", "full"], [0.1, 0.2])
     assert [(arm.method, arm.ratio) for arm in made] == [
         ("cacheclip", 0.1),
         ("cacheclip", 0.2),
@@ -21,12 +21,14 @@ def test_a_method_with_a_ratio_has_an_arm_for_each_ratio_and_others_have_one():
 
 
 def test_an_arm_that_is_named_twice_is_one():
-    made = arms(["direct", "epic:", "epic", "direct", "random"], [0.2, 0.2])
+    made = parse_variants(["direct", "epic:", "epic", "direct", "random"], [0.2, 0.2])
     assert [arm.key for arm in made] == ["direct@0", "epic", "random@0.2"]
 
 
 def test_settings_follow_the_name():
-    (epic, blend, ape) = arms(["epic:tokens=16", "cacheblend:deviation=keys,gradual=true", "ape:scale=1"], [0.3])
+    (epic, blend, ape) = parse_variants(
+        ["epic:tokens=16", "cacheblend:deviation=keys,gradual=true", "ape:scale=1"], [0.3]
+    )
     assert epic.strategy == EPIC(tokens=16)
     assert blend.strategy == CacheBlend(ratio=0.3, deviation="keys", gradual=True)
     assert ape.strategy == APE(scale=1.0)
@@ -44,11 +46,11 @@ def test_settings_follow_the_name():
     ],
 )
 def test_what_is_unknown_is_named_with_what_is_known(method, said):
-    with pytest.raises(BadArgument, match=said):
-        arms([method], [0.2])
+    with pytest.raises(InvalidArgument, match=said):
+        parse_variants([method], [0.2])
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.5, float("nan")])
 def test_a_ratio_outside_its_range_is_refused(ratio):
-    with pytest.raises(BadArgument, match="between 0 and 1"):
-        arms(["cacheclip"], [ratio])
+    with pytest.raises(InvalidArgument, match="between 0 and 1"):
+        parse_variants(["cacheclip"], [ratio])
