@@ -1,4 +1,4 @@
-"""Choose the tokens of an answer with a grounding's help (engine.generation.grounding)."""
+"""Sample the tokens of an answer with sentence scores added to the logits (engine.generation.grounding)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,100 +7,105 @@ from threading import Event
 import torch
 from torch import Tensor
 
-from engine.generation.grounding import WEIGHT, QuoteState, SentenceScores
+from engine.generation.grounding import SENTENCE_WEIGHT, QuoteState, SentenceScores
 from engine.generation.span_scorer import SpanScorer
 from engine.model.sampling import Sampler
 from engine.model.tokenizer import Encoded
-from engine.prompt.builder import PreparedPrompt
-from engine.prompt.template import Prompt
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.template import PromptTemplate
 
 
 @dataclass(frozen=True)
 class GroundingModel:
-    """What answers are held to, and who tells where in the passages it stands.
+    """What grounded decoding needs beyond the prompt.
 
-    pointer  None where only words tell
+    span_scorer  None to score sentences by their words alone
     """
 
-    pointer: SpanScorer | None = None
+    span_scorer: SpanScorer | None = None
 
     def sampler(
-        self, chooser: Sampler, reading: PreparedPrompt, prompt: Prompt, cancel: Event | None = None
+        self, sampler: Sampler, prepared: PreparedPrompt, prompt: PromptTemplate, cancel: Event | None = None
     ) -> "GroundedSampler":
-        """Return what chooses the tokens of one reading's answer. Raises Cancelled between two passages."""
-        pointed = (
-            None if self.pointer is None else self.pointer.point(reading.standalone_question, reading.texts, cancel)
-        )
-        grounding = SentenceScores(reading.texts, reading.standalone_question, reading.original_question, pointed)
-        return GroundedSampler(chooser, grounding, prompt.tokens.decode, prompt.stop_ids)
+        """Return the sampler for one answer. Raises Cancelled between two passages once `cancel` is set."""
+        question = prepared.standalone_question
+        span_scores = None if self.span_scorer is None else self.span_scorer.score(question, prepared.texts, cancel)
+        scores = SentenceScores(prepared.texts, question, prepared.original_question, span_scores)
+        return GroundedSampler(sampler, scores, prompt.tokenizer.decode, prompt.stop_ids)
 
     def warm(self, text: str, passage: Encoded) -> None:
-        """Read a passage before it is asked of; `passage` is the same as the primary reads it, and not needed."""
-        if self.pointer is not None:
-            self.pointer.warm(text)
+        """Cache a passage in the span scorer."""
+        if self.span_scorer is not None:
+            self.span_scorer.warm(text, passage)
 
     def forget(self, text: str) -> None:
-        """Drop what was read of a passage."""
-        if self.pointer is not None:
-            self.pointer.forget(text)
+        """Drop a passage from the span scorer's cache."""
+        if self.span_scorer is not None:
+            self.span_scorer.forget(text)
 
     def clear(self) -> None:
-        """Drop what was read."""
-        if self.pointer is not None:
-            self.pointer.clear()
+        """Empty the span scorer's cache."""
+        if self.span_scorer is not None:
+            self.span_scorer.clear()
 
 
 class GroundedSampler:
-    """Chooses the tokens of one answer, one after the other, with a grounding's help.
+    """Samples one answer token by token from logits plus sentence scores (shallow fusion).
 
-    chooser   chooses among the weighed logits
-    text_of   the text of token ids
-    stop_ids  end the answer
+    sampler   samples from the fused logits
+    decode    returns the text of token ids
+    stop_ids  of the tokens that end the answer
     """
 
     def __init__(
         self,
-        chooser: Sampler,
-        grounding: SentenceScores,
-        text_of: Callable[[Sequence[int]], str],
+        sampler: Sampler,
+        scores: SentenceScores,
+        decode: Callable[[Sequence[int]], str],
         stop_ids: frozenset[int],
     ) -> None:
-        self._chooser, self._grounding, self._text_of, self._stop_ids = chooser, grounding, text_of, stop_ids
-        self._quote, self._part = QuoteState(), list[int]()
-        self._last, self._before = list[int](), text_of([])
+        self._sampler = sampler
+        self._scores = scores
+        self._decode = decode
+        self._stop_ids = stop_ids
+        self._state = QuoteState()
+        self._last_ids = list[int]()  # of the last complete piece
+        self._last_text = decode([])
+        self._pending_ids = list[int]()  # of a character that is still incomplete
 
     def sample(self, logits: Tensor) -> int:
         """Return a token id for logits [V].
 
-        What lies so far below the likeliest token that no worth could raise it above counts as worth the least.
+        Tokens that lie so far below the most likely one that no score could lift them above it get the minimum score.
         """
-        reach = -WEIGHT * self._grounding.worst
-        within = (logits >= logits.max() - reach).nonzero()[:, 0]
-        lowered = [WEIGHT * self._worth(token) for token in within.tolist()]
-        weighed = logits - reach
-        weighed[within] = logits[within] + torch.tensor(lowered, device=logits.device)
-        token = self._chooser.sample(weighed)
-        self._write(token)
+        margin = -SENTENCE_WEIGHT * self._scores.min_score
+        candidates = (logits >= logits.max() - margin).nonzero()[:, 0]
+        bonuses = [SENTENCE_WEIGHT * self._token_score(token) for token in candidates.tolist()]
+        fused = logits - margin
+        fused[candidates] = logits[candidates] + torch.tensor(bonuses, device=logits.device)
+        token = self._sampler.sample(fused)
+        self._append(token)
         return token
 
-    def _worth(self, token: int) -> float:
+    def _token_score(self, token: int) -> float:
         if token in self._stop_ids:
-            return self._grounding.ended(self._quote)
+            return self._scores.end_score(self._state)
         piece = self._piece(token)
-        return self._quote.worth if piece is None else self._grounding.after(self._quote, piece).worth
+        return self._state.score if piece is None else self._scores.advance(self._state, piece).score
 
-    def _write(self, token: int) -> None:
+    def _append(self, token: int) -> None:
         if (piece := self._piece(token)) is None:
-            self._part.append(token)
+            self._pending_ids.append(token)
         else:
-            self._quote = self._grounding.after(self._quote, piece)
-            self._last, self._part = [*self._part, token], []
-            self._before = self._text_of(self._last)
+            self._state = self._scores.advance(self._state, piece)
+            self._last_ids = [*self._pending_ids, token]
+            self._last_text = self._decode(self._last_ids)
+            self._pending_ids = []
 
     def _piece(self, token: int) -> str | None:
-        """Return the text that a token adds; None while it ends inside a character.
+        """Return the text that a token adds; None if it ends inside a character.
 
-        It is decoded behind the character before it: some tokenizers give the first token of a text no space.
+        It is decoded together with the piece before it: some tokenizers drop the space of the first token of a text.
         """
-        text = self._text_of([*self._last, *self._part, token])
-        return None if text.endswith("\ufffd") else text[len(self._before) :]
+        text = self._decode([*self._last_ids, *self._pending_ids, token])
+        return None if text.endswith("\ufffd") else text[len(self._last_text) :]

@@ -1,17 +1,18 @@
-"""Hold an answer to what the passages say, and to the sentences that speak of what was asked.
+"""Score every possible next piece of an answer by the passage sentence that the answer would then be quoting.
 
-A small reader finds the right passage and then quotes the wrong sentence of it, or misspells the name that it copies.
-The words alone tell both. While an answer is written, each token that may come next is weighed by the sentence that the
-answer would then be quoting: the more of the question's telling words stand there, and elsewhere in its passage, the
-better. A word that no passage has is weighed like the worst sentence, and so is an answer that only repeats the
-question; to say that the passages do not say loses nothing behind its first word. Where no passage has a word of the
-question, all sentences are worth the same.
+A small model finds the right passage, then quotes the wrong sentence of it or misspells the name that it copies. Word
+overlap with the question detects both. During decoding each candidate token gets the score of the sentence that the
+answer would be quoting: the idf-weighted question words in that sentence, plus those elsewhere in its passage. A word
+that no passage contains scores like the worst sentence, and so does an answer that only repeats the question. A refusal
+("The passages do not ...") loses nothing after its first word. If no passage contains a word of the question, all
+sentences score the same.
 
-Within a sentence words alone do not tell one number from the next. Where there is a trained pointer (engine.generation.span_scorer),
-what it says of each word is added to the worth of its sentence.
+Word overlap does not tell apart two numbers of one sentence. A trained span scorer (engine.generation.span_scorer),
+if there is one, adds a score for each word to that of its sentence.
 
-An outside score added to the logits at each step is known as shallow fusion (arXiv:1503.03535). It is the same for
-every method and comes after the prefill, so it favours none.
+Adding an external score to the logits at each step is shallow fusion (arXiv:1503.03535); following the passages' text
+makes it a soft form of constrained decoding. It runs after the prefill and is the same for every method, so it favours
+none.
 """
 
 import math
@@ -21,144 +22,157 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.generation.span_scorer import SpanScores, char_log_probs
-from engine.prompt.followups import CLIPPED, SILENT
+from engine.generation.span_scorer import SpanScores, char_log_odds
+from engine.prompt.followups import CLITIC, STOP_WORD
 from engine.prompt.template import NO_ANSWER
 from engine.text import UNSPACED_SCRIPTS, split_sentences, split_words
 
-WEIGHT = 0.3  # nats of a logit for each nat of a sentence's worth
-MOST = 33.0  # nats between the best and the worst sentence; 99 of 100 held-out questions have less
-NEARBY = 0.5  # what a word elsewhere in the passage is worth, against one in the sentence itself
-POINTED = 0.5  # nats of a logit for each nat by which the pointer holds another word likelier
-FARTHEST = 6.0  # nats; what it holds less likely than that is all the same
-STEM = 6  # letters by which two words are taken for forms of the same
-WRAPPED = re.compile(r"\n(?=[a-z])")  # a line that goes on with the sentence of the one before
+SENTENCE_WEIGHT = 0.3  # fusion weight: nats added to a logit per nat of sentence score
+SPAN_WEIGHT = 0.5  # fusion weight of the span scorer's log-odds, in nats added to a logit per nat
+MAX_RANGE = 33.0  # nats between the best and the worst sentence; 99 of 100 held-out questions have less
+PASSAGE_WEIGHT = 0.5  # weight of a question word elsewhere in the passage, relative to one in the sentence
+MAX_SPAN_PENALTY = 6.0  # nats; lower log-odds of the span scorer are clipped to this
+STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
+LINE_WRAP = re.compile(r"\n(?=[a-z])")  # inside a sentence
 _LETTER = rf"[^\W{UNSPACED_SCRIPTS}]"
-WORD = re.compile(rf"[{UNSPACED_SCRIPTS}]|{_LETTER}+(?:(?<=\d)[.,](?=\d){_LETTER}+)*")  # 1,684,000 is one, and 14th
-WITHIN = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d)")  # between its characters
+WORD = re.compile(rf"[{UNSPACED_SCRIPTS}]|{_LETTER}+(?:(?<=\d)[.,](?=\d){_LETTER}+)*")  # 1,684,000 and 14th are one
+WORD_INTERIOR = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteState:
-    """An answer under way, and what of the passages it may be quoting.
+    """A partial answer, and the passage text that its end may be quoting: the state of the constrained decoder.
 
-    text   written so far
-    ends   where the quoted text ends, in characters of all passages in a row; several places may say the same
-    worth  of the best of the sentences around them, or words there where a pointer tells, in nats below the best of
-           all: 0 or less. Signs behind a quote leave it as it was.
+    text   generated so far
+    ends   end offsets of the quoted text, in characters of all passages joined; it may occur at several places
+    score  of the best of the sentences there (or of the best words, with a span scorer): nats below the best of
+           all, 0 or less. Punctuation after a quote leaves the score unchanged.
     """
 
     text: str = ""
     ends: tuple[int, ...] = ()
-    worth: float = 0.0
+    score: float = 0.0
 
 
 class SentenceScores:
-    """What it is worth to write a text, by the sentences of one reading.
+    """Scores partial answers by the sentences of the passages of one prompt.
 
-    passages  the texts that the model reads
-    asked     the question, with earlier questions and answers that it leans on: what a sentence should speak of
-    question  the question alone: what an answer should not merely repeat; None where it leans on nothing
-    pointed   what a pointer says of each passage; None without one
+    passages             as the model reads them
+    standalone_question  with the earlier turns that it refers to; sentences are scored by its words
+    original_question    as the user wrote it; an answer that only repeats it is no answer. None if it is the same
+    span_scores          of each passage; None without a span scorer
+
+    min_score  of a word that no passage contains, in nats
     """
 
     def __init__(
         self,
         passages: Sequence[str],
-        asked: str,
-        question: str | None = None,
-        pointed: Sequence[SpanScores] | None = None,
+        standalone_question: str,
+        original_question: str | None = None,
+        span_scores: Sequence[SpanScores] | None = None,
     ) -> None:
-        cut = [
-            (part, number) for number, text in enumerate(passages) for part in split_sentences(WRAPPED.sub(" ", text))
-        ]
-        cut = [(plain, number) for sentence, number in cut if (plain := " ".join(sentence.split()))]
-        said = [sentence for sentence, _ in cut]
-        self._text, self._starts = " ".join(said), [0]
-        for sentence in said[:-1]:
-            self._starts.append(self._starts[-1] + len(sentence) + 1)
-        self._begins: dict[str, list[int]] = defaultdict(list)
-        for found in WORD.finditer(self._text):
-            self._begins[found.group()[0]].append(found.start())
-        self._echo = set(split_words(asked if question is None else question))
-        if "or" in self._echo:  # a choice between things that the question names
-            self._echo.clear()
-        worths = _worths(said, [number for _, number in cut], asked)
-        best = max(worths, default=0.0)
-        scale = min(1.0, MOST / best) if best else 1.0
-        self._worths = [scale * (worth - best) for worth in worths]
-        self.worst = -scale * best
-        self._opens = self._follow(QuoteState(), NO_ANSWER.split()[0])[1]  # may begin a refusal, or any answer
-        if pointed is not None:
-            self._point(char_log_probs(self._text, passages, pointed))
-
-    def after(self, quote: QuoteState, piece: str) -> QuoteState:
-        """Return what is quoted once `piece` is written behind it."""
-        text = quote.text + piece
-        ends, worth = self._follow(quote, piece)
-        said = text.strip()
-        if said and NO_ANSWER.startswith(said):
-            worth = 0.0 if " " in said else max(worth, self._opens)
-        return QuoteState(text, ends, worth)
-
-    def ended(self, quote: QuoteState) -> float:
-        """Return what it is worth to end there: nothing, half a word or only words of the question are worth least."""
-        repeated = set(split_words(quote.text)) <= self._echo
-        return self.worst if repeated or self._half(quote) else quote.worth
-
-    def _point(self, nats: Sequence[float]) -> None:
-        """Add what is pointed at: from here on each word has a worth of its own. nats: of each character."""
-        most = POINTED / WEIGHT
-        starts, worths = [0], [self.worst - most * FARTHEST]
+        sentences = list[str]()
+        passage_indices = list[int]()
+        for index, passage in enumerate(passages):
+            for sentence in split_sentences(LINE_WRAP.sub(" ", passage)):
+                if normalized := " ".join(sentence.split()):
+                    sentences.append(normalized)
+                    passage_indices.append(index)
+        self._text = " ".join(sentences)
+        self._unit_starts = [0]  # of sentences, or of words once span scores are added
+        for sentence in sentences[:-1]:
+            self._unit_starts.append(self._unit_starts[-1] + len(sentence) + 1)
+        self._word_starts: dict[str, list[int]] = defaultdict(list)  # by the word's first character
         for word in WORD.finditer(self._text):
-            pointed = max(-FARTHEST, *nats[word.start() : word.end()])
+            self._word_starts[word.group()[0]].append(word.start())
+        self._question_words = set(split_words(standalone_question if original_question is None else original_question))
+        if "or" in self._question_words:  # a choice between alternatives that the question names
+            self._question_words.clear()
+        scores = _sentence_scores(sentences, passage_indices, standalone_question)
+        best = max(scores, default=0.0)
+        scale = min(1.0, MAX_RANGE / best) if best else 1.0
+        self._unit_scores = [scale * (score - best) for score in scores]
+        self.min_score = -scale * best
+        self._refusal_score = self._follow(QuoteState(), NO_ANSWER.split()[0])[1]  # of its first word
+        if span_scores is not None:
+            self._add_span_scores(char_log_odds(self._text, passages, span_scores))
+
+    def advance(self, state: QuoteState, piece: str) -> QuoteState:
+        """Return the state after `piece` is appended to the answer."""
+        text = state.text + piece
+        ends, score = self._follow(state, piece)
+        answer = text.strip()
+        if answer and NO_ANSWER.startswith(answer):
+            score = 0.0 if " " in answer else max(score, self._refusal_score)
+        return QuoteState(text, ends, score)
+
+    def end_score(self, state: QuoteState) -> float:
+        """Return the score of ending the answer; empty answers, incomplete words and echoes get the minimum."""
+        is_echo = set(split_words(state.text)) <= self._question_words
+        return self.min_score if is_echo or self._is_inside_word(state) else state.score
+
+    def _add_span_scores(self, char_scores: Sequence[float]) -> None:
+        """Replace the sentence scores by word scores: the sentence's plus the span scorer's best for its characters."""
+        scale = SPAN_WEIGHT / SENTENCE_WEIGHT
+        starts = [0]
+        scores = [self.min_score - scale * MAX_SPAN_PENALTY]
+        for word in WORD.finditer(self._text):
+            span_score = max(-MAX_SPAN_PENALTY, *char_scores[word.start() : word.end()])
             starts.append(word.start())
-            worths.append(self._worth((word.end(),)) + most * pointed)
-        best = max(worths)
-        self._starts, self._worths = starts, [worth - best for worth in worths]
-        self.worst -= most * FARTHEST + best
-        self._opens -= most * FARTHEST / 2  # nobody points at a refusal: it loses half of what a word can
+            scores.append(self._score_at((word.end(),)) + scale * span_score)
+        best = max(scores)
+        self._unit_starts = starts
+        self._unit_scores = [score - best for score in scores]
+        self.min_score -= scale * MAX_SPAN_PENALTY + best
+        self._refusal_score -= scale * MAX_SPAN_PENALTY / 2  # no span supports a refusal: half the penalty of a word
 
-    def _follow(self, quote: QuoteState, piece: str) -> tuple[tuple[int, ...], float]:
-        """Return where the quoted text ends behind `piece`, and its worth."""
-        going_on = tuple(end + len(piece) for end in quote.ends if self._text.startswith(piece, end))
-        if going_on:
-            return going_on, self._worth(going_on)
-        text, word = quote.text + piece, WORD.search(piece)
+    def _follow(self, state: QuoteState, piece: str) -> tuple[tuple[int, ...], float]:
+        """Return the end offsets of the quote after `piece` is appended, and its score."""
+        continued = tuple(end + len(piece) for end in state.ends if self._text.startswith(piece, end))
+        if continued:
+            return continued, self._score_at(continued)
+        text = state.text + piece
+        word = WORD.search(piece)
         if word is None:
-            return (), self.worst if self._half(quote) else quote.worth
-        begun = piece[word.start() :]
-        if WITHIN.match(text, len(text) - len(begun)):  # a word goes on as no passage has it
-            return (), self.worst
-        places = self._begins.get(begun[0], ())
-        ends = tuple(start + len(begun) for start in places if self._text.startswith(begun, start))
-        return ends, self.worst if self._half(quote) else self._worth(ends)
+            return (), self.min_score if self._is_inside_word(state) else state.score
+        start = piece[word.start() :]
+        if WORD_INTERIOR.match(text, len(text) - len(start)):  # it continues a word in a way that no passage does
+            return (), self.min_score
+        candidates = self._word_starts.get(start[0], ())
+        ends = tuple(offset + len(start) for offset in candidates if self._text.startswith(start, offset))
+        return ends, self.min_score if self._is_inside_word(state) else self._score_at(ends)
 
-    def _half(self, quote: QuoteState) -> bool:
-        """Return whether the quoted text ends within a word, wherever it may stand."""
-        return bool(quote.ends) and all(WITHIN.match(self._text, end) for end in quote.ends)
+    def _is_inside_word(self, state: QuoteState) -> bool:
+        """Return whether the quoted text ends inside a word at each of its places."""
+        return bool(state.ends) and all(WORD_INTERIOR.match(self._text, end) for end in state.ends)
 
-    def _worth(self, ends: Sequence[int]) -> float:
-        return max((self._worths[bisect_right(self._starts, end - 1) - 1] for end in ends), default=self.worst)
+    def _score_at(self, ends: Sequence[int]) -> float:
+        units = (bisect_right(self._unit_starts, end - 1) - 1 for end in ends)
+        return max((self._unit_scores[unit] for unit in units), default=self.min_score)
 
 
-def _worths(said: Sequence[str], passages: Sequence[int], asked: str) -> list[float]:
-    """Return for each sentence what the question's telling words in it are worth, in nats; rare ones count more."""
-    held = [set(map(_stem, split_words(sentence))) for sentence in said]
-    nearby: dict[int, set[str]] = defaultdict(set)
-    for number, found in zip(passages, held, strict=True):
-        nearby[number] |= found
-    spread = Counter(word for found in held for word in found)
-    telling = {_stem(word) for word in split_words(CLIPPED.sub("", asked.lower())) if not SILENT.fullmatch(word)}
-    weights = {word: math.log(1 + len(said) / (1 + spread[word])) for word in telling}
+def _sentence_scores(sentences: Sequence[str], passage_indices: Sequence[int], question: str) -> list[float]:
+    """Return each sentence's idf-weighted question words, in nats, plus its passage's times PASSAGE_WEIGHT."""
+    sentence_stems = [set(map(_stem, split_words(sentence))) for sentence in sentences]
+    passage_stems: dict[int, set[str]] = defaultdict(set)
+    for index, stems in zip(passage_indices, sentence_stems, strict=True):
+        passage_stems[index] |= stems
+    frequency = Counter(stem for stems in sentence_stems for stem in stems)
+    question_words = split_words(CLITIC.sub("", question.lower()))
+    question_stems = {_stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
+    weights = {stem: math.log(1 + len(sentences) / (1 + frequency[stem])) for stem in question_stems}
 
-    def worth(found: set[str]) -> float:
-        return sum(weight for word, weight in weights.items() if word in found)
+    def overlap(stems: set[str]) -> float:
+        return sum(weight for stem, weight in weights.items() if stem in stems)
 
-    around = {number: worth(found) for number, found in nearby.items()}
-    return [worth(found) + NEARBY * around[number] for number, found in zip(passages, held, strict=True)]
+    passage_scores = {index: overlap(stems) for index, stems in passage_stems.items()}
+    return [
+        overlap(stems) + PASSAGE_WEIGHT * passage_scores[index]
+        for index, stems in zip(passage_indices, sentence_stems, strict=True)
+    ]
 
 
 def _stem(word: str) -> str:
-    """Return the beginning of a word, or a number as it is."""
-    return word if word[0].isdecimal() else word[:STEM]
+    """Return the first letters of a word, or a number unchanged."""
+    return word if word[0].isdecimal() else word[:STEM_LENGTH]

@@ -1,108 +1,105 @@
-"""Who uses the primary model next: one pass at a time, and of the waiting requests the one with most KV at hand.
+"""Decide which request runs on the main model next: one at a time, the one with the largest cached fraction first.
 
-Two passes at once would only slow each other. A request that finds its KV cached is soon done, and later its KV might
-be evicted; so it goes first, but nobody is overtaken for ever.
-Source: RAGCache, arXiv:2404.12457, section 5.2 (cache-aware reordering) and 5.3 (speculation only in an empty queue).
+Two passes at once would only slow each other down. A request whose KV is cached finishes soon, and waiting risks that
+its KV is evicted; so it runs first, but no request is skipped more than `max_skips` times.
+Source: RAGCache, arXiv:2404.12457, sections 5.2 (cache-aware reordering) and 5.3 (speculation only if the queue is
+empty).
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition, Event
 
 from engine.errors import Cancelled
 
-POLL_S = 0.05  # how often a waiting request looks whether it was cancelled
+POLL_S = 0.05  # interval at which a waiting request checks whether it was cancelled
 
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """window  requests that may overtake another; 0 is first come, first served. ValueError if negative."""
+    """max_skips: how often a request may be skipped; 0 is first come, first served. Raises ValueError if negative."""
 
     max_skips: int = 32
 
     def __post_init__(self) -> None:
         if self.max_skips < 0:
-            raise ValueError(f"window must be at least 0, got {self.max_skips}")
+            raise ValueError(f"max_skips must be at least 0, got {self.max_skips}")
 
 
 @dataclass(eq=False, slots=True)
 class WaitingRequest:
-    """A request in line.
+    """A request in the queue.
 
-    lengths    returns the tokens (cached, to compute) of its prompt as they are now
-    overtaken  requests that came later and were served while this one waited
-    error      what `lengths` raised; it belongs to this request, not to the one that asked
+    token_counts   returns the prompt's tokens (cached, to compute) at the time of the call
+    times_skipped  how many later requests ran while this one waited
+    error          raised by `token_counts`; to be raised again in this request's thread
     """
 
-    lengths: Callable[[], tuple[int, int]]
+    token_counts: Callable[[], tuple[int, int]]
     times_skipped: int = 0
     error: Exception | None = None
 
-    def ratio(self) -> float:
-        """Return cached / to compute; infinite if nothing is to compute, or if `lengths` raises."""
+    def priority(self) -> float:
+        """Return cached / to compute; infinite if there is nothing to compute or `token_counts` raises."""
         try:
-            cached, compute = self.lengths()
-        except Exception as error:  # noqa: BLE001  it is raised again in the request's own thread
+            cached, to_compute = self.token_counts()
+        except Exception as error:  # noqa: BLE001  raised again in the request's own thread
             self.error = error
             return math.inf
-        return cached / compute if compute else math.inf
+        return cached / to_compute if to_compute else math.inf
 
 
-def pick_next(waiting: Sequence[WaitingRequest], window: int) -> int:
-    """Return the index of the largest ratio, of equals the first; or 0 if the first was overtaken `window` times.
+def pop_next(waiting: list[WaitingRequest], max_skips: int) -> WaitingRequest:
+    """Remove and return the request with the highest priority, or the first if it was skipped `max_skips` times.
 
-    waiting  at least one, in order of arrival, counted by `take_next`; whoever overtakes a later one overtakes all
-             earlier ones too, so the first was overtaken most and no other need be looked at
+    waiting  at least one request, in order of arrival; of equal priorities the earliest wins
+
+    Skipping a request skips all earlier ones too, so the first has been skipped most and only it has to be checked.
     """
-    if len(waiting) == 1 or waiting[0].times_skipped >= window:
-        return 0
-    ratios = [request.ratio() for request in waiting]
-    return ratios.index(max(ratios))
-
-
-def pop_next(waiting: list[WaitingRequest], window: int) -> WaitingRequest:
-    """Remove and return the next in line; those before it were overtaken once more. Arguments as for `next_in_line`."""
-    index = pick_next(waiting, window)
+    index = 0
+    if len(waiting) > 1 and waiting[0].times_skipped < max_skips:
+        priorities = [request.priority() for request in waiting]
+        index = priorities.index(max(priorities))
     for request in waiting[:index]:
         request.times_skipped += 1
     return waiting.pop(index)
 
 
 class Scheduler:
-    """The line of requests before the primary model.
+    """Grants exclusive use of the main model to one request at a time.
 
-    A turn belongs to its block, not to a thread: it may end in another thread than it began.
+    A grant belongs to a `with` block, not to a thread: it may be released in another thread.
     """
 
     def __init__(self, config: SchedulerConfig | None = None) -> None:
         self.config = config or SchedulerConfig()
         self._changed = Condition()  # guards all below
-        self._line: list[WaitingRequest] = []  # empty while nobody holds the turn
-        self._holder: object | None = None
-        self._unkept: Event | None = None  # cancels the work in a spare turn
+        self._queue: list[WaitingRequest] = []  # empty unless the model is in use
+        self._owner: object | None = None
+        self._preempt: Event | None = None  # cancels the owner's work if that is idle-time work
 
     @property
-    def waiting(self) -> int:
-        return len(self._line)
+    def num_waiting(self) -> int:
+        return len(self._queue)
 
     @contextmanager
-    def acquire(self, lengths: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
-        """Wait until it is this request's turn, and hold it for the block.
+    def acquire(self, token_counts: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
+        """Wait for the model and hold it for the duration of the block.
 
-        lengths  returns the tokens (cached, to compute) as they are now. Asked whenever one of several is chosen, by
-                 the thread that chooses and under the lock of the line: it must be quick and never wait for a turn.
-                 What it raises is raised here.
+        token_counts  returns the prompt's tokens (cached, to compute) at the time of the call. Called by any thread,
+                      under the scheduler's lock, when the next of several requests is picked: it must be quick and
+                      must not acquire. Its exceptions are raised here.
 
-        Raises Cancelled, and leaves the line, if `cancel` is set before the block begins.
+        Raises Cancelled, and leaves the queue, if `cancel` is set before the block begins.
         """
-        request = WaitingRequest(lengths)
+        request = WaitingRequest(token_counts)
         try:
             with self._changed:
                 if not cancel.is_set():
-                    self._join(request)
-                while self._holder is not request and not cancel.is_set():
+                    self._enqueue(request)
+                while self._owner is not request and not cancel.is_set():
                     self._changed.wait(POLL_S)
             if cancel.is_set():
                 raise Cancelled
@@ -110,56 +107,57 @@ class Scheduler:
                 raise request.error
             yield
         finally:
-            self._leave(request)
+            self._release(request)
 
     @contextmanager
     def try_acquire_idle(self, cancel: Event) -> Iterator[Callable[[], bool] | None]:
-        """Hold a turn that nobody wants for work that may be in vain; give None, at once, if somebody runs or waits.
+        """Hold the model for speculative work if it is idle; yield None without waiting if it is in use.
 
-        cancel  of this work alone, not of the request it is done for; set here as soon as a request begins to wait,
-                and the block has to end soon after
+        cancel  of this work only. The scheduler sets it as soon as a request starts to wait; the block has to end
+                soon after.
 
-        Otherwise gives `keep`, which any thread may call: it makes this a turn that newcomers wait for. It returns
-        False if `cancel` was set before, by whomever, or the block has ended.
+        Otherwise yields `promote`, which turns this into a regular grant that new requests wait for. Any thread may
+        call it; it returns False if `cancel` was set before, by anyone, or the block has ended.
         """
-        holder = object()
+        owner = object()
 
-        def keep() -> bool:
+        def promote() -> bool:
             with self._changed:
-                if self._holder is not holder or cancel.is_set():
+                if self._owner is not owner or cancel.is_set():
                     return False
-                self._unkept = None
+                self._preempt = None
                 return True
 
         with self._changed:
-            taken = self._holder is None
-            if taken:
-                self._holder, self._unkept = holder, cancel
+            acquired = self._owner is None
+            if acquired:
+                self._owner = owner
+                self._preempt = cancel
         try:
-            yield keep if taken else None
+            yield promote if acquired else None
         finally:
-            self._leave(holder)
+            self._release(owner)
 
-    def close(self, patience_s: float) -> None:
-        """Wait until nobody runs or waits, at most `patience_s`; the caller has told them all to stop."""
+    def close(self, timeout_s: float) -> None:
+        """Wait until no request runs or waits, at most `timeout_s`; the caller has cancelled them all before."""
         with self._changed:
-            self._changed.wait_for(lambda: self._holder is None, patience_s)
+            self._changed.wait_for(lambda: self._owner is None, timeout_s)
 
-    def _join(self, request: WaitingRequest) -> None:
-        self._line.append(request)
-        if self._unkept is not None:
-            self._unkept.set()
-        if self._holder is None:
-            self._hand_on()
+    def _enqueue(self, request: WaitingRequest) -> None:
+        self._queue.append(request)
+        if self._preempt is not None:
+            self._preempt.set()
+        if self._owner is None:
+            self._grant_next()
 
-    def _leave(self, one: object) -> None:
+    def _release(self, owner: object) -> None:
         with self._changed:
-            if self._holder is one:
-                self._unkept = None
-                self._hand_on()
-            elif one in self._line:
-                self._line.remove(one)
+            if self._owner is owner:
+                self._preempt = None
+                self._grant_next()
+            elif owner in self._queue:
+                self._queue.remove(owner)
 
-    def _hand_on(self) -> None:
-        self._holder = pop_next(self._line, self.config.max_skips) if self._line else None
+    def _grant_next(self) -> None:
+        self._owner = pop_next(self._queue, self.config.max_skips) if self._queue else None
         self._changed.notify_all()

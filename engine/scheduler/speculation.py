@@ -1,12 +1,13 @@
-"""Begin with provisional hits while later stages of the search still run.
+"""Start the prefill on provisional hits while later stages of the retrieval are still running.
 
-Search comes in stages, and most often the last one changes nothing. So the work for the hits so far starts beside it,
-if nobody else wants the model; it goes on as the request's own when the final hits agree, and is cancelled as soon as
-they differ, or somebody comes. A chunk that it has computed whole by then stays, as if it had been prepared.
+Retrieval runs in stages, and the last one often changes nothing. So the prefill for the hits so far runs beside it if
+the model is idle. It becomes the request's own prefill if the final hits agree; it is cancelled as soon as they differ
+or another request arrives. Chunks that were computed completely by then stay in the cache.
 Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative pipelining).
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
@@ -16,145 +17,161 @@ from engine.errors import Cancelled
 from engine.scheduler.scheduler import Scheduler
 from engine.trace import Trace
 
-Found = TypeVar("Found")
+Hits = TypeVar("Hits")
 Result = TypeVar("Result")
-LEARNING = 0.3  # weight of the newest search in what is expected of the next
+EMA_WEIGHT = 0.3  # of the newest retrieval in the moving average of stage times
+JOIN_S = 0.02  # interval at which a waiting request checks whether it was cancelled
 
 
 @dataclass(frozen=True)
 class SpeculationConfig:
-    """least_ms  that the rest of a search must be expected to take; less is not worth a thread."""
+    """min_remaining_ms: expected time until the final hits below which speculation is not worth a thread."""
 
-    least_ms: float = 20.0
+    min_remaining_ms: float = 20.0
 
 
-class SpeculativePrefill(Generic[Found, Result]):
-    """Work on provisional hits, in a thread of its own, with a trace of its own.
+class SpeculativePrefill(Generic[Hits, Result]):
+    """Work on provisional hits in its own thread, with its own trace.
 
-    keep     makes the turn that the work is done in the request's own; False if somebody else wants the model
-    release  gives the model back; called by the thread itself when its work has ended and the turn was not kept, so
-             that a newcomer need not wait for the search that goes on
+    promote  turns the idle grant of the model into the request's own; returns False if another request wants it
+    release  gives the model back. Called by the thread when the work ends before it was promoted, so that a new
+             request need not wait for the retrieval.
 
-    `kept` says whether the request holds the turn.
+    accepted  whether the request now holds the model
     """
 
     def __init__(
         self,
-        found: Found,
-        work: Callable[[Found, Trace, Event], Result],
+        hits: Hits,
+        work: Callable[[Hits, Trace, Event], Result],
         trace: Trace,
         stop: Event,
-        keep: Callable[[], bool],
+        promote: Callable[[], bool],
         release: Callable[[], None],
     ) -> None:
-        self.found, self._trace, self._branch, self._stop = found, trace, trace.branch(), stop
-        self._keep, self._release, self._lock, self.accepted = keep, release, Lock(), False
-        self._begin_ms, self._done, self._error = trace.now_ms(), list[Result](), list[BaseException]()
+        self.hits = hits
+        self.accepted = False
+        self._trace = trace
+        self._branch = trace.branch()
+        self._stop = stop
+        self._promote = promote
+        self._release = release
+        self._lock = Lock()
+        self._future: Future[Result] = Future()
+        self._start_ms = trace.now_ms()
         self._thread = Thread(target=self._run, args=(work,), name="speculation", daemon=True)
         self._thread.start()
 
-    def holds(self) -> bool:
-        """Keep the turn if it can be kept; return whether the work has come to its own end, or will."""
+    def accept(self) -> bool:
+        """Take over the model if possible; return whether the work has run to its own end, or will."""
         with self._lock:
-            self.accepted = self._keep()
-        return self.accepted or bool(self._done) or (bool(self._error) and not self._stop.is_set())
+            self.accepted = self._promote()
+        if self.accepted or not self._future.done():
+            return self.accepted
+        return self._future.exception() is None or not self._stop.is_set()
 
-    def end(self) -> None:
-        """Stop, and wait until it has stopped; nothing happens if it has ended."""
+    def stop(self) -> None:
+        """Cancel the work and wait for its thread."""
         self._stop.set()
         self._thread.join()
 
-    def cancel(self) -> None:
-        """End, and leave nothing in the trace but that it was tried."""
-        self.end()
-        self._trace.add("speculation cancelled", self._begin_ms)
+    def discard(self) -> None:
+        """Stop, and record in the trace only that there was an attempt."""
+        self.stop()
+        self._trace.add("speculation cancelled", self._start_ms)
 
     def result(self, cancel: Event) -> Result:
-        """Wait for the work and return what came of it; its stages become the request's. Raises what it raised."""
+        """Wait for the result and add the stages of the work to the request's trace; raise what the work raised."""
         while self._thread.is_alive():
-            self._thread.join(0.02)
+            self._thread.join(JOIN_S)
             if cancel.is_set():
                 self._stop.set()
-        self._trace.add("speculation", self._begin_ms)
+        self._trace.add("speculation", self._start_ms)
         self._trace.stages += self._branch.stages
-        if self._error:
-            raise self._error[0]
-        return self._done[0]
+        return self._future.result()
 
-    def _run(self, work: Callable[[Found, Trace, Event], Result]) -> None:
+    def _run(self, work: Callable[[Hits, Trace, Event], Result]) -> None:
         try:
-            self._done.append(work(self.found, self._branch, self._stop))
-        except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
-            self._error.append(error)
+            self._future.set_result(work(self.hits, self._branch, self._stop))
+        except BaseException as error:  # noqa: BLE001  raised again by `result`
+            self._future.set_exception(error)
         finally:
             with self._lock:
                 if not self.accepted:
                     self._release()
 
 
-class Speculator(Generic[Found, Result]):
-    """Learns how long the stages of a search take, and speculates where there is time to be gained.
+class Speculator(Generic[Hits, Result]):
+    """Learns how long retrieval stages take, and speculates if there is time to gain.
 
-    alike  whether work on one find is good for another
+    is_same_prompt  whether work on the first hits is valid for the second
     """
 
     def __init__(
-        self, turns: Scheduler, alike: Callable[[Found, Found], bool], config: SpeculationConfig | None = None
+        self,
+        scheduler: Scheduler,
+        is_same_prompt: Callable[[Hits, Hits], bool],
+        config: SpeculationConfig | None = None,
     ) -> None:
-        self._turns, self._alike, self.config = turns, alike, config or SpeculationConfig()
-        self._left_ms: list[float] = []  # by stage: from its hits to the end of the search, expected
+        self.config = config or SpeculationConfig()
+        self._scheduler = scheduler
+        self._is_same_prompt = is_same_prompt
+        self._remaining_ms: list[float] = []  # by stage: expected time from its hits to the end of the retrieval
 
     def run(
         self,
-        stages: Iterator[Found],
-        work: Callable[[Found, Trace, Event], Result],
+        stages: Iterator[Hits],
+        work: Callable[[Hits, Trace, Event], Result],
         trace: Trace,
-        turn: ExitStack,
+        grant: ExitStack,
         cancel: Event,
-    ) -> tuple[Found, SpeculativePrefill[Found, Result] | None]:
-        """Run a search to its end; return what it found, and the guess that agrees with it if there is one.
+    ) -> tuple[Hits, SpeculativePrefill[Hits, Result] | None]:
+        """Run a retrieval to its end; return the final hits, and the speculation that agrees with them, if any.
 
-        work  from a find to its result; ends soon after its event is set
-        turn  holds the model for the guess that is returned, if that was kept, until it is closed
+        work   computes a result from hits; it ends soon after its event is set
+        grant  holds the model for the returned speculation, if that was accepted, until it is closed
 
         Raises Cancelled once `cancel` is set.
         """
-        guess: SpeculativePrefill[Found, Result] | None = None
-        times = list[float]()
+        speculation: SpeculativePrefill[Hits, Result] | None = None
+        times_ms = list[float]()
         try:
-            for number, found in enumerate(stages):
-                times.append(trace.now_ms())
+            for stage, hits in enumerate(stages):
+                times_ms.append(trace.now_ms())
                 if cancel.is_set():
                     raise Cancelled
-                if guess is not None and not self._alike(guess.found, found):
-                    _drop(guess, turn)
-                    guess = None
-                if guess is None and self._expected(number) >= self.config.least_ms:
-                    stop, spare = Event(), turn.enter_context(ExitStack())
-                    keep = spare.enter_context(self._turns.try_acquire_idle(stop))
-                    if keep:
-                        guess = SpeculativePrefill(found, work, trace, stop, keep, spare.close)
-                        turn.callback(guess.end)
-            self._learn(times)
-            if guess is not None and not guess.holds():
-                _drop(guess, turn)
-                guess = None
-            return found, guess
+                if speculation is not None and not self._is_same_prompt(speculation.hits, hits):
+                    _discard(speculation, grant)
+                    speculation = None
+                if speculation is None and self._expected_ms(stage) >= self.config.min_remaining_ms:
+                    stop = Event()
+                    idle = grant.enter_context(ExitStack())
+                    promote = idle.enter_context(self._scheduler.try_acquire_idle(stop))
+                    if promote:
+                        speculation = SpeculativePrefill(hits, work, trace, stop, promote, idle.close)
+                        grant.callback(speculation.stop)
+            self._learn(times_ms)
+            if speculation is not None and not speculation.accept():
+                _discard(speculation, grant)
+                speculation = None
+            return hits, speculation
         except BaseException:
-            if guess is not None:
-                _drop(guess, turn)
+            if speculation is not None:
+                _discard(speculation, grant)
             raise
 
-    def _expected(self, number: int) -> float:
-        left = self._left_ms  # another question may put a new list there
-        return left[number] if number < len(left) else 0.0
+    def _expected_ms(self, stage: int) -> float:
+        remaining_ms = self._remaining_ms  # another request may replace the list
+        return remaining_ms[stage] if stage < len(remaining_ms) else 0.0
 
-    def _learn(self, times: list[float]) -> None:
-        seen, old = [times[-1] - at for at in times], self._left_ms
-        old = old if len(old) == len(seen) else seen
-        self._left_ms = [before + LEARNING * (now - before) for before, now in zip(old, seen, strict=True)]
+    def _learn(self, times_ms: list[float]) -> None:
+        measured = [times_ms[-1] - time_ms for time_ms in times_ms]
+        expected = self._remaining_ms  # another request may replace the list
+        if len(expected) != len(measured):
+            expected = measured
+        self._remaining_ms = [old + EMA_WEIGHT * (new - old) for old, new in zip(expected, measured, strict=True)]
 
 
-def _drop(guess: SpeculativePrefill[Found, Result], turn: ExitStack) -> None:
-    guess.cancel()
-    turn.close()
+def _discard(speculation: SpeculativePrefill[Hits, Result], grant: ExitStack) -> None:
+    speculation.discard()
+    grant.close()

@@ -1,7 +1,7 @@
-"""A generator run from its first step to its last in one thread of its own.
+"""Run a generator from start to end in one thread of its own.
 
-Each thread that uses torch gets an OpenMP team, and with more teams alive than cores the small operations of decoding
-slow down by half. A web server takes a generator's steps in whatever thread is free; so a question brings its own.
+Each thread that uses torch gets its own OpenMP team, and with more teams than cores the small operations of decoding
+become half as fast. A web server runs the steps of a generator in arbitrary threads, so each request brings its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,30 +13,30 @@ Item = TypeVar("Item")
 
 
 def run_in_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterator[Item]:
-    """Yield what `generate()` yields, and raise what it raises.
+    """Yield the items of `generate()`, and raise its exception if it raises one.
 
-    stop  set when the caller is done, early or not; `generate` has to end soon after, and is waited for
+    stop  set when the caller finishes or abandons the iteration; `generate` has to end soon after and is waited for
     """
-    handed: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+    events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
     def run() -> None:
         try:
             for item in generate():
-                handed.put(("item", item))
-            handed.put(("end", None))
-        except Exception as error:  # noqa: BLE001  it is raised again where it is waited for
-            handed.put(("error", error))
+                events.put(("item", item))
+            events.put(("end", None))
+        except Exception as error:  # noqa: BLE001  raised again in the caller's thread
+            events.put(("error", error))
 
     thread = Thread(target=run, name="question", daemon=True)
     thread.start()
     try:
         while True:
-            kind, what = handed.get()
+            kind, value = events.get()
             if kind == "end":
                 return
             if kind == "error":
-                raise what
-            yield what
+                raise value
+            yield value
     finally:
         stop.set()
         thread.join()

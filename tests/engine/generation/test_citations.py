@@ -1,6 +1,6 @@
 """Where a cited passage says what the answer says."""
 
-from engine.generation.citations import cite, quoted
+from engine.generation.citations import cite, quoted_spans
 
 PASSAGES = [
     "The Old Kestrel sails every morning. Its code is 5663623, as the log says.",
@@ -9,7 +9,7 @@ PASSAGES = [
 
 
 def said(answer):
-    return [(rank, PASSAGES[rank - 1][start:end]) for rank, start, end in quoted(answer, PASSAGES)]
+    return [(rank, PASSAGES[rank - 1][start:end]) for rank, start, end in quoted_spans(answer, PASSAGES)]
 
 
 def test_a_citation_points_at_the_sentence_that_shares_most_words():
@@ -19,4 +19,4 @@ def test_a_citation_points_at_the_sentence_that_shares_most_words():
 
 
 def test_a_mark_of_no_passage_and_one_without_a_shared_word_point_nowhere():
-    assert said("Nothing [7]. Zebra [1]. [2]") == [] and quoted("Yes [1].", []) == []
+    assert said("Nothing [7]. Zebra [1]. [2]") == [] and quoted_spans("Yes [1].", []) == []

@@ -96,9 +96,9 @@ class Crowd:
 
     def queue(self, name, lengths=cold, cancel=None):
         """Return the future of one more request, which waits already."""
-        ahead = self.turns.waiting
+        ahead = self.turns.num_waiting
         future = self.pool.submit(self._serve, name, lengths, cancel or never())
-        wait_until(lambda: self.turns.waiting == ahead + 1)
+        wait_until(lambda: self.turns.num_waiting == ahead + 1)
         return future
 
     def _serve(self, name, lengths, cancel):
@@ -147,7 +147,7 @@ def test_lengths_are_asked_again_when_the_next_is_chosen(turns, crowd):
 
 def test_a_request_alone_is_not_asked_for_its_lengths(turns):
     with turns.acquire(lambda: pytest.fail("asked"), never()):
-        assert turns.waiting == 0
+        assert turns.num_waiting == 0
 
 
 def test_lengths_that_raise_fail_their_own_request_and_no_other(turns, crowd):
@@ -164,7 +164,7 @@ def test_a_cancelled_request_leaves_at_once_and_the_others_keep_their_order(turn
         futures = [crowd.queue("first"), crowd.queue("middle", lambda: (9, 1), cancel), crowd.queue("last")]
         cancel.set()
         assert isinstance(futures[1].exception(PATIENCE_S), Cancelled)  # the turn is still held
-        assert turns.waiting == 2
+        assert turns.num_waiting == 2
     assert served_after(crowd, futures) == ["first", "last"]
 
 
@@ -211,7 +211,7 @@ def test_a_spare_turn_is_refused_while_somebody_runs_or_waits(turns, crowd):
         future = crowd.queue("waiting")
         with turns.try_acquire_idle(never()) as third:
             assert third is None
-        assert turns.waiting == 1  # what was refused frees nothing
+        assert turns.num_waiting == 1  # what was refused frees nothing
     assert served_after(crowd, [future]) == ["waiting"]
     with turns.acquire(cold, never()), turns.try_acquire_idle(never()) as fourth:
         assert fourth is None
@@ -271,7 +271,7 @@ def test_keeping_and_a_newcomer_agree_on_who_was_first(turns):
             for thread in threads:
                 thread.start()
             threads[0].join(PATIENCE_S)
-            wait_until(lambda: turns.waiting == 1)
+            wait_until(lambda: turns.num_waiting == 1)
             assert kept == [not cancel.is_set()]
         threads[1].join(PATIENCE_S)
 
@@ -301,13 +301,13 @@ def test_eight_threads_never_run_two_blocks_at_once(turns, crowd):
         future.result(PATIENCE_S)
     assert set(most) == {1}
     assert len(real) == sum((seed + step) % 3 > 0 for seed in range(8) for step in range(25))
-    assert turns.waiting == 0
+    assert turns.num_waiting == 0
 
 
 def test_close_waits_for_the_turn_under_way_but_no_longer_than_its_patience(turns, crowd):
     order = []
     with turns.acquire(cold, never()):
-        turns.close(patience_s=0.01)  # comes back although the turn is held
+        turns.close(timeout_s=0.01)  # comes back although the turn is held
         closing = crowd.pool.submit(lambda: (turns.close(PATIENCE_S), order.append("closed")))
         time.sleep(0.05)
         order.append("ended")

@@ -8,7 +8,7 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from engine.errors import Cancelled
-from engine.prompt.builder import same_prompt
+from engine.prompt.pack import same_prompt
 from engine.request import Request
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.speculation import SpeculationConfig, Speculator
@@ -138,7 +138,7 @@ def test_how_long_the_rest_takes_is_learned():
     made = speculator(least_ms=400.0)
     trace = Trace(clock=lambda: next(times))
     assert follow(made, ["a", "a"], lambda *rest: "A", trace) == ("a", None)
-    assert made._left_ms == [pytest.approx(500.0), 0.0]
+    assert made._remaining_ms == [pytest.approx(500.0), 0.0]
 
 
 def test_what_the_work_raises_is_raised_where_its_result_is_asked_for():
@@ -169,7 +169,7 @@ class Staged:
     def __init__(self, *lists):
         self.lists = [FixedLibrary(*names).found for names in lists]
 
-    def stages(self, question, top, documents=()):
+    def retrieve_stages(self, question, top, documents=()):
         yield from self.lists
 
 
@@ -192,7 +192,7 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
     made, stop = engine(), Event()
 
     class Stopping(Staged):
-        def stages(self, question, top, documents=()):
+        def retrieve_stages(self, question, top, documents=()):
             yield self.lists[0]
             stop.set()
             yield self.lists[1]
@@ -207,7 +207,7 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
 class Slow(Staged):
     """Its last list comes when whatever was begun with the one before has ended."""
 
-    def stages(self, question, top, documents=()):
+    def retrieve_stages(self, question, top, documents=()):
         yield self.lists[0]
         for thread in enumerate_threads():
             if thread.name == "speculation":
@@ -220,7 +220,7 @@ def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary)
     def frequencies(finder):
         made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own_auxiliary else None)
         for name in ("ferry", "tern", "fares"):
-            made.warm(TEXTS[name])
+            made.passages.warm(TEXTS[name])
         made.finder, made.speculator = finder, Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
         assert last(made.ask(replace(ASK, method="cacheclip"))).state == "done"
         with made.cache.tree.locked() as copies:
