@@ -1,4 +1,7 @@
-"""The nouns of the engine that hold tensors. No behaviour beyond their own arithmetic."""
+"""Data types of the engine that contain tensors.
+
+Shapes: L layers, H KV heads, D head dimension, T tokens, R recomputed rows.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,18 +10,21 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+NO_ROWS = torch.empty(0, dtype=torch.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkKV:
-    """Keys and values of one chunk, computed after the shared prefix.
+    """Keys and values of one chunk, or of the shared prefix.
 
-    start    position of its first token: len(prefix) for chunk KV, further on for a chunk that was computed behind
-             others, and 0 for the prefix, which is a ChunkKV as well
-    rounded  it was kept in 8 bits: close to what was computed, never exact
+    keys       [L, H, T, D], rotated
+    values     [L, H, T, D]
+    start      position of the first token: len(prefix) for chunk KV, higher for KV from a path, 0 for the prefix
+    quantized  restored from 8 bits, so not exact
     """
 
-    keys: Tensor  # [L, H, T, D], rotated
-    values: Tensor  # [L, H, T, D]
+    keys: Tensor
+    values: Tensor
     start: int
     quantized: bool = False
 
@@ -35,51 +41,62 @@ class ChunkKV:
 
 
 class Placement(Enum):
-    """How cached chunks are laid into a prompt. Their slots always follow each other; their positions may not."""
+    """How cached chunks are placed into a prompt. Slots are always consecutive; positions depend on the placement.
 
-    CONCATENATED = "computed behind the shared prefix, keys moved to the positions of their slots"
-    PARALLEL = "computed behind the shared prefix, keys left where they were computed: all start at len(prefix)"
-    NO_PREFIX = "computed without any prefix, keys left where they were computed: all start at 0"
-    EXACT_PREFIX = (
-        "only those that are exact as they stand, a path of the knowledge tree; the slots behind it stay empty"
-    )
+    CONCATENATED  computed after the shared prefix, keys re-rotated to the positions of their slots (CacheClip,
+                  CacheBlend, EPIC)
+    PARALLEL      computed after the shared prefix, not re-rotated: all chunks start at len(prefix) (APE)
+    NO_PREFIX     computed without a prefix, not re-rotated: all chunks start at position 0 ("full KV reuse" without
+                  position recovery)
+    EXACT_PREFIX  only the longest path of the knowledge tree; later slots stay empty (prefix caching, RAGCache)
+    """
+
+    CONCATENATED = "concatenated"
+    PARALLEL = "parallel"
+    NO_PREFIX = "no prefix"
+    EXACT_PREFIX = "exact prefix"
 
 
 class ScoreMode(Enum):
-    """What tells which tokens a question looks at, and how it reads the chunks."""
+    """How context tokens are scored for a question.
 
-    PER_CHUNK = "each chunk on its own behind the prefix, as the paper has it; scores of two chunks never compete"
-    JOINT = "all chunks assembled, so that they compete for the question's attention as in the primary"
-    LEARNED = "by the vectors of a small model of its own, the trained selector; joined where there is none"
+    PER_CHUNK  the auxiliary model attends to each chunk independently, as in CacheClip (arXiv:2510.10129)
+    JOINT      the auxiliary model attends to all chunks at once, so that they compete for its attention
+    LEARNED    a trained token selector; JOINT if no selector is loaded
+    """
+
+    PER_CHUNK = "per chunk"
+    JOINT = "joint"
+    LEARNED = "learned"
 
 
-def _unavailable() -> Tensor:
-    raise RuntimeError("this view has no such evidence")
+def _not_available() -> Tensor:
+    raise RuntimeError("this selection context has no such scores")
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """Everything a strategy may look at. What costs something is computed when it is first called.
+    """The input of a strategy: chunk spans, and scores that are computed on first use.
 
-    spans      slots of each chunk in the prompt, in prompt order; the shared prefix lies before the first
-    scores     the auxiliary model's score of each context token, [context tokens], higher is more worth recomputing;
-               each chunk read apart
-    joined     the same, all chunks read together
-    trained    the same, by the trained selector; `joined` where there is none
-    attention  what the question's rows attend to when they run over the assembled chunks, [L, context tokens]; mean
-               over heads and question tokens
-    oracle     the same in the last layer of a full prefill, [context tokens]; costs a full prefill
-    exact      leading chunks whose KV equals the full prefill's: where chunks are joined, the first always does
-    layers     of the primary model
-    lot        a number of this prompt's own, for what is drawn by chance
+    spans               slots of each chunk in the prompt, in prompt order, after the shared prefix
+    per_chunk_scores    auxiliary scores, each chunk scored independently, [context tokens]; higher is more worth
+                        recomputing
+    joint_scores        auxiliary scores, all chunks scored jointly, [context tokens]
+    learned_scores      scores of the token selector, or `joint_scores` without one, [context tokens]
+    question_attention  the main model's attention over the assembled chunks, [L, context tokens]; mean over heads and
+                        question rows
+    oracle_attention    the same for the last layer of a full prefill, [context tokens]; costs a full prefill
+    num_exact_chunks    leading chunks whose KV equals full prefill's; the first concatenated chunk always does
+    num_layers          of the main model
+    seed                of this prompt, for random strategies
     """
 
     spans: tuple[range, ...]
-    per_chunk_scores: Callable[[], Tensor] = _unavailable
-    joint_scores: Callable[[], Tensor] = _unavailable
-    learned_scores: Callable[[], Tensor] = _unavailable
-    attention: Callable[[], Tensor] = _unavailable
-    oracle_attention: Callable[[], Tensor] = _unavailable
+    per_chunk_scores: Callable[[], Tensor] = _not_available
+    joint_scores: Callable[[], Tensor] = _not_available
+    learned_scores: Callable[[], Tensor] = _not_available
+    question_attention: Callable[[], Tensor] = _not_available
+    oracle_attention: Callable[[], Tensor] = _not_available
     num_exact_chunks: int = 1
     num_layers: int = 1
     seed: int = 0
@@ -90,35 +107,43 @@ class SelectionContext:
 
     @property
     def lengths(self) -> list[int]:
-        """TextTokenizer of each chunk."""
+        """Tokens of each chunk."""
         return [len(span) for span in self.spans]
 
     @property
-    def exact_tokens(self) -> int:
+    def num_exact_tokens(self) -> int:
         return sum(self.lengths[: self.num_exact_chunks])
 
     @property
     def slots(self) -> Tensor:
-        """Slots of all context tokens, [context tokens], ascending."""
+        """Slots of all context tokens, [context tokens] int64, ascending."""
         return torch.cat([torch.arange(span.start, span.stop) for span in self.spans]) if self.spans else NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far fresh KV of one layer lies from the cached: the sum of squares over heads and width, [R] each."""
+    """Squared difference between fresh and cached KV of one layer, summed over heads and width.
+
+    keys    [R]
+    values  [R]
+    """
 
     keys: Tensor
     values: Tensor
 
 
-# Called before each layer with its number and the deviation of the context rows that are still on their way; returns
-# the ascending indices [R'] of the rows to go on with, or None for all of them.
+# Called before each layer with the layer's number and a function that measures the deviation of the remaining context
+# rows. Returns the ascending indices [R'] into those rows to continue with, or None to continue with all.
 RowFilter = Callable[[int, Callable[[], Deviation]], Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelAttention:
-    """Attention over chunks of equal positions, merged with attention over everything else by log-sum-exp."""
+    """Attention to chunks of equal positions, merged with all other attention by log-sum-exp (APE, arXiv:2502.05431).
+
+    temperature  divides the chunks' logits
+    scale        weight of the chunks' log-sum-exp, together with the temperature
+    """
 
     temperature: float
     scale: float
@@ -128,13 +153,13 @@ class ParallelAttention:
 class RecomputePlan:
     """The context tokens that get fresh KV before the first token.
 
-    thin   drops some of the rows on their way through the layers; None keeps them all
-    merge  how question and answer attend to chunks placed in parallel
+    rows                [R] int64, prompt slots, ascending and unique
+    row_filter          drops rows between layers; None keeps all
+    parallel_attention  how question and answer attend to chunks placed in parallel
+    num_exact_chunks    leading chunks whose KV is exact after the plan was carried out; set by `plan_recompute`
     """
 
-    rows: Tensor  # [R] slots, int64, ascending, unique
+    rows: Tensor
     row_filter: RowFilter | None = None
     parallel_attention: ParallelAttention | None = None
-
-
-NO_ROWS = torch.empty(0, dtype=torch.int64)
+    num_exact_chunks: int = 0

@@ -1,7 +1,7 @@
-"""Lay chunk KVs end to end behind the shared prefix, keys moved to their new positions.
+"""Assemble prefix and chunk KV in one buffer, with keys re-rotated to their new positions.
 
-Positions are right afterwards; attention from one chunk to another is still missing. The first chunk is exact: nothing
-but the prefix comes before it, as when it was computed; so is a whole path of the knowledge tree, which is not moved.
+Positions are then correct, but attention between chunks is still missing. The first chunk is exact, because only the
+prefix precedes it, as when it was computed. A path of the knowledge tree is exact as a whole.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from engine.model.rope import move_keys
 from engine.types import ChunkKV, Placement
 
 
-def layout(prefix: int, lengths: list[int]) -> tuple[range, ...]:
-    """Return the slots of chunks with these token `lengths`, laid end to end behind a prefix of `prefix` tokens."""
-    spans, start = [], prefix
+def chunk_spans(prefix_tokens: int, lengths: list[int]) -> tuple[range, ...]:
+    """Return the consecutive slots of chunks with these token `lengths`, after the prefix."""
+    spans, start = [], prefix_tokens
     for length in lengths:
         spans.append(range(start, start + length))
         start += length
@@ -32,23 +32,23 @@ def assemble(
 ) -> tuple[range, ...]:
     """Write prefix and chunks into the buffer; return the slots of each chunk.
 
-    prefix     positions 0..P; copied as it is
-    chunks     each computed as the placement says; may repeat
-    inv_freq   [D/2]
-    placement  keys are moved only where chunks are joined
+    prefix     starts at position 0; copied unchanged
+    chunks     computed as the placement requires; may repeat
+    inv_freq   [D/2] the model's rotary frequencies
+    placement  keys are re-rotated only if chunks are concatenated
 
-    Raises ValueError if they do not fit.
+    Raises ValueError if the buffer is too small.
     """
-    spans = layout(prefix.tokens, [chunk.tokens for chunk in chunks])
+    spans = chunk_spans(prefix.tokens, [chunk.tokens for chunk in chunks])
     end = spans[-1].stop if spans else prefix.tokens
     if end > buffer.capacity:
         raise ValueError(f"{end} tokens do not fit into a buffer of {buffer.capacity}")
     buffer.keys[:, :, : prefix.tokens] = prefix.keys
     buffer.values[:, :, : prefix.tokens] = prefix.values
     for chunk, span in zip(chunks, spans, strict=True):
-        place = slice(span.start, span.stop)
+        slots = slice(span.start, span.stop)
         shift = span.start - chunk.start if placement is Placement.CONCATENATED else 0
-        move_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, place])
-        buffer.values[:, :, place] = chunk.values
+        move_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, slots])
+        buffer.values[:, :, slots] = chunk.values
     buffer.length = end
     return spans

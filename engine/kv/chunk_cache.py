@@ -1,4 +1,4 @@
-"""Chunk KV from wherever it is cheapest: the knowledge tree's tiers, or the model itself."""
+"""Chunk KV of one model: read from the knowledge tree, or computed if that is faster (RAGCache, arXiv:2404.12457)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,31 +15,33 @@ from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
 from engine.types import ChunkKV, Placement
 
-Ids = Sequence[int]
+TokenIds = Sequence[int]
 TouchedNodes = list[Node]
-HOT = 2  # uses that make a path worth a copy on disk; a chunk's own KV gets one at once
+REPLICATE_HITS = 2  # hits after which a path is copied to disk; a chunk's own KV is copied at once
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSet:
     """The KV of a prompt's chunks.
 
-    chunks  in prompt order; only the leading ones where nothing else was asked for
-    tiers   where each came from: a tier's name, or 'computed', also of what is still to be computed
-    exact   leading chunks that were found as one path: their KV is exact where they stand
+    chunks           in prompt order; `match_prefix` returns the leading ones only
+    tiers            the source of each of the prompt's chunks: a tier's name, or 'computed' (now or by recomputation)
+    num_path_chunks  leading chunks that came from one path, so that their KV is exact at its positions
     """
 
     chunks: tuple[ChunkKV, ...]
     tiers: tuple[str, ...]
-    exact: int
+    num_path_chunks: int
 
 
 @dataclass
 class ChunkCache:
     """Chunk KV of one model after one shared prefix.
 
-    tree   shared between models: fingerprints keep them apart, and equal models share everything
-    costs  what computing takes; without it every token costs the same, and whatever is stored is read
+    tree   shared by all models; fingerprints keep their KV apart, and equal models share it
+    costs  measured prefill times; without them all tokens cost the same, and cached KV is always read
+
+    `prefix` is the KV of the shared prefix.
     """
 
     decoder: Decoder
@@ -47,172 +49,183 @@ class ChunkCache:
     tree: KnowledgeTree[ChunkKV]
     costs: CostModel | None = None
     _lock: RLock = field(default_factory=RLock)
-    _fresh: list[str] = field(default_factory=list)
+    _unreplicated: list[str] = field(default_factory=list)  # keys to copy to the slowest tier
 
     def __post_init__(self) -> None:
         self._model = fingerprint.model_fingerprint(self.decoder)
-        buffer = self.decoder.buffer(len(self.prefix_ids))
+        buffer = self.decoder.new_buffer(len(self.prefix_ids))
         if self.prefix_ids:
-            self.decoder.prefill(torch.tensor(self.prefix_ids), buffer, torch.arange(len(self.prefix_ids)))
+            self.decoder.forward_rows(torch.tensor(self.prefix_ids), buffer, torch.arange(len(self.prefix_ids)))
         self.prefix = ChunkKV(buffer.keys, buffer.values, 0)
 
     @cached_property
     def without_prefix(self) -> "ChunkCache":
-        """The same chunks computed without any prefix: what naive reuse finds."""
+        """The cache of chunks computed without any prefix, for naive reuse."""
         return ChunkCache(self.decoder, (), self.tree, self.costs)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names the model and the prefix: two caches with the same one hold the same KV."""
+        """Identifies model and prefix: caches with equal fingerprints contain the same KV."""
         return fingerprint.chunk_fingerprint(self._model, self.prefix_ids, ())
 
-    def key(self, ids: Ids) -> str:
+    def chunk_key(self, ids: TokenIds) -> str:
+        """Return the key of a chunk computed after the shared prefix."""
         return fingerprint.chunk_fingerprint(self._model, self.prefix_ids, ids)
 
-    def names(self, ids: Ids) -> tuple[str, str]:
-        """Return the keys of a chunk however it was computed: behind the shared prefix, and without any."""
-        return self.key(ids), fingerprint.chunk_fingerprint(self._model, (), ids)
+    def all_chunk_keys(self, ids: TokenIds) -> tuple[str, str]:
+        """Return both keys of a chunk: computed after the shared prefix, and without any prefix."""
+        return self.chunk_key(ids), fingerprint.chunk_fingerprint(self._model, (), ids)
 
-    def keys(self, chunks: Sequence[Ids]) -> list[str]:
-        """Return the key of each path that ends at one of the chunks, in order."""
+    def path_keys(self, chunks: Sequence[TokenIds]) -> list[str]:
+        """Return the key of the path to each chunk, in order."""
         keys: list[str] = []
         for ids in chunks:
-            keys.append(fingerprint.path_fingerprint(keys[-1], self.key(ids)) if keys else self.key(ids))
+            keys.append(fingerprint.path_fingerprint(keys[-1], self.chunk_key(ids)) if keys else self.chunk_key(ids))
         return keys
 
-    def get(self, ids: Ids, cancel: Event | None = None, uses: TouchedNodes | None = None) -> tuple[ChunkKV, str]:
-        """Return a chunk's own KV and the tier it came from, or 'computed'.
+    def get_or_compute(
+        self, ids: TokenIds, cancel: Event | None = None, touched_nodes: TouchedNodes | None = None
+    ) -> tuple[ChunkKV, str]:
+        """Return a chunk's own KV and the tier it was read from, or 'computed'.
 
-        uses  takes the node that was read, for `count` once an answer was made of it
+        touched_nodes  receives the node that was read, for `record_hits` once an answer was generated from it
 
-        Two threads that ask for the same chunk compute it once. Raises Cancelled once `cancel` is set.
+        Concurrent calls for the same chunk compute it once. Raises Cancelled once `cancel` is set.
         """
-        key = self.key(ids)
+        key = self.chunk_key(ids)
         with self._lock, self.tree.pinned_while([key]) as nodes:
-            if nodes and (found := self._read(nodes[0], 0, len(ids))) is not None:
-                if uses is not None:
-                    uses += nodes
-                return found
+            if nodes and (hit := self._read(nodes[0], 0, len(ids))) is not None:
+                if touched_nodes is not None:
+                    touched_nodes += nodes
+                return hit
             kv = self.compute(ids, cancel)
-            self.tree.insert(NodeKey(key, key, None, len(ids), self.fingerprint), kv, self._per_token(0, len(ids)))
-            self._fresh.append(key)
+            self.tree.insert(NodeKey(key, key, None, len(ids), self.fingerprint), kv, self._ms_per_token(0, len(ids)))
+            self._unreplicated.append(key)
         return kv, "computed"
 
     def gather(
         self,
-        chunks: Sequence[Ids],
+        chunks: Sequence[TokenIds],
         cancel: Event | None = None,
-        longest: int | None = None,
-        uses: TouchedNodes | None = None,
+        max_path_chunks: int | None = None,
+        touched_nodes: TouchedNodes | None = None,
     ) -> ChunkSet:
-        """Return a prompt's chunks: the longest exact path of them, completed by content.
+        """Return the KV of a prompt's chunks: the longest exact path, then each remaining chunk by its content.
 
-        longest  chunks that the path may have; 1 takes every chunk by its content
-        uses     as in `get`
+        max_path_chunks  of the path; 0 looks up every chunk by its content, None sets no limit
+        touched_nodes    as in `get_or_compute`
 
         Raises Cancelled once `cancel` is set.
         """
-        path = self.match_prefix(chunks, longest, uses)
-        rest = [self.get(ids, cancel, uses) for ids in chunks[path.exact :]]
+        path = self.match_prefix(chunks, max_path_chunks, touched_nodes)
+        rest = [self.get_or_compute(ids, cancel, touched_nodes) for ids in chunks[path.num_path_chunks :]]
         kvs, tiers = tuple(kv for kv, _ in rest), tuple(tier for _, tier in rest)
-        return ChunkSet(path.chunks + kvs, path.tiers[: path.exact] + tiers, path.exact)
+        return ChunkSet(path.chunks + kvs, path.tiers[: path.num_path_chunks] + tiers, path.num_path_chunks)
 
     def match_prefix(
-        self, chunks: Sequence[Ids], longest: int | None = None, uses: TouchedNodes | None = None
+        self, chunks: Sequence[TokenIds], max_path_chunks: int | None = None, touched_nodes: TouchedNodes | None = None
     ) -> ChunkSet:
-        """Return the longest exact path of a prompt's chunks, and nothing of what stands behind it."""
-        found: list[tuple[ChunkKV, str]] = []
-        with self.tree.pinned_while(self.keys(chunks[:longest])) as nodes:
-            before = 0
+        """Return the KV of the longest exact path, without the chunks after it; arguments as for `gather`."""
+        hits: list[tuple[ChunkKV, str]] = []
+        with self.tree.pinned_while(self.path_keys(chunks[:max_path_chunks])) as nodes:
+            cached_tokens = 0
             for node, ids in zip(nodes, chunks, strict=False):
-                if (read := self._read(node, before, len(ids))) is None or read[0].quantized:
+                if (hit := self._read(node, cached_tokens, len(ids))) is None or hit[0].quantized:
                     break
-                found.append(read)
-                before += len(ids)
-            if uses is not None:
-                uses += nodes[: len(found)]
-        kvs, tiers = tuple(kv for kv, _ in found), tuple(tier for _, tier in found)
-        return ChunkSet(kvs, tiers + ("computed",) * (len(chunks) - len(found)), len(found))
+                hits.append(hit)
+                cached_tokens += len(ids)
+            if touched_nodes is not None:
+                touched_nodes += nodes[: len(hits)]
+        kvs, tiers = tuple(kv for kv, _ in hits), tuple(tier for _, tier in hits)
+        return ChunkSet(kvs, tiers + ("computed",) * (len(chunks) - len(hits)), len(hits))
 
     def record_hits(self, nodes: Sequence[Node]) -> None:
-        """Count one use of each node; a path that became hot is copied to the slowest tier by the next `settle`."""
+        """Count one hit for each node; the next `flush` copies paths that are hot by now to the slowest tier."""
         self.tree.record_hit(nodes)
         with self._lock:
-            self._fresh += [node.key for node in nodes if node.frequency == HOT]
+            self._unreplicated += [node.key for node in nodes if node.frequency == REPLICATE_HITS]
 
-    def ready(self, chunks: Sequence[Ids], placement: Placement = Placement.CONCATENATED) -> tuple[int, int]:
-        """Return how many tokens of chunks have KV that a placement uses, and how many have none. Reads nothing."""
+    def count_cached_tokens(
+        self, chunks: Sequence[TokenIds], placement: Placement = Placement.CONCATENATED
+    ) -> tuple[int, int]:
+        """Return how many tokens of the chunks have cached KV for a placement, and how many do not. Reads no KV."""
         if placement is Placement.NO_PREFIX:
-            return self.without_prefix.ready(chunks)
-        exact, by_content = len(self.tree.match_prefix(self.keys(chunks))), placement is not Placement.EXACT_PREFIX
-        held = [number < exact or (by_content and self.key(ids) in self.tree) for number, ids in enumerate(chunks)]
-        cached = sum(len(ids) for ids, here in zip(chunks, held, strict=True) if here)
+            return self.without_prefix.count_cached_tokens(chunks)
+        num_path_chunks = len(self.tree.match_prefix(self.path_keys(chunks)))
+        cached = sum(map(len, chunks[:num_path_chunks]))
+        if placement is not Placement.EXACT_PREFIX:
+            cached += sum(len(ids) for ids in chunks[num_path_chunks:] if self.chunk_key(ids) in self.tree)
         return cached, sum(map(len, chunks)) - cached
 
-    def insert_path(self, chunks: Sequence[Ids], buffer: KVBuffer) -> None:
-        """Keep the paths to these chunks: their KV in the buffer is exact, laid end to end behind the prefix."""
-        keys, start = self.keys(chunks), len(self.prefix_ids)
+    def insert_path(self, chunks: Sequence[TokenIds], buffer: KVBuffer) -> None:
+        """Insert the paths to these chunks, whose KV in the buffer must be exact and follow the prefix.
+
+        Nodes that are already cached are kept, unless they were restored from 8 bits.
+        """
+        keys, start = self.path_keys(chunks), len(self.prefix_ids)
         with self.tree.pinned_while(keys) as nodes:
-            known = next((place for place, node in enumerate(nodes) if self._is_rounded(node)), len(nodes))
-        before = sum(map(len, chunks[:known]))
-        ms_per_token = self._per_token(before, sum(map(len, chunks)) - before)
-        for number, ids in enumerate(chunks):
+            num_known = next((depth for depth, node in enumerate(nodes) if self._is_quantized(node)), len(nodes))
+        cached_tokens = sum(map(len, chunks[:num_known]))
+        ms_per_token = self._ms_per_token(cached_tokens, sum(map(len, chunks)) - cached_tokens)
+        for depth, ids in enumerate(chunks):
             slots = slice(start, start + len(ids))
-            if number >= known:
+            if depth >= num_known:
                 kv = ChunkKV(buffer.keys[:, :, slots].clone(), buffer.values[:, :, slots].clone(), start)
-                parent = keys[number - 1] if number else None
-                place = NodeKey(keys[number], self.key(ids), parent, len(ids), self.fingerprint)
-                if self.tree.insert(place, kv, ms_per_token) is None:
+                parent = keys[depth - 1] if depth else None
+                node_key = NodeKey(keys[depth], self.chunk_key(ids), parent, len(ids), self.fingerprint)
+                if self.tree.insert(node_key, kv, ms_per_token) is None:
                     return
-                if not number:
+                if not depth:
                     with self._lock:
-                        self._fresh.append(keys[0])
+                        self._unreplicated.append(keys[0])
             start = slots.stop
 
     def flush(self) -> None:
-        """Copy what was computed or became hot since the last time to the slowest tier, to outlive the process."""
+        """Copy KV that was computed or became hot since the last call to the slowest (persistent) tier."""
         with self._lock:
-            fresh, self._fresh = self._fresh, []
-        late = [key for key in fresh if not self.tree.replicate(key) and key in self.tree]
-        if self.tree.tiers[-1].budget_bytes:  # else it will never take any
+            pending, self._unreplicated = self._unreplicated, []
+        pending = [key for key in pending if not self.tree.replicate(key) and key in self.tree]
+        if self.tree.tiers[-1].budget_bytes:  # without a budget, replication never succeeds
             with self._lock:
-                self._fresh += late
-        if "alone" in self.__dict__:
+                self._unreplicated += pending
+        if "without_prefix" in self.__dict__:
             self.without_prefix.flush()
 
-    def compute(self, ids: Ids, cancel: Event | None = None) -> ChunkKV:
-        """Prefill one chunk behind the shared prefix."""
+    def compute(self, ids: TokenIds, cancel: Event | None = None) -> ChunkKV:
+        """Prefill one chunk after the shared prefix. Raises Cancelled once `cancel` is set."""
         return prefill_chunk(self.decoder, self.prefix, ids, cancel)
 
-    def delete(self, ids: Ids) -> tuple[str, str]:
-        """Remove a chunk's KV, and every path through it, from every tier, however it was computed; return `names`."""
-        names = self.names(ids)
-        for name in names:
-            self.tree.delete(name)
-        return names
+    def delete(self, ids: TokenIds) -> tuple[str, str]:
+        """Delete a chunk's KV, and every path through it, from all tiers; return `all_chunk_keys`."""
+        keys = self.all_chunk_keys(ids)
+        for key in keys:
+            self.tree.delete(key)
+        return keys
 
-    def _read(self, node: Node, before: int, tokens: int) -> tuple[ChunkKV, str] | None:
-        """Read a node, unless computing its tokens behind `before` others is faster."""
-        if self.costs is not None and self.tree.read_ms(node) > self.costs.of(len(self.prefix_ids) + before, tokens):
-            self.tree.record_skip(node)
-            return None
-        found = self.tree.read(node)
-        return None if found is None else (found[0].to(self.decoder.device), found[1])
+    def _read(self, node: Node, cached_tokens: int, tokens: int) -> tuple[ChunkKV, str] | None:
+        """Read a node's KV and tier; None if computing its tokens after `cached_tokens` others is faster."""
+        if self.costs is not None:
+            compute_ms = self.costs.estimate_ms(len(self.prefix_ids) + cached_tokens, tokens)
+            if self.tree.estimate_read_ms(node) > compute_ms:
+                self.tree.record_skip(node)
+                return None
+        hit = self.tree.read(node)
+        return None if hit is None else (hit[0].to(self.decoder.device), hit[1])
 
-    def _is_rounded(self, node: Node) -> bool:
-        """Whether what memory has of a held node came back from disk in 8 bits."""
+    def _is_quantized(self, node: Node) -> bool:
+        """Return whether a pinned node's KV in memory was restored from 8 bits."""
         tier = self.tree.tiers[node.level]
         return tier.name != "disk" and tier.store.get(node.key).quantized
 
-    def _per_token(self, before: int, computed: int) -> float:
-        return self.costs.per_token(len(self.prefix_ids) + before, computed) if self.costs else 1.0
+    def _ms_per_token(self, cached_tokens: int, computed_tokens: int) -> float:
+        return self.costs.ms_per_token(len(self.prefix_ids) + cached_tokens, computed_tokens) if self.costs else 1.0
 
 
-def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: Ids, cancel: Event | None = None) -> ChunkKV:
-    """Return the KV of one chunk, computed behind the shared prefix. Raises Cancelled once `cancel` is set."""
+def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: TokenIds, cancel: Event | None = None) -> ChunkKV:
+    """Compute the KV of one chunk after the shared prefix. Raises Cancelled once `cancel` is set."""
     start = prefix.tokens
-    buffer = decoder.buffer(start + len(ids))
+    buffer = decoder.new_buffer(start + len(ids))
     buffer.keys[:, :, :start] = prefix.keys
     buffer.values[:, :, :start] = prefix.values
-    decoder.prefill(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)), cancel)
+    decoder.forward_rows(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)), cancel)
     return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous(), start)

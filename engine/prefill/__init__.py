@@ -1,1 +1,1 @@
-"""From chunks to a patched cache: prefill, assemble, score, select, recompute."""
+"""Prefill with reuse: assemble chunk KV, select tokens, recompute them."""

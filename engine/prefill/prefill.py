@@ -1,4 +1,4 @@
-"""From evidence and a strategy to a prompt whose KV is complete: load, assemble, select, recompute."""
+"""Prefill one prompt as a strategy plans it: load, assemble, select, recompute."""
 
 from dataclasses import dataclass
 from threading import Event
@@ -9,30 +9,32 @@ from engine.cache.node import Node
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
 from engine.prefill.context import PromptContext
-from engine.prefill.recompute import exact_chunks, recompute, without_path
-from engine.strategies import Strategy
+from engine.prefill.plan import plan_recompute
+from engine.prefill.recompute import recompute
+from engine.strategies.base import Strategy
 from engine.trace import Trace
 
 
 @dataclass(frozen=True)
 class PrefillResult:
-    """A prompt whose KV is complete.
+    """A prompt with complete KV.
 
-    logits          [V] of its next token
-    rows            [R] slots before the question that got fresh KV in any layer counted
-    realised_ratio  recomputed / reusable tokens
-    operations      floating-point operations of what the primary has computed for it
-    tiers           where each chunk's KV came from; 'none' where nothing was reused
-    path            leading chunks whose KV was found as one exact path
-    exact           leading chunks whose KV in the buffer is exact now
-    uses            nodes of the tree that were read for it
+    buffer            KV of the whole prompt, with capacity for the answer
+    logits            [V] of the first token
+    rows              [R] slots before the question that got fresh KV
+    actual_ratio      recomputed / reusable tokens
+    flops             floating-point operations of the main model's pass
+    tiers             the source of each chunk's KV: a tier's name, 'computed', or 'none' without reuse
+    num_path_chunks   leading chunks whose KV came from one exact path
+    num_exact_chunks  leading chunks whose KV in the buffer is exact
+    touched_nodes     tree nodes that were read
     """
 
     buffer: KVBuffer
     logits: Tensor
     rows: Tensor
     actual_ratio: float
-    operations: float
+    flops: float
     tiers: tuple[str, ...]
     num_path_chunks: int
     num_exact_chunks: int
@@ -40,27 +42,31 @@ class PrefillResult:
 
 
 def prefill(
-    decoder: Decoder, evidence: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None
+    decoder: Decoder, context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None
 ) -> PrefillResult:
-    """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
-
-    Raises Cancelled once `cancel` is set.
-    """
-    tiers, path = ("none",) * len(evidence.spans), 0
-    if strategy.reuses:
+    """Load or compute the KV of a prompt, up to the first token's logits. Raises Cancelled once `cancel` is set."""
+    tiers: tuple[str, ...] = ("none",) * len(context.spans)
+    num_path_chunks = 0
+    if strategy.reuses_kv:
         with trace.stage("load"):
-            held = evidence.load(strategy.placement, strategy.scoring)
-            tiers, path = held.tiers, held.exact
+            chunk_set = context.load(strategy.placement, strategy.score_mode)
+            tiers, num_path_chunks = chunk_set.tiers, chunk_set.num_path_chunks
         with trace.stage("assemble"):
-            buffer = evidence.assemble(strategy.placement)
+            buffer = context.assemble(strategy.placement)
     else:
-        buffer = evidence.buffer()
+        buffer = context.new_buffer()
     with trace.stage("select"):
-        view = evidence.selection_context(strategy.placement)
-        plan = without_path(strategy.plan(view), view)
-    with trace.stage("recompute" if strategy.reuses else "prefill"):
-        done = recompute(decoder, evidence, buffer, plan, cancel)
-    exact = exact_chunks(plan, view, strategy)
+        plan = plan_recompute(strategy, context.selection_context(strategy.placement))
+    with trace.stage("recompute" if strategy.reuses_kv else "prefill"):
+        result = recompute(decoder, context, buffer, plan, cancel)
     return PrefillResult(
-        buffer, done.logits, done.rows, done.ratio, done.operations, tiers, path, exact, tuple(evidence.touched_nodes)
+        buffer,
+        result.logits,
+        result.rows,
+        result.actual_ratio,
+        result.flops,
+        tiers,
+        num_path_chunks,
+        plan.num_exact_chunks,
+        tuple(context.touched_nodes),
     )

@@ -1,7 +1,7 @@
-"""A recompute pass that loses rows on its way through the layers.
+"""Selective recompute that drops rows between layers, as CacheBlend (arXiv:2405.16444) does.
 
-Before a layer, the plan may look at how far its rows' fresh keys and values lie from the cached ones and go on with
-some of them; the others keep what the cache holds from there on. CacheBlend chooses its tokens this way.
+Before each layer a row filter may measure how far the rows' fresh KV deviates from the cached KV. Dropped rows keep
+their cached KV from that layer on.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from engine.types import Deviation, RowFilter
 
 @dataclass(frozen=True, slots=True)
 class FilteredPrefill:
-    """What was left.
+    """The result of a filtered pass.
 
-    logits  [V] of the last row
-    rows    in each layer the context slots that got fresh KV, [R] each
-    chosen  the first layer in which rows were chosen; 0 where that never happened
+    logits                [V] of the last row
+    rows                  context slots that got fresh KV, [R] for each layer
+    first_filtered_layer  0 if no layer was filtered
     """
 
     logits: Tensor
     rows: tuple[Tensor, ...]
-    chosen: int
+    first_filtered_layer: int
 
 
 @torch.inference_mode()
@@ -38,62 +38,75 @@ def prefill_filtered(
     ids: Tensor,
     buffer: KVBuffer,
     slots: Tensor,
-    asked: int,
-    thin: RowFilter,
+    num_query_tokens: int,
+    row_filter: RowFilter,
     cancel: Event | None = None,
 ) -> FilteredPrefill:
-    """Give `slots` [R] of a buffer fresh KV from token `ids` [R], dropping rows as `thin` says.
+    """Compute KV for `slots` [R] of a buffer from token `ids` [R], dropping rows as the filter decides.
 
-    asked  rows at the end that are never dropped: the question
+    num_query_tokens  rows at the end that are never dropped
     """
-    hidden, where = decoder.embed(ids[None], slots[None])
-    reader, rows, chosen = RowPass(buffer, slots), [], 0
+    hidden, rotation = decoder.embed(ids[None], slots[None])
+    row_pass, rows_by_layer, first_filtered_layer = RowPass(buffer, slots), [], 0
     for layer in range(decoder.spec.layers):
-        kept = thin(layer, _deviation(decoder, layer, hidden, where, buffer, slots, asked))
+        kept = row_filter(layer, _deviation(decoder, layer, hidden, rotation, buffer, slots, num_query_tokens))
         if kept is not None:
-            chosen = chosen or layer
-            kept = torch.cat((kept, torch.arange(len(slots) - asked, len(slots))))
-            hidden, where = hidden[:, kept], (where[0][:, kept], where[1][:, kept])
+            first_filtered_layer = first_filtered_layer or layer
+            kept = torch.cat((kept, torch.arange(len(slots) - num_query_tokens, len(slots))))
+            hidden = hidden[:, kept]
+            rotation = rotation[0][:, kept], rotation[1][:, kept]
             slots = slots[kept]
-            reader = RowPass(buffer, slots)
-        rows.append(slots[: len(slots) - asked])
-        hidden = decoder.layer(layer, hidden, where, reader, cancel)
-    return FilteredPrefill(decoder.logits(hidden[0, -1]), tuple(rows), chosen)
+            row_pass = RowPass(buffer, slots)
+        rows_by_layer.append(slots[: len(slots) - num_query_tokens])
+        hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel)
+    return FilteredPrefill(decoder.logits(hidden[0, -1]), tuple(rows_by_layer), first_filtered_layer)
 
 
 def _deviation(
-    decoder: Decoder, layer: int, hidden: Tensor, where: Any, buffer: KVBuffer, slots: Tensor, asked: int
+    decoder: Decoder,
+    layer: int,
+    hidden: Tensor,
+    rotation: tuple[Tensor, Tensor],
+    buffer: KVBuffer,
+    slots: Tensor,
+    num_query_tokens: int,
 ) -> Callable[[], Deviation]:
+    """Return a function that measures the deviation of the context rows in a layer."""
+
     def measure() -> Deviation:
-        seen, count = _Glance(), len(slots) - asked
+        count = len(slots) - num_query_tokens
         if not count:
             return Deviation(torch.empty(0), torch.empty(0))
-        rows = slice(0, count)
-        with suppress(_Seen):
-            decoder.layer(layer, hidden[:, rows], (where[0][:, rows], where[1][:, rows]), seen)
-        held = buffer.keys[layer][:, slots[rows]], buffer.values[layer][:, slots[rows]]
-        keys, values = (
-            (fresh[0].float() - cached.float()).square().sum(dim=(0, 2)).cpu()
-            for fresh, cached in zip((seen.keys, seen.values), held, strict=True)
+        fresh = _KVCapture()
+        with suppress(_LayerStopped):
+            decoder.run_layer(layer, hidden[:, :count], (rotation[0][:, :count], rotation[1][:, :count]), fresh)
+        return Deviation(
+            _squared_difference(fresh.keys[0], buffer.keys[layer][:, slots[:count]]),
+            _squared_difference(fresh.values[0], buffer.values[layer][:, slots[:count]]),
         )
-        return Deviation(keys, values)
 
     return measure
 
 
-class _Seen(Exception):
-    """No error: a layer has shown its keys and values and need not go on."""
+def _squared_difference(fresh: Tensor, cached: Tensor) -> Tensor:
+    """Return the squared difference of two [H, R, D], summed over heads and width, [R] on the CPU."""
+    return (fresh.float() - cached.float()).square().sum(dim=(0, 2)).cpu()
 
 
-class _Glance:
-    """A `Reader` that takes a layer's fresh keys and values and ends the layer there."""
+class _LayerStopped(Exception):
+    """Ends a layer after its keys and values were captured."""
+
+
+class _KVCapture:
+    """An `AttentionPass` that captures a layer's fresh keys and values, and ends the layer before attention."""
 
     keys: Tensor
     values: Tensor
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        self.keys, self.values = keys, values
-        raise _Seen
+        self.keys = keys
+        self.values = values
+        raise _LayerStopped
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         raise AssertionError("the layer ends before its attention")

@@ -33,7 +33,7 @@ class CacheClipV1(CacheClip):
 
     label: ClassVar[str] = "CacheClip v1"
     description: ClassVar[str] = (
-        "As published in 2025: tumbling windows with 5 candidates; stays below the target ratio."
+        "As published in 2025: tumbling windows with 5 candidates, below the target."
     )
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
@@ -46,7 +46,7 @@ class CacheClipV2(CacheClip):
 
     label: ClassVar[str] = "CacheClip v2"
     description: ClassVar[str] = (
-        "As published in 2026: sliding windows with 5 candidates; stays below the target ratio."
+        "As published in 2026: sliding windows with 5 candidates, below the target."
     )
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
