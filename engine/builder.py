@@ -1,220 +1,251 @@
-"""From settings to a working engine: which models, in which format, with which caches."""
+"""Build an engine from a configuration: load the models, open the caches."""
 
 import gc
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from tokenizers import Tokenizer
 
 from assets import ASSETS
-from engine.cache.cost_model import CostModel, kept, measured
+from engine.cache.cost_model import CostModel, load_or_measure, measure_costs
 from engine.cache.hit_stats import CacheStats
-from engine.cache.tiers.hierarchy import CacheHierarchy
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.errors import AdapterUnusable, SelectorUnusable, SpanScorerUnusable, UnsupportedModel
+from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable, UnsupportedModel
 from engine.generation.grounded_sampler import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, load_span_scorer
 from engine.kv import fingerprint
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.decoder import Decoder
-from engine.model.encoder import MEANING, WORD, packaged
-from engine.model.loading.bundled import NAME, Report
+from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
+from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.dtype import select_dtype
-from engine.model.loading.footprint import footprint, of_folder
-from engine.model.loading.load import load
-from engine.model.loading.lora import WEIGHTS
+from engine.model.loading.footprint import estimate_footprint, folder_footprint
+from engine.model.loading.load import load_decoder
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.loading.resolve import resolve
-from engine.prompt.template import Prompt
+from engine.prompt.template import PromptTemplate
+from engine.prompt.text_finder import TextFinder
 from engine.scoring.auxiliary import AuxiliaryScorer
-from engine.scoring.trained_selector import FILE, TokenSelector, load_token_selector
+from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector, load_token_selector
+from store.data_folder import default_data_folder
 from store.types import Finder
 
-READER, SELECTOR, POINTER = ASSETS / "reader", ASSETS / "selector", ASSETS / "pointer"  # made by training
-
-
-class Named(Protocol):
-    """Settings that name models: the app's, or a bench's arguments. See ModelConfig for what each may be."""
-
-    model: str
-    auxiliary: str
-    device: str
-    reader: str
-    pointer: str
-    selector: str
-
-    @property
-    def dtype(self) -> str: ...
+LORA_ADAPTER = ASSETS / "reader"
+TOKEN_SELECTOR = ASSETS / "selector"
+SPAN_SCORER = ASSETS / "pointer"
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Which models answer and select, and where they run.
+    """Which models to load, and where they run.
 
-    model, auxiliary  a folder, a name on the hub, or the embedded model's name
-    folder            where the embedded model is unpacked
-    device            of the primary: 'auto', 'cpu', 'cuda'; the auxiliary always runs on the CPU
-    dtype             'auto', 'bf16' or 'fp32'
-    reader            adapter that is merged into the primary: 'auto' (ours, for the embedded model), 'off', or a folder
-    pointer           tells the reader where to look: 'auto' (ours, for any reader), 'off', or a folder
-    selector          of CacheClip trained: 'auto' (ours, for the embedded model with our reader), 'off', or a folder
+    folder           where the bundled model is unpacked
+    model            the main model: a folder, a name on the Hugging Face Hub, or the bundled model's name
+    auxiliary_model  likewise; it always runs on the CPU
+    device           of the main model: 'auto', 'cpu' or 'cuda'
+    dtype            'auto', 'bf16' or 'fp32'
+    lora_adapter     merged into the main model: 'auto' (ours, for the bundled model), 'off', or a folder
+    span_scorer      'auto' (ours, for any main model with a LoRA adapter), 'off', or a folder
+    token_selector   'auto' (ours, for the bundled model with our LoRA adapter), 'off', or a folder
     """
 
     folder: Path
-    model: str = NAME
-    auxiliary: str = NAME
+    model: str = BUNDLED_MODEL
+    auxiliary_model: str = BUNDLED_MODEL
     device: str = "auto"
     dtype: str = "auto"
-    reader: str = "auto"
-    pointer: str = "auto"
-    selector: str = "auto"
-
-    @classmethod
-    def of(cls, folder: Path, named: Named) -> "ModelConfig":
-        """Return what settings say about models."""
-        trained = named.reader, named.pointer, named.selector
-        return cls(folder, named.model, named.auxiliary, named.device, named.dtype, *trained)
+    lora_adapter: str = "auto"
+    span_scorer: str = "auto"
+    token_selector: str = "auto"
 
     @property
-    def adapter(self) -> Path | None:
-        """The folder of the adapter that is merged into the primary."""
-        if self.reader == "auto":
-            return READER if self.model == NAME else None
-        return None if self.reader == "off" else Path(self.reader).expanduser()
+    def lora_folder(self) -> Path | None:
+        return _folder(self.lora_adapter, LORA_ADAPTER if self.model == BUNDLED_MODEL else None)
 
     @property
-    def layers(self) -> Path | None:
-        """The folder of the trained pointer's layers; without a reader nothing asks them."""
-        if self.pointer == "auto":
-            return POINTER if self.adapter else None
-        return None if self.pointer == "off" else Path(self.pointer).expanduser()
+    def span_scorer_folder(self) -> Path | None:
+        return _folder(self.span_scorer, SPAN_SCORER if self.lora_folder else None)
 
     @property
-    def heads(self) -> Path | None:
-        """The folder of the trained selector's heads."""
-        if self.selector == "auto":
-            ours = self.model == NAME and self.reader == "auto"
-            return SELECTOR if ours else None
-        return None if self.selector == "off" else Path(self.selector).expanduser()
+    def token_selector_folder(self) -> Path | None:
+        is_default = self.model == BUNDLED_MODEL and self.lora_adapter == "auto"
+        return _folder(self.token_selector, TOKEN_SELECTOR if is_default else None)
+
+
+def _folder(option: str, default: Path | None) -> Path | None:
+    if option == "auto":
+        return default
+    return None if option == "off" else Path(option).expanduser()
 
 
 @dataclass(frozen=True)
 class Models:
-    """Loaded models; `auxiliary is primary` when both are the same weights in the same place.
+    """Loaded models; `auxiliary is primary` if both are the same weights on the same device.
 
-    grounds  of a primary that was finetuned to answer in the passages' words
+    precision  for the user, such as 'bf16 on the CPU (AVX-512 BF16)'
+    grounding  only if the main model has a LoRA adapter
     """
 
     primary: Decoder
     auxiliary: Decoder
-    precision: str  # 'bf16 on the CPU (AVX-512 BF16)'
-    selector: TokenSelector | None = None
-    grounds: GroundingModel | None = None
+    precision: str
+    token_selector: TokenSelector | None = None
+    grounding: GroundingModel | None = None
 
 
-def load_models(config: ModelConfig, report: Report = lambda said, share: None) -> Models:
-    """Find, load and self-test both models. Raises ModelNotFound or UnsupportedModel."""
+def load_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> Models:
+    """Resolve, load and self-test all models. Raises ModelNotFound, UnsupportedModel, or ...Unusable for an adapter."""
     device, dtype, precision = select_dtype(config.device, config.dtype)
-    trained = _selector(config), _grounds(config)
-    place = resolve(config.model, config.folder, report)
-    report(f"Loading {Path(config.model).name}", 0.8)
-    primary = load(place, device, dtype, Path(config.model).name, config.adapter)
-    if config.auxiliary == config.model and device.type == "cpu":
-        return Models(primary, primary, precision, *trained)
-    place = resolve(config.auxiliary, config.folder, report)
-    report(f"Loading {Path(config.auxiliary).name}", 0.9)
-    _, dtype, _ = select_dtype("cpu", config.dtype)
-    adapter = config.adapter if config.auxiliary == config.model else None
-    beside = load(place, torch.device("cpu"), dtype, Path(config.auxiliary).name, adapter)
-    return Models(primary, beside, precision, *trained)
+    _, cpu_dtype, _ = select_dtype("cpu", config.dtype)
+    token_selector, grounding = _load_token_selector(config, cpu_dtype), _load_grounding(config, cpu_dtype)
+
+    def load(name: str, device: torch.device, dtype: torch.dtype, progress: float) -> Decoder:
+        folder = resolve(name, config.folder, report)
+        report(f"Loading {Path(name).name}", progress)
+        adapter = config.lora_folder if name == config.model else None
+        return load_decoder(folder, device, dtype, Path(name).name, adapter)
+
+    primary = auxiliary = load(config.model, device, dtype, 0.8)
+    if config.auxiliary_model != config.model or device.type != "cpu":
+        auxiliary = load(config.auxiliary_model, torch.device("cpu"), cpu_dtype, 0.9)
+    return Models(primary, auxiliary, precision, token_selector, grounding)
 
 
-def fetch_models(config: ModelConfig, report: Report = lambda said, share: None) -> None:
-    """Bring both models' files to this machine, and check what their configurations tell; nothing is loaded.
+def fetch_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> None:
+    """Download both models and check their configurations, without loading them.
 
-    Raises what `load_models` would raise of it, and HubUnreachable, all before anything is downloaded in vain.
+    Raises what `load_models` would raise for the configuration, and HubUnreachable, before any download if possible.
     """
     try:
         select_dtype(config.device, config.dtype)
     except ValueError as error:
         raise UnsupportedModel(f"The {error}.") from error
-    if config.adapter is not None and not (config.adapter / WEIGHTS).is_file():
-        raise AdapterUnusable(f"There is no {WEIGHTS} in {config.adapter}.")
-    if config.heads is not None and not (config.heads / FILE).is_file():
-        raise SelectorUnusable(f"There is no {FILE} in {config.heads}.")
-    if config.layers is not None and not (config.layers / SPAN_SCORER_FILE).is_file():
-        raise SpanScorerUnusable(f"There is no {SPAN_SCORER_FILE} in {config.layers}.")
-    names = dict.fromkeys((config.model, config.auxiliary))
+    for folder, file, error_class in (
+        (config.lora_folder, LORA_WEIGHTS_FILE, LoraAdapterUnusable),
+        (config.token_selector_folder, SELECTOR_FILE, TokenSelectorUnusable),
+        (config.span_scorer_folder, SPAN_SCORER_FILE, SpanScorerUnusable),
+    ):
+        if folder is not None and not (folder / file).is_file():
+            raise error_class(f"There is no {file} in {folder}.")
+    names = dict.fromkeys((config.model, config.auxiliary_model))
     for name in names:
-        footprint(name, config.folder)
+        estimate_footprint(name, config.folder)
     for name in names:
-        of_folder(resolve(name, config.folder, report))
+        folder_footprint(resolve(name, config.folder, report))
 
 
 def release_memory() -> None:
-    """Give back the memory of models that nobody holds any more."""
+    """Free the memory of models that are no longer referenced."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def _selector(config: ModelConfig) -> TokenSelector | None:
-    return (
-        None
-        if config.heads is None
-        else load_token_selector(config.heads, packaged(select_dtype("cpu", config.dtype)[1]))
-    )
-
-
-def _grounds(config: ModelConfig) -> GroundingModel | None:
-    if config.adapter is None:
+def _load_token_selector(config: ModelConfig, dtype: torch.dtype) -> TokenSelector | None:
+    if config.token_selector_folder is None:
         return None
-    if config.layers is None:
+    return load_token_selector(config.token_selector_folder, load_encoder(dtype))
+
+
+def _load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
+    if config.lora_folder is None:
+        return None
+    if config.span_scorer_folder is None:
         return GroundingModel()
-    return GroundingModel(
-        load_span_scorer(config.layers, packaged(select_dtype("cpu", config.dtype)[1], (WORD, MEANING)))
-    )
+    encoder = load_encoder(dtype, (WORD_LAYER, SEMANTIC_LAYER))
+    return GroundingModel(load_span_scorer(config.span_scorer_folder, encoder))
 
 
 def build_engine(
     models: Models,
-    open_library: Callable[[Tokenizer], Finder],
+    open_finder: Callable[[Tokenizer], Finder],
     tiers: CacheHierarchy,
-    costs: Path | None = None,
-    served: CacheStats | None = None,
+    cost_folder: Path | None = None,
+    stats: CacheStats | None = None,
 ) -> Engine:
-    """Return the engine over a library and tiers of chunk KV.
+    """Return an engine over loaded models and the tiers of chunk KV.
 
-    open_library  given the primary's tokenizer, which measures chunks
-    tiers         of both models together
-    costs         folder that keeps what computing costs on this machine, measured once for each model; None leaves
-                  it unmeasured: every token then costs the same
-    served        counts how questions are served, where that shall go on from an engine before
+    open_finder  called with the main model's tokenizer, which measures chunks
+    tiers        shared by both models
+    cost_folder  keeps the measured cost of prefill, one file per model and machine; None assumes equal cost per token
+    stats        continues the counts of an earlier engine
     """
-    prompt = Prompt(models.primary.tokenizer)
-    cache = ChunkCache(models.primary, prompt.prefix, tiers.tree, costs_of(models.primary, costs))
-    auxiliary = AuxiliaryScorer(cache, prompt, models.selector)
+    prompt = PromptTemplate(models.primary.tokenizer)
+    cache = ChunkCache(models.primary, prompt.prefix_ids, tiers.tree, load_cost_model(models.primary, cost_folder))
+    auxiliary = AuxiliaryScorer(cache, prompt, models.token_selector)
     if models.auxiliary is not models.primary:
-        own = Prompt(models.auxiliary.tokenizer)
-        beside = ChunkCache(models.auxiliary, own.prefix, tiers.tree, costs_of(models.auxiliary, costs))
-        auxiliary = AuxiliaryScorer(beside, own, models.selector)
-        if beside.fingerprint != cache.fingerprint:
-            tiers.keep_off_device(beside.fingerprint)
-    finder = open_library(prompt.tokens.data)
-    trouble = lambda: tiers.disk_error  # noqa: E731
-    return Engine(finder, cache, prompt, auxiliary, disk_error=trouble, stats=served, grounding=models.grounds)
+        own_prompt = PromptTemplate(models.auxiliary.tokenizer)
+        costs = load_cost_model(models.auxiliary, cost_folder)
+        own_cache = ChunkCache(models.auxiliary, own_prompt.prefix_ids, tiers.tree, costs)
+        auxiliary = AuxiliaryScorer(own_cache, own_prompt, models.token_selector)
+        if own_cache.fingerprint != cache.fingerprint:
+            tiers.exclude_from_device(own_cache.fingerprint)
+    return Engine(
+        open_finder(prompt.tokenizer.data),
+        cache,
+        prompt,
+        auxiliary,
+        grounding=models.grounding,
+        stats=stats,
+        disk_error=lambda: tiers.disk_error,
+    )
 
 
-def costs_of(decoder: Decoder, folder: Path | None) -> CostModel | None:
-    """Return what computing costs a model on this machine, kept in `folder`; None without a folder."""
+def load_engine(
+    model: str = BUNDLED_MODEL,
+    texts: Sequence[str] = (),
+    finder: Finder | None = None,
+    *,
+    folder: Path | None = None,
+    cache_bytes: int = 4 * 2**30,
+    **options: str,
+) -> Engine:
+    """Load models and return an engine over texts in memory; nothing but downloaded models is written to disk.
+
+    Parameters
+    ----------
+    model
+        The main model: a folder in Hugging Face format, a name on the Hub, or the bundled model.
+    texts
+        The passages. Each is one chunk, ranked by the words it shares with the question.
+    finder
+        Retrieves passages instead of `texts`; see `store.types.Finder`.
+    folder
+        Where the bundled model is unpacked; the application's model folder by default.
+    cache_bytes
+        Memory for chunk KV, in bytes.
+    **options
+        Further fields of `ModelConfig`: auxiliary_model, device, dtype, lora_adapter, span_scorer, token_selector.
+
+    Returns
+    -------
+    Engine
+        Answers a `Request` with `ask`.
+
+    Raises
+    ------
+    ModelNotFound, UnsupportedModel
+        If the model cannot be loaded, or KV reuse is not exact on it.
+    """
+    models = load_models(ModelConfig(folder or default_data_folder() / "models", model, **options))
+    config = CacheHierarchyConfig(host_bytes=cache_bytes, disk_bytes=0, device_bytes=cache_bytes)
+    tiers = CacheHierarchy(config, None, models.primary.device)
+    engine = build_engine(models, lambda tokenizer: finder or TextFinder(texts), tiers)
+    engine.disk_error = lambda: ""  # there is no disk tier on purpose
+    return engine
+
+
+def load_cost_model(decoder: Decoder, folder: Path | None) -> CostModel | None:
+    """Return the measured prefill cost of a model on this machine, cached in `folder`; None without a folder."""
     if folder is None:
         return None
     on_gpu = decoder.device.type == "cuda"
-    kind = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
-    machine = re.sub(r"\W+", "-", f"{platform.machine()} {kind} {torch.get_num_threads()}")
-    name = f"costs-{fingerprint.model_fingerprint(decoder)}-{machine}.json"
-    return kept(folder / name, lambda: measured(decoder))
+    processor = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
+    machine = re.sub(r"\W+", "-", f"{platform.machine()} {processor} {torch.get_num_threads()}")
+    path = folder / f"costs-{fingerprint.model_fingerprint(decoder)}-{machine}.json"
+    return load_or_measure(path, lambda: measure_costs(decoder))

@@ -1,33 +1,31 @@
-"""The way of one question: search, lookup, load, assemble, select, recompute, first token, decode.
+"""Answer one request: retrieve, pack, load, assemble, select, recompute, decode.
 
-Everything a person or a bench learns of it comes from the one trace that travels along.
+All timings come from the request's `Trace`.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from threading import Event
 
+from engine.answer_fields import fill_prefill_fields, fill_prompt_fields
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
 from engine.generation.grounded_sampler import GroundingModel
-from engine.generation.stream import write
-from engine.kv.assemble import layout
+from engine.generation.stream import stream_answer
 from engine.kv.chunk_cache import ChunkCache
-from engine.lru import LRUCache
 from engine.model.sampling import Sampler, SamplingParams
-from engine.model.tokenizer import Encoded
+from engine.passages import PassageCache, PassageModel
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult, prefill
-from engine.prompt.budget import budget
-from engine.prompt.builder import PreparedPrompt, same_prompt, strategy_of, validate
-from engine.prompt.retrieval import prepared_prompts
-from engine.prompt.sources import retrieved, with_recompute
-from engine.prompt.template import Prompt
+from engine.prompt.budget import estimate_budget
+from engine.prompt.pack import PreparedPrompt, same_prompt
+from engine.prompt.retrieval import prepare_stages
+from engine.prompt.template import PromptTemplate
+from engine.prompt.validate import build_strategy, validate
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.speculation import SpeculationConfig, Speculator
 from engine.scoring.auxiliary import AuxiliaryScorer
-from engine.scoring.trained_selector import TokenSelector
 from engine.strategies import Strategy
 from engine.trace import Trace
 from engine.types import ScoreMode
@@ -35,226 +33,211 @@ from store.types import Finder
 
 
 class Engine:
-    """Answers questions over a library with one primary and one auxiliary model.
+    """Answers questions over a library with a main and an auxiliary model; `load_engine` builds one.
 
-    cache      the primary's chunk KV; holds the primary model
-    auxiliary  None where no method needs one
-    turns      who uses the primary next
-    served     counts how questions were served from the tree; its own unless it shall outlive this engine
-    grounds    hold answers to what the passages say: for a reader that was taught to quote them
-    trouble    why chunk KV cannot be kept on disk, in a sentence; empty while it can
+    `ask` does everything. Benchmarks and analysis call the same steps one by one: `prepare` (retrieve and pack),
+    `acquire` (wait for the model), `prefill` (load, assemble, select, recompute; `prompt_context` shares its inputs
+    between strategies), `sampler`, and `store_results`. What is cached per passage is administered by `passages`.
 
-    `max_tokens` is the context that prompt and answer share; it starts as what the model was trained on.
+    Parameters
+    ----------
+    finder
+        Retrieves passages.
+    cache
+        Chunk KV of the main model; holds the model itself.
+    prompt
+        The prompt template for the main model's tokenizer.
+    auxiliary
+        Scores tokens for strategies that select by attention or by a trained selector; None if none is used.
+    grounding
+        Favours tokens that the passages support; for a main model finetuned to quote them.
+    scheduler
+        Decides which request uses the model next.
+    speculation
+        When to prefill before retrieval has finished.
+    stats
+        Counts cache hits; pass one to keep counting across engines.
+    disk_error
+        Returns why KV cannot be written to disk, as a sentence; empty if it can.
+
+    Attributes
+    ----------
+    max_tokens : int
+        The context shared by prompt and answer, initially the main model's maximum.
     """
 
     def __init__(
         self,
         finder: Finder,
         cache: ChunkCache,
-        prompt: Prompt,
-        auxiliary: AuxiliaryScorer | None,
+        prompt: PromptTemplate,
+        auxiliary: AuxiliaryScorer | None = None,
+        *,
+        grounding: GroundingModel | None = None,
         scheduler: Scheduler | None = None,
-        disk_error: Callable[[], str] = lambda: "",
         speculation: SpeculationConfig | None = None,
         stats: CacheStats | None = None,
-        grounding: GroundingModel | None = None,
+        disk_error: Callable[[], str] = lambda: "",
     ) -> None:
-        self.finder, self.cache, self.prompt, self.auxiliary = finder, cache, prompt, auxiliary
-        self.max_tokens, self.disk_error, self.grounding = cache.decoder.spec.max_positions, disk_error, grounding
-        self.scheduler, self.stats = scheduler or Scheduler(), stats or CacheStats()
-        self.speculator: Speculator[PreparedPrompt, PrefillResult] = Speculator(
-            self.scheduler, same_prompt, speculation
-        )
+        self.finder = finder
+        self.cache = cache
+        self.prompt = prompt
+        self.auxiliary = auxiliary
+        self.grounding = grounding
+        self.scheduler = scheduler or Scheduler()
+        self.speculator = Speculator[PreparedPrompt, PrefillResult](self.scheduler, same_prompt, speculation)
+        self.stats = stats or CacheStats()
+        self.disk_error = disk_error
+        self.max_tokens = cache.decoder.spec.max_positions
+        kv_caches = [(cache, prompt)]
+        if auxiliary is not None and auxiliary.cache is not cache:
+            kv_caches.append((auxiliary.cache, auxiliary.prompt))
+        models: list[PassageModel | None] = [auxiliary.selector if auxiliary else None, grounding]
+        self.passages = PassageCache(kv_caches, [model for model in models if model is not None], self.scheduler)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
-        """Yield one growing answer; the last one is 'done', or 'stopped' if `cancel` was set.
+        """Answer a request, token by token.
 
-        Raises BadRequest, QuestionTooLong or DocumentTooLong before anything is computed.
+        Parameters
+        ----------
+        request
+            The question and how to answer it.
+        cancel
+            Stops the answer soon after it is set, also from another thread.
+
+        Yields
+        ------
+        Answer
+            The same object each time, further along; its last `state` is 'done', or 'stopped' if `cancel` was set.
+
+        Raises
+        ------
+        BadRequest, QuestionTooLong, DocumentTooLong
+            Before anything is computed.
         """
         cancel = cancel or Event()
         validate(request)
         answer = Answer(request, Trace(synchronize=self.cache.decoder.synchronize))
         yield answer
         try:
-            yield from self._answer(answer, cancel)
+            yield from self._run(answer, cancel)
             answer.state = "done"
         except Cancelled:
             answer.state = "stopped"
         yield answer
 
-    def warm(self, text: str, cancel: Event | None = None) -> str:
-        """Compute and keep the KV of one passage, for both models; return the tier it was found in."""
-        passage = self.prompt.passage(text)
-        with self.track_deletions(), self.scheduler.acquire(lambda: self.cache.ready([passage.ids]), cancel or Event()):
-            tier, *_ = [cache.get(prompt.passage(text).ids, cancel)[1] for cache, prompt in self.readers]
-            for trained in self._trained:
-                trained.warm(text, passage)
-            for cache, _ in self.readers:
-                cache.flush()
-            return tier
+    def _run(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
+        request, trace, num_prefix_tokens = answer.request, answer.trace, len(self.prompt.prefix_ids)
+        strategy = build_strategy(request)
 
-    def close(self, patience_s: float) -> None:
-        """Wait at most `patience_s` for the pass under way; the caller has told it to stop."""
-        self.scheduler.close(patience_s)
+        def run_prefill(prepared: PreparedPrompt, trace: Trace, cancel: Event) -> PrefillResult:
+            return self.prefill(prepared, strategy, trace, cancel)
 
-    def forget(self, text: str) -> list[str]:
-        """Remove all that is kept of one passage, its KV for both models too; return the names it had in the tree."""
-        names = [name for cache, prompt in self.readers for name in cache.delete(prompt.passage_once(text).ids)]
-        for remembered in self._remembered:
-            remembered.forget(text)
-        return names
-
-    @contextmanager
-    def track_deletions(self) -> Iterator[None]:
-        """Enclose work on passages: of one that is deleted meanwhile nothing stays at its end, KV or text."""
-        with self.cache.tree.track_deletions() as deleted:
-            try:
-                yield
-            finally:
-                if deleted:
-                    for remembered in self._remembered:
-                        remembered.clear()
-
-    @property
-    def _trained(self) -> list[TokenSelector | GroundingModel]:
-        """What reads passages with small models of our own, each once."""
-        both = self.auxiliary.selector if self.auxiliary else None, self.grounding
-        return [trained for trained in both if trained]
-
-    @property
-    def _remembered(self) -> list[LRUCache[Encoded] | TokenSelector | GroundingModel]:
-        """What is made of passages' texts and stays in memory."""
-        own = [self.auxiliary.prompt.passage] if self.auxiliary else []
-        return [self.prompt.passage, *own, *self._trained]
-
-    @property
-    def readers(self) -> list[tuple[ChunkCache, Prompt]]:
-        """Who keeps KV of a passage, with the prompt that gives its ids: the primary, and an auxiliary of its own."""
-        other = self.auxiliary
-        own = [] if other is None or other.cache is self.cache else [(other.cache, other.prompt)]
-        return [(self.cache, self.prompt), *own]
-
-    def forget_others(self) -> None:
-        """Remove all KV of models that are not loaded: nobody knows which passages it belongs to."""
-        loaded = [*(cache for cache, _ in self.readers), self.cache.without_prefix]
-        self.cache.tree.delete_except([cache.fingerprint for cache in loaded])
-
-    def _answer(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
-        request, trace = answer.request, answer.trace
-        strategy = strategy_of(request)
-
-        def prefilled(reading: PreparedPrompt, trace: Trace, cancel: Event) -> PrefillResult:
-            return self.prefill(reading, strategy, trace, cancel)
-
-        with self.track_deletions(), ExitStack() as turn:
-            stages = prepared_prompts(self.finder, self.prompt, request, self.max_tokens, trace)
-            reading, guess = self.speculator.run(stages, prefilled, trace, turn, cancel)
-            self._tell_reading(answer, reading)
+        with self.passages.track_deletions(), ExitStack() as turn:
+            stages = prepare_stages(self.finder, self.prompt, request, self.max_tokens, trace)
+            prepared, speculative = self.speculator.run(stages, run_prefill, trace, turn, cancel)
+            fill_prompt_fields(answer, prepared, num_prefix_tokens, self.max_tokens)
             yield answer
-            if guess is None or not guess.accepted:
-                turn.enter_context(self.acquire_model(reading, strategy, trace, cancel))
-            ready = prefilled(reading, trace, cancel) if guess is None else guess.result(cancel)
-            chooser = self.sampler(
-                reading, trace, SamplingParams(request.temperature, request.top_p, request.seed), cancel
-            )
-            first = chooser.sample(ready.logits)
+            if speculative is None or not speculative.accepted:
+                turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
+            result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
+            sampling = SamplingParams(request.temperature, request.top_p, request.seed)
+            sampler = self.sampler(prepared, trace, sampling, cancel)
+            first_id = sampler.sample(result.logits)
             trace.first_token()
-            self._tell(answer, reading, ready, strategy)
+            fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
+            answer.notes += self._notes(strategy)
+            self.stats.record(answer.sources)
             yield answer
+            decoder = self.cache.decoder
             try:
-                yield from write(answer, self.cache.decoder, self.prompt, reading, ready, first, chooser, cancel)
+                yield from stream_answer(answer, decoder, self.prompt, prepared, result, first_id, sampler, cancel)
             finally:
-                self.store_results(reading, ready)
+                self.store_results(prepared, result)
 
-    def store_results(self, reading: PreparedPrompt, ready: PrefillResult) -> None:
-        """Keep what is exact, and what was computed, and count what was used, now that nobody waits for it."""
-        self.cache.record_hits(ready.touched_nodes)
-        self.cache.insert_path([chunk.ids for chunk in reading.passages[: ready.num_exact_chunks]], ready.buffer)
-        for cache, _ in self.readers:
-            cache.flush()
+    def _notes(self, strategy: Strategy) -> tuple[str, ...]:
+        """Return what the user should know about how the prompt was prefilled."""
+        notes = []
+        if strategy.reuses_kv and self.disk_error():
+            notes.append("KV cannot be written to disk: it stays in memory and is lost on restart.")
+        has_selector = self.auxiliary is not None and self.auxiliary.selector is not None
+        if strategy.score_mode is ScoreMode.LEARNED and not has_selector:
+            notes.append(
+                "This model has no trained token selector: the auxiliary model selected the tokens, "
+                "as in CacheClip joint."
+            )
+        return tuple(notes)
+
+    def estimate_budget(self, request: Request) -> ContextBudget:
+        """Return how a request would divide the model's context; nothing is searched or computed.
+
+        Raises QuestionTooLong if the question alone does not fit.
+        """
+        return estimate_budget(self.finder, self.prompt, request, self.max_tokens)
+
+    def prepare(self, request: Request, trace: Trace) -> PreparedPrompt:
+        """Run the whole search and pack its final hits into the model's context.
+
+        Raises QuestionTooLong or DocumentTooLong, and BadRequest if a whole document does not exist.
+        """
+        *_, prepared = prepare_stages(self.finder, self.prompt, request, self.max_tokens, trace)
+        return prepared
 
     @contextmanager
-    def acquire_model(self, reading: PreparedPrompt, strategy: Strategy, trace: Trace, cancel: Event) -> Iterator[None]:
-        """Wait until the model is free. Raises Cancelled if `cancel` is set while waiting."""
-        chunks = [chunk.ids for chunk in reading.passages]
+    def acquire(self, prepared: PreparedPrompt, strategy: Strategy, trace: Trace, cancel: Event) -> Iterator[None]:
+        """Wait until the model is free and hold it. Raises Cancelled if `cancel` is set while waiting."""
 
-        def lengths() -> tuple[int, int]:
-            cached = self.cache.ready(chunks, strategy.placement)[0] if strategy.reuses else 0
-            return cached, reading.context_tokens - cached + len(reading.suffix_ids)
+        def num_tokens() -> tuple[int, int]:
+            cached = 0
+            if strategy.reuses_kv:
+                cached, _ = self.cache.count_cached_tokens(prepared.passage_ids, strategy.placement)
+            return cached, prepared.context_tokens - cached + len(prepared.suffix_ids)
 
         with ExitStack() as turn:
             with trace.stage("queue"):
-                turn.enter_context(self.scheduler.acquire(lengths, cancel))
+                turn.enter_context(self.scheduler.acquire(num_tokens, cancel))
             yield
 
-    def sampler(
-        self, reading: PreparedPrompt, trace: Trace, sampling: SamplingParams, cancel: Event | None = None
-    ) -> Sampler:
-        """Return what chooses the tokens of one answer. Raises Cancelled."""
-        if self.grounding is None:
-            return sampling.sampler()
-        with trace.stage("ground"):
-            return self.grounding.sampler(sampling.sampler(), reading, self.prompt, cancel)
-
-    def prepare(self, request: Request, trace: Trace) -> PreparedPrompt:
-        """Search the library to the end, and fit what was found into the model's context."""
-        *_, reading = prepared_prompts(self.finder, self.prompt, request, self.max_tokens, trace)
-        return reading
-
-    def budget(self, request: Request) -> ContextBudget:
-        """Return how a request would share out the model's context; nothing is searched for or computed.
-
-        Raises QuestionTooLong.
-        """
-        return budget(self.finder, self.prompt, request, self.max_tokens)
-
     def prompt_context(
-        self, reading: PreparedPrompt, trace: Trace, cancel: Event | None = None, longest: int | None = None
+        self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None, max_path_chunks: int | None = None
     ) -> PromptContext:
-        """Return what strategies may look at for one reading; nothing is computed yet.
+        """Return the lazily computed inputs of a prefill: chunk KV and token scores. The caller closes it.
 
-        longest  passages of an exact path that may be used; None for all that the tree has
+        max_path_chunks  leading chunks whose exact prefix may be used; None for all that the tree contains
         """
-        return PromptContext(self.cache, self.prompt, self.auxiliary, reading, trace, cancel, longest)
+        return PromptContext(self.cache, self.prompt, self.auxiliary, prepared, trace, cancel, max_path_chunks)
 
     def prefill(
         self,
-        reading: PreparedPrompt,
+        prepared: PreparedPrompt,
         strategy: Strategy,
         trace: Trace,
         cancel: Event | None = None,
-        evidence: PromptContext | None = None,
+        context: PromptContext | None = None,
     ) -> PrefillResult:
-        """Bring one prompt's KV together as the strategy plans it, up to the logits of the first token.
+        """Load, assemble, select and recompute, up to the logits of the first token. Raises Cancelled.
 
-        The page's answers and the bench take this same way.
-
-        evidence  of this reading, where it is shared by several strategies
+        context  of this prompt, to share chunk KV and scores between strategies
         """
-        with (
-            closing(self.prompt_context(reading, trace, cancel))
-            if evidence is None
-            else nullcontext(evidence) as looked
-        ):
-            return prefill(self.cache.decoder, looked, strategy, trace, cancel)
+        shared = closing(self.prompt_context(prepared, trace, cancel)) if context is None else nullcontext(context)
+        with shared as inputs:
+            return prefill(self.cache.decoder, inputs, strategy, trace, cancel)
 
-    def _tell_reading(self, answer: Answer, reading: PreparedPrompt) -> None:
-        """Put what will be read into the answer."""
-        answer.notes, answer.sources, answer.left_out = reading.notes, retrieved(reading), reading.num_dropped_chunks
-        answer.question_tokens, answer.context_tokens = len(reading.suffix_ids), reading.context_tokens
-        answer.prompt_tokens = len(self.prompt.prefix) + answer.context_tokens + answer.question_tokens
-        answer.max_tokens, answer.state = self.max_tokens, "reading"
+    def sampler(
+        self, prepared: PreparedPrompt, trace: Trace, sampling: SamplingParams, cancel: Event | None = None
+    ) -> Sampler:
+        """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
+        if self.grounding is None:
+            return sampling.sampler()
+        with trace.stage("ground"):
+            return self.grounding.sampler(sampling.sampler(), prepared, self.prompt, cancel)
 
-    def _tell(self, answer: Answer, reading: PreparedPrompt, ready: PrefillResult, strategy: Strategy) -> None:
-        """Put what was recomputed into the answer."""
-        spans = layout(len(self.cache.prefix_ids), [len(chunk.ids) for chunk in reading.passages])
-        answer.sources = with_recompute(answer.sources, reading, ready.rows, spans, ready.tiers, ready.num_path_chunks)
-        self.stats.count(answer.sources)
-        answer.recomputed_tokens = sum(source.recomputed for source in answer.sources)
-        answer.realised_ratio = ready.actual_ratio
-        if strategy.reuses and self.disk_error():
-            answer.notes += ("The disk takes no more: passages' KV stays in memory and is lost at restart.",)
-        untrained = self.auxiliary is None or self.auxiliary.selector is None
-        if strategy.scoring is ScoreMode.LEARNED and untrained:
-            answer.notes += ("No selector is trained for this model: the small model chose, as in CacheClip joint.",)
-        answer.state = "writing"
+    def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
+        """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""
+        self.cache.record_hits(result.touched_nodes)
+        self.cache.insert_path(prepared.passage_ids[: result.num_exact_chunks], result.buffer)
+        self.passages.flush()
+
+    def close(self, timeout_s: float) -> None:
+        """Wait at most `timeout_s` for the running request, which the caller has already cancelled."""
+        self.scheduler.close(timeout_s)

@@ -1,32 +1,32 @@
-"""Errors of the engine that the page shows as they are; anything else is a bug and keeps its traceback."""
+"""Errors whose message is shown to the user as it is; anything else is a bug and keeps its traceback."""
 
 from store.errors import KVScopeError
 
 
 class UnsupportedModel(KVScopeError):
-    hint = "Pick a Llama, Qwen or Mistral model with plain rotary positions."
+    hint = "Use a Llama, Qwen or Mistral model with plain rotary position embeddings."
 
 
 class ModelNotFound(KVScopeError):
-    hint = "Give a model with --model PATH-OR-NAME: a folder in Hugging Face format, or a name in the hub's cache."
+    hint = "Pass --model a folder in Hugging Face format, or the name of a model on the Hugging Face Hub."
 
 
-class SelectorUnusable(KVScopeError):
-    hint = "Give another --selector FOLDER, or off."
+class TokenSelectorUnusable(KVScopeError):
+    hint = "Pass another folder as --token-selector, or off."
 
 
 class SpanScorerUnusable(KVScopeError):
-    hint = "Give another --pointer FOLDER, or off."
+    hint = "Pass another folder as --span-scorer, or off."
 
 
-class AdapterUnusable(KVScopeError):
-    hint = "Give another --reader FOLDER, or off."
+class LoraAdapterUnusable(KVScopeError):
+    hint = "Pass another folder as --lora-adapter, or off."
 
 
 class HubUnreachable(KVScopeError):
-    """Nothing can be said about a model that only the hub has."""
+    """The Hugging Face Hub cannot be reached, and the model is not on this machine."""
 
-    hint = "Check the connection, or give a folder that holds the model."
+    hint = "Check the connection, or give a folder that contains the model."
 
 
 class ModelNotReady(KVScopeError):
@@ -34,36 +34,36 @@ class ModelNotReady(KVScopeError):
 
 
 class LoadingFailed(KVScopeError):
-    """Nothing can be answered until another model is chosen or KVScope starts again; the message says why."""
+    """Loading the models failed; the message says why."""
 
-    hint = "Then start KVScope again, or choose another model on the Settings page."
+    hint = "Restart KVScope, or choose another model on the Settings page."
 
 
 class QuestionTooLong(KVScopeError):
-    hint = "Shorten the question, or pick a model with a longer context."
+    hint = "Shorten the question, or choose a model with a longer context."
 
 
 class DocumentTooLong(KVScopeError):
-    hint = "Ask about its best passages instead, ask for a shorter answer, or pick a model with a longer context."
+    hint = "Use its best passages instead, ask for a shorter answer, or choose a model with a longer context."
 
 
 class BadRequest(KVScopeError):
-    """A setting or a question outside its range."""
+    """A field of the request has the wrong type or is out of range."""
 
 
-class NothingFound(KVScopeError):
-    hint = "Add documents, or ask something that stands in them."
+class NoPassageFound(KVScopeError):
+    hint = "Add documents, or ask about something they contain."
 
 
-class NotKept(KVScopeError):
-    hint = "Refresh the page: it was evicted, or its document deleted."
+class NotCached(KVScopeError):
+    hint = "It was evicted or its document was deleted; refresh the page."
 
 
-class StaysInCache(KVScopeError):
-    """Somebody wants KV away that is being read, or that a pin keeps."""
+class PassageInUse(KVScopeError):
+    """KV cannot be evicted because a request is reading it or it is pinned."""
 
-    hint = "Wait until no question is being answered, or unpin it, then try again."
+    hint = "Wait until no answer is being generated, or unpin it, then try again."
 
 
 class Cancelled(Exception):
-    """The person pressed stop. Not an error: the caller ends quietly with what it has."""
+    """The user pressed stop. Not a failure: the caller returns what it has so far."""

@@ -1,4 +1,4 @@
-"""What was made of texts, for a while: the latest ones, and nothing of a text that was deleted."""
+"""A thread-safe LRU cache keyed by text. Deleting a text while a value is being computed discards that value."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,56 +9,66 @@ V = TypeVar("V")
 
 
 class LRUCache(Generic[V]):
-    """Calls `make(text, ...)` once for each of the latest texts; from any thread.
+    """Memoizes `compute(text, *args)` for the most recently used texts; safe to call from any thread.
 
-    most  what is held, in all: as many texts, or what `size` gives for each
-    size  of what was made
+    maxsize  upper bound on the sum of `sizeof` over all cached values
+    sizeof   size of one value; 1 by default, so that `maxsize` counts texts
 
-    Two threads that ask for the same text may both make it. What a text depends on beside itself is the same in every
-    call.
+    Only the text is the key: `args` must always be the same for one text. Two threads that miss the same text may both
+    compute its value.
     """
 
-    def __init__(self, make: Callable[..., V], maxsize: int, sizeof: Callable[[V], int] = lambda made: 1) -> None:
-        self._make, self._most, self._size, self._lock = make, maxsize, sizeof, Lock()
-        self._held: OrderedDict[str, V] = OrderedDict()
-        self._taken = self._forgotten = 0
+    def __init__(self, compute: Callable[..., V], maxsize: int, sizeof: Callable[[V], int] = lambda value: 1) -> None:
+        self._compute = compute
+        self._maxsize = maxsize
+        self._sizeof = sizeof
+        self._lock = Lock()
+        self._values: OrderedDict[str, V] = OrderedDict()
+        self._size = 0
+        self._num_deletions = 0
 
-    def __call__(self, text: str, *more: object) -> V:
+    def __call__(self, text: str, *args: object) -> V:
         with self._lock:
-            if text in self._held:
-                self._held.move_to_end(text)
-                return self._held[text]
-            forgotten = self._forgotten
-        made = self._make(text, *more)
+            if text in self._values:
+                self._values.move_to_end(text)
+                return self._values[text]
+            num_deletions = self._num_deletions
+        value = self._compute(text, *args)
         with self._lock:
-            if forgotten == self._forgotten:  # else it may be this text that has gone meanwhile
-                self._drop(text)  # which another thread may have made as well
-                self._held[text], self._taken = made, self._taken + self._size(made)
-                while self._taken > self._most:
-                    self._drop(next(iter(self._held)))
-        return made
+            if num_deletions == self._num_deletions:  # otherwise this text may have been deleted in the meantime
+                self._drop(text)  # another thread may have cached it as well
+                self._values[text] = value
+                self._size += self._sizeof(value)
+                while self._size > self._maxsize:
+                    self._drop(next(iter(self._values)))
+        return value
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
+
+    def keys(self) -> list[str]:
+        """Return the cached texts, least recently used first."""
+        with self._lock:
+            return list(self._values)
 
     @property
-    def full(self) -> bool:
-        """Whether one more would push another out."""
-        return self._taken >= self._most
+    def is_full(self) -> bool:
+        """Whether caching one more value would evict another."""
+        return self._size >= self._maxsize
 
     def forget(self, text: str) -> None:
-        """Drop a text, also where another thread is making something of it just now."""
+        """Delete a text; a value that another thread is computing for it is not cached either."""
         with self._lock:
-            self._forgotten += 1
+            self._num_deletions += 1
             self._drop(text)
 
     def clear(self) -> None:
-        """Drop all texts."""
+        """Delete all texts."""
         with self._lock:
-            self._forgotten += 1
-            self._held.clear()
-            self._taken = 0
+            self._num_deletions += 1
+            self._values.clear()
+            self._size = 0
 
     def _drop(self, text: str) -> None:
-        if text in self._held:
-            self._taken -= self._size(self._held.pop(text))
+        if text in self._values:
+            self._size -= self._sizeof(self._values.pop(text))

@@ -1,40 +1,40 @@
-"""How a request would share out the model's context, told before it is asked: passages are counted, not searched."""
+"""Estimate how a request would divide the model's context before it is asked: passages are counted, not searched."""
 
 from itertools import islice
 
-from engine.prompt.builder import pack_greedy, split_budget
-from engine.prompt.template import Prompt
+from engine.prompt.pack import pack_greedy, split_budget
+from engine.prompt.template import PromptTemplate
 from engine.request import ContextBudget, Request
 from store.types import Finder
 
-COUNTED = 128  # passages whose tokens are counted; more are taken to be like them
+MAX_COUNTED_PASSAGES = 128  # further passages are assumed to have their mean length
 
 
-def budget(finder: Finder, prompt: Prompt, request: Request, max_tokens: int) -> ContextBudget:
-    """Return the shares of a request; its question may still be empty.
+def estimate_budget(finder: Finder, template: PromptTemplate, request: Request, max_tokens: int) -> ContextBudget:
+    """Return the estimate; the question may still be empty.
 
     Raises QuestionTooLong if the question alone does not fit.
     """
-    question, answer, room = split_budget(prompt, request, max_tokens)
-    chosen = [each for each in finder.documents() if not request.documents or each.id in request.documents]
+    question, answer_tokens, passage_tokens = split_budget(template, request, max_tokens)
+    chosen = [document for document in finder.documents() if not request.documents or document.id in request.documents]
     texts = (chunk.text for document in chosen for chunk in finder.chunks(document.id))
-    counted = [len(prompt.passage(text).ids) for text in islice(texts, COUNTED)]
-    chunks = max(len(counted), sum(document.chunks for document in chosen))
-    usual = sum(counted) / len(counted) if counted else 0.0
-    documents = round(usual * chunks)
-    alone = len(chosen) == 1 and len(request.documents) == 1
-    if request.whole and alone:
-        wanted = counted + [round(usual)] * (chunks - len(counted))
+    counted = [len(template.passage(text).ids) for text in islice(texts, MAX_COUNTED_PASSAGES)]
+    num_chunks = max(len(counted), sum(document.num_chunks for document in chosen))
+    mean_tokens = sum(counted) / len(counted) if counted else 0.0
+    document_tokens = round(mean_tokens * num_chunks)
+    has_one_document = len(chosen) == 1 and len(request.documents) == 1
+    if request.whole_document and has_one_document:
+        lengths = counted + [round(mean_tokens)] * (num_chunks - len(counted))
     else:
-        wanted = [round(usual)] * min(request.passages, chunks)
-    fitting = pack_greedy(wanted, room)
+        lengths = [round(mean_tokens)] * min(request.passages, num_chunks)
+    fitting = pack_greedy(lengths, passage_tokens)
     return ContextBudget(
         max_tokens=max_tokens,
-        prefix=len(prompt.prefix),
-        passages=sum(wanted[number] for number in fitting),
-        question=len(question.ids),
-        answer=answer,
-        left_out=len(wanted) - len(fitting),
-        documents=documents,
-        fits_whole=alone and documents <= room,
+        prefix_tokens=len(template.prefix_ids),
+        passage_tokens=sum(lengths[index] for index in fitting),
+        question_tokens=len(question.ids),
+        answer_tokens=answer_tokens,
+        num_dropped_passages=len(lengths) - len(fitting),
+        document_tokens=document_tokens,
+        fits_whole=has_one_document and document_tokens <= passage_tokens,
     )

@@ -1,9 +1,8 @@
-"""From a request to the passages that would be read, after each stage of the search.
+"""Retrieve the passages for a request, stage by stage, and pack each stage's hits into a prompt.
 
-A question of its own is searched for as it stands. One that leans on those before it is searched for twice, alone and
-behind them, and what was read last is a third ranking: "Who owns it?" then finds what "Which boat ...?" has found.
-Passages that were read last and are chosen again keep their old order in front, so that their path in the knowledge
-tree is exact and a follow-up costs little more than its own tokens.
+A standalone question is searched for as it is. A follow-up is searched for twice, alone and after the questions it
+needs, and the chunks of the previous prompt are a third ranking: "Who owns it?" then finds the chunks of "Which boat
+sails the Bay Route?" again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,92 +10,84 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from engine.errors import BadRequest
-from engine.prompt.builder import PreparedPrompt, pack
 from engine.prompt.followups import relevant_turns
-from engine.prompt.template import Prompt
+from engine.prompt.pack import PreparedPrompt, pack
+from engine.prompt.template import PromptTemplate
 from engine.request import Request
 from engine.trace import Trace
+from store.fusion import rrf
 from store.types import Chunk, Finder, Hit
 
-K = 60  # of reciprocal rank fusion, as in the store's own
 
-
-def prepared_prompts(
-    finder: Finder, prompt: Prompt, request: Request, max_tokens: int, trace: Trace
+def prepare_stages(
+    finder: Finder, template: PromptTemplate, request: Request, max_tokens: int, trace: Trace
 ) -> Iterator[PreparedPrompt]:
-    """Yield what would be read after each stage of the search, fitted into the context; the last one is final.
+    """Yield the packed prompt after each stage of the search; the last one is final.
 
-    Raises QuestionTooLong or DocumentTooLong, and BadRequest where the whole document to read is not there.
+    Raises QuestionTooLong or DocumentTooLong, and BadRequest if the whole document to read does not exist.
     """
-    notes, began = _gone(finder, request), trace.now_ms()
+    notes, start_ms = _missing_documents_note(finder, request), trace.now_ms()
     for hits in retrieve(finder, request):
-        trace.add("search", began)
+        trace.add("search", start_ms)
         with trace.stage("lookup"):
-            reading = pack(prompt, request, hits, max_tokens)
-        yield replace(reading, notes=notes + reading.notes)
-        began = trace.now_ms()
+            prepared = pack(template, request, hits, max_tokens)
+        yield replace(prepared, notes=notes + prepared.notes)
+        start_ms = trace.now_ms()
 
 
 def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
-    """Yield the passages found after each stage of the search, best first; for a whole document, all of it in order."""
-    if request.whole:
+    """Yield the hits after each stage of the search, best first; for a whole document, all its chunks in order."""
+    if request.whole_document:
         chunks = [chunk for document in request.documents for chunk in finder.chunks(document)]
         if not chunks:
-            raise BadRequest("The document to read is not in the library any more. Choose another.")
+            raise BadRequest("The document is no longer in the library. Choose another.")
         yield [_unscored(chunk) for chunk in chunks]
         return
-    top, documents = request.passages, request.documents
-    leaning = relevant_turns(request.question, request.earlier)
-    if not leaning:
-        yield from finder.stages(request.question, top, documents)
+    top_k, documents = request.passages, request.documents
+    turns = relevant_turns(request.question, request.history)
+    if not turns:
+        yield from finder.retrieve_stages(request.question, top_k, documents)
         return
-    read = request.earlier[-1].passages
-    behind = " ".join([*(exchange.question for exchange in leaning), request.question])
-    for found in _together([finder.stages(question, top, documents) for question in (request.question, behind)]):
-        held = finder.chunks_by_id(read)
-        again = [_unscored(held[chunk]) for chunk in read if chunk in held and _within(held[chunk], documents)]
-        yield rrf([*found, again])[:top]
+    previous = request.history[-1].chunk_ids
+    with_turns = " ".join([*(turn.question for turn in turns), request.question])
+    searches = [finder.retrieve_stages(question, top_k, documents) for question in (request.question, with_turns)]
+    for rankings in _in_parallel(searches):
+        chunks_by_id = finder.chunks_by_id(previous)
+        again = [chunks_by_id[chunk_id] for chunk_id in previous if chunk_id in chunks_by_id]
+        allowed = [_unscored(chunk) for chunk in again if not documents or chunk.document_id in documents]
+        yield fuse_hits([*rankings, allowed])[:top_k]
 
 
-def _gone(finder: Finder, request: Request) -> tuple[str, ...]:
-    """Say which of the chosen documents are not there."""
-    there = {document.id for document in finder.documents()} if request.documents else set()
-    gone = len(set(request.documents) - there)
-    if not gone:
+def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Merge rankings by reciprocal rank fusion; a chunk keeps the first known similarity and any lexical match."""
+    return [
+        replace(
+            hits[0],
+            score=score,
+            similarity=next((hit.similarity for hit in hits if hit.similarity is not None), None),
+            matched_words=any(hit.matched_words for hit in hits),
+        )
+        for hits, score in rrf(rankings, key=lambda hit: hit.chunk.id)
+    ]
+
+
+def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]:
+    """Return a note if some of the chosen documents no longer exist."""
+    chosen = set(request.documents)
+    missing = chosen - {document.id for document in finder.documents()} if chosen else chosen
+    if not missing:
         return ()
-    if gone == len(set(request.documents)):
+    if missing == chosen:
         return ("None of the chosen documents is in the library any more. Choose others.",)
-    return (f"Not in the library any more: {gone} of the {len(set(request.documents))} chosen documents.",)
+    return (f"Not in the library any more: {len(missing)} of the {len(chosen)} chosen documents.",)
 
 
-def rrf(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Join rankings by rank alone: the score is the sum of 1 / (K + rank) over the rankings that hold a chunk.
-
-    Equal scores keep the order in which the chunks first appear. A hit says what any of the searches knows of it.
-    """
-    hits: dict[str, Hit] = {}
-    for ranking in rankings:
-        for rank, hit in enumerate(ranking, start=1):
-            before = hits.get(hit.chunk.id, replace(hit, score=0.0))
-            hits[hit.chunk.id] = replace(
-                before,
-                score=before.score + 1 / (K + rank),
-                similarity=hit.similarity if before.similarity is None else before.similarity,
-                matched_words=before.matched_words or hit.matched_words,
-            )
-    return sorted(hits.values(), key=lambda hit: -hit.score)
-
-
-def _together(searches: Sequence[Iterable[list[Hit]]]) -> Iterator[list[list[Hit]]]:
-    """Yield what all searches have found after each stage; one that has ended stays as it is."""
+def _in_parallel(searches: Sequence[Iterable[list[Hit]]]) -> Iterator[list[list[Hit]]]:
+    """Yield the latest hits of all searches after each stage; a finished search keeps its last hits."""
     latest: list[list[Hit]] = [[] for _ in searches]
     for stage in zip_longest(*searches):
-        latest = [before if now is None else now for before, now in zip(latest, stage, strict=True)]
+        latest = [before if hits is None else hits for before, hits in zip(latest, stage, strict=True)]
         yield latest
-
-
-def _within(chunk: Chunk, documents: Sequence[str]) -> bool:
-    return not documents or chunk.document_id in documents
 
 
 def _unscored(chunk: Chunk) -> Hit:

@@ -1,4 +1,4 @@
-"""The passages behind an answer as the page shows them: where each came from, and which of its text was recomputed."""
+"""The passages of an answer as the UI shows them: where their KV came from and which of their text was recomputed."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from engine.model.tokenizer import Encoded
-from engine.prompt.builder import PreparedPrompt
+from engine.prompt.pack import PreparedPrompt
 from engine.request import Source, TextSpan
 
 
-def retrieved(reading: PreparedPrompt) -> tuple[Source, ...]:
-    """Return the passages as search found them, best first, before anything is computed."""
+def retrieved_sources(prepared: PreparedPrompt) -> tuple[Source, ...]:
+    """Return the passages of a prompt before prefill."""
+    passages = zip(prepared.hits, prepared.texts, prepared.passages, strict=True)
     return tuple(
         Source(
             rank=rank,
@@ -24,60 +25,64 @@ def retrieved(reading: PreparedPrompt) -> tuple[Source, ...]:
             matched_words=hit.matched_words,
             tokens=len(encoded.ids),
             tier="none",
-            recomputed=0,
-            pieces=(TextSpan(text, recomputed=False),),
+            recomputed_tokens=0,
+            text_spans=(TextSpan(text, recomputed=False),),
             chunk=hit.chunk.id,
         )
-        for rank, (hit, text, encoded) in enumerate(zip(reading.hits, reading.texts, reading.passages, strict=True), 1)
+        for rank, (hit, text, encoded) in enumerate(passages, start=1)
     )
 
 
 def with_recompute(
     sources: Sequence[Source],
-    reading: PreparedPrompt,
+    prepared: PreparedPrompt,
     rows: Tensor,
     spans: Sequence[range],
     tiers: Sequence[str],
-    path: int,
+    num_path_chunks: int,
 ) -> tuple[Source, ...]:
-    """Return the sources with what a plan did to them.
+    """Return the sources with the result of the prefill.
 
-    rows   [R] slots that were recomputed, ascending
-    spans  slots of each passage
-    tiers  where each passage's KV came from
-    path   leading passages whose KV was found as one exact path
+    rows             [R] recomputed slots, ascending
+    spans            slots of each passage
+    tiers            where each passage's KV came from
+    num_path_chunks  leading passages whose KV was found as one exact prefix
     """
-    marked = torch.zeros(spans[-1].stop if spans else 0, dtype=torch.bool)
-    marked[rows] = True
-    chosen = [marked[span.start : span.stop] for span in spans]
-    parts = zip(sources, tiers, chosen, reading.texts, reading.passages, strict=True)
-    return tuple(
-        replace(
-            source,
-            tier=tier,
-            found=_found(tier, number < path),
-            recomputed=int(tokens.sum()),
-            pieces=pieces(text, encoded, tokens),
+    is_recomputed = torch.zeros(spans[-1].stop if spans else 0, dtype=torch.bool)
+    is_recomputed[rows] = True
+    passages = zip(sources, spans, tiers, prepared.texts, prepared.passages, strict=True)
+    filled = []
+    for index, (source, span, tier, text, encoded) in enumerate(passages):
+        tokens = is_recomputed[span.start : span.stop]
+        filled.append(
+            replace(
+                source,
+                tier=tier,
+                cache_result=_cache_result(tier, index < num_path_chunks),
+                recomputed_tokens=int(tokens.sum()),
+                text_spans=split_spans(text, encoded, tokens),
+            )
         )
-        for number, (source, tier, tokens, text, encoded) in enumerate(parts)
-    )
+    return tuple(filled)
 
 
-def _found(tier: str, on_path: bool) -> str:
-    if tier in ("none", "computed"):
-        return "none" if tier == "none" else "miss"
-    return "exact prefix hit" if on_path else "chunk hit"
+def _cache_result(tier: str, is_on_path: bool) -> str:
+    if tier == "none":
+        return "none"
+    if tier == "computed":
+        return "miss"
+    return "exact prefix hit" if is_on_path else "chunk hit"
 
 
-def pieces(text: str, encoded: Encoded, chosen: Tensor) -> tuple[TextSpan, ...]:
-    """Cut a passage's text where the tokens' fate changes; joined, the pieces are the text again.
+def split_spans(text: str, encoded: Encoded, is_recomputed: Tensor) -> tuple[TextSpan, ...]:
+    """Split a passage's text wherever recomputed and reused tokens meet; the spans joined are the text.
 
-    encoded  the tokens of the passage; their spans may reach past the text (the blank line behind it)
-    chosen   [tokens] bool
+    encoded        the passage's tokens; their character spans may extend past the text (the blank line after it)
+    is_recomputed  [tokens] bool
     """
-    fates = [False] * len(text)
-    for (start, end), fresh in zip(encoded.spans, chosen.tolist(), strict=True):
-        if fresh:
-            fates[start:end] = [True] * (min(end, len(text)) - min(start, len(text)))
-    cuts = [0, *(at for at in range(1, len(text)) if fates[at] != fates[at - 1]), len(text)]
-    return tuple(TextSpan(text[a:b], fates[a]) for a, b in itertools.pairwise(cuts) if b > a)
+    flags = [False] * len(text)
+    for (start, end), recomputed in zip(encoded.spans, is_recomputed.tolist(), strict=True):
+        if recomputed:
+            flags[start:end] = [True] * (min(end, len(text)) - min(start, len(text)))
+    cuts = [0, *(at for at in range(1, len(text)) if flags[at] != flags[at - 1]), len(text)]
+    return tuple(TextSpan(text[a:b], flags[a]) for a, b in itertools.pairwise(cuts) if b > a)

@@ -1,9 +1,9 @@
-"""The prompt: shared prefix, passages, question. Each part is tokenised on its own, and the ids are joined.
+"""The prompt template: shared prefix, passages, question. Each part is tokenized on its own and the ids are joined.
 
-ids(a) + ids(b) differ from ids(a + b), so a passage has the same ids wherever it stands, and its KV can be found again.
+ids(a) + ids(b) differ from ids(a + b); tokenized alone, a passage has the same ids at every position in every prompt,
+so that its cached KV is found again.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import TemplateError
@@ -15,61 +15,51 @@ SYSTEM = (
     "Answer the question from the passages. Be short and exact: one or two sentences. "
     "If the passages do not hold the answer, say that they do not."
 )
-NO_ANSWER = "The passages do not say."  # what the finetuned reader answers then
-MAX_QUERY_ROWS = (
-    256  # of a question that the auxiliary model reads; its work and memory grow with them for each passage
-)
-REMEMBERED = 1024  # passages, about 66 KB each
-_PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # never reach the model
+NO_ANSWER = "The passages do not say."  # what the finetuned model answers in that case
+MAX_QUERY_ROWS = 256  # of a question that score passages; cost and memory grow with them for each passage
+MAX_CACHED_PASSAGES = 1024  # about 66 KB each
+_PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # placeholders; never reach the model
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The chat template's text around the passages and around the question."""
-
-    before_passages: str
-    before_question: str
-    after_question: str
-
-
-class Prompt:
-    """Cuts texts into the prompt's parts for one tokenizer.
+class PromptTemplate:
+    """Turns texts into the token ids of the prompt's parts, for one tokenizer.
 
     tokenizer  a fast transformers tokenizer, with or without a chat template
-    system     what the model is told to do
+    system     the system prompt
 
-    `end` is the id, if there is one, that a finetuned model learns to end its answers with.
+    `passage(text)` is a memoized `encode_passage`. `end_ids` is the id that ends a turn, in a tuple; empty if the
+    tokenizer has none.
     """
 
     def __init__(self, tokenizer: Any, system: str = SYSTEM) -> None:
-        self.tokens = TextTokenizer(tokenizer.backend_tokenizer)
-        self._frame = _frame(tokenizer, system)
-        self.prefix = self.tokens.encode_template(self._frame.before_passages)
-        stops = _stop_ids(tokenizer)
-        self.stop_ids, self.end = frozenset(stops), tuple(stops[:1])
-        self.passage = LRUCache(self.passage_once, REMEMBERED)
+        self.tokenizer = TextTokenizer(tokenizer.backend_tokenizer)
+        before_passages, self._before_question, self._after_question = _render(tokenizer, system)
+        self.prefix_ids = self.tokenizer.encode_template(before_passages)
+        stop_ids = _stop_ids(tokenizer)
+        self.stop_ids = frozenset(stop_ids)
+        self.end_ids = tuple(stop_ids[:1])
+        self.passage = LRUCache(self.encode_passage, MAX_CACHED_PASSAGES)
 
-    def passage_once(self, text: str) -> Encoded:
-        """Return a passage's ids with spans into `text`; the blank line behind it belongs to it.
+    def encode_passage(self, text: str) -> Encoded:
+        """Return a passage's ids with character spans into `text`; the blank line after it belongs to it."""
+        return self.tokenizer.encode(text.strip() + "\n\n")
 
-        `passage` does the same and remembers it.
+    def suffix_ids(self, question: str) -> tuple[int, ...]:
+        """Return the ids of everything after the passages: the question and the start of the answer."""
+        before = self.tokenizer.encode_template(self._before_question)
+        after = self.tokenizer.encode_template(self._after_question)
+        return before + self.tokenizer.encode(question).ids + after
+
+    def query_ids(self, question: str) -> tuple[int, ...]:
+        """Return the ids with which the auxiliary model scores: the question without the template around it.
+
+        A long question is cut to its last tokens, because the question usually follows a pasted text.
         """
-        return self.tokens.encode(text.strip() + "\n\n")
-
-    def question(self, text: str) -> tuple[int, ...]:
-        """Return the ids of everything behind the passages: the question and the start of the answer."""
-        opening = self.tokens.encode_template(self._frame.before_question)
-        return opening + self.tokens.encode(text).ids + self.tokens.encode_template(self._frame.after_question)
-
-    def asked(self, text: str) -> tuple[int, ...]:
-        """Return the ids of the question as the auxiliary model reads it, without the template around it.
-
-        Of a long question these are the last ones: below a pasted text stands what is asked of it.
-        """
-        return self.tokens.encode(f"Question: {text}").ids[-MAX_QUERY_ROWS:]
+        return self.tokenizer.encode(f"Question: {question}").ids[-MAX_QUERY_ROWS:]
 
 
-def _frame(tokenizer: Any, system: str) -> Frame:
+def _render(tokenizer: Any, system: str) -> tuple[str, str, str]:
+    """Return the chat template's text before the passages, before the question and after it."""
     user = f"Passages:\n\n{_PASSAGES}Question: {_QUESTION}"
     if tokenizer.chat_template is None:
         rendered = f"{system}\n\n{user}\nAnswer:"
@@ -78,15 +68,16 @@ def _frame(tokenizer: Any, system: str) -> Frame:
         settings = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
         try:
             rendered = tokenizer.apply_chat_template(turns, **settings)
-        except TemplateError:  # some templates know no system turn
+        except TemplateError:  # some templates have no system turn
             turns = [{"role": "user", "content": f"{system}\n\n{user}"}]
             rendered = tokenizer.apply_chat_template(turns, **settings)
-    before, rest = rendered.split(_PASSAGES)
-    return Frame(before, *rest.split(_QUESTION))
+    before_passages, rest = rendered.split(_PASSAGES)
+    before_question, after_question = rest.split(_QUESTION)
+    return before_passages, before_question, after_question
 
 
 def _stop_ids(tokenizer: Any) -> list[int]:
-    """Return the ids that end an answer, the chat's own end of turn first."""
-    known = tokenizer.get_vocab()
-    named = [known[mark] for mark in ("<|im_end|>", "<|eot_id|>", "<|endoftext|>") if mark in known]
-    return [*named, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])]
+    """Return the ids that end an answer, the chat template's end of turn first."""
+    vocabulary = tokenizer.get_vocab()
+    ids = [vocabulary[token] for token in ("<|im_end|>", "<|eot_id|>", "<|endoftext|>") if token in vocabulary]
+    return ids if tokenizer.eos_token_id is None else [*ids, tokenizer.eos_token_id]

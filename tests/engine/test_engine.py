@@ -1,4 +1,4 @@
-"""The way of one question on a tiny model, and law 11: the hard cases that others shipped broken."""
+"""The engine end to end on a tiny model: exactness against transformers, cancellation, deletion, notes."""
 
 import itertools
 from copy import copy
@@ -10,126 +10,129 @@ import torch
 from torch.testing import assert_close
 
 from engine.errors import BadRequest, QuestionTooLong
-from engine.prompt.builder import pack, strategy_of
+from engine.prompt.pack import pack
 from engine.prompt.template import MAX_QUERY_ROWS
+from engine.prompt.validate import build_strategy
 from engine.request import Request
 from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from engine.strategies import STRATEGIES
 from engine.trace import Trace
 from tests.support import tiny
-from tests.support.doubles import TEXTS, MemoryBlobs, engine, hit, last
+from tests.support.doubles import TEXTS, MemoryBlobs, hit, last, make_engine
 from tests.support.tolerance import EXACT, REORDERED
 
-ASK = Request("What is the maintenance code?", method="cacheclip", ratio=0.2, passages=6, max_new_tokens=12)
+ASK = Request("What is the maintenance code?", method="cacheclip", recompute_ratio=0.2, passages=6, max_new_tokens=12)
 
 
-def logits_of(made, request, names):
-    reading = pack(made.prompt, request, [hit(name, TEXTS[name]) for name in names], made.max_tokens)
-    return made.prefill(reading, strategy_of(request), Trace()).logits
+def logits_of(engine, request, names):
+    prepared = pack(engine.prompt, request, [hit(name, TEXTS[name]) for name in names], engine.max_tokens)
+    return engine.prefill(prepared, build_strategy(request), Trace()).logits
 
 
 @torch.no_grad()
-def reference_logits(made, names, request=ASK):
+def reference_logits(engine, names, request=ASK):
     """Transformers' own forward pass over the joined ids."""
-    ids = [*made.prompt.prefix, *(token for name in names for token in made.prompt.passage(TEXTS[name]).ids)]
-    return tiny.model()(torch.tensor([[*ids, *made.prompt.question(request.question)]])).logits[0, -1]
+    ids = [*engine.prompt.prefix_ids, *(token for name in names for token in engine.prompt.passage(TEXTS[name]).ids)]
+    return tiny.model()(torch.tensor([[*ids, *engine.prompt.suffix_ids(request.question)]])).logits[0, -1]
 
 
 @pytest.mark.parametrize("method, ratio", [("full", 0.0), ("cacheclip", 1.0)])
-def test_full_prefill_and_a_ratio_of_one_equal_transformers(method, ratio):
-    made, names = engine(), ["ferry", "tern", "fares"]
-    found = logits_of(made, replace(ASK, method=method, ratio=ratio), names)
-    assert_close(found, reference_logits(made, names), **REORDERED)
+def test_full_prefill_and_ratio_one_equal_transformers(method, ratio):
+    engine, names = make_engine(), ["ferry", "tern", "fares"]
+    found = logits_of(engine, replace(ASK, method=method, recompute_ratio=ratio), names)
+    assert_close(found, reference_logits(engine, names), **REORDERED)
 
 
-def test_a_ratio_of_one_is_the_full_prefill_bit_for_bit():
-    made, names = engine(), ["ferry", "tern", "fares"]
-    everything = logits_of(made, replace(ASK, ratio=1.0), names)
-    assert_close(everything, logits_of(made, replace(ASK, method="full"), names), **EXACT)
+def test_ratio_one_equals_full_prefill_bit_for_bit():
+    engine, names = make_engine(), ["ferry", "tern", "fares"]
+    everything = logits_of(engine, replace(ASK, recompute_ratio=1.0), names)
+    assert_close(everything, logits_of(engine, replace(ASK, method="full"), names), **EXACT)
 
 
-def test_a_ratio_of_zero_is_direct_reuse_bit_for_bit():
-    made, names = engine(), ["ferry", "tern", "fares"]
-    nothing = logits_of(made, replace(ASK, ratio=0.0), names)
-    assert_close(nothing, logits_of(made, replace(ASK, method="direct"), names), **EXACT)
+def test_ratio_zero_equals_direct_reuse_bit_for_bit():
+    engine, names = make_engine(), ["ferry", "tern", "fares"]
+    nothing = logits_of(engine, replace(ASK, recompute_ratio=0.0), names)
+    assert_close(nothing, logits_of(engine, replace(ASK, method="direct"), names), **EXACT)
 
 
 @pytest.mark.parametrize("method", [name for name in STRATEGIES if name not in ("ape", "naive")])
 def test_one_chunk_is_exact_with_every_method_that_keeps_prefix_positions_and_attention(method):
-    made = engine()
+    engine = make_engine()
     assert_close(
-        logits_of(made, replace(ASK, method=method), ["ferry"]), reference_logits(made, ["ferry"]), **REORDERED
+        logits_of(engine, replace(ASK, method=method), ["ferry"]), reference_logits(engine, ["ferry"]), **REORDERED
     )
 
 
-def test_chunks_all_cached_and_reordered_equal_transformers_at_ratio_one():
-    made = engine()
-    logits_of(made, ASK, ["ferry", "tern", "fares"])
-    turned = ["fares", "ferry", "tern"]
-    assert_close(logits_of(made, replace(ASK, ratio=1.0), turned), reference_logits(made, turned), **REORDERED)
+def test_cached_chunks_in_another_order_equal_transformers_at_ratio_one():
+    engine = make_engine()
+    logits_of(engine, ASK, ["ferry", "tern", "fares"])
+    reordered = ["fares", "ferry", "tern"]
+    logits = logits_of(engine, replace(ASK, recompute_ratio=1.0), reordered)
+    assert_close(logits, reference_logits(engine, reordered), **REORDERED)
 
 
-def test_an_answers_text_only_grows_and_says_when_its_room_ended_it():
-    made = engine("ferry", "tern", "fares")
+def test_text_only_grows_and_reports_truncation():
+    engine = make_engine("ferry", "tern", "fares")
     for length in (3, 40):
-        *_, answer = shown = [copy(each) for each in made.ask(replace(ASK, max_new_tokens=length))]
+        *_, answer = shown = [copy(each) for each in engine.ask(replace(ASK, max_new_tokens=length))]
         assert all(later.text.startswith(earlier.text) for earlier, later in itertools.pairwise(shown))
-        assert answer.cut == (answer.new_tokens == length)
+        assert answer.truncated == (answer.new_tokens == length)
 
 
-def test_the_same_question_twice_gives_the_same_answer_and_finds_all_in_memory():
-    made = engine("ferry", "tern", "fares")
-    first, second = last(made.ask(ASK)), last(made.ask(ASK))
+def test_repeated_question_gives_the_same_answer_from_memory():
+    engine = make_engine("ferry", "tern", "fares")
+    first, second = last(engine.ask(ASK)), last(engine.ask(ASK))
     assert first.text == second.text
     assert {source.tier for source in first.sources} == {"computed"}
     assert {source.tier for source in second.sources} == {"host"}
 
 
-def test_a_patched_hit_never_changes_what_is_stored():
+def test_recomputation_never_changes_stored_kv():
     blobs = MemoryBlobs()
-    made = engine("ferry", "tern", "fares", blobs=blobs)
-    last(made.ask(replace(ASK, method="direct")))
-    made.tiers.drain()
-    before = {key: held["keys"].clone() for key, held in blobs.held.items()}
-    last(made.ask(replace(ASK, ratio=0.5)))
-    last(made.ask(replace(ASK, ratio=1.0)))
-    made.tiers.drain()
-    assert blobs.held.keys() == before.keys()
-    in_memory = {f"10{key}": kv.keys for key, kv in made.cache.tree.tiers[0].store._held.items()}
-    for key, keys in before.items():
-        assert torch.equal(blobs.held[key]["keys"], keys)
-        assert torch.equal(in_memory[key], keys)
+    engine = make_engine("ferry", "tern", "fares", blobs=blobs)
+    last(engine.ask(replace(ASK, method="direct")))
+    engine.tiers.drain()
+    before = {name: tensors["keys"].clone() for name, tensors in blobs.tensors.items()}
+    last(engine.ask(replace(ASK, recompute_ratio=0.5)))
+    last(engine.ask(replace(ASK, recompute_ratio=1.0)))
+    engine.tiers.drain()
+    assert blobs.tensors.keys() == before.keys()
+    for name, keys in before.items():
+        assert torch.equal(blobs.tensors[name]["keys"], keys)
+        assert torch.equal(engine.cache.tree.tiers[0].store.get(name.removeprefix("10")).keys, keys)
 
 
 def test_the_same_chunk_twice_in_one_prompt():
-    made, names = engine(), ["ferry", "ferry"]
-    assert_close(logits_of(made, replace(ASK, ratio=1.0), names), reference_logits(made, names), **REORDERED)
+    engine, names = make_engine(), ["ferry", "ferry"]
+    assert_close(
+        logits_of(engine, replace(ASK, recompute_ratio=1.0), names), reference_logits(engine, names), **REORDERED
+    )
 
 
-def test_an_empty_library_is_answered_by_the_model_alone_and_says_so():
-    answer = last(engine().ask(ASK))
+def test_empty_library_is_answered_by_the_model_alone_with_a_note():
+    answer = last(make_engine().ask(ASK))
     assert answer.state == "done"
     assert any("Add documents" in note for note in answer.notes)
 
 
-def test_a_question_longer_than_the_context_is_refused_with_both_numbers():
-    with pytest.raises(QuestionTooLong, match=r"\d+ tokens; the model reads 2048"):
-        list(engine("ferry").ask(replace(ASK, question="why " * 5000)))
+def test_question_longer_than_the_context_is_rejected_with_both_numbers():
+    with pytest.raises(QuestionTooLong, match=r"\d+ tokens; the model's context has 2048"):
+        list(make_engine("ferry").ask(replace(ASK, question="why " * 5000)))
 
 
-def test_of_a_long_question_the_auxiliary_reads_the_end_and_the_answer_says_so():
-    made, question = engine("ferry", "tern"), "gull " * 200 + "What is the maintenance code?"
-    asked = made.prompt.asked(question)
-    assert len(asked) == MAX_QUERY_ROWS and asked[-5:] == made.prompt.asked(ASK.question)[-5:]
-    for method, said in (("cacheclip", True), ("direct", False)):
-        answer = last(made.ask(replace(ASK, question=question, method=method)))
+def test_auxiliary_reads_the_end_of_a_long_question_with_a_note():
+    engine, question = make_engine("ferry", "tern"), "gull " * 200 + "What is the maintenance code?"
+    query_ids = engine.prompt.query_ids(question)
+    assert len(query_ids) == MAX_QUERY_ROWS and query_ids[-5:] == engine.prompt.query_ids(ASK.question)[-5:]
+    for method, has_note in (("cacheclip", True), ("direct", False)):
+        answer = last(engine.ask(replace(ASK, question=question, method=method)))
         assert answer.state == "done"
-        assert any("last 256 tokens" in note for note in answer.notes) is said
+        assert any("last 256 tokens" in note for note in answer.notes) is has_note
 
 
-def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
+def test_passages_that_do_not_fit_are_dropped_with_a_note():
     long = " ".join(f"line {number} of a long list" for number in range(160))
-    answer = last(engine("ferry", long, long + "!", long + "?", "tern").ask(ASK))
+    answer = last(make_engine("ferry", long, long + "!", long + "?", "tern").ask(ASK))
     assert any("did not fit" in note for note in answer.notes)
     assert [source.document for source in answer.sources][-1] == "tern.txt"
 
@@ -139,63 +142,63 @@ def test_passages_that_do_not_fit_are_left_out_and_said_to_be():
     [
         *({"question": question} for question in ("  \n", None, 5, "half\ud800")),
         *({"method": method} for method in ("none", None, ["full"])),
-        *({"ratio": ratio} for ratio in (-0.1, 1.01, float("nan"), float("inf"), "0.2", None)),
+        *({"recompute_ratio": ratio} for ratio in (-0.1, 1.01, float("nan"), float("inf"), "0.2", None)),
         *({"passages": passages} for passages in (0, 1000, 2.5, float("nan"), "4", None)),
         *({"seed": seed} for seed in (1.5, "1", None, True, 2**63)),
     ],
     ids=str,
 )
-def test_settings_outside_their_range_are_refused_before_anything_runs(change):
+def test_parameters_out_of_range_are_rejected_before_anything_runs(change):
     with pytest.raises(BadRequest):
-        next(iter(engine("ferry").ask(replace(ASK, **change))))
+        next(iter(make_engine("ferry").ask(replace(ASK, **change))))
 
 
 @pytest.mark.parametrize("method", STRATEGIES)
-def test_the_trace_names_each_stage_and_the_ratio_that_was_done(method):
-    made = engine("ferry", "tern", "fares")
-    answer = last(made.ask(replace(ASK, method=method, ratio=0.3)))
+def test_trace_has_every_stage_and_the_actual_ratio(method):
+    engine = make_engine("ferry", "tern", "fares")
+    answer = last(engine.ask(replace(ASK, method=method, recompute_ratio=0.3)))
     names = [stage.name for stage in answer.trace.stages]
     assert {"search", "lookup", "select", "decode"} <= set(names)
-    assert ("load" in names) == STRATEGIES[method].reuses
-    assert ("auxiliary" in names) == bool(STRATEGIES[method].scoring)
-    assert answer.realised_ratio == sum(source.recomputed for source in answer.sources) / answer.context_tokens
-    assert answer.realised_ratio == {"full": 1.0, "direct": 0.0}.get(method, answer.realised_ratio)
+    assert ("load" in names) == STRATEGIES[method].reuses_kv
+    assert ("auxiliary" in names) == bool(STRATEGIES[method].score_mode)
+    assert answer.actual_ratio == sum(source.recomputed_tokens for source in answer.sources) / answer.context_tokens
+    assert answer.actual_ratio == {"full": 1.0, "direct": 0.0}.get(method, answer.actual_ratio)
     assert 0 < answer.trace.ttft_ms < answer.trace.now_ms()
 
 
-def test_pieces_joined_are_the_passage_and_mark_what_was_recomputed():
-    answer = last(engine("ferry", "tern", "fares").ask(replace(ASK, ratio=0.4)))
+def test_text_spans_join_to_the_passage_and_mark_recomputed_text():
+    answer = last(make_engine("ferry", "tern", "fares").ask(replace(ASK, recompute_ratio=0.4)))
     for source, name in zip(answer.sources, ["ferry", "tern", "fares"], strict=True):
-        assert "".join(piece.text for piece in source.pieces) == TEXTS[name]
-        assert any(piece.recomputed for piece in source.pieces) == (source.recomputed > 0)
+        assert "".join(piece.text for piece in source.text_spans) == TEXTS[name]
+        assert any(piece.recomputed for piece in source.text_spans) == (source.recomputed_tokens > 0)
 
 
-def test_an_auxiliary_with_its_own_tokenizer_selects_as_well():
-    made = engine("ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
-    answer = last(made.ask(replace(ASK, ratio=0.4)))
+def test_auxiliary_with_another_tokenizer():
+    engine = make_engine("ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    answer = last(engine.ask(replace(ASK, recompute_ratio=0.4)))
     assert answer.state == "done"
-    assert 0.3 < answer.realised_ratio <= 0.4
+    assert 0.3 < answer.actual_ratio <= 0.4
 
 
 @pytest.mark.parametrize("stop_after", range(4))
-def test_stopping_ends_the_answer_and_leaves_the_engine_usable(stop_after):
-    made, cancel = engine("ferry", "tern", "fares"), Event()
-    answers = made.ask(replace(ASK, max_new_tokens=200), cancel)
+def test_cancelled_answer_leaves_the_engine_usable(stop_after):
+    engine, cancel = make_engine("ferry", "tern", "fares"), Event()
+    answers = engine.ask(replace(ASK, max_new_tokens=200), cancel)
     for _ in range(stop_after):
         next(answers)
     cancel.set()
     final = last(answers)
     assert final.state == "stopped"
     assert final.new_tokens < 200
-    assert last(made.ask(ASK)).state == "done"
+    assert last(engine.ask(ASK)).state == "done"
 
 
-def test_a_question_that_waits_its_turn_can_be_stopped():
-    made, cancel = engine("ferry", "tern"), Event()
-    running = made.ask(replace(ASK, max_new_tokens=200))
+def test_waiting_request_can_be_cancelled():
+    engine, cancel = make_engine("ferry", "tern"), Event()
+    running = engine.ask(replace(ASK, max_new_tokens=200))
     for _ in range(4):
         next(running)
-    waiting = Thread(target=lambda: ended.append(last(made.ask(ASK, cancel)).state))
+    waiting = Thread(target=lambda: ended.append(last(engine.ask(ASK, cancel)).state))
     ended = []
     waiting.start()
     cancel.set()
@@ -204,21 +207,21 @@ def test_a_question_that_waits_its_turn_can_be_stopped():
     assert last(running).state == "done"
 
 
-def test_an_abandoned_answer_frees_the_engine():
-    made = engine("ferry", "tern")
-    answers = made.ask(ASK)
+def test_closed_generator_frees_the_engine():
+    engine = make_engine("ferry", "tern")
+    answers = engine.ask(ASK)
     for _ in range(3):
         next(answers)
     answers.close()
-    assert last(made.ask(ASK)).state == "done"
+    assert last(engine.ask(ASK)).state == "done"
 
 
-def test_two_people_at_a_time_get_their_own_answers():
-    made, found = engine("ferry", "tern", "fares"), {}
-    alone = {name: last(made.ask(replace(ASK, question=name))).text for name in ("Who sails?", "What costs?")}
+def test_concurrent_requests_get_their_own_answers():
+    engine, found = make_engine("ferry", "tern", "fares"), {}
+    alone = {name: last(engine.ask(replace(ASK, question=name))).text for name in ("Who sails?", "What costs?")}
 
     def run(question):
-        found[question] = last(made.ask(replace(ASK, question=question))).text
+        found[question] = last(engine.ask(replace(ASK, question=question))).text
 
     threads = [Thread(target=run, args=(question,)) for question in alone]
     for thread in threads:
@@ -228,95 +231,98 @@ def test_two_people_at_a_time_get_their_own_answers():
     assert found == alone
 
 
-def test_a_full_disk_is_said_and_answering_goes_on():
+def test_full_disk_gives_a_note_and_answering_continues():
     blobs = MemoryBlobs()
     blobs.full = True
-    made = engine("ferry", "tern", blobs=blobs)
-    assert last(made.ask(ASK)).state == "done"
-    made.tiers.drain()
-    answer = last(made.ask(ASK))
+    engine = make_engine("ferry", "tern", blobs=blobs)
+    assert last(engine.ask(ASK)).state == "done"
+    engine.tiers.drain()
+    answer = last(engine.ask(ASK))
     assert answer.state == "done" and {source.tier for source in answer.sources} == {"host"}
-    assert any("disk takes no more" in note for note in answer.notes)
+    assert any("lost on restart" in note for note in answer.notes)
 
 
-def test_after_a_restart_chunks_come_from_disk_bit_for_bit():
+def test_after_a_restart_chunk_kv_comes_from_disk_bit_for_bit():
     blobs = MemoryBlobs()
-    made = engine("ferry", "tern", blobs=blobs)
-    first = last(made.ask(ASK))
-    made.tiers.drain()
-    again = last(engine("ferry", "tern", blobs=blobs).ask(ASK))
+    engine = make_engine("ferry", "tern", blobs=blobs)
+    first = last(engine.ask(ASK))
+    engine.tiers.drain()
+    again = last(make_engine("ferry", "tern", blobs=blobs).ask(ASK))
     assert {source.tier for source in again.sources} == {"disk"}
     assert again.text == first.text
 
 
-def test_another_model_finds_nothing_of_this_ones_kv():
+def test_another_model_does_not_use_this_models_kv():
     blobs = MemoryBlobs()
-    made = engine("ferry", blobs=blobs)
-    last(made.ask(ASK))
-    made.tiers.drain()
-    other = engine("ferry", build=tiny.qwen3, blobs=blobs)
+    engine = make_engine("ferry", blobs=blobs)
+    last(engine.ask(ASK))
+    engine.tiers.drain()
+    other = make_engine("ferry", build=tiny.qwen3, blobs=blobs)
     assert {source.tier for source in last(other.ask(ASK)).sources} == {"computed"}
 
 
-def test_a_forgotten_passage_is_gone_from_every_tier():
+def test_deleted_passage_is_gone_from_every_tier():
     blobs = MemoryBlobs()
-    made = engine("ferry", "tern", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
-    last(made.ask(ASK))
-    made.tiers.drain()
-    assert len(blobs.held) == 4  # each passage, for both models
-    made.forget(TEXTS["ferry"])
-    assert len(blobs.held) == 2
-    made.forget(TEXTS["tern"])
-    assert not blobs.held
-    assert len(made.cache.tree) == 0 and {tier.size_bytes for tier in made.cache.tree.tiers} == {0}
+    engine = make_engine("ferry", "tern", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    last(engine.ask(ASK))
+    engine.tiers.drain()
+    assert len(blobs.tensors) == 4  # each passage, for both models
+    engine.passages.forget(TEXTS["ferry"])
+    assert len(blobs.tensors) == 2
+    engine.passages.forget(TEXTS["tern"])
+    assert not blobs.tensors
+    assert len(engine.cache.tree) == 0 and {tier.size_bytes for tier in engine.cache.tree.tiers} == {0}
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "auxiliary of its own"])
-def test_a_passage_is_tokenised_once_for_each_model_that_forgets_it(own, monkeypatch):
-    made = engine("ferry", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own else None)
+def test_deletion_tokenizes_the_passage_once_per_model(own, monkeypatch):
+    engine = make_engine("ferry", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own else None)
     read: list[str] = []
-    for _, prompt in made.readers:
-        once = prompt.passage_once
-        monkeypatch.setattr(prompt, "passage_once", lambda text, once=once: read.append(text) or once(text))
-    made.forget(TEXTS["ferry"])
-    assert len(read) == len(made.readers) == 1 + own
+    for _, prompt in engine.passages.kv_caches:
+        once = prompt.encode_passage
+        monkeypatch.setattr(prompt, "encode_passage", lambda text, once=once: read.append(text) or once(text))
+    engine.passages.forget(TEXTS["ferry"])
+    assert len(read) == len(engine.passages.kv_caches) == 1 + own
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
-def test_the_text_of_a_forgotten_passage_leaves_memory_too(meanwhile):
-    made = engine("ferry", "tern", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+def test_text_of_a_deleted_passage_is_gone_from_memory(meanwhile):
+    auxiliary = tiny.decoder(tiny.qwen2, seed=3, words=300)
     selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
-    made.auxiliary = replace(made.auxiliary, selector=selector)
-    remembered = made.prompt.passage, made.auxiliary.prompt.passage, selector._passage
-    made.warm(TEXTS["ferry"])
-    answers = made.ask(replace(ASK, method="cacheclip-trained"))
+    engine = make_engine("ferry", "tern", auxiliary=auxiliary, selector=selector)
+    caches = engine.prompt.passage, engine.auxiliary.prompt.passage, selector._passage
+
+    def holds_text(cache):
+        return TEXTS["ferry"].strip() in {text.strip() for text in cache.keys()}  # noqa: SIM118  no mapping
+
+    engine.passages.warm(TEXTS["ferry"])
+    answers = engine.ask(replace(ASK, method="cacheclip-trained"))
     if meanwhile:
         next(answer for answer in answers if answer.sources)
-        made.forget(TEXTS["ferry"])
+        engine.passages.forget(TEXTS["ferry"])
     last(answers)
     if not meanwhile:
-        assert all(TEXTS["ferry"].strip() in {text.strip() for text in each._held} for each in remembered[::2])
-        made.forget(TEXTS["ferry"])
-    assert not any(TEXTS["ferry"].strip() in {text.strip() for text in each._held} for each in remembered)
+        assert all(map(holds_text, caches[::2]))
+        engine.passages.forget(TEXTS["ferry"])
+    assert not any(map(holds_text, caches))
 
 
-def test_an_answer_says_when_no_selector_is_trained():
-    made, request = engine("ferry", "tern"), replace(ASK, method="cacheclip-trained")
-    assert any("No selector is trained" in note for note in last(made.ask(request)).notes)
-    made.auxiliary = replace(made.auxiliary, selector=TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32)))
-    assert not any("selector" in note for note in last(made.ask(request)).notes)
+def test_note_if_the_model_has_no_token_selector():
+    engine, request = make_engine("ferry", "tern"), replace(ASK, method="cacheclip-trained")
+    assert any("no trained token selector" in note for note in last(engine.ask(request)).notes)
+    with_selector = make_engine("ferry", "tern", selector=TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32)))
+    assert not any("selector" in note for note in last(with_selector.ask(request)).notes)
 
 
-def test_a_selectors_keys_are_made_with_the_passages_kv_and_go_with_it(monkeypatch):
-    made, read = engine("ferry", "tern"), []
-    selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
-    vectors = selector.encoder.vectors
-    monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(ids) or vectors(ids))
-    made.auxiliary = replace(made.auxiliary, selector=selector)
+def test_selector_encodes_with_the_passages_kv_and_is_deleted_with_it(monkeypatch):
+    read, selector = [], TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
+    vectors = selector.encoder.embed
+    monkeypatch.setattr(selector.encoder, "embed", lambda ids: read.append(ids) or vectors(ids))
+    engine = make_engine("ferry", "tern", selector=selector)
     for name in ("ferry", "tern"):
-        made.warm(TEXTS[name])
-    last(made.ask(replace(ASK, method="cacheclip-trained")))
+        engine.passages.warm(TEXTS[name])
+    last(engine.ask(replace(ASK, method="cacheclip-trained")))
     assert len(read) == 3  # two passages, once each, and the question
-    made.forget(TEXTS["ferry"])
-    made.warm(TEXTS["ferry"])
+    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.warm(TEXTS["ferry"])
     assert len(read) == 4

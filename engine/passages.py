@@ -1,0 +1,98 @@
+"""Everything that is cached per passage: chunk KV of all models, token ids, and encodings of the trained models."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import Protocol
+
+from engine.kv.chunk_cache import ChunkCache
+from engine.model.tokenizer import Encoded
+from engine.prompt.template import PromptTemplate
+from engine.scheduler.scheduler import Scheduler
+
+
+class PassageModel(Protocol):
+    """A trained model that encodes passages and caches the encodings by text, such as the token selector."""
+
+    def warm(self, text: str, passage: Encoded) -> None:
+        """Encode a passage ahead of a question; `passage` has its token ids in the main model.
+
+        Parameters
+        ----------
+        text
+            The passage.
+        passage
+            Its token ids and character spans in the main model's tokenizer.
+        """
+        ...
+
+    def forget(self, text: str) -> None:
+        """Delete the encoding of a passage."""
+        ...
+
+    def clear(self) -> None:
+        """Delete all encodings."""
+        ...
+
+
+@dataclass(frozen=True)
+class PassageCache:
+    """Computes and deletes everything that is cached for a passage's text.
+
+    kv_caches  chunk KV and prompt template of each model: the main model, then the auxiliary if it has KV of its own
+    models     trained models that encode passages
+    scheduler  computing waits for its turn on the main model
+    """
+
+    kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]
+    models: Sequence[PassageModel]
+    scheduler: Scheduler
+
+    def warm(self, text: str, cancel: Event | None = None) -> str:
+        """Compute and cache everything for one passage; return the tier its KV was found in, or 'computed'.
+
+        Raises Cancelled if `cancel` is set.
+        """
+        main_cache, main_template = self.kv_caches[0]
+        passage = main_template.passage(text)
+        turn = self.scheduler.acquire(lambda: main_cache.count_cached_tokens([passage.ids]), cancel or Event())
+        with self.track_deletions(), turn:
+            tiers = [cache.get_or_compute(each.passage(text).ids, cancel)[1] for cache, each in self.kv_caches]
+            for model in self.models:
+                model.warm(text, passage)
+            self.flush()
+            return tiers[0]
+
+    def flush(self) -> None:
+        """Write newly computed KV to the slower tiers."""
+        for cache, _ in self.kv_caches:
+            cache.flush()
+
+    def forget(self, text: str) -> list[str]:
+        """Delete everything cached for one passage; return its chunk keys."""
+        keys = [key for cache, template in self.kv_caches for key in cache.delete(template.encode_passage(text).ids)]
+        for _, template in self.kv_caches:
+            template.passage.forget(text)
+        for model in self.models:
+            model.forget(text)
+        return keys
+
+    @contextmanager
+    def track_deletions(self) -> Iterator[None]:
+        """Enclose work on passages; what it caches for a passage that is deleted meanwhile is dropped at the end."""
+        with self.kv_caches[0][0].tree.track_deletions() as deleted:
+            try:
+                yield
+            finally:
+                if deleted:
+                    for _, template in self.kv_caches:
+                        template.passage.clear()
+                    for model in self.models:
+                        model.clear()
+
+    def delete_other_models(self) -> None:
+        """Delete the KV of all models that are not loaded, because its passages cannot be told from its keys."""
+        main_cache, _ = self.kv_caches[0]
+        caches = [*(cache for cache, _ in self.kv_caches), main_cache.without_prefix]
+        main_cache.tree.delete_except([cache.fingerprint for cache in caches])

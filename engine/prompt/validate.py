@@ -1,0 +1,85 @@
+"""Check a request before anything is computed. Requests come from JSON, so types are checked as well as ranges."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from engine.errors import BadRequest
+from engine.method import list_params
+from engine.request import ChatTurn, Request
+from engine.strategies import STRATEGIES, Strategy
+
+MAX_PASSAGES = 64
+MAX_NEW_TOKENS = 4096
+SURROGATE = re.compile("[\ud800-\udfff]")  # an unpaired one cannot be encoded as UTF-8, which tokenizers require
+
+
+def validate(request: Request) -> None:
+    """Raise BadRequest if a field has the wrong type or is out of range; the message names the value and the range."""
+    if not isinstance(request.question, str):
+        raise BadRequest(f"The question must be a text, got {request.question!r}.")
+    if SURROGATE.search(request.question):
+        raise BadRequest("The question contains half a character (an unpaired surrogate). Type it again.")
+    if not request.question.strip():
+        raise BadRequest("The question is empty. Type a question, then press Enter.")
+    if request.method not in list(STRATEGIES):
+        raise BadRequest(f"The method {request.method!r} is not one of {', '.join(STRATEGIES)}.")
+    for name, value, low, high in (
+        ("number of passages", request.passages, 1, MAX_PASSAGES),
+        ("answer length", request.max_new_tokens, 1, MAX_NEW_TOKENS),
+    ):
+        if not isinstance(value, int) or not low <= value <= high:
+            raise BadRequest(f"The {name} must be a whole number between {low} and {high}, got {value!r}.")
+    seed = request.seed
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
+        raise BadRequest(f"The seed must be a 64-bit integer, got {seed!r}.")
+    for name, number, minimum, maximum in (
+        ("recompute ratio", request.recompute_ratio, 0.0, 1.0),
+        ("temperature", request.temperature, 0.0, 5.0),
+        ("top-p", request.top_p, 0.01, 1.0),
+    ):
+        if not isinstance(number, int | float) or not minimum <= number <= maximum:  # NaN is in no range
+            raise BadRequest(f"The {name} must be between {minimum:g} and {maximum:g}, got {number!r}.")
+    validate_scope(request)
+    if not isinstance(request.options, Mapping):
+        raise BadRequest(f"The method's options must map names to values, got {request.options!r}.")
+    build_strategy(request)
+
+
+def validate_scope(request: Request) -> None:
+    """Raise BadRequest if `documents`, `history` or `whole_document` is malformed."""
+    if not _are_strings(request.documents):
+        raise BadRequest(f"The documents must be a list of their ids, got {request.documents!r}.")
+    if not isinstance(request.history, list | tuple):
+        raise BadRequest(f"The earlier questions must be a list, got {request.history!r}.")
+    for turn in request.history:
+        has_texts = isinstance(turn, ChatTurn) and _are_strings((turn.question, turn.answer))
+        if not has_texts or not _are_strings(turn.chunk_ids):
+            raise BadRequest(f"An earlier question is its text, its answer and its passages' ids, got {turn!r}.")
+        if SURROGATE.search(turn.question + "\n" + turn.answer):
+            raise BadRequest("An earlier question contains half a character (an unpaired surrogate). Type it again.")
+    if not isinstance(request.whole_document, bool):
+        raise BadRequest(f"Whether to use the whole document must be true or false, got {request.whole_document!r}.")
+    if request.whole_document and len(request.documents) != 1:
+        raise BadRequest(f"To use a whole document, choose exactly one; {len(request.documents)} are chosen.")
+
+
+def _are_strings(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
+
+
+def build_strategy(request: Request) -> Strategy:
+    """Return the request's strategy with its options, and with the ratio if the method has one.
+
+    Raises BadRequest for an unknown option or a value out of range.
+    """
+    strategy: Callable[..., Strategy] = STRATEGIES[request.method]
+    known = [param.name for param in list_params(strategy)]
+    for name in request.options:
+        if name not in known or name == "ratio":
+            options = ", ".join(other for other in known if other != "ratio") or "none"
+            raise BadRequest(f"{name!r} is no option of the method {request.method!r}; its options: {options}.")
+    ratio = {"ratio": request.recompute_ratio} if "ratio" in known else {}
+    try:
+        return strategy(**ratio, **request.options)
+    except ValueError as error:
+        raise BadRequest(f"The option {error}.") from error
