@@ -1,4 +1,4 @@
-"""Where a user's documents, index, chunk KV and models are kept by default."""
+"""The default folder for a user's documents, indexes, chunk KV and models."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ import platformdirs
 
 
 def default_data_folder() -> Path:
-    """Return the operating system's folder for this application's data; nothing is created."""
+    """Return the operating system's folder for this application's data, without creating it."""
     return platformdirs.user_data_path("kvscope", appauthor=False)

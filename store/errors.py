@@ -1,8 +1,8 @@
-"""Errors that the page shows as they are; anything else is a bug and keeps its traceback."""
+"""Errors with a message for the user. Any other exception is a bug and keeps its traceback."""
 
 
 class KVScopeError(Exception):
-    """Base of every error meant for a person. `hint` is one sentence that says what to do next."""
+    """Base of every error shown to the user. `hint` is one sentence that says what to do next."""
 
     hint = ""
 
@@ -11,13 +11,13 @@ class KVScopeError(Exception):
 
 
 class UnreadableDocument(KVScopeError):
-    """The file cannot be turned into text: empty, encrypted, binary, torn, or of another kind than it says."""
+    """The file cannot be turned into text: empty, encrypted, binary, truncated or of an unsupported format."""
 
-    hint = "Pick a PDF, DOCX, Markdown, HTML or text file that holds text."
+    hint = "Pick a PDF, DOCX, Markdown, HTML or text file that contains text."
 
 
 class NoSuchDocument(KVScopeError):
-    hint = "It was deleted or cut anew meanwhile; look at the list of documents again."
+    hint = "It was deleted or re-indexed in the meantime; refresh the list of documents."
 
 
 class DocumentTooLarge(KVScopeError):
@@ -25,14 +25,14 @@ class DocumentTooLarge(KVScopeError):
 
 
 class FolderInUse(KVScopeError):
-    hint = "Close the other KVScope, or start this one with another --data folder."
+    hint = "Close the other KVScope, or start this one with another --data-dir folder."
 
 
 class FolderUnusable(KVScopeError):
-    hint = "Make the folder writable, with some room in it, or give another one with --data."
+    hint = "Make the folder writable and free some disk space, or choose another one with --data-dir."
 
 
 class StoreFull(KVScopeError):
-    """No room left on the disk, or the folder turned read-only. What was stored before is untouched."""
+    """The disk is full or the folder is read-only. Everything stored before is unchanged."""
 
-    hint = "Free some disk space, then try again; nothing that was stored is lost."
+    hint = "Free some disk space, then try again; no stored data is lost."

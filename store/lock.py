@@ -1,7 +1,7 @@
-"""One KVScope per data folder: two of them would lose each other's rows in silence (Chroma).
+"""Lock a data folder: two processes writing to it would silently lose rows (Chroma).
 
-The lock is the operating system's, so it goes with its process, however that ends; a file left behind locks nobody
-out. Who holds it stands in a file beside it, since a locked file cannot be read everywhere.
+The operating system owns the lock and releases it when the process ends, so a leftover lock file locks nothing.
+Windows does not allow reading a locked file, so a second file names the process that holds the lock.
 """
 
 import json
@@ -17,9 +17,9 @@ from store.errors import FolderInUse, FolderUnusable
 
 
 class FolderLock:
-    """Holds a folder from construction to `close`, for this object alone, even within one process.
+    """An exclusive lock from construction to `close`, also against other locks of the same process.
 
-    Raises FolderInUse, naming the process that holds it, and FolderUnusable where nothing can be written.
+    Raises FolderInUse, which names the process holding the lock, and FolderUnusable if the folder is not writable.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
@@ -30,13 +30,13 @@ class FolderLock:
             self._lock.acquire(timeout=0)
             self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": clock()}))
         except Timeout:
-            raise FolderInUse(f"{root} is in use by {self._who()}.") from None
+            raise FolderInUse(f"{root} is in use by {self._describe_holder()}.") from None
         except OSError as error:
             self._lock.release()
             raise FolderUnusable(f"{root} cannot be used ({error.strerror}).") from error
 
     def close(self) -> None:
-        """Let others have the folder; doing it twice is doing it once."""
+        """Release the lock; later calls do nothing."""
         if self._lock.is_locked:
             self._holder.unlink(missing_ok=True)
             self._lock.release()
@@ -49,7 +49,7 @@ class FolderLock:
     ) -> None:
         self.close()
 
-    def _who(self) -> str:
+    def _describe_holder(self) -> str:
         try:
             holder = json.loads(self._holder.read_text())
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(holder["started_at"])))

@@ -1,7 +1,6 @@
-"""What a person has chosen on the page, kept in the data folder as one small JSON file.
+"""The user's settings, saved in the data folder as one small JSON file.
 
-The file knows names and plain values, not what they mean: whoever reads it checks each value. It is written beside
-itself and moved into place, so that a reader finds the old choices or the new ones, never half of them.
+This module knows names and plain values, not their meaning: the caller validates each value.
 """
 
 import json
@@ -18,24 +17,24 @@ log = logging.getLogger(__name__)
 
 
 class Preferences:
-    """The choices of one data folder, which need not be there yet."""
+    """The settings of one data folder, which need not exist yet."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
 
     def read(self) -> dict[str, Any]:
-        """Return the values by name; empty where there is no file, or none that can be read, which the log says."""
+        """Return the values by name; empty if the file is missing or, with a warning in the log, unreadable."""
         try:
-            held = json.loads(self._path.read_text(encoding="utf-8"))
+            values = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            log.warning("%s cannot be read and is left aside: %s", self._path, error)
+            log.warning("%s cannot be read and is ignored: %s", self._path, error)
             return {}
-        if not isinstance(held, dict):
-            log.warning("%s does not hold settings by name and is left aside", self._path)
+        if not isinstance(values, dict):
+            log.warning("%s contains no settings by name and is ignored", self._path)
             return {}
-        return held
+        return values
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Replace all values. Raises StoreFull, with the file unchanged."""

@@ -1,4 +1,4 @@
-"""The nouns of the store and the doors into it. Importing this imports no database and no torch."""
+"""The store's data types and the protocols through which an engine uses it. Imports neither a database nor torch."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file that a person added."""
+    """A file in the library."""
 
-    id: str  # sha256 of the file's bytes, hex: the same bytes are the same document
-    name: str  # for display only: no folders, no control characters, no other document's
+    id: str  # SHA-256 of the file's bytes, hex: equal bytes are one document
+    name: str  # unique, for display only: no folders, no control characters
     size_bytes: int
-    num_pages: int | None  # None where the format has no pages
+    num_pages: int | None  # None if the format has no pages
     num_chunks: int
     added_at: float  # seconds since the epoch
-    warning: str = ""  # what a person should know of its text: sentences, e.g. about pages without any
-    chunk_tokens: int | None = None  # most tokens of a chunk when it was cut; None if that was before it was kept
-    chunk_overlap: int | None = None
+    warning: str = ""  # sentences for the user, e.g. about pages without text
+    chunk_tokens: int | None = None  # chunk size when it was chunked; None in libraries of an earlier version
+    chunk_overlap: int | None = None  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of one document's text: `text == document_text[start:end]`."""
+    """A slice of one document's text: `text == document_text[start:end]`."""
 
-    id: str  # f"{document id}-{number}"; f"{document id}.{cut}-{number}" once the document was cut anew
+    id: str  # f"{document id}-{index}", or f"{document id}.{generation}-{index}" after re-chunking
     document_id: str
     document_name: str
     index: int  # from 0, in reading order
-    page: int | None  # the page of its first character, from 1
+    page: int | None  # page of its first character, from 1
     start: int  # characters into the document's text
     end: int
     text: str
@@ -41,42 +41,45 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A chunk where it stands: its pages, or what is around it. `text[start:end] == chunk.text`.
+    """A chunk with the text of its pages, or the text around it: `text[start:end] == chunk.text`.
 
-    pages  (first character in `text`, number) of each page that it shows, ascending; none without pages
+    truncated_before, truncated_after  whether the page (or the document, without pages) continues beyond `text`
+    pages                              (first character in `text`, page number), ascending; empty without pages
     """
 
     chunk: Chunk
     text: str
     start: int
     end: int
-    truncated_before: bool  # the page, or a document without pages, began earlier
+    truncated_before: bool
     truncated_after: bool
     pages: tuple[tuple[int, int], ...] = ()
 
     def page_at(self, character: int) -> int | None:
-        """Return the number of the page that a character of `text` stands on."""
+        """Return the page number at a character of `text`."""
         return max((number for start, number in self.pages if start <= character), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk found for a question, as one stage of a search knows it."""
+    """A chunk retrieved for a question, scored by one stage of the retrieval.
+
+    score          ranks the hits of one stage only: the fused score, or the reranker's
+    similarity     cosine of the vector search, at most 1; None if only the lexical search found the chunk
+    matched_words  whether the lexical search found it; False in the first stage, which precedes that search
+    """
 
     chunk: Chunk
-    score: float  # orders the hits of one stage, means nothing alone: fusion of the rankings, or the reranker's score
-    similarity: float | None  # cosine of the vector search, 1 is identical; None if only the words matched
-    matched_words: bool  # found by the lexical search as well, or only by it; False in the first stage, before it
+    score: float
+    similarity: float | None
+    matched_words: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one file has come. `stage` is 'parsed', 'chunked', 'embedded' or 'indexed', in this order.
+    """Progress of indexing one file. Re-chunking starts with the stage 'chunked'."""
 
-    A document that is cut anew is not parsed again: it begins with 'chunked'.
-    """
-
-    stage: str
+    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', in this order
     done: int
     total: int
     document: Document | None = None  # set once the document is in the library
@@ -84,16 +87,32 @@ class Progress:
 
 
 class Finder(Protocol):
-    """Where an engine finds passages: by a search, from its first stage on, or by what they are called."""
+    """The library as an engine sees it: staged retrieval, and lookup of documents and chunks."""
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield at most `top` hits after each stage of the search, best first; at least one stage, the last is final.
+        """Yield the hits after each retrieval stage, best first.
 
-        documents  ids of the documents to look in; none for all, and one that is not there finds nothing
+        Each stage re-ranks everything, so hits may come, go and move between stages. No lock is held between two
+        stages; the caller may pause or stop early.
 
-        Every stage ranks all it knows anew: hits may come, go and change places from one to the next. Nothing is held
-        between two stages, so a caller may take its time, or leave. Raises ValueError at the first step if top is
-        below 1.
+        Parameters
+        ----------
+        question
+            Any text.
+        top_k
+            Maximum number of hits per stage.
+        documents
+            Ids of the documents to search; empty for all. Unknown ids match nothing.
+
+        Yields
+        ------
+        list of Hit
+            At least one list; the last one is final.
+
+        Raises
+        ------
+        ValueError
+            At the first step, if `top_k` is below 1.
         """
         ...
 
@@ -102,40 +121,40 @@ class Finder(Protocol):
         ...
 
     def chunks(self, document_id: str) -> list[Chunk]:
-        """Return a document's chunks in reading order; empty if it is not there."""
+        """Return a document's chunks in reading order; empty for an unknown id."""
         ...
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        """Return those of the chunks that are there, by their id."""
+        """Return the existing chunks among these ids, by id."""
         ...
 
 
 class BlobStore(Protocol):
-    """Keeps tensors by key. Losing one is a miss, never an error to the user, and never a wrong answer."""
+    """Tensors by key, as a cache: a lost blob is a miss, never an error or a wrong answer."""
 
     def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
         """Write all tensors and the note, or nothing. Raises StoreFull; ValueError if the key is not a hex digest."""
         ...
 
     def get(self, key: str) -> dict[str, Tensor]:
-        """Return the tensors bit for bit. Raises KeyError if absent, torn or altered."""
+        """Return the tensors bit for bit. Raises KeyError if absent, truncated or altered."""
         ...
 
     def __contains__(self, key: str) -> bool: ...
 
     def delete(self, key: str) -> None:
-        """Forget a key; nothing happens if it is not there."""
+        """Delete a key; unknown keys are ignored."""
         ...
 
     def notes(self) -> dict[str, str]:
-        """Return every key with its note."""
+        """Return the note of every key."""
         ...
 
     def annotate(self, notes: dict[str, str]) -> None:
-        """Put other notes to blobs that are there, all or none. Raises StoreFull."""
+        """Replace the notes of existing blobs, all or none. Raises StoreFull."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all blobs on disk."""
+        """Bytes of all blobs."""
         ...

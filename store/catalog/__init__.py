@@ -1,1 +1,1 @@
-"""SQLite catalog of documents and chunks, with BM25 and full-text search."""
+"""The SQLite catalog: documents, their chunks and text, and BM25 search."""

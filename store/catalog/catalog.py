@@ -1,11 +1,11 @@
-"""Documents and chunks as rows of one SQLite file, with the lexical index in the same transactions.
+"""Documents and chunks in one SQLite file, with the lexical index in the same transactions.
 
-A document is 'pending' from before its first trace anywhere until everything of it is in, and again from before its
-first vector is removed. Only complete documents have chunks here and are shown; what a killed process leaves is
-pending.
+A document is 'pending' from before the first trace of it anywhere until it is complete, and again from before its
+first vector is deleted. Only complete documents have chunks here and are listed; a killed process leaves pending ones.
 
-Vectors are filed under a document's `owner`: its id, until it is cut anew. A new cut grows beside the old one under a
-pending row of its own, and one transaction exchanges the two owners; what is pending then is the old cut.
+Vectors are filed under a document's `owner`: its id until it is re-chunked. A re-chunked version is built under a
+pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swaps the owners of the two rows, and
+then the old version is the pending one.
 """
 
 import json
@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
-from store.catalog.fulltext import ChunkText
+from store.catalog.document_text import ChunkText, estimate_page_starts, excerpt_span, join_chunks, make_excerpt
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
+from store.ingest.document import ParsedDocument
 from store.names import unique_name
-from store.types import Chunk, Document
+from store.types import Chunk, Document, Excerpt
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS documents (
@@ -32,8 +33,8 @@ CREATE TABLE IF NOT EXISTS chunks (
     page INTEGER, start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS chunks_of_document ON chunks (document_id, number);
-"""
-CAME_LATER = {  # columns that libraries of an earlier version get when they are opened; NULL is 'not known'
+"""  # `passages` counts embedding segments
+ADDED_COLUMNS = {  # added when a library of an earlier version is opened; NULL means unknown
     "documents": {
         "owner": "TEXT",  # NULL: its id
         "page_starts": "TEXT",  # JSON
@@ -55,7 +56,7 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 
 
 class Catalog:
-    """The tables. The caller takes care of threads. Methods that write raise StoreFull, with nothing changed."""
+    """The tables. Not thread-safe. Methods that write raise StoreFull, with nothing changed."""
 
     def __init__(self, path: Path) -> None:
         with disk_full_as_store_full(f"open {path}"):
@@ -81,158 +82,190 @@ class Catalog:
         return [Chunk(*row) for row in rows]
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        """Return those of the chunks that belong to complete documents."""
-        found = {}
+        """Return the chunks of complete documents among these ids, in the order of `ids`."""
+        chunks = {}
         for chunk_id in ids:
             row = self._connection.execute(f"{CHUNK} AND chunks.id = ?", (chunk_id,)).fetchone()
             if row:
-                found[chunk_id] = Chunk(*row)
-        return found
+                chunks[chunk_id] = Chunk(*row)
+        return chunks
 
     def owner(self, document_id: str) -> str:
-        """Return the name under which a complete document's vectors are filed. Raises NoSuchDocument."""
-        if not (owners := self.owners([document_id])):
+        """Return the owner of a complete document's vectors. Raises NoSuchDocument."""
+        owners = self.owners([document_id])
+        if not owners:
             raise NoSuchDocument("This document is not in the library.")
         return owners[0]
 
     def owners(self, document_ids: Sequence[str]) -> list[str]:
-        """Return `owner` of each of these documents that is here and complete."""
+        """Return the owners of the complete documents among these ids."""
         query = f"SELECT {OWNER} FROM documents WHERE NOT pending AND id IN (SELECT value FROM json_each(?))"
         return [row[0] for row in self._connection.execute(query, (json.dumps(list(document_ids)),))]
 
-    def page_starts(self, document_id: str) -> tuple[int, ...] | None:
-        """Return the character where each page begins; None if that is not known."""
-        row = self._connection.execute("SELECT page_starts FROM documents WHERE id = ?", (document_id,)).fetchone()
-        return tuple(json.loads(row[0])) if row and row[0] else None
+    def parsed(self, document_id: str) -> ParsedDocument:
+        """Return a document as it was parsed, up to the end of its last chunk. Raises NoSuchDocument."""
+        self.owner(document_id)
+        page_starts, length = self._layout(document_id)
+        return ParsedDocument(join_chunks(self._chunk_texts(document_id, 0, length)), page_starts)
 
-    def chunk_spans(self, document_id: str) -> list[tuple[int, int, int | None]]:
-        """Return (start, end, page) of a document's chunks in reading order."""
-        query = "SELECT start, end, page FROM chunks WHERE document_id = ? ORDER BY number"
-        return self._connection.execute(query, (document_id,)).fetchall()
-
-    def chunk_texts(self, document_id: str, start: int, end: int) -> list[ChunkText]:
-        """Return the chunks with a character in [start, end), in reading order."""
-        query = "SELECT start, text, gap FROM chunks WHERE document_id = ? AND end > ? AND start < ? ORDER BY number"
-        return [ChunkText(*row) for row in self._connection.execute(query, (document_id, start, end))]
+    def excerpt(self, chunk_id: str) -> Excerpt:
+        """Return a chunk with the text around it. Raises NoSuchDocument if it does not exist."""
+        chunk = self.chunks_by_id([chunk_id]).get(chunk_id)
+        if chunk is None:
+            raise NoSuchDocument("This passage is not in the library.")
+        page_starts, length = self._layout(chunk.document_id)
+        start, end = excerpt_span(chunk, page_starts, length)
+        text = join_chunks(self._chunk_texts(chunk.document_id, start, end), start)[: end - start]
+        return make_excerpt(chunk, text, start, page_starts, length)
 
     def pending_owners(self) -> list[str]:
-        """Return the owners of vectors that belong to nothing whole: half added, half deleted, or an old cut."""
+        """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
 
     def count_segments(self) -> int:
-        """Return how many vectors the complete documents have together."""
+        """Return the number of vectors of all complete documents."""
         row = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM documents WHERE NOT pending")
         return row.fetchone()[0]
 
     def insert_pending(self, document: Document, page_starts: Sequence[int] = ()) -> Document:
-        """Enter a document as pending, under a name that no other has; return it with that name."""
-        with self._writing("add a document"):
+        """Insert a pending document; return it with a unique name."""
+        with self._transaction("add a document"):
             document = replace(document, name=unique_name(document.name, self._names()))
-            self._enter(document, json.dumps(list(page_starts)))
+            self._insert_document(document, json.dumps(list(page_starts)))
         return document
 
     def insert_pending_rechunk(self, document_id: str) -> str:
-        """Enter a new cut of a complete document as pending; return its owner. Raises NoSuchDocument."""
-        with self._writing("cut a document anew"):
-            _, _, number = self.owner(document_id).partition(".")
-            owner = f"{document_id}.{int(number or 0) + 1}"
-            self._enter(Document(owner, "", 0, None, 0, 0.0), None)
+        """Insert a pending version of a complete document; return its owner. Raises NoSuchDocument."""
+        with self._transaction("re-index a document"):
+            _, _, generation = self.owner(document_id).partition(".")
+            owner = f"{document_id}.{int(generation or 0) + 1}"
+            self._insert_document(Document(owner, "", 0, None, 0, 0.0), None)
         return owner
 
-    def complete(self, document_id: str, chunks: Sequence[Chunk], gaps: Sequence[str], passages: int) -> None:
-        """Enter a pending document's chunks and their words, and show it: one transaction."""
-        with self._writing("index a document"):
-            self._put(chunks, gaps)
+    def complete(self, document_id: str, chunks: Sequence[Chunk], gaps: Sequence[str], num_segments: int) -> None:
+        """Insert a pending document's chunks and terms, and list it, in one transaction."""
+        with self._transaction("index a document"):
+            self._insert_chunks(chunks, gaps)
             self._connection.execute(
                 "UPDATE documents SET pending = 0, chunks = ?, passages = ? WHERE id = ?",
-                (len(chunks), passages, document_id),
+                (len(chunks), num_segments, document_id),
             )
 
     def replace_chunks(
         self,
-        cut: Document,
+        document: Document,
         owner: str,
         chunks: Sequence[Chunk],
         gaps: Sequence[str],
         page_starts: Sequence[int],
-        passages: int,
+        num_segments: int,
     ) -> str:
-        """Put a new cut in the old one's place: one transaction. Return the old one's owner, which is pending now.
+        """Replace a document's chunks in one transaction; return the previous owner, which is pending now.
 
-        cut    the document with the settings of its new cut, and its warning
-        owner  of the new cut's vectors
+        document  with its new chunk size, overlap and warning
+        owner     of the new vectors
 
-        Raises NoSuchDocument, with nothing changed, if the document was deleted meanwhile.
+        Raises NoSuchDocument, with nothing changed, if the document was deleted in the meantime.
         """
-        with self._writing("index a document"):
-            old = self.owner(cut.id)
-            self._take(cut.id)
-            self._put(chunks, gaps)
+        with self._transaction("index a document"):
+            old_owner = self.owner(document.id)
+            self._delete_chunks(document.id)
+            self._insert_chunks(chunks, gaps)
             self._connection.execute(
                 "UPDATE documents SET owner = ?, chunks = ?, passages = ?, page_starts = ?, chunk_tokens = ?, "
                 "chunk_overlap = ?, warning = ? WHERE id = ?",
                 (
-                    *(owner, len(chunks), passages, json.dumps(list(page_starts))),
-                    *(cut.chunk_tokens, cut.chunk_overlap, cut.warning, cut.id),
+                    owner,
+                    len(chunks),
+                    num_segments,
+                    json.dumps(list(page_starts)),
+                    document.chunk_tokens,
+                    document.chunk_overlap,
+                    document.warning,
+                    document.id,
                 ),
             )
-            self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old, owner))
-        return old
+            self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old_owner, owner))
+        return old_owner
 
     def rename(self, document_id: str, name: str) -> Document:
-        """Give a complete document this name, numbered if another has it. Raises NoSuchDocument."""
-        with self._writing("rename a document"):
-            self.owner(document_id)
-            name = unique_name(name, self._names(but=document_id))
+        """Rename a complete document, with a number if the name exists. Raises NoSuchDocument."""
+        with self._transaction("rename a document"):
+            document = self.document(document_id)
+            if document is None:
+                raise NoSuchDocument("This document is not in the library.")
+            name = unique_name(name, self._names(exclude=document_id))
             self._connection.execute("UPDATE documents SET name = ? WHERE id = ?", (name, document_id))
-        renamed = self.document(document_id)
-        assert renamed is not None
-        return renamed
+        return replace(document, name=name)
 
-    def set_segment_count(self, document_id: str, passages: int) -> None:
-        """Correct a document's number of vectors after they were made anew."""
-        with self._writing("rebuild the vectors"):
-            self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (passages, document_id))
+    def set_segment_count(self, document_id: str, num_segments: int) -> None:
+        """Update a document's number of vectors after re-embedding."""
+        with self._transaction("rebuild the vectors"):
+            self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (num_segments, document_id))
 
     def hide(self, document_id: str) -> None:
-        """Hide a document and remove its chunks and their words, until `remove`: one transaction."""
-        with self._writing("delete a document"):
+        """Make a document pending, and delete its chunks and terms, in one transaction."""
+        with self._transaction("delete a document"):
             self._connection.execute("UPDATE documents SET pending = 1 WHERE id = ?", (document_id,))
-            self._take(document_id)
+            self._delete_chunks(document_id)
 
     def delete_pending(self, owner: str) -> None:
-        """Remove what is pending under this owner; it has no chunks here."""
-        with self._writing("delete a document"):
+        """Delete the pending row of this owner."""
+        with self._transaction("delete a document"):
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
 
     def close(self) -> None:
         self._connection.close()
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
-        with disk_full_as_store_full(what), self._connection:
+    def _transaction(self, action: str) -> Iterator[None]:
+        with disk_full_as_store_full(action), self._connection:
             yield
 
     def _add_columns(self) -> None:
-        for table, columns in CAME_LATER.items():
-            there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
-            for name in columns.keys() - there:
+        for table, columns in ADDED_COLUMNS.items():
+            existing = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
+            for name in columns.keys() - existing:
                 self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
 
-    def _names(self, but: str = "") -> set[str]:
-        return {name for (name,) in self._connection.execute("SELECT name FROM documents WHERE id != ?", (but,))}
+    def _names(self, exclude: str = "") -> set[str]:
+        return {name for (name,) in self._connection.execute("SELECT name FROM documents WHERE id != ?", (exclude,))}
 
-    def _enter(self, document: Document, page_starts: str | None) -> None:
+    def _layout(self, document_id: str) -> tuple[tuple[int, ...], int]:
+        """Return the first character of each page, and the end of a document's last chunk."""
+        query = "SELECT start, end, page FROM chunks WHERE document_id = ? ORDER BY number"
+        spans = self._connection.execute(query, (document_id,)).fetchall()
+        length = spans[-1][1] if spans else 0
+        query = "SELECT pages, page_starts FROM documents WHERE id = ?"
+        num_pages, page_starts = self._connection.execute(query, (document_id,)).fetchone()
+        if page_starts is None:
+            return estimate_page_starts(num_pages, [(start, page) for start, _, page in spans], length), length
+        return tuple(json.loads(page_starts)), length
+
+    def _chunk_texts(self, document_id: str, start: int, end: int) -> list[ChunkText]:
+        """Return the chunks with a character in [start, end), in reading order."""
+        query = "SELECT start, text, gap FROM chunks WHERE document_id = ? AND end > ? AND start < ? ORDER BY number"
+        return [ChunkText(*row) for row in self._connection.execute(query, (document_id, start, end))]
+
+    def _insert_document(self, document: Document, page_starts: str | None) -> None:
         self._connection.execute(
             "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending, owner, "
             "page_starts, chunk_tokens, chunk_overlap, warning) VALUES (?, ?, ?, ?, 0, ?, 0, 1, ?, ?, ?, ?, ?)",
             (
-                *(document.id, document.name, document.size_bytes, document.num_pages, document.added_at, document.id),
-                *(page_starts, document.chunk_tokens, document.chunk_overlap, document.warning),
+                document.id,
+                document.name,
+                document.size_bytes,
+                document.num_pages,
+                document.added_at,
+                document.id,
+                page_starts,
+                document.chunk_tokens,
+                document.chunk_overlap,
+                document.warning,
             ),
         )
 
-    def _put(self, chunks: Sequence[Chunk], gaps: Sequence[str]) -> None:
+    def _insert_chunks(self, chunks: Sequence[Chunk], gaps: Sequence[str]) -> None:
         rows = []
         for chunk, gap in zip(chunks, gaps, strict=True):
             cursor = self._connection.execute(
@@ -243,7 +276,7 @@ class Catalog:
             rows.append((cursor.lastrowid or 0, chunk.id, chunk.text))
         self.bm25.add(rows)
 
-    def _take(self, document_id: str) -> None:
+    def _delete_chunks(self, document_id: str) -> None:
         rows = self._connection.execute("SELECT row FROM chunks WHERE document_id = ?", (document_id,))
         self.bm25.delete([row for (row,) in rows])
         self._connection.execute("DELETE FROM chunks WHERE document_id = ?", (document_id,))

@@ -17,7 +17,7 @@ from store.ingest.sniff import detect_format
 from store.ingest.text import parse_text
 from store.names import clean_name
 
-READERS: dict[str, Callable[[bytes, str, ParseLimits], ParsedDocument]] = {
+PARSERS: dict[str, Callable[[bytes, str, ParseLimits], ParsedDocument]] = {
     "pdf": parse_pdf,
     "docx": parse_docx,
     "html": parse_html,
@@ -36,7 +36,7 @@ def parse(data: bytes, name: str, limits: ParseLimits | None = None) -> ParsedDo
     limits = limits or ParseLimits()
     name = clean_name(name)
     limits.check_file(len(data), name)
-    document = READERS[detect_format(data, name)](data, name, limits)
+    document = PARSERS[detect_format(data, name)](data, name, limits)
     limits.check_text(len(document.text), name)
     if not document.text.strip():
         raise UnreadableDocument(f"{name} holds no text.")

@@ -69,14 +69,14 @@ def iter_split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator
         yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
 
 
-def sections(text: str, most: int = MAX_SECTION_CHARS) -> Iterator[tuple[int, int]]:
+def sections(text: str, max_chars: int = MAX_SECTION_CHARS) -> Iterator[tuple[int, int]]:
     """Yield spans that cover the text, each of at most `most` characters, ending at the end of a paragraph.
 
     Without one in the second half of a section it ends with a line, a sentence or a word; without that, anywhere.
     """
     start = 0
-    while len(text) - start > most:
-        end = next(filter(None, (_last(cut, text, start, most) for cut in BOUNDARIES)), start + most)
+    while len(text) - start > max_chars:
+        end = next(filter(None, (_last(cut, text, start, max_chars) for cut in BOUNDARIES)), start + max_chars)
         yield start, end
         start = end
     if start < len(text):

@@ -15,7 +15,7 @@ from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
 from store.ingest.text import decode, normalize
 
-UNSEEN = [
+INVISIBLE_TAGS = [
     "script",
     "style",
     "template",
@@ -61,7 +61,7 @@ def html_to_markdown(source: str, name: str) -> str:
         soup = BeautifulSoup(source, "html.parser")
     except (ParserRejectedMarkup, RecursionError) as error:
         raise UnreadableDocument(f"{name} is HTML that cannot be read ({error}).") from error
-    for tag in soup.find_all(UNSEEN):
+    for tag in soup.find_all(INVISIBLE_TAGS):
         # An unclosed head swallows the body, so its parts are dropped and not the head itself.
         tag.decompose()
     for remark in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):

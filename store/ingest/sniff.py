@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from store.errors import UnreadableDocument
 
-REFUSED = {
+UNSUPPORTED = {
     b"\x89PNG": "a PNG picture",
     b"\xff\xd8\xff": "a JPEG picture",
     b"GIF8": "a GIF picture",
@@ -27,7 +27,7 @@ REFUSED = {
     b"SQLite format 3": "a database",
     b"%!PS": "a PostScript file; save it as PDF",
 }
-ZIPPED = {
+UNSUPPORTED_ARCHIVES = {
     "xl/workbook.xml": "an Excel file",
     "ppt/presentation.xml": "a PowerPoint file",
     "content.xml": "an OpenDocument file; save it as .docx",
@@ -53,7 +53,7 @@ def detect_format(data: bytes, name: str) -> str:
         return "pdf"
     if data.startswith(b"PK\x03\x04") or data.startswith(b"PK\x05\x06"):
         return _kind_of_archive(data, name)
-    for magic, kind in REFUSED.items():
+    for magic, kind in UNSUPPORTED.items():
         if data.startswith(magic):
             raise UnreadableDocument(f"{name} is {kind}.")
     if HTML_START.match(data[:4096]) or (suffix in HTML_NAMES and TAG.search(data)):
@@ -69,5 +69,5 @@ def _kind_of_archive(data: bytes, name: str) -> str:
         raise UnreadableDocument(f"{name} is a torn Word file or ZIP archive.") from error
     if "word/document.xml" in members:
         return "docx"
-    kind = next((kind for member, kind in ZIPPED.items() if member in members), "a ZIP archive")
+    kind = next((kind for member, kind in UNSUPPORTED_ARCHIVES.items() if member in members), "a ZIP archive")
     raise UnreadableDocument(f"{name} is {kind}.")

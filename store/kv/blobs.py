@@ -1,8 +1,8 @@
-"""Chunk KV on disk: one safetensors file a key, written whole or not at all, and checked before it is read.
+"""Chunk KV on disk: one safetensors file per key, written atomically and verified when read.
 
-A wrong tensor would be a wrong answer with no sign of it. So a small SQLite index keeps each blob's length and SHA-256,
-and a note of its owner's; whatever does not match is dropped and counts as a miss. A file's name holds its checksum
-too, so putting a key anew never touches the bytes that another thread is reading, and hashing needs no lock.
+A wrong tensor would silently give a wrong answer. A SQLite index therefore stores the length and SHA-256 of each
+blob, and its owner's note; a file that does not match is deleted and counts as a miss. The file name contains the
+checksum, so replacing a key never overwrites bytes that another thread is reading, and hashing needs no lock.
 """
 
 import hashlib
@@ -21,43 +21,44 @@ from store.disk_full import disk_full_as_store_full
 from store.errors import StoreFull
 from store.kv.index import BlobIndex, BlobRow
 
-SUFFIX, DRAFT = ".safetensors", ".part"
+SUFFIX = ".safetensors"
+DRAFT_SUFFIX = ".part"
 
 
 class DiskBlobs:
-    """A BlobStore for any number of threads and one process. Opening makes folder and index agree.
+    """A thread-safe BlobStore for one process. Opening reconciles the folder with its index.
 
-    root  created if it is not there; holds nothing else
+    root  used for nothing else; created if missing
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._lock = threading.Lock()  # around the index and names of files, never around their bytes
+        self._lock = threading.Lock()  # guards the index and the file names, not the files' content
         with disk_full_as_store_full(f"use {root}"):
             root.mkdir(parents=True, exist_ok=True)
             self._index = BlobIndex(root / "index.sqlite3")
             self._reconcile()
 
     def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
-        """Write all tensors and the note, or nothing, in place of what the key held.
+        """Write all tensors and the note, or nothing, replacing the key's previous content.
 
-        Raises StoreFull, with every earlier blob untouched, and ValueError if the key is no hex digest.
+        Raises StoreFull, with every earlier blob unchanged, and ValueError if the key is not a hex digest.
         """
-        _check(key)
+        _check_key(key)
         data = save({name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()})
         row = BlobRow(key, len(data), hashlib.sha256(data).hexdigest(), note)
-        draft = self._root / f"{key}-{uuid4().hex}{DRAFT}"
-        with disk_full_as_store_full("keep computed chunks"):
+        draft = self._root / f"{key}-{uuid4().hex}{DRAFT_SUFFIX}"
+        with disk_full_as_store_full("save chunk KV"):
             try:
                 write_synced(draft, data)
                 with self._lock:
-                    self._replace(row, draft)
+                    self._publish(row, draft)
             finally:
                 draft.unlink(missing_ok=True)
 
     def get(self, key: str) -> dict[str, Tensor]:
-        """Return the tensors bit for bit, on the CPU. Raises KeyError if absent, torn or altered."""
-        _check(key)
+        """Return the tensors bit for bit, on the CPU. Raises KeyError if absent, truncated or altered."""
+        _check_key(key)
         with self._lock:
             row = self._index.row(key)
         if row is None:
@@ -72,27 +73,27 @@ class DiskBlobs:
         raise KeyError(key)
 
     def __contains__(self, key: str) -> bool:
-        """Return whether `get` may find the key; only `get` knows whether its bytes are whole."""
-        _check(key)
+        """Return whether the key is in the index; only `get` verifies the file."""
+        _check_key(key)
         with self._lock:
             return self._index.row(key) is not None
 
     def delete(self, key: str) -> None:
-        """Forget a key; nothing happens if it is not there."""
-        _check(key)
+        """Delete a key; unknown keys are ignored."""
+        _check_key(key)
         with self._lock:
             row = self._index.row(key)
         if row is not None:
             self._drop(row)
 
     def notes(self) -> dict[str, str]:
-        """Return every key with its note."""
+        """Return the note of every key."""
         with self._lock:
             return {row.key: row.note for row in self._index.rows()}
 
     def annotate(self, notes: dict[str, str]) -> None:
-        """Put other notes to blobs that are there, all or none. Raises StoreFull."""
-        with self._lock, disk_full_as_store_full("keep notes about computed chunks"):
+        """Replace the notes of existing blobs, all or none. Raises StoreFull."""
+        with self._lock, disk_full_as_store_full("save notes about chunk KV"):
             self._index.annotate(notes)
 
     @property
@@ -102,39 +103,41 @@ class DiskBlobs:
             return self._index.size_bytes
 
     def close(self) -> None:
-        """Close the index."""
         with self._lock:
             self._index.close()
 
-    def _replace(self, row: BlobRow, draft: Path) -> None:
+    def _publish(self, row: BlobRow, draft: Path) -> None:
+        """Move a draft into place, then index it; an indexing error removes the new file."""
         old = self._index.row(row.key)
-        replace_synced(draft, self._path(row))
-        replaced = old is not None and self._path(old) != self._path(row)
+        path = self._path(row)
+        old_path = self._path(old) if old else None
+        replace_synced(draft, path)
         try:
             self._index.put(row)
         except BaseException:
-            if old is None or replaced:
-                self._path(row).unlink(missing_ok=True)
+            if path != old_path:
+                path.unlink(missing_ok=True)
             raise
-        if old is not None and replaced:
-            self._path(old).unlink(missing_ok=True)
+        if old_path and path != old_path:
+            old_path.unlink(missing_ok=True)
 
     def _drop(self, row: BlobRow) -> None:
-        """Forget this very blob; one that was put under the key meanwhile stays.
+        """Delete exactly this blob; one put under the same key in the meantime stays.
 
-        The file goes first: where the index takes no change, a row without its file is a miss all the same.
+        The file is deleted first: if the index cannot be changed, a row without its file is still a miss.
         """
         with self._lock:
             if self._index.row(row.key) == row:
                 with suppress(OSError):
                     self._path(row).unlink()
-            with suppress(StoreFull), disk_full_as_store_full("drop a blob"):
+            with suppress(StoreFull), disk_full_as_store_full("delete chunk KV"):
                 self._index.delete(row)
 
     def _reconcile(self) -> None:
+        """Delete files without a row, and rows whose file is missing or has another length."""
         rows = {self._path(row): row for row in self._index.rows()}
         for path in self._root.iterdir():
-            if path.suffix in (SUFFIX, DRAFT) and path not in rows:
+            if path.suffix in (SUFFIX, DRAFT_SUFFIX) and path not in rows:
                 path.unlink()
         for path, row in rows.items():
             if not path.is_file() or path.stat().st_size != row.size_bytes:
@@ -146,7 +149,7 @@ class DiskBlobs:
 
 
 def remove_all(root: Path) -> tuple[int, int]:
-    """Remove a folder of blobs that nobody has open; return the bytes that went, and those that could not."""
+    """Delete a folder of blobs that is not open; return the bytes deleted, and the bytes that could not be."""
 
     def size_bytes() -> int:
         return sum(path.stat().st_size for path in root.glob("*") if path.is_file())
@@ -157,6 +160,6 @@ def remove_all(root: Path) -> tuple[int, int]:
     return before - left, left
 
 
-def _check(key: str) -> None:
+def _check_key(key: str) -> None:
     if not 1 <= len(key) <= 128 or set(key) - set("0123456789abcdef"):
         raise ValueError(f"a blob key is a lower-case hex digest of at most 128 digits, got {key!r}")

@@ -1,7 +1,6 @@
-"""Which blobs there are, how long, with which checksum and which note of their owner's: a SQLite table.
+"""The index of the blobs on disk: length, checksum and owner's note of each, in a SQLite table.
 
-The index describes a cache: one that cannot be read, or is another version's, is started anew, and the blobs that it
-described are then lost, not guessed.
+The index belongs to a cache. If it is unreadable or of another version it is recreated empty, and its blobs are lost.
 """
 
 import sqlite3
@@ -26,17 +25,17 @@ class BlobRow:
 
 
 class BlobIndex:
-    """The table. The caller takes care of threads; every change is one transaction."""
+    """The SQLite table. Not thread-safe; every change is one transaction."""
 
     def __init__(self, path: Path) -> None:
         try:
-            self._connection = _opened(path)
+            self._connection = _connect(path)
         except sqlite3.DatabaseError as error:
             if is_disk_full(error):
                 raise
             for part in path.parent.glob(f"{path.name}*"):
                 part.unlink()
-            self._connection = _opened(path)
+            self._connection = _connect(path)
 
     @property
     def size_bytes(self) -> int:
@@ -47,25 +46,25 @@ class BlobIndex:
         return [BlobRow(*row) for row in self._connection.execute(f"SELECT {COLUMNS} FROM blobs")]
 
     def row(self, key: str) -> BlobRow | None:
-        found = self._connection.execute(f"SELECT {COLUMNS} FROM blobs WHERE key = ?", (key,)).fetchone()
-        return BlobRow(*found) if found else None
+        values = self._connection.execute(f"SELECT {COLUMNS} FROM blobs WHERE key = ?", (key,)).fetchone()
+        return BlobRow(*values) if values else None
 
     def put(self, row: BlobRow) -> None:
-        """Set a key's row."""
+        """Insert or replace a key's row."""
         with self._connection:
             self._connection.execute(
                 "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?)", (row.key, row.size_bytes, row.sha256, row.note)
             )
 
     def annotate(self, notes: dict[str, str]) -> None:
-        """Change the notes of rows that are there."""
+        """Replace the notes of existing rows."""
         with self._connection:
             self._connection.executemany(
                 "UPDATE blobs SET note = ? WHERE key = ?", ((note, key) for key, note in notes.items())
             )
 
     def delete(self, row: BlobRow) -> None:
-        """Drop exactly this row: not one with another checksum under the same key."""
+        """Delete exactly this row, not a newer one with another checksum under the same key."""
         with self._connection:
             self._connection.execute("DELETE FROM blobs WHERE key = ? AND sha256 = ?", (row.key, row.sha256))
 
@@ -73,11 +72,11 @@ class BlobIndex:
         self._connection.close()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # no fsync per use; a lost row is a miss
+        connection.execute("PRAGMA synchronous = NORMAL")  # no fsync per change; a lost row is a miss
         connection.execute(SCHEMA)
         connection.execute(f"SELECT {COLUMNS} FROM blobs LIMIT 1")
     except BaseException:

@@ -1,1 +1,1 @@
-"""Add, re-chunk and delete documents as transactions."""
+"""The document library: add, re-chunk, rename and delete documents, each as one transaction."""

@@ -1,4 +1,4 @@
-"""What is half done: which documents are being worked on, and the removal of what was left half done."""
+"""Documents that are being worked on, and the removal of incomplete ones."""
 
 import threading
 from contextlib import suppress
@@ -8,42 +8,44 @@ from store.errors import StoreFull
 from store.retrieval.vectors import VectorIndex
 
 
-class Pending:
-    """Claims on documents, and pending owners (see `store.catalog.catalog`) of one library.
+class PendingDocuments:
+    """Claims on documents, and the pending owners (see `store.catalog.catalog`) of one library.
 
-    lock  the library's own, around catalogue and vectors
+    lock  the library's lock, which guards catalog and vectors
     """
 
-    def __init__(self, catalogue: Catalog, vectors: VectorIndex, lock: threading.RLock) -> None:
-        self._catalogue, self._vectors, self._lock = catalogue, vectors, lock
+    def __init__(self, catalog: Catalog, vectors: VectorIndex, lock: threading.RLock) -> None:
+        self._catalog = catalog
+        self._vectors = vectors
+        self._lock = lock
         self._claimed: set[str] = set()
 
     def claim(self, document_id: str) -> bool:
-        """Take a document to work on it; return whether nobody had it."""
+        """Claim a document for one worker; return False if it is claimed already."""
         with self._lock:
-            free = document_id not in self._claimed
+            is_free = document_id not in self._claimed
             self._claimed.add(document_id)
-            return free
+            return is_free
 
     def release(self, document_id: str) -> None:
         with self._lock:
             self._claimed.discard(document_id)
 
     def purge_stale(self, document_id: str) -> None:
-        """Remove what an earlier end had no room to remove, before work on a claimed document. Raises StoreFull."""
+        """Before work on a claimed document, delete what a full disk kept from being deleted. Raises StoreFull."""
         with self._lock:
             others = self._claimed - {document_id}
-            for owner in self._catalogue.pending_owners():
+            for owner in self._catalog.pending_owners():
                 if owner.partition(".")[0] not in others:
                     self.purge(owner)
 
     def purge(self, owner: str) -> None:
-        """Remove a pending owner's vectors and row. Raises StoreFull."""
+        """Delete a pending owner's vectors and row. Raises StoreFull."""
         with self._lock:
             self._vectors.delete(owner)
-            self._catalogue.delete_pending(owner)
+            self._catalog.delete_pending(owner)
 
     def try_purge(self, owner: str) -> None:
-        """Purge; where even that has no room, what is left stays hidden until later."""
+        """Purge an owner; on a full disk it stays hidden until a later purge."""
         with suppress(StoreFull):
             self.purge(owner)

@@ -15,8 +15,8 @@ class BatchEmbedder:
     batch  chunks embedded between two steps
     """
 
-    def __init__(self, embedder: Embedder, vectors: VectorIndex, lock: threading.RLock, batch: int) -> None:
-        self._embedder, self._vectors, self._lock, self._batch = embedder, vectors, lock, batch
+    def __init__(self, embedder: Embedder, vectors: VectorIndex, lock: threading.RLock, batch_size: int) -> None:
+        self._embedder, self._vectors, self._lock, self._batch = embedder, vectors, lock, batch_size
 
     def add(self, owner: str, chunks: Sequence[Chunk]) -> Generator[Progress, None, int]:
         """Embed chunks and file them under `owner`, a batch a step; return how many passages they gave."""

@@ -14,7 +14,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _Block:
     """Chunks with their passages, one after another.
 
     chunks   ids
@@ -31,7 +31,7 @@ class ExactIndex:
     """Passages by document, in memory. The caller takes care of threads."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[_Piece]] = {}
+        self._blocks: dict[str, list[_Block]] = {}
 
     def add(self, document_id: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
         """Add passages: row i of `vectors` [n, D] belongs to chunk_ids[i]. All of one chunk come in one call."""
@@ -39,15 +39,15 @@ class ExactIndex:
         groups = [(chunk, len(list(rows))) for chunk, rows in groupby(chunk_ids[row] for row in order)]
         if groups:
             starts = np.cumsum([0, *(length for _, length in groups[:-1])])
-            piece = _Piece([chunk for chunk, _ in groups], starts, np.asarray(vectors[order], np.float32))
-            self._pieces.setdefault(document_id, []).append(piece)
+            piece = _Block([chunk for chunk, _ in groups], starts, np.asarray(vectors[order], np.float32))
+            self._blocks.setdefault(document_id, []).append(piece)
 
     def delete(self, document_id: str) -> None:
         """Forget all passages of a document."""
-        self._pieces.pop(document_id, None)
+        self._blocks.pop(document_id, None)
 
     def search(
-        self, vector: np.ndarray, top: int, hidden: Collection[str] = (), documents: Collection[str] = ()
+        self, vector: np.ndarray, top_k: int, excluded: Collection[str] = (), documents: Collection[str] = ()
     ) -> list[tuple[str, float]]:
         """Return at most `top` (chunk id, cosine) by each chunk's best passage, best first, equal ones by id.
 
@@ -56,8 +56,8 @@ class ExactIndex:
         documents  ids of the documents to look in; none for all
         """
         found: list[tuple[float, str]] = []
-        for document in (self._pieces.keys() & documents if documents else self._pieces.keys()) - set(hidden):
-            for piece in self._pieces[document]:
+        for document in (self._blocks.keys() & documents if documents else self._blocks.keys()) - set(excluded):
+            for piece in self._blocks[document]:
                 best = np.maximum.reduceat(piece.vectors @ vector, piece.starts)
                 found += zip((-best.clip(-1, 1)).tolist(), piece.chunks, strict=True)
-        return [(chunk, -cosine) for cosine, chunk in heapq.nsmallest(top, found)]
+        return [(chunk, -cosine) for cosine, chunk in heapq.nsmallest(top_k, found)]

@@ -18,7 +18,7 @@ from store.errors import KVScopeError
 
 MAX_TOKENS = 512  # tokens of question and passage together
 BATCH_SIZE = 16  # pairs in one pass, which bounds the memory it takes
-WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]  # of a model on the hub; never pickled weights
+FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model"]  # of a model on the hub; never pickled weights
 HEAD = "ForSequenceClassification"  # ends the architecture's name when the weights have a head that scores
 
 
@@ -31,7 +31,7 @@ def download(name: str) -> None:
     if Path(name).expanduser().is_dir():
         return
     try:
-        snapshot_download(name, allow_patterns=WANTED)
+        snapshot_download(name, allow_patterns=FILE_PATTERNS)
     except Exception as error:  # whatever the hub and the network make the client raise
         raise _unreadable(name, error) from error
 
@@ -73,9 +73,9 @@ def _find(name: str) -> CrossEncoder:
     if folder.is_dir():
         return _load(folder)
     try:
-        return _load(snapshot_download(name, allow_patterns=WANTED, local_files_only=True))
+        return _load(snapshot_download(name, allow_patterns=FILE_PATTERNS, local_files_only=True))
     except OSError:  # the hub's cache does not have it, or not all of it
-        return _load(snapshot_download(name, allow_patterns=WANTED))
+        return _load(snapshot_download(name, allow_patterns=FILE_PATTERNS))
 
 
 def _load(folder: str | Path) -> CrossEncoder:

@@ -46,7 +46,7 @@ class Retriever:
         embedder: Embedder,
         reranker: Reranker | None = None,
     ) -> None:
-        self._catalogue, self._vectors, self._lock = catalogue, vectors, lock
+        self._catalog, self._vectors, self._lock = catalogue, vectors, lock
         self._embedder, self._reranker = embedder, reranker
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
@@ -67,30 +67,30 @@ class Retriever:
         (vector,) = self._embedder.embed([asked])
         with self._lock:
             near = self._vectors.exact.search(
-                vector, top_k * CANDIDATES_PER_HIT, self._catalogue.pending_owners(), self._filed(documents)
+                vector, top_k * CANDIDATES_PER_HIT, self._catalog.pending_owners(), self._owners(documents)
             )
             hits = self._hits(near, [])
         yield hits[:top_k]
         with self._lock:
-            hits = self._hits(near, self._catalogue.bm25.search(question, top_k * CANDIDATES_PER_HIT, self._filed(documents)))
+            hits = self._hits(near, self._catalog.bm25.search(question, top_k * CANDIDATES_PER_HIT, self._owners(documents)))
         yield hits[:top_k]
         if self._reranker:
             hits = hits[: top_k * RERANKED_PER_HIT]
             scores = self._reranker.score(asked, [hit.chunk.text for hit in hits])
             yield self._reranked(hits, scores)[:top_k]
 
-    def _filed(self, documents: Sequence[str]) -> Sequence[str]:
+    def _owners(self, documents: Sequence[str]) -> Sequence[str]:
         """Return the names under which the passages of documents are filed; where none is here, names of nothing."""
-        return self._catalogue.owners(documents) or documents
+        return self._catalog.owners(documents) or documents
 
     def _is_empty(self) -> bool:
         with self._lock:
-            return not self._catalogue.documents()
+            return not self._catalog.documents()
 
     def _hits(self, near: list[tuple[str, float]], worded: list[str]) -> list[Hit]:
         """Fuse (chunk id, cosine) and the chunk ids of the lexical search into hits of chunks that are still there."""
         fused = [(ids[0], score) for ids, score in rrf([[chunk for chunk, _ in near], worded], key=str)]
-        chunks = self._catalogue.chunks_by_id([chunk for chunk, _ in fused])
+        chunks = self._catalog.chunks_by_id([chunk for chunk, _ in fused])
         similarity, words = dict(near), set(worded)
         return [
             Hit(chunks[chunk], score, similarity.get(chunk), chunk in words)
@@ -101,6 +101,6 @@ class Retriever:
     def _reranked(self, hits: list[Hit], scores: list[float]) -> list[Hit]:
         """Return the hits that are still there with these scores, best first; equal ones keep their order."""
         with self._lock:
-            there = self._catalogue.chunks_by_id([hit.chunk.id for hit in hits])
+            there = self._catalog.chunks_by_id([hit.chunk.id for hit in hits])
         scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True) if hit.chunk.id in there]
         return sorted(scored, key=lambda hit: -hit.score)

@@ -24,10 +24,10 @@ from store.disk_full import disk_full_as_store_full, is_disk_full
 from store.errors import StoreFull
 from store.retrieval.exact_search import ExactIndex
 
-NAME = "passages"
-LEAST_ROOM_BYTES = 16 * 2**20  # with less of it free, an unclear error of Chroma's means a full disk
-BATCH = 5000  # Chroma refuses more than 5461 at once
-THIN_GRAPH = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched: soon built
+COLLECTION = "passages"
+MIN_FREE_BYTES = 16 * 2**20  # with less of it free, an unclear error of Chroma's means a full disk
+MAX_BATCH = 5000  # Chroma refuses more than 5461 at once
+MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched: soon built
 
 
 class VectorIndex:
@@ -43,8 +43,8 @@ class VectorIndex:
             _drop_if_damaged(folder)
             settings = Settings(anonymized_telemetry=False)
             self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
-            self._collection = self._opened()
-            self.exact = self._loaded()
+            self._collection = self._open_collection()
+            self.exact = self._load_index()
 
     @property
     def fingerprint(self) -> str:
@@ -57,8 +57,8 @@ class VectorIndex:
     def clear(self) -> None:
         """Drop everything; the fingerprint is empty until `seal`."""
         with self._writing("rebuild the vectors"):
-            self._client.delete_collection(NAME)
-            self._collection, self.exact = self._opened(), ExactIndex()
+            self._client.delete_collection(COLLECTION)
+            self._collection, self.exact = self._open_collection(), ExactIndex()
 
     def mark_complete(self, fingerprint: str) -> None:
         """Declare that every passage of every document is here, embedded by this embedder."""
@@ -101,18 +101,18 @@ class VectorIndex:
             try:
                 yield
             except ChromaError as error:
-                if shutil.disk_usage(self._folder).free < LEAST_ROOM_BYTES:
+                if shutil.disk_usage(self._folder).free < MIN_FREE_BYTES:
                     raise StoreFull(f"There is no room to {what} ({error}).") from error
                 raise
 
-    def _opened(self) -> chromadb.Collection:
-        return self._client.get_or_create_collection(NAME, embedding_function=None, configuration={"hnsw": THIN_GRAPH})
+    def _open_collection(self) -> chromadb.Collection:
+        return self._client.get_or_create_collection(COLLECTION, embedding_function=None, configuration={"hnsw": MINIMAL_HNSW})
 
-    def _loaded(self) -> ExactIndex:
+    def _load_index(self) -> ExactIndex:
         """Read every vector: about a second for 20,000 passages."""
         held: dict[str, tuple[list[str], list[np.ndarray]]] = {}
         for piece in _batches(len(self)):
-            found: Any = self._collection.get(limit=BATCH, offset=piece.start, include=["metadatas", "embeddings"])
+            found: Any = self._collection.get(limit=MAX_BATCH, offset=piece.start, include=["metadatas", "embeddings"])
             for metadata, vector in zip(found["metadatas"], found["embeddings"], strict=True):
                 chunks, vectors = held.setdefault(str(metadata["document"]), ([], []))
                 chunks.append(str(metadata["chunk"]))
@@ -136,4 +136,4 @@ def _drop_if_damaged(folder: Path) -> None:
 
 
 def _batches(length: int) -> Iterator[slice]:
-    return (slice(start, start + BATCH) for start in range(0, length, BATCH))
+    return (slice(start, start + MAX_BATCH) for start in range(0, length, MAX_BATCH))

@@ -31,7 +31,7 @@ def add(library, path, name=None):
 
 def traces(library):
     """What every store holds, bypassing the library's own filters."""
-    count = library._catalogue._connection.execute
+    count = library._catalog._connection.execute
     return {
         "vectors": len(library._vectors),
         **{name: count(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("documents", "chunks", "words")},
@@ -260,7 +260,7 @@ def test_traces_that_a_full_disk_kept_are_hidden_and_go_with_the_next_addition(o
     adding = library.add(file_of(BIRDS, "birds.txt"), "birds.txt")
     while next(adding).stage != "embedded":
         pass
-    real, library._vectors.delete = library._vectors.delete, Full(None, StoreFull("There is no room."))
+    real, library._vectors.delete = library._vectors.delete, Full(None, StoreFull("The disk is full."))
     adding.close()
     assert [document.name for document in library.documents()] == ["rocks.txt"]
     assert {hit.chunk.document_name for hit in library.search("the heron waits", 9)} <= {"rocks.txt"}
@@ -268,7 +268,7 @@ def test_traces_that_a_full_disk_kept_are_hidden_and_go_with_the_next_addition(o
         add(library, file_of("another text", "c.txt"))
     library._vectors.delete = real
     add(library, file_of("another text", "c.txt"))
-    assert traces(library)["documents"] == 2 and traces(library)["vectors"] == library._catalogue.count_segments()
+    assert traces(library)["documents"] == 2 and traces(library)["vectors"] == library._catalog.count_segments()
 
 
 def test_an_unclear_error_on_a_full_disk_is_a_full_disk(open_library, file_of, monkeypatch):
@@ -287,7 +287,7 @@ def test_a_full_database_leaves_the_library_as_it_was(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
     before = traces(library), library.documents()
-    database = library._catalogue._connection
+    database = library._catalog._connection
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(StoreFull):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store.catalog.fulltext import ChunkText, make_chunks, make_excerpt, gaps_before, estimate_page_starts, join_chunks, excerpt_span
+from store.catalog.document_text import ChunkText, make_chunks, make_excerpt, gaps_before, estimate_page_starts, join_chunks, excerpt_span
 from store.errors import NoSuchDocument, StoreFull
 from store.ingest import ParsedDocument
 from store.ingest.chunker import ChunkConfig, split
@@ -181,7 +181,7 @@ def test_a_document_deleted_while_it_is_cut_anew_is_gone(open_library, file_of):
     while next(cutting).stage != "embedded":
         pass
     library.delete(document.id)
-    with pytest.raises(NoSuchDocument, match="look at the list"):
+    with pytest.raises(NoSuchDocument, match="refresh the list"):
         list(cutting)
     assert set(traces(library).values()) == {0}
     with pytest.raises(NoSuchDocument):
@@ -193,7 +193,7 @@ def test_two_new_cuts_at_once_are_one(open_library, file_of):
     document = add(library, file_of(BIRDS))[-1].document
     first = library.reindex(document.id)
     next(first)
-    assert [step.warning for step in library.reindex(document.id)] == ["It is already being cut anew."]
+    assert [step.warning for step in library.reindex(document.id)] == ["It is already being re-indexed."]
     list(first)
     whole(library)
 
@@ -202,7 +202,7 @@ def test_a_full_disk_leaves_the_old_cut(open_library, file_of):
     document = add(open_library(), file_of(BIRDS))[-1].document
     library = open_library(config=WIDE)
     before = library.documents(), library.chunks(document.id), traces(library)
-    real, library._vectors.add = library._vectors.add, Full(None, StoreFull("There is no room."))
+    real, library._vectors.add = library._vectors.add, Full(None, StoreFull("The disk is full."))
     with pytest.raises(StoreFull):
         list(library.reindex(document.id))
     assert (library.documents(), library.chunks(document.id), traces(library)) == before
@@ -214,7 +214,7 @@ def test_a_full_disk_leaves_the_old_cut(open_library, file_of):
 def test_an_old_cut_that_could_not_be_removed_is_never_found_and_goes_later(open_library, file_of):
     document = add(open_library(), file_of(BIRDS))[-1].document
     library = open_library(config=WIDE)
-    real, library._vectors.delete = library._vectors.delete, Full(None, StoreFull("There is no room."))
+    real, library._vectors.delete = library._vectors.delete, Full(None, StoreFull("The disk is full."))
     list(library.reindex(document.id))
     found = library.search("the heron waits", 9)
     assert {hit.chunk.id for hit in found} <= {chunk.id for chunk in library.chunks(document.id)} and found

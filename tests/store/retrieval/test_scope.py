@@ -55,7 +55,7 @@ def test_hits_are_those_of_the_chosen_documents_as_if_there_were_no_others(fille
             chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
         worded = [
-            chunk for chunk in filled._catalogue.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
+            chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
         wanted = top * CANDIDATES_PER_HIT
         expected = fused_by_hand([near[:wanted], worded[:wanted]])[:top]
@@ -93,14 +93,14 @@ def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
     index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
     index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
     (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.exact.search(vector, 9, hidden=["half"], documents=["half", "whole"])] == [
+    assert [chunk for chunk, _ in index.exact.search(vector, 9, excluded=["half"], documents=["half", "whole"])] == [
         "whole-0"
     ]
     index.close()
 
 
 def test_a_document_whose_id_begins_like_another_is_another(filled):
-    lexical = filled._catalogue.bm25
+    lexical = filled._catalog.bm25
     lexical.add([(900, "ab-1", "zebra"), (901, "ab-11", "zebra"), (902, "ab1-1", "zebra"), (903, "a-1", "zebra")])
     assert lexical.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
 
