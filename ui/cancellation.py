@@ -1,70 +1,70 @@
-"""Who may be stopped: one running question (or re-indexing) a session, and its Event.
+"""Cancellation of a session's running work (a question or a re-indexing job) through one Event per session.
 
-The page object is shared by everyone who has it open, so nothing of a person lies on it but this, keyed by the
-session that Gradio gives each tab, and gone when the work ends or the tab is closed.
+All sessions share the page objects, so this map is the only per-session state on the server. Its keys are Gradio's
+session hashes, one per browser tab. An entry is removed when its work ends or the tab is closed.
 """
 
 from threading import Event, Lock
 
 
 class SessionTasks:
-    """The Events of the work under way. Safe from any thread.
+    """The cancel Events of all running tasks, at most one per session. Thread-safe.
 
-    A click starts the work and is answered at once; the work itself takes its Event up when its turn comes. In
-    between and until it is finished, the session is busy and starts nothing else.
+    A click calls `start`, which returns at once; the handler that does the work calls `claim` when its turn in the
+    queue comes. From `start` to `finish` the session is busy and cannot start anything else.
     """
 
     def __init__(self) -> None:
         self._events: dict[str, Event] = {}
-        self._waiting: set[str] = set()  # sessions whose work is started and not taken up yet
+        self._unclaimed: set[str] = set()  # sessions whose task is started but not claimed yet
         self._lock = Lock()
 
     def start(self, session: str) -> bool:
-        """Make this session busy; return False, and change nothing, if it already is."""
+        """Mark the session as busy; return False, and change nothing, if it already is."""
         with self._lock:
             if session in self._events:
                 return False
             self._events[session] = Event()
-            self._waiting.add(session)
+            self._unclaimed.add(session)
             return True
 
-    def take(self, session: str) -> Event | None:
-        """Return the Event of the work that was started, once; None if there is none, or if somebody has taken it."""
+    def claim(self, session: str) -> Event | None:
+        """Return the cancel Event of the started task; None if there is none or it was claimed before."""
         with self._lock:
-            if session not in self._waiting:
+            if session not in self._unclaimed:
                 return None
-            self._waiting.remove(session)
+            self._unclaimed.remove(session)
             return self._events[session]
 
-    def busy(self, session: str) -> bool:
-        """Return whether work of this session is started and not finished."""
+    def is_busy(self, session: str) -> bool:
+        """Return whether the session has a task that has not finished."""
         with self._lock:
             return session in self._events
 
     def stop(self, session: str) -> None:
-        """Tell this session's work, and nobody else's, to stop."""
+        """Cancel the session's task; its handler still has to call `finish`."""
         with self._lock:
             event = self._events.get(session)
         if event:
             event.set()
 
     def finish(self, session: str, event: Event) -> None:
-        """Set and forget `event`; work that the session started since is left alone.
+        """Set `event` and remove its task; a task that the session started later is unaffected.
 
-        Called before the page shows that the work has ended, so that the next click then is not ignored; and again,
-        without effect, however the work ended.
+        Call this before the UI shows that the work has ended, so that the next click is accepted. Calling it again
+        has no effect.
         """
         event.set()
         with self._lock:
             if self._events.get(session) is event:
                 del self._events[session]
-                self._waiting.discard(session)
+                self._unclaimed.discard(session)
 
-    def leave(self, session: str) -> None:
-        """Stop and forget what this session has started: its tab is closed."""
+    def discard(self, session: str) -> None:
+        """Cancel and remove the session's task, because its tab was closed."""
         with self._lock:
             event = self._events.pop(session, None)
-            self._waiting.discard(session)
+            self._unclaimed.discard(session)
         if event:
             event.set()
 

@@ -1,18 +1,18 @@
-"""What the page's events share: whose click it was, which queue they wait in, and that programs do not see them."""
+"""Shared settings of Gradio events: queues, visibility to API clients, and the session key."""
 
 from typing import Any
 
 import gradio as gr
 
-MODEL = "model"  # the queue of questions
-LIBRARY = "library"  # the queue of files to add
-# What a click has begun is done; "once" would leave it out while the browser still tidies up after the one before.
-ALWAYS: dict[str, Any] = {"trigger_mode": "multiple"}
+MODEL_QUEUE = "model"  # concurrency id of events that run the model
+INGEST_QUEUE = "library"  # concurrency id of events that add or re-index documents
+# Gradio's default, "once", drops an event while the browser still handles the previous one of the same listener.
+ALLOW_MULTIPLE: dict[str, Any] = {"trigger_mode": "multiple"}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
-Update = dict[Any, Any]  # component -> its new value; components left out stay as they are
+Update = dict[Any, Any]  # component -> new value; components that are missing keep theirs
 
 
 def session_of(request: gr.Request) -> str:
-    """Return the tab's own key; Gradio gives each open page another one."""
+    """Return Gradio's session hash, which is unique per browser tab."""
     return request.session_hash or "no session"

@@ -1,31 +1,32 @@
-"""Numbers as a person reads them: always with a unit, which never starts a new line (U+00A0)."""
+"""Numbers as text, with their units. A no-break space (U+00A0) keeps number and unit on one line."""
 
 import time
 
-UNKNOWN = "\u2013"  # a dash
+GIB = 2**30
+UNKNOWN = "\u2013"  # an en dash
 
 
 def duration(ms: float | None) -> str:
-    """Return '412 ms', '1.24 s' or, for what was not measured, a dash."""
+    """Return '412 ms' or '1.24 s'; a dash for None."""
     if ms is None:
         return UNKNOWN
     return f"{ms:.0f}\u00a0ms" if ms < 999.5 else f"{ms / 1000:.2f}\u00a0s"
 
 
 def percent(ratio: float | None, digits: int = 0) -> str:
-    """Return a ratio in [0, 1] as '18.2 %', or, for what is not known, a dash."""
+    """Return a ratio in [0, 1] as '18.2 %'; a dash for None."""
     if ratio is None:
         return UNKNOWN
     return f"{ratio * 100:.{digits}f}\u00a0%"
 
 
-def size(count: int) -> str:
-    """Return bytes as '812 B', '34 kB', '1.2 MB' or '2.15 GB'."""
-    if count < 1000:
-        return f"{count}\u00a0B"
-    if count >= 999_950_000:
-        return f"{count / 1e9:.2f}\u00a0GB"
-    return f"{count / 1000:.0f}\u00a0kB" if count < 999_500 else f"{count / 1e6:.1f}\u00a0MB"
+def size(num_bytes: int) -> str:
+    """Return '812 B', '34 kB', '1.2 MB' or '2.15 GB'."""
+    if num_bytes < 1000:
+        return f"{num_bytes}\u00a0B"
+    if num_bytes >= 999_950_000:
+        return f"{num_bytes / 1e9:.2f}\u00a0GB"
+    return f"{num_bytes / 1000:.0f}\u00a0kB" if num_bytes < 999_500 else f"{num_bytes / 1e6:.1f}\u00a0MB"
 
 
 def count(number: int, noun: str) -> str:
@@ -34,16 +35,16 @@ def count(number: int, noun: str) -> str:
 
 
 def day(seconds: float) -> str:
-    """Return a moment as '3 Oct 2026', in local time; a dash for one that no calendar has."""
+    """Return a Unix time as '3 Oct 2026', in local time; a dash if it is out of range."""
     try:
-        moment = time.localtime(seconds)
+        date = time.localtime(seconds)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
-    month = time.strftime("%b\u00a0%Y", moment)
-    return f"{moment.tm_mday}\u00a0{month}"
+    month = time.strftime("%b\u00a0%Y", date)
+    return f"{date.tm_mday}\u00a0{month}"
 
 
-def short(line: str, most: int = 90) -> str:
-    """Return the first `most` characters of a text, on one line."""
+def short(line: str, max_chars: int = 90) -> str:
+    """Return a text on one line, cut to `max_chars` characters with an ellipsis."""
     line = " ".join(line.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1].rstrip()}…"

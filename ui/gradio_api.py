@@ -1,7 +1,8 @@
-"""What a program may call through gradio_client: plain arguments in, plain JSON out, under names that stay."""
+"""Endpoints for programs that use gradio_client: plain arguments in, JSON out, under stable names."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,12 +15,15 @@ from engine.analysis.comparison import CompareRequest
 from engine.errors import BadRequest
 from engine.method import default_method
 from engine.request import ChatTurn, Request
-from ui.events import LIBRARY, MODEL
+from store.types import Document
+from ui.events import INGEST_QUEUE, MODEL_QUEUE
 from ui.throttle import coalesce
+
+_TURN_KEYS = {"question", "answer", "passages"}
 
 
 def build(backend: Backend) -> None:
-    """Offer ask, inspect, compare, list_methods, and what there is to do with documents; call inside the Blocks."""
+    """Register the endpoints ask, inspect, compare, list_methods and those for documents; call inside the Blocks."""
 
     def ask(
         question: str,
@@ -33,18 +37,17 @@ def build(backend: Backend) -> None:
         earlier: list[dict] | None = None,
         whole: bool = False,
     ) -> Iterator[dict]:
-        """Stream growing answers, each with its figures, sources and stages.
+        """Stream the growing answer with its metrics, sources and stages.
 
-        `method` is one of list_methods, without any the usual one there. `ratio` lies in [0, 1]; `options` are the
-        method's other settings by name, as list_methods gives them.
-        `documents` are the ids of those to search, as list_documents gives them; without any, all. `earlier` is the
-        conversation so far, the oldest first: {"question": ..., "answer": ..., "passages": [the `chunk` of each source
-        of that answer, in order]}, so that a follow-up is understood and finds its passages ready. With `whole`, the
-        one document in `documents` is read from its first passage to its last.
+        `method` is a name from list_methods; None means the default method. `ratio` is the recompute ratio in [0, 1];
+        `options` are the method's other parameters by name, see list_methods. `documents` are ids from list_documents
+        to search; None searches all. `earlier` is the conversation so far, oldest turn first: {"question": ...,
+        "answer": ..., "passages": [the `chunk` of each source of that answer, in order]}; it lets the engine
+        understand follow-up questions and reuse their passages' KV. With `whole`, the model reads the one document in
+        `documents` from beginning to end instead of retrieved passages.
         """
-        stop = Event()
-        try:
-            wanted = Request(
+        with _call() as cancel:
+            request = Request(
                 question,
                 method or default_method(backend.methods()).name,
                 ratio,
@@ -53,32 +56,24 @@ def build(backend: Backend) -> None:
                 temperature,
                 options={} if options is None else options,
                 documents=_tuple(documents),
-                earlier=_conversation(earlier),
-                whole=whole,
+                history=_history(earlier),
+                whole_document=whole,
             )
-            for answer in coalesce(backend.ask(wanted, stop), lambda answer: answer.state):
+            for answer in coalesce(backend.ask(request, cancel), lambda answer: answer.state):
                 yield answer.as_dict()
-        except Exception as error:
-            raise _refusal(error) from error
-        finally:
-            stop.set()
 
     def inspect(question: str, ratio: float = 0.2, passages: int = 3, documents: list[str] | None = None) -> dict:
-        """Return what both models look at over the passages found, and how near each method comes to the oracle.
+        """Return both models' attention to the retrieved passages, and each method's agreement with the oracle.
 
-        Attention is added up into at most 256 columns; KL in nats and Jaccard at `ratio`, each against the primary's
-        last layer. Costs a full prefill. `documents` as in ask.
+        Attention is summed into at most 256 columns. KL (in nats) and Jaccard similarity at `ratio` are relative to
+        the main model's last layer. Runs a full prefill. `documents` as in ask.
         """
-        stop = Event()
-        try:
-            wanted = Request(question, ratio=ratio, passages=passages, documents=_tuple(documents))
-            *_, last = backend.inspection.inspect(wanted, stop)
-            assert last.found is not None  # as its desk promises
-            return last.found.as_dict()
-        except Exception as error:
-            raise _refusal(error) from error
-        finally:
-            stop.set()
+        with _call() as cancel:
+            request = Request(question, recompute_ratio=ratio, passages=passages, documents=_tuple(documents))
+            *_, last = backend.inspection.inspect(request, cancel)
+            if last.inspection is None:
+                raise RuntimeError("The inspection ended without a result.")
+            return last.inspection.as_dict()
 
     def compare(
         question: str,
@@ -89,108 +84,126 @@ def build(backend: Backend) -> None:
         max_new_tokens: int = 96,
         documents: list[str] | None = None,
     ) -> Iterator[dict]:
-        """Stream one growing comparison: each method at each ratio against full prefill, one outcome after the other.
+        """Stream a growing comparison of each method at each ratio with full prefill, one outcome after the other.
 
-        Times in ms, KL in nats, sizes in bytes; `ratios` lie in [0, 1]. Each method is timed `repeats` times.
+        Times are in ms, KL in nats, sizes in bytes; `ratios` are in [0, 1]. Each method is timed `repeats` times.
         `documents` as in ask.
         """
-        stop, standard = Event(), CompareRequest(question)
-        try:
-            chosen = standard.methods if methods is None else tuple(methods)
-            spent = standard.ratios if ratios is None else tuple(ratios)
-            wanted = CompareRequest(question, chosen, spent, passages, repeats, max_new_tokens, _tuple(documents))
-            for comparison in backend.comparison.compare(wanted, stop):
+        with _call() as cancel:
+            defaults = CompareRequest(question)
+            request = CompareRequest(
+                question,
+                defaults.methods if methods is None else tuple(methods),
+                defaults.ratios if ratios is None else tuple(ratios),
+                passages,
+                repeats,
+                max_new_tokens,
+                _tuple(documents),
+            )
+            for comparison in backend.comparison.compare(request, cancel):
                 yield comparison.as_dict()
-        except Exception as error:
-            raise _refusal(error) from error
-        finally:
-            stop.set()
 
     def list_methods() -> list[dict]:
-        """Return the methods, each with its settings: their defaults, ranges and choices."""
+        """Return the methods with their parameters: defaults, ranges and choices."""
         return [method.as_dict() for method in backend.methods()]
 
     def add_document(file: dict[str, Any] | None) -> list[dict]:
-        """Add one uploaded file (`gradio_client.handle_file(path)`); returns how each file ended."""
+        """Add one uploaded file (`gradio_client.handle_file(path)`) and return the result for each file."""
         if not file:
             raise gr.Error("Give a file: handle_file(path).", print_exception=False)
-        stop, path = Event(), Path(file["path"])
+        path = Path(file["path"])
         try:
-            *_, ended = backend.ingest([(path, file.get("orig_name") or path.name)], stop)
-        except Exception as error:
-            raise _refusal(error) from error
+            with _call() as cancel:
+                *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel)
         finally:
-            stop.set()
             path.unlink(missing_ok=True)
-        return [asdict(file) for file in ended]
+        return [asdict(result) for result in results]
 
     def list_documents() -> list[dict]:
         """Return the documents, newest first."""
-        return [asdict(document) for document in backend.documents()]
+        return [_document_json(document) for document in backend.documents()]
 
     def delete_document(document_id: str) -> dict:
         """Delete one document and everything computed from it."""
-        try:
+        with _call():
             backend.delete(document_id)
-        except Exception as error:
-            raise _refusal(error) from error
         return {"deleted": document_id}
 
     def rename_document(document_id: str, name: str) -> dict:
-        """Show a document under another name; returns it with the name it got."""
-        try:
-            return asdict(backend.library.rename(document_id, name))
-        except Exception as error:
-            raise _refusal(error) from error
+        """Rename a document and return it; its name may get a number to stay unique."""
+        with _call():
+            return _document_json(backend.library.rename(document_id, name))
 
     def reindex_document(document_id: str) -> list[dict]:
-        """Cut, embed and prefill a document anew with the settings of today; returns how that ended."""
-        stop = Event()
-        try:
-            *_, ended = backend.library.reindex([document_id], stop)
-        except Exception as error:
-            raise _refusal(error) from error
-        finally:
-            stop.set()
-        return [asdict(file) for file in ended]
+        """Re-chunk, embed and prefill a document with the current settings, and return the result."""
+        with _call() as cancel:
+            *_, results = backend.library.reindex([document_id], cancel)
+        return [asdict(result) for result in results]
 
-    gr.api(ask, api_name="ask", concurrency_id=MODEL, concurrency_limit=MAX_CONCURRENT_REQUESTS)
-    gr.api(inspect, api_name="inspect", concurrency_id=MODEL, concurrency_limit=MAX_CONCURRENT_REQUESTS)
-    gr.api(compare, api_name="compare", concurrency_id=MODEL, concurrency_limit=MAX_CONCURRENT_REQUESTS)
+    gr.api(ask, api_name="ask", concurrency_id=MODEL_QUEUE, concurrency_limit=MAX_CONCURRENT_REQUESTS)
+    gr.api(inspect, api_name="inspect", concurrency_id=MODEL_QUEUE, concurrency_limit=MAX_CONCURRENT_REQUESTS)
+    gr.api(compare, api_name="compare", concurrency_id=MODEL_QUEUE, concurrency_limit=MAX_CONCURRENT_REQUESTS)
     gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")
     gr.api(rename_document, api_name="rename_document")
-    gr.api(reindex_document, api_name="reindex_document", concurrency_id=LIBRARY, concurrency_limit=1)
-    # A File component, because only its input is checked to be an upload and not any path of this machine.
-    file, added = gr.File(visible=False), gr.JSON(visible=False)
+    gr.api(reindex_document, api_name="reindex_document", concurrency_id=INGEST_QUEUE, concurrency_limit=1)
+    # A File component, because Gradio checks that its value is an upload and not some other file of this machine.
+    file = gr.File(visible=False)
+    results = gr.JSON(visible=False)
     gr.Button(visible=False).click(
         add_document,
         file,
-        added,
+        results,
         preprocess=False,
         api_name="add_document",
-        concurrency_id=LIBRARY,
+        concurrency_id=INGEST_QUEUE,
         concurrency_limit=1,
     )
 
 
-def _conversation(earlier: Any) -> tuple[ChatTurn, ...]:
-    """Return a program's earlier questions; the engine checks what is in them. Raises BadRequest for another shape."""
+@contextmanager
+def _call() -> Iterator[Event]:
+    """Yield the cancel event of one call, set it when the call ends, and raise its errors as messages.
+
+    The log keeps the traceback of a bug, but nothing about an invalid request.
+    """
+    cancel = Event()
+    try:
+        yield cancel
+    except Exception as error:
+        raise gr.Error(user_message(error), print_exception=False) from error
+    finally:
+        cancel.set()
+
+
+def _document_json(document: Document) -> dict[str, Any]:
+    """Return a document under the stable keys of the endpoints."""
+    return {
+        "id": document.id,
+        "name": document.name,
+        "size_bytes": document.size_bytes,
+        "pages": document.num_pages,
+        "chunks": document.num_chunks,
+        "added_at": document.added_at,
+        "warning": document.warning,
+        "chunk_tokens": document.chunk_tokens,
+        "chunk_overlap": document.chunk_overlap,
+    }
+
+
+def _history(earlier: Any) -> tuple[ChatTurn, ...]:
+    """Return a client's earlier turns; the engine validates their values. Raises BadRequest if the shape is wrong."""
     if earlier is not None and not isinstance(earlier, list):
         raise BadRequest(f"The earlier questions must be a list, got {earlier!r}.")
-    known = {field.name for field in fields(ChatTurn)}
-    for given in earlier or ():
-        if not isinstance(given, dict) or not {"question", "answer"} <= set(given) <= known:
-            raise BadRequest(f"An earlier question has a question, an answer and its passages, got {given!r}.")
-    return tuple(ChatTurn(given["question"], given["answer"], _tuple(given.get("passages"))) for given in earlier or ())
+    for turn in earlier or ():
+        if not isinstance(turn, dict) or not {"question", "answer"} <= set(turn) <= _TURN_KEYS:
+            raise BadRequest(f"An earlier question has a question, an answer and its passages, got {turn!r}.")
+    return tuple(ChatTurn(turn["question"], turn["answer"], _tuple(turn.get("passages"))) for turn in earlier or ())
 
 
 def _tuple(value: Any) -> Any:
-    """Return a list as a tuple, nothing as an empty one, and anything else as it is, for the engine to refuse."""
-    return () if value is None else tuple(value) if isinstance(value, list) else value
-
-
-def _refusal(error: Exception) -> gr.Error:
-    """Return what the caller is told. The log keeps the traceback of a bug, and nothing of a caller's mistake."""
-    return gr.Error(user_message(error), print_exception=False)
+    """Return a list as a tuple and None as (); other values are left for the engine to reject."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else value

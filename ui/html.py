@@ -1,43 +1,70 @@
-"""HTML from data: the only place where strings become elements of the page (figures: `ui/figures/labels.py`).
+"""HTML built from data with markupsafe: the only place where strings become elements of the page.
 
-`gr.HTML` shows what it is given, scripts and all. Document texts, file names, questions and answers are data, so
-`tag` escapes every child that is not already `Markup`; no other module writes an element around data.
+`gr.HTML` renders its value as is, scripts included. Document texts, file names, questions and answers are data, so
+`tag` escapes every child that is not `Markup`. No other module writes HTML around data; for figures see
+`ui/figures/labels.py`.
 """
 
-import html
 import re
 
-# What a browser would hide or obey: control characters, and the two marks that turn the reading direction by force.
-_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ufffe\uffff]|[\ud800-\udfff]")
-_ALONE = {"br", "hr", "input"}
+import markupsafe
+from markupsafe import Markup
+
+__all__ = ["Markup", "button", "error_box", "escape", "fact", "join", "printable", "progress_line", "swatch", "tag"]
+
+# Characters that a browser hides or obeys: controls, surrogates, and the two forced changes of reading direction.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ufffe\uffff]|[\ud800-\udfff]")
+_VOID_ELEMENTS = {"br", "hr", "input"}
 
 
-class Markup(str):
-    """A string that is HTML already. Made here and nowhere else."""
+def printable(value: object) -> str:
+    """Return `value` as plain text in which each unprintable character is replaced by U+FFFD."""
+    return _UNPRINTABLE.sub("\ufffd", str(value).replace("\r\n", "\n").replace("\r", "\n"))
 
-    __slots__ = ()
+
+def escape(value: object) -> Markup:
+    """Return `value` as HTML text; Markup is returned unchanged."""
+    return value if isinstance(value, Markup) else markupsafe.escape(printable(value))
 
 
-def text(value: object) -> Markup:
-    """Return data as markup that shows it; what cannot be shown becomes U+FFFD."""
-    plain = str(value).replace("\r\n", "\n").replace("\r", "\n")
-    return Markup(html.escape(_UNSHOWABLE.sub("\ufffd", plain), quote=True))
+def join(*children: object) -> Markup:
+    """Concatenate children: Markup as is, None skipped, everything else as text."""
+    return Markup("").join(escape(child) for child in children if child is not None)
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """Return one element. `class_` is class, `aria_label` is aria-label; None and False leave an attribute out."""
+    """Return one element. `class_` becomes class, `aria_label` aria-label; None and False omit the attribute."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{text("" if value is True else value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape("" if value is True else str(value))}"'
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    if name in _ALONE:
+    if name in _VOID_ELEMENTS:
         return Markup(f"<{name}{written}>")
     return Markup(f"<{name}{written}>{join(*children)}</{name}>")
 
 
-def join(*children: object) -> Markup:
-    """Lay children side by side: Markup as it is, None not at all, everything else as text."""
-    return Markup(
-        "".join(child if isinstance(child, Markup) else text(child) for child in children if child is not None)
-    )
+def button(act: str, target: object, *label: object, **attributes: object) -> Markup:
+    """Return a button that the page's script turns into an event with `data-act` and `data-id` (`target`)."""
+    return tag("button", *label, type="button", data_act=act, data_id=target, **attributes)
+
+
+def error_box(message: str) -> Markup:
+    """Return an error message in a red box."""
+    return tag("p", message, class_="kv-trouble", role="alert", dir="auto")
+
+
+def progress_line(message: str) -> Markup:
+    """Return a line that says what is running, with a pulsing dot."""
+    dot = tag("span", class_="kv-pulse", aria_hidden="true")
+    return tag("p", dot, f"{message}…", class_="kv-state", role="status")
+
+
+def fact(name: str, value: str, tooltip: str | None = None) -> Markup:
+    """Return one name and value of a description list (`dl`)."""
+    return tag("div", tag("dt", name), tag("dd", value), title=tooltip)
+
+
+def swatch(colour: str) -> Markup:
+    """Return a small square in a colour of a figure."""
+    return tag("span", class_="kv-swatch", style=f"background:{colour}", aria_hidden="true")

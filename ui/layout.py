@@ -1,4 +1,4 @@
-"""The frame: documents and status at the side, a tab for each page. `build` draws it, `launch_options` serves it."""
+"""The application frame: documents and status in the sidebar, one tab per page."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ import gradio as gr
 from assets import ASSETS
 from backend.interface.backend import Backend
 from ui import gradio_api
-from ui.components.document_sidebar import Documents
+from ui.components.document_sidebar import DocumentSidebar
 from ui.components.status import StatusLine
 from ui.events import session_of
 from ui.html import Markup, tag
@@ -25,67 +25,84 @@ class Page(Protocol):
     """One tab."""
 
     def build(self, tab: gr.Tab) -> None:
-        """Draw the page inside its open tab and connect its events; `tab.select` tells when it is looked at."""
+        """Create the page's components inside its open tab and connect their events."""
         ...
 
 
-def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Blocks:
-    """Return the pages, ready for `launch(**launch_options())`.
+class App:
+    """All pages on one backend.
 
-    samples  questions that an empty page offers, each with the name of the document that answers it
+    blocks   the Gradio app, ready for `launch(**launch_options())`
+    samples  example questions for an empty page, each with the name of the document that answers it
     """
-    page = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
-    documents = Documents(backend)
-    status = StatusLine(backend, documents)
-    samples = samples or {}
-    ask = Ask(backend, samples)
-    inspect = Inspect(backend)
-    compare = Compare(backend, samples)
-    shelf = Library(backend, documents)
-    settings = Settings(backend, backend.library)
-    pages: list[tuple[str, str, Page]] = [
-        ("Ask", "ask", ask),
-        ("Inspect", "inspect", inspect),
-        ("Compare", "compare", compare),
-        ("Cache", "cache", Cache(backend)),
-        ("Library", "library", shelf),
-        ("Settings", "settings", settings),
-    ]
-    with page:
-        gradio_api.build(backend)  # first, so that no event of a page takes one of its names
+
+    def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
+        samples = samples or {}
+        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
+        self.documents = DocumentSidebar(backend)
+        self.status = StatusLine(backend, self.documents)
+        self.ask = Ask(backend, samples)
+        self.inspect = Inspect(backend)
+        self.compare = Compare(backend, samples)
+        self.cache = Cache(backend)
+        self.library = Library(backend, self.documents)
+        self.settings = Settings(backend, backend.library)
+        with self.blocks:
+            gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
+            tabs = self._build_frame()
+            self._connect(tabs)
+
+    def close_session(self, request: gr.Request) -> None:
+        """Cancel everything a session has running, because its tab was closed."""
+        for page in (self.ask, self.inspect, self.compare, self.settings):
+            page.tasks.discard(session_of(request))
+        self.documents.cancel(request)
+        self.library.cancel(request)
+
+    def _build_frame(self) -> gr.Tabs:
+        pages: dict[str, Page] = {
+            "Ask": self.ask,
+            "Inspect": self.inspect,
+            "Compare": self.compare,
+            "Cache": self.cache,
+            "Library": self.library,
+            "Settings": self.settings,
+        }
         with gr.Row(elem_id="shell", equal_height=False):
             with gr.Column(elem_id="side", min_width=0):
                 gr.HTML(_brand(), elem_id="brand", js_on_load=None)
-                status.build()
-                documents.build()
+                self.status.build()
+                self.documents.build()
             with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
-                for label, name, each in pages:
-                    with gr.Tab(label, id=name, elem_id=f"tab-{name}") as tab:
-                        each.build(tab)
-        status.wire(page)
-        ask.wire(page, documents.library)
-        inspect.asks.where.follow(documents.library)
-        compare.follow(documents.library)
-        ask.lead("expand", tabs, "inspect", inspect.asks, "#inspect-go")
-        ask.lead("apply", tabs, "compare", compare.asks, "#compare-run")
+                for label, page in pages.items():
+                    with gr.Tab(label, id=label.lower(), elem_id=f"tab-{label.lower()}") as tab:
+                        page.build(tab)
+        return tabs
 
-        def left(request: gr.Request) -> None:
-            for each in (ask, inspect, compare, settings):
-                each.stops.leave(session_of(request))
-            documents.cancel(request)
-            shelf.cancel(request)
+    def _connect(self, tabs: gr.Tabs) -> None:
+        """Connect events between the pages and the sidebar."""
+        document_list = self.documents.document_list
+        self.status.wire(self.blocks)
+        self.ask.wire(self.blocks, document_list)
+        self.inspect.question_inputs.picker.follow(document_list)
+        self.compare.follow(document_list)
+        self.ask.link_to_page("expand", tabs, "inspect", self.inspect.question_inputs, "#inspect-go")
+        self.ask.link_to_page("apply", tabs, "compare", self.compare.question_inputs, "#compare-run")
+        self.blocks.unload(self.close_session)
 
-        page.unload(left)
-    return page
+
+def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Blocks:
+    """Return the Gradio app, ready for `launch(**launch_options())`; see `App`."""
+    return App(backend, samples).blocks
 
 
 def launch_options() -> dict[str, Any]:
-    """Return what `launch` needs beside host and port: looks, the keyboard, and silence towards the outside."""
-    others = (path for path in (ASSETS / "styles").glob("*.css") if path.name != "base.css")
+    """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry."""
+    styles = (path for path in (ASSETS / "styles").glob("*.css") if path.name != "base.css")
     scripts = (ASSETS / "scripts").glob("*.js")
     return {
         "theme": theme(),
-        "css_paths": [ASSETS / "styles" / "base.css", *sorted(others)],
+        "css_paths": [ASSETS / "styles" / "base.css", *sorted(styles)],
         "head": f"<script>{''.join(path.read_text(encoding='utf-8') for path in sorted(scripts))}</script>",
         "footer_links": [],
         "run_history": False,

@@ -1,4 +1,4 @@
-"""The look in Gradio's terms: system fonts (nothing is fetched), quiet greys, one accent."""
+"""The Gradio theme: system fonts (nothing is downloaded), neutral greys and one accent colour."""
 
 import gradio as gr
 
@@ -33,7 +33,7 @@ _GREY = gr.themes.Color(
 
 
 def theme() -> gr.themes.Base:
-    """Return the theme for `launch`."""
+    """Return the theme for `gr.Blocks.launch`."""
     return gr.themes.Base(
         primary_hue=_TEAL,
         secondary_hue=_TEAL,

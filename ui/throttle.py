@@ -1,4 +1,4 @@
-"""Fewer updates: a browser repaints ten times a second with pleasure, a hundred times with a stutter."""
+"""Rate limiting of UI updates: browsers render about ten per second smoothly, not a hundred."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from time import monotonic
@@ -10,16 +10,19 @@ Snapshot = TypeVar("Snapshot")
 def coalesce(
     snapshots: Iterable[Snapshot],
     milestone: Callable[[Snapshot], Hashable],
-    pause_s: float = 1 / 12,
+    interval_s: float = 1 / 12,
     clock: Callable[[], float] = monotonic,
 ) -> Iterator[Snapshot]:
-    """Yield snapshots at most every `pause_s`, but always the last one and each that changes its `milestone`."""
-    held: list[Snapshot] = []  # empty, or the newest snapshot not shown yet
-    shown: object = object()
+    """Yield at most one snapshot per `interval_s`, plus the last one and each that changes its `milestone`."""
+    pending: list[Snapshot] = []  # empty, or the newest snapshot that was not yielded
+    last_milestone: object = object()
     due = clock()
     for snapshot in snapshots:
-        held = [snapshot]
-        if (reached := milestone(snapshot)) != shown or clock() >= due:
+        pending = [snapshot]
+        reached = milestone(snapshot)
+        if reached != last_milestone or clock() >= due:
             yield snapshot
-            held, shown, due = [], reached, clock() + pause_s
-    yield from held
+            pending = []
+            last_milestone = reached
+            due = clock() + interval_s
+    yield from pending

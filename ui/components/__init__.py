@@ -1,1 +1,1 @@
-"""Documents wherever they are shown: the panel at the side, files on their way in, parts of the Library page."""
+"""Widgets and HTML parts that several pages share."""

@@ -1,4 +1,4 @@
-"""Where a page looks for passages: in all documents, or in chosen ones."""
+"""The choice of documents to search: all of them, or selected ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,55 +10,55 @@ from store.types import Document
 from ui.events import QUIET
 from ui.format import short
 
-_NAME = 48
+_MAX_NAME_CHARS = 48
 
 
 class DocumentPicker:
-    """The list of documents to choose from; its value is a list of their ids."""
+    """A multi-select dropdown; its value is a list of document ids."""
 
-    def __init__(self, backend: Backend, name: str) -> None:
-        """Draw it inside the open Blocks; `name` is its id."""
+    def __init__(self, backend: Backend, elem_id: str) -> None:
+        """Create the dropdown inside the open Blocks."""
         self._backend = backend
         self.documents = gr.Dropdown(
             _choices(backend.documents()),
             multiselect=True,
             value=[],
-            label="Documents",
-            info="Where to look. Nothing chosen: everywhere.",
+            label="Search in",
+            info="Leave empty to search all documents.",
             min_width=120,
-            elem_id=name,
+            elem_id=elem_id,
             elem_classes="kv-where",
         )
 
-    def follow(self, shelf: gr.HTML) -> None:
-        """Offer what is there now whenever the list of documents changes."""
-        shelf.change(self.refresh, self.documents, self.documents, queue=False, **QUIET)
+    def follow(self, document_list: gr.HTML) -> None:
+        """Update the choices whenever the sidebar's list of documents changes."""
+        document_list.change(self.refresh, self.documents, self.documents, queue=False, **QUIET)
 
-    def refresh(self, chosen: list[str] | None) -> gr.Dropdown:
-        """Return the choices of now; what was deleted is no longer chosen."""
-        return gr.Dropdown(choices=_choices(self._backend.documents()), value=self.left(chosen))
+    def refresh(self, selected: list[str] | None) -> gr.Dropdown:
+        """Return the dropdown with the current documents; deleted ones are deselected."""
+        return gr.Dropdown(choices=_choices(self._backend.documents()), value=self.only_existing(selected))
 
-    def left(self, chosen: Sequence[str] | None) -> list[str]:
-        """Return those of the chosen documents that are still there."""
-        there = {document.id for document in self._backend.documents()}
-        return [each for each in chosen or [] if each in there]
+    def only_existing(self, selected: Sequence[str] | None) -> list[str]:
+        """Return the selected ids without those of deleted documents."""
+        existing = {document.id for document in self._backend.documents()}
+        return [document_id for document_id in selected or [] if document_id in existing]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionInputs:
-    """What a page asks with, for another page that sends a question there."""
+    """The inputs of a page that another page fills when it sends a question there."""
 
     question: gr.Textbox
     passages: gr.Slider
-    where: DocumentPicker
+    picker: DocumentPicker
 
 
 def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:
-    """Return names with ids; equal names are told apart by a number."""
+    """Return (name, id) pairs; repeated names get a number."""
     seen: dict[str, int] = {}
     choices = []
     for document in documents:
         seen[document.name] = seen.get(document.name, 0) + 1
-        again = f" ({seen[document.name]})" if seen[document.name] > 1 else ""
-        choices.append((short(document.name, _NAME) + again, document.id))
+        suffix = f" ({seen[document.name]})" if seen[document.name] > 1 else ""
+        choices.append((short(document.name, _MAX_NAME_CHARS) + suffix, document.id))
     return choices

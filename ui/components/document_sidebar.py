@@ -1,14 +1,15 @@
-"""The documents panel at the side: add files and watch them being read, see what is there, delete."""
+"""The documents panel in the sidebar: add files with progress, list documents, delete them, clear the cache."""
 
 import gradio as gr
 
 from backend.interface.backend import Backend
-from ui.components.document_list import shelf
-from ui.components.uploads import KINDS, Uploads, trouble
+from backend.interface.errors import user_message
+from ui.components.document_list import render_document_list
+from ui.components.uploads import FORMATS, Uploads
 from ui.events import QUIET, Update
-from ui.html import Markup, join, tag
+from ui.html import Markup, error_box, join, tag
 
-# Buttons inside our own HTML: a click becomes an event with what to do and to which document.
+# Turns a click on a button inside our own HTML into an event with its action and document id.
 _ON_CLICK = """
 element.addEventListener('click', (event) => {
     const button = event.target.closest('button[data-act]');
@@ -17,45 +18,54 @@ element.addEventListener('click', (event) => {
 """
 
 
-class Documents:
-    """The panel. What a session is about to delete is in its State."""
+class DocumentSidebar:
+    """The panel.
+
+    document_list   the list, which other components follow
+    pending_delete  State: id of the document that this session is asked to confirm deleting, or ''
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self.uploads = Uploads(backend, lambda: {self.library: self.current()})
+        self.uploads = Uploads(backend, lambda: {self.document_list: self.current()})
 
     def build(self) -> None:
-        """Draw and connect the panel inside the open Blocks."""
+        """Create and connect the panel inside the open Blocks."""
         with gr.Column(elem_id="documents"):
-            gr.HTML(join(tag("h2", "Documents"), tag("p", KINDS, class_="kv-muted")), js_on_load=None)
+            gr.HTML(join(tag("h2", "Documents"), tag("p", FORMATS, class_="kv-muted")), js_on_load=None)
             self.uploads.build(height=104)
-            self._trouble = gr.HTML(elem_id="documents-trouble", elem_classes="kv-trouble-box", js_on_load=None)
-            self.library = gr.HTML(elem_id="shelf", js_on_load=_ON_CLICK)
-            self.doomed = gr.State("")
-        self.uploads.wire([self.library])
-        clicked = [self.library, self.doomed, self._trouble]
-        self.library.click(self.act, self.doomed, clicked, queue=False, **QUIET)
+            self._error = gr.HTML(elem_id="documents-trouble", elem_classes="kv-trouble-box", js_on_load=None)
+            self.document_list = gr.HTML(elem_id="shelf", js_on_load=_ON_CLICK)
+            self.pending_delete = gr.State("")
+        self.uploads.wire([self.document_list])
+        outputs = [self.document_list, self.pending_delete, self._error]
+        self.document_list.click(self.act, self.pending_delete, outputs, queue=False, **QUIET)
 
     def cancel(self, request: gr.Request) -> None:
-        """Stop adding what this session uploaded."""
+        """Cancel this session's uploads."""
         self.uploads.cancel(request)
 
-    def act(self, doomed: str, event: gr.EventData) -> Update:
-        """Follow a button of the list: ask before deleting, delete, keep, or clear what was computed."""
-        act, document_id = str(event._data.get("act")), str(event._data.get("id"))
-        said: Markup | str = ""
+    def act(self, pending_delete: str, event: gr.EventData) -> Update:
+        """Handle a button of the list: ask before deleting, delete, cancel, or clear the cache."""
+        act = str(event._data.get("act"))
+        document_id = str(event._data.get("id"))
+        error: Markup | str = ""
         try:
-            if act == "confirm" and document_id == doomed:
+            if act == "confirm" and document_id == pending_delete:
                 self._backend.delete(document_id)
             elif act == "clear":
                 self._backend.clear()
-        except Exception as error:  # noqa: BLE001  the page's border
-            said = trouble(error)
-        doomed = document_id if act == "delete" else ""
-        return {self.library: self.current(doomed), self.doomed: doomed, self._trouble: said}
+        except Exception as exception:  # noqa: BLE001  the UI's boundary
+            error = error_box(user_message(exception))
+        pending_delete = document_id if act == "delete" else ""
+        return {
+            self.document_list: self.current(pending_delete),
+            self.pending_delete: pending_delete,
+            self._error: error,
+        }
 
-    def current(self, doomed: str = "") -> Markup:
-        """Return the list as it is now."""
+    def current(self, pending_delete: str = "") -> Markup:
+        """Return the current list as HTML."""
         status = self._backend.status()
-        opening = not status.ready and not status.failed
-        return shelf(self._backend.documents(), self._backend.tier_usage(), doomed, opening)
+        loading = not status.ready and not status.failed
+        return render_document_list(self._backend.documents(), self._backend.tier_usage(), pending_delete, loading)

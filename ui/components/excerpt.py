@@ -1,38 +1,52 @@
-"""A passage where it stands: the text of its page, with the passage marked, and in it what an answer quotes."""
+"""A passage in its surrounding text, and highlighted quotes inside passages."""
 
-from engine.generation.citations import quoted
+from collections.abc import Iterable
+
+from engine.generation.citations import quoted_spans
 from store.types import Excerpt
-from ui.components.highlights import Span, quoting
-from ui.html import Markup, tag
+from ui.html import Markup, join, tag
 
-_CUT = "…"
+Span = tuple[int, int]  # start and end, in characters
 
 
-def marked(excerpt: Excerpt, quote: Span | None = None) -> Markup:
-    """Return the text with its passage in a `mark`, the quote in it, and a sign where the page goes on."""
-    before, after = excerpt.text[: excerpt.start], excerpt.text[excerpt.end :]
+def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
+    """Return the surrounding text with the passage in a `mark`, the quote highlighted in it, and ellipses where cut."""
+    before = excerpt.text[: excerpt.start]
+    after = excerpt.text[excerpt.end :]
     return tag(
         "div",
-        f"{_CUT} " if excerpt.cut_before else None,
+        "… " if excerpt.truncated_before else None,
         before or None,
-        tag("mark", quoting(excerpt.chunk.text, [quote] if quote else [])),
+        tag("mark", highlight_quotes(excerpt.chunk.text, [quote] if quote else [])),
         after or None,
-        f" {_CUT}" if excerpt.cut_after else None,
+        " …" if excerpt.truncated_after else None,
         class_="kv-excerpt",
         dir="auto",
     )
 
 
-def place(excerpt: Excerpt, quote: Span | None = None) -> str:
-    """Return where the passage stands, or the quote from it: 'Page 12', 'Pages 3-4', 'Passage 3'."""
+def page_label(excerpt: Excerpt, quote: Span | None = None) -> str:
+    """Return the page of the quote, or else of the passage: 'Page 12', 'Pages 3-4', 'Passage 3'."""
     if not excerpt.chunk.page:
-        return f"Passage {excerpt.chunk.number + 1}"
+        return f"Passage {excerpt.chunk.index + 1}"
     if quote is not None:
         return f"Page {excerpt.page_at(excerpt.start + quote[0]) or excerpt.chunk.page}"
     last = excerpt.page_at(excerpt.end - 1) or excerpt.chunk.page
     return f"Page {last}" if last == excerpt.chunk.page else f"Pages {excerpt.chunk.page}\u2013{last}"
 
 
-def backing(excerpt: Excerpt, said: str) -> Span | None:
-    """Return where the passage backs the last sentence of what an answer said; None if nowhere."""
-    return next(((start, end) for _, start, end in quoted(f"{said} [1]", [excerpt.chunk.text])), None)
+def find_quote(excerpt: Excerpt, answer: str) -> Span | None:
+    """Return the span of the passage that supports the last sentence of `answer`; None if there is none."""
+    return next(((start, end) for _, start, end in quoted_spans(f"{answer} [1]", [excerpt.chunk.text])), None)
+
+
+def highlight_quotes(text: str, quotes: Iterable[Span]) -> Markup:
+    """Return the text with each quote in an element of its own; parts of a quote outside the text are ignored."""
+    parts: list[Markup | str] = []
+    done = 0
+    for start, end in sorted(quotes):
+        start, end = max(start, done), min(end, len(text))
+        if start < end:
+            parts += [text[done:start], tag("em", text[start:end], class_="kv-quoted")]
+            done = end
+    return join(*parts, text[done:])

@@ -1,4 +1,4 @@
-"""The inputs that several pages have: a question with its two buttons, passages, method, recompute ratio."""
+"""Inputs that several pages have: question box, run and stop buttons, method, number of passages, recompute ratio."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from engine.method import MethodInfo, default_method
 from engine.request import Request
 
 _DEFAULTS = Request(question="")
-_PASSAGES = "How many of the best matches the model reads."
+_PASSAGES = "How many of the best-matching passages the model reads (top-k)."
 
 
-def question_box(label: str, placeholder: str, name: str, autofocus: bool = False) -> gr.Textbox:
-    """Return the box for a question; `name` is its id."""
+def question_box(label: str, placeholder: str, elem_id: str, autofocus: bool = False) -> gr.Textbox:
+    """Return the text box for a question."""
     return gr.Textbox(
         label=label,
         placeholder=placeholder,
@@ -24,45 +24,50 @@ def question_box(label: str, placeholder: str, name: str, autofocus: bool = Fals
         autofocus=autofocus,
         scale=1,
         min_width=120,
-        elem_id=name,
+        elem_id=elem_id,
     )
 
 
-def go_and_stop(label: str, go: str, stop: str) -> tuple[gr.Button, gr.Button]:
-    """Return the button that starts the work and the one that takes its place meanwhile, by their ids."""
+def run_and_stop_buttons(label: str, run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button]:
+    """Return the button that starts the work, and the Stop button that replaces it while the work runs."""
     return (
-        gr.Button(label, variant="primary", scale=0, min_width=92, elem_id=go),
-        gr.Button("Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id=stop),
+        gr.Button(label, variant="primary", scale=0, min_width=92, elem_id=run_id),
+        gr.Button("Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id=stop_id),
     )
 
 
-def passages_slider(name: str, info: str | None = _PASSAGES) -> gr.Slider:
-    """Return the slider for how many passages are read."""
-    return _slider(1, 16, _DEFAULTS.passages, "Passages", info, name)
+def passages_slider(elem_id: str, info: str | None = _PASSAGES) -> gr.Slider:
+    """Return the slider for the number of retrieved passages."""
+    return _slider(1, 16, _DEFAULTS.passages, "Passages", info, elem_id)
 
 
-def ratio_slider(name: str, info: str, seen: bool) -> gr.Slider:
-    """Return the slider for the recompute ratio, in per cent; `seen` says whether the chosen method has one."""
-    return _slider(0, 100, _DEFAULTS.ratio * 100, "Recompute %", info, name, seen)
+def ratio_slider(elem_id: str, info: str, visible: bool) -> gr.Slider:
+    """Return the slider for the recompute ratio in percent; `visible` says whether the chosen method has a ratio."""
+    return _slider(0, 100, _DEFAULTS.recompute_ratio * 100, "Recompute %", info, elem_id, visible)
 
 
-def method_choice(methods: Sequence[MethodInfo], name: str) -> tuple[gr.Dropdown, MethodInfo]:
-    """Return the list of methods, and the one that is chosen at first."""
-    first = default_method(methods)
-    choices = [(each.label, each.name) for each in methods]
-    drawn = gr.Dropdown(
-        choices, value=first.name, label="Method", info=first.description, filterable=False, min_width=120, elem_id=name
+def method_choice(methods: Sequence[MethodInfo], elem_id: str) -> tuple[gr.Dropdown, MethodInfo]:
+    """Return the dropdown of methods, and the one selected initially."""
+    default = default_method(methods)
+    dropdown = gr.Dropdown(
+        [(method.label, method.name) for method in methods],
+        value=default.name,
+        label="Method",
+        info=default.description,
+        filterable=False,
+        min_width=120,
+        elem_id=elem_id,
     )
-    return drawn, first
+    return dropdown, default
 
 
-def shown(seen: bool) -> Any:
-    """Return Gradio's word for a component that is seen, or hidden in place, where it keeps what it was set to."""
-    return True if seen else "hidden"
+def visibility(visible: bool) -> Any:
+    """Return Gradio's `visible` value; "hidden" keeps the component in the page, and with it the user's setting."""
+    return True if visible else "hidden"
 
 
 def _slider(
-    low: float, high: float, value: float, label: str, info: str | None, name: str, seen: bool = True
+    low: float, high: float, value: float, label: str, info: str | None, elem_id: str, visible: bool = True
 ) -> gr.Slider:
     return gr.Slider(
         low,
@@ -72,7 +77,7 @@ def _slider(
         label=label,
         info=info,
         buttons=[],
-        visible=shown(seen),
+        visible=visibility(visible),
         min_width=120,
-        elem_id=name,
+        elem_id=elem_id,
     )

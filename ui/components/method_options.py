@@ -1,7 +1,8 @@
-"""The settings that one method has and others have not, as components: drawn from the methods' data, shown by method.
+"""Inputs for the parameters that only one method has, generated from `MethodInfo.params`.
 
-All are drawn once and hidden until their method is chosen, so that choosing is one small event and what a person has
-set is still there when they come back to a method. The ratio is not among them: most methods share it.
+All inputs are created once, and all but the chosen method's are hidden. Choosing a method is therefore one small
+event, and settings survive switching to another method and back. The recompute ratio is not among them, because most
+methods share it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,69 +12,74 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.method import MethodInfo, MethodParam
-from ui.components.inputs import shown
+from ui.components.inputs import visibility
 from ui.events import Update
 
 Option = float | str | bool
 
 
-class Options:
-    """The components, and what they say."""
+class MethodOptions:
+    """The inputs of all methods, by method and parameter name."""
 
     def __init__(self, methods: Iterable[MethodInfo], chosen: str) -> None:
-        """Draw them inside the open Blocks, with those of the method `chosen` to be seen."""
-        self._drawn = {
-            (method.name, setting.name): (setting, _component(method.name, setting, method.name == chosen))
+        """Create the inputs inside the open Blocks; those of the method `chosen` are visible."""
+        self._inputs = {
+            (method.name, param.name): (param, _component(method.name, param, method.name == chosen))
             for method in methods
-            for setting in own(method)
+            for param in extra_params(method)
         }
 
     def components(self) -> list[Component]:
-        """Return all of them, in the order of `values` in `read`."""
-        return [component for _, component in self._drawn.values()]
+        """Return all inputs, in the order of `values` in `read`."""
+        return [component for _, component in self._inputs.values()]
 
     def show(self, method: str) -> Update:
-        """Show the settings of this method and of no other."""
-        return {part: gr.update(visible=shown(owner == method)) for (owner, _), (_, part) in self._drawn.items()}
+        """Show the inputs of `method` and hide all others."""
+        return {
+            component: gr.update(visible=visibility(owner == method))
+            for (owner, _), (_, component) in self._inputs.items()
+        }
 
     def read(self, method: str, values: Sequence[Any]) -> dict[str, Option]:
-        """Return the options of this method by name, out of the values of all components."""
-        said = zip(self._drawn.items(), values, strict=True)
-        return {name: _value(setting, value) for ((owner, name), (setting, _)), value in said if owner == method}
+        """Return the options of `method` by name, from the values of all inputs."""
+        return {
+            name: type(param.default)(value)  # sliders send floats for whole numbers
+            for ((owner, name), (param, _)), value in zip(self._inputs.items(), values, strict=True)
+            if owner == method
+        }
 
 
-def own(method: MethodInfo) -> list[MethodParam]:
-    """Return the method's settings other than the ratio."""
-    return [setting for setting in method.params if setting.name != "ratio"]
+def extra_params(method: MethodInfo) -> list[MethodParam]:
+    """Return the method's parameters except the recompute ratio."""
+    return [param for param in method.params if param.name != "ratio"]
 
 
-def unusual(method: MethodInfo, options: Mapping[str, Option]) -> list[str]:
-    """Return the options that differ from the method's defaults, each as a few words: 'TextTokenizer at each start: 16'."""
-    changed = [setting for setting in own(method) if options.get(setting.name, setting.default) != setting.default]
-    return [_words(setting, options[setting.name]) for setting in changed]
+def non_default_options(method: MethodInfo, options: Mapping[str, Option]) -> list[str]:
+    """Return the options that differ from the method's defaults as text: 'Tokens at each start: 16'."""
+    return [
+        f"{param.label}: {_format(options[param.name])}"
+        for param in extra_params(method)
+        if options.get(param.name, param.default) != param.default
+    ]
 
 
-def _component(method: str, setting: MethodParam, seen: bool) -> Component:
+def _component(method: str, param: MethodParam, visible: bool) -> Component:
     shared: dict[str, Any] = {
-        "label": setting.label,
-        "info": setting.about,
-        "value": setting.default,
-        "visible": shown(seen),
+        "label": param.label,
+        "info": param.description,
+        "value": param.default,
+        "visible": visibility(visible),
         "min_width": 120,
-        "elem_id": f"option-{method}-{setting.name}",
+        "elem_id": f"option-{method}-{param.name}",
     }
-    if isinstance(setting.default, bool):
+    if isinstance(param.default, bool):
         return gr.Checkbox(**shared)
-    if isinstance(setting.default, str):
-        return gr.Dropdown(list(setting.choices), filterable=False, **shared)
-    return gr.Slider(setting.low, setting.high, step=setting.step, buttons=[], **shared)
+    if isinstance(param.default, str):
+        return gr.Dropdown(list(param.choices), filterable=False, **shared)
+    return gr.Slider(param.low, param.high, step=param.step, buttons=[], **shared)
 
 
-def _value(setting: MethodParam, value: Any) -> Option:
-    """Return what a component says in the setting's own kind: a slider knows no whole numbers."""
-    return type(setting.default)(value)
-
-
-def _words(setting: MethodParam, value: Option) -> str:
-    said = value if isinstance(value, str) else ("off", "on")[value] if isinstance(value, bool) else f"{value:g}"
-    return f"{setting.label}: {said}"
+def _format(value: Option) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value if isinstance(value, str) else f"{value:g}"

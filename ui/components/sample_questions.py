@@ -1,4 +1,4 @@
-"""Questions that an empty page offers, one click each: those whose documents are there."""
+"""Example questions on an empty page; only those whose documents are in the library are shown."""
 
 from collections.abc import Mapping
 
@@ -8,34 +8,33 @@ from backend.interface.backend import Backend
 from ui.events import QUIET, Update
 from ui.html import Markup, tag
 
-_ADD = "Add a document, then ask about it."
-_TRY = "Try one of these:"
-
 
 class SampleQuestions:
-    """A line and its buttons.
+    """A line of text and one button per question.
 
     samples  questions, each with the name of the document that answers it
     """
 
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
-        """Draw them inside the open Blocks."""
-        self._backend, self._samples = backend, samples
-        self._line = gr.HTML(_said(bool(samples)), js_on_load=None)
-        self.buttons = {text: gr.Button(text, size="sm", elem_classes="kv-sample") for text in samples}
+        """Create the components inside the open Blocks."""
+        self._backend = backend
+        self._samples = samples
+        self._line = gr.HTML(_intro(bool(samples)), js_on_load=None)
+        self.buttons = {question: gr.Button(question, size="sm", elem_classes="kv-sample") for question in samples}
 
-    def follow(self, shelf: gr.HTML) -> None:
-        """Offer what can be answered now whenever the list of documents changes."""
-        shelf.change(self.current, None, [self._line, *self.buttons.values()], queue=False, **QUIET)
+    def follow(self, document_list: gr.HTML) -> None:
+        """Update the visible questions whenever the sidebar's list of documents changes."""
+        document_list.change(self.current, None, [self._line, *self.buttons.values()], queue=False, **QUIET)
 
     def current(self) -> Update:
-        """Return what is offered now; everything, while the samples may still come."""
+        """Return the visible questions; all of them while the sample documents may still be added."""
         status = self._backend.status()
-        coming, there = not status.ready or status.reading, {document.name for document in self._backend.documents()}
-        shown = {text: coming or name in there for text, name in self._samples.items()}
-        buttons: Update = {button: gr.Button(visible=shown[text]) for text, button in self.buttons.items()}
-        return {self._line: _said(any(shown.values())), **buttons}
+        may_be_added = not status.ready or status.adding_samples
+        names = {document.name for document in self._backend.documents()}
+        visible = {question: may_be_added or name in names for question, name in self._samples.items()}
+        buttons: Update = {button: gr.Button(visible=visible[question]) for question, button in self.buttons.items()}
+        return {self._line: _intro(any(visible.values())), **buttons}
 
 
-def _said(offered: bool) -> Markup:
-    return tag("p", _TRY if offered else _ADD, class_="kv-muted")
+def _intro(has_samples: bool) -> Markup:
+    return tag("p", "Try one of these:" if has_samples else "Add a document, then ask about it.", class_="kv-muted")

@@ -1,4 +1,4 @@
-"""A drop zone: files are added one after the other, each with its steps, and each can be cancelled on its own."""
+"""A drop zone: adds files one after the other, shows the steps of each, and lets each be cancelled separately."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -11,15 +11,16 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
-from ui.components.document_list import DISMISS, progress
-from ui.events import LIBRARY, QUIET, Update, session_of
-from ui.html import Markup, tag
+from ui.components.document_list import DISMISS, render_progress
+from ui.events import INGEST_QUEUE, QUIET, Update, session_of
+from ui.html import error_box
 from ui.throttle import coalesce
 
-KINDS = "PDF, DOCX, Markdown, HTML or text"
-_PACE_S = 0.2
-CANCELLED = "Cancelled before it was read."
-# The list is drawn anew many times a second, so a press counts as soon as it goes down; the keyboard sends clicks.
+FORMATS = "PDF, DOCX, Markdown, HTML or text"
+_POLL_S = 0.2
+_CANCELLED = "Cancelled before processing started."
+# The list is redrawn many times a second, so a click might never complete: react to pointerdown. A click with detail 0
+# comes from the keyboard.
 _ON_PRESS = (
     """
 const press = (event) => {
@@ -34,21 +35,25 @@ element.addEventListener('click', press);
 
 
 class Uploads:
-    """The zone and its progress. Of a session only the cancel events of the files under way are kept here.
+    """The drop zone and the progress of its files.
 
-    name   makes the ids of the elements; empty for the panel's own
-    after  what else of the page changes once a file has come a step further
+    drop_zone    the file input
+    progress     HTML with one line per file
+    after        returns updates of other components after each progress step
+    name         prefix of the element ids; empty in the sidebar
     """
 
     def __init__(self, backend: Backend, after: Callable[[], Update], name: str = "") -> None:
-        self._backend, self._after, self._name = backend, after, name
+        self._backend = backend
+        self._after = after
+        self._name = name
         self._lock = Lock()
-        self._under_way: dict[str, list[Event]] = {}
+        self._running: dict[str, list[Event]] = {}  # session -> cancel event of each file
 
     def build(self, height: int) -> None:
-        """Draw the zone inside the open Blocks."""
-        self._files = gr.File(
-            label=f"Drop {KINDS} files",
+        """Create the zone inside the open Blocks."""
+        self.drop_zone = gr.File(
+            label=f"Drop {FORMATS} files",
             show_label=False,
             file_count="multiple",
             height=height,
@@ -56,100 +61,94 @@ class Uploads:
             elem_id=f"{self._name}upload",
             elem_classes="kv-upload",
         )
-        self._progress = gr.HTML(elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=_ON_PRESS)
+        self.progress = gr.HTML(elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=_ON_PRESS)
         self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{self._name}upload")
-        self._trouble = gr.HTML(elem_id=f"{self._name}upload-trouble", elem_classes="kv-trouble-box", js_on_load=None)
+        self._error = gr.HTML(elem_id=f"{self._name}upload-trouble", elem_classes="kv-trouble-box", js_on_load=None)
 
     def wire(self, others: Iterable[Any]) -> None:
-        """Connect the zone; `others` are the components that `after` changes."""
-        outputs = [self._files, *self.shown(), *others]
-        added: dict[str, Any] = {"concurrency_id": LIBRARY, "concurrency_limit": 1}
-        # Without preprocessing, each file keeps its original name; Gradio has checked by then that it was uploaded.
-        self._files.upload(self.add, self._files, outputs, preprocess=False, **added, **QUIET)
+        """Connect the zone; `others` are the components that `after` updates."""
+        outputs = [self.drop_zone, *self.progress_outputs(), *others]
+        queue: dict[str, Any] = {"concurrency_id": INGEST_QUEUE, "concurrency_limit": 1}
+        # preprocess=False keeps each file's original name; Gradio has already checked that the file is an upload.
+        self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **queue, **QUIET)
         self._cancel.click(self.cancel, None, None, queue=False, **QUIET)
-        self._progress.click(self.cancel_one, None, None, queue=False, **QUIET)
+        self.progress.click(self.cancel_one, None, None, queue=False, **QUIET)
 
-    def shown(self) -> list[Any]:
-        """Return the components that `follow` changes."""
-        return [self._progress, self._cancel, self._trouble]
+    def progress_outputs(self) -> list[Any]:
+        """Return the components that `follow` updates."""
+        return [self.progress, self._cancel, self._error]
 
     def add(self, files: list[dict[str, Any]] | None, request: gr.Request) -> Iterator[Update]:
-        """Add uploaded files one after the other; the copies that Gradio made are removed at the end."""
+        """Add uploaded files one after the other, then remove Gradio's copies of them."""
         uploads = [(Path(file["path"]), file.get("orig_name") or Path(file["path"]).name) for file in files or []]
-        session, under_way = session_of(request), [Event() for _ in uploads]
+        cancels = [Event() for _ in uploads]
         try:
-            yield {self._files: None}
-            yield from self._follow(session, under_way, self._states(uploads, under_way))
+            yield {self.drop_zone: None}
+            yield from self._run(session_of(request), cancels, self._ingest(uploads, cancels))
         finally:
             for path, _ in uploads:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
-    def follow(
-        self, states: Callable[[Event], Iterator[list[IngestProgress]]], request: gr.Request
-    ) -> Iterator[Update]:
-        """Show other work on documents in the same place; `states` gets the event that cancels all of it."""
+    def follow(self, start: Callable[[Event], Iterator[list[IngestProgress]]], request: gr.Request) -> Iterator[Update]:
+        """Show the progress of other work on documents; `start` is called with the event that cancels it."""
         cancel = Event()
-        yield from self._follow(session_of(request), [cancel], states(cancel))
+        yield from self._run(session_of(request), [cancel], start(cancel))
 
     def cancel(self, request: gr.Request) -> None:
-        """Stop everything of this session that is under way here."""
-        for event in self._events(session_of(request)):
+        """Cancel all files of this session."""
+        for event in self.running(session_of(request)):
             event.set()
 
     def cancel_one(self, request: gr.Request, event: gr.EventData) -> None:
-        """Stop one file of this session; the next one goes on."""
-        place = str(event._data.get("place"))
-        events = self._events(session_of(request))
-        if place.isdecimal() and int(place) < len(events):
-            events[int(place)].set()
+        """Cancel one file of this session; the following ones continue."""
+        index = str(event._data.get("place"))
+        cancels = self.running(session_of(request))
+        if index.isdecimal() and int(index) < len(cancels):
+            cancels[int(index)].set()
 
-    def _states(self, uploads: list[tuple[Path, str]], under_way: list[Event]) -> Iterator[list[IngestProgress]]:
-        """Yield the state of all files, each added by itself, so that each can be stopped by itself."""
-        states = [IngestProgress(name, "waiting", 0, 1) for _, name in uploads]
-        yield list(states)
-        for place, (upload, cancel) in enumerate(zip(uploads, under_way, strict=True)):
-            self._wait(cancel)
+    def running(self, session: str) -> list[Event]:
+        """Return the cancel events of the session's files."""
+        with self._lock:
+            return list(self._running.get(session, ()))
+
+    def _ingest(self, uploads: list[tuple[Path, str]], cancels: list[Event]) -> Iterator[list[IngestProgress]]:
+        """Yield the progress of all files; each is added by a call of its own, so that each can be cancelled."""
+        progress = [IngestProgress(name, "waiting", 0, 1) for _, name in uploads]
+        yield list(progress)
+        for index, (upload, cancel) in enumerate(zip(uploads, cancels, strict=True)):
+            self._wait_until_ready(cancel)
             if cancel.is_set():
-                states[place] = IngestProgress(upload[1], "failed", 0, 1, CANCELLED)
-                yield list(states)
+                progress[index] = IngestProgress(upload[1], "failed", 0, 1, _CANCELLED)
+                yield list(progress)
                 continue
-            for (states[place],) in self._backend.ingest([upload], cancel):
-                yield list(states)
+            for (progress[index],) in self._backend.ingest([upload], cancel):
+                yield list(progress)
 
-    def _wait(self, cancel: Event) -> None:
-        """Wait while models are loading: no file is lost that is dropped before, or beside a change of settings."""
-        while not ((status := self._backend.status()).ready or status.failed) and not cancel.wait(_PACE_S):
+    def _wait_until_ready(self, cancel: Event) -> None:
+        """Block while models load, so that files dropped at startup or during a settings change are not refused."""
+        while not ((status := self._backend.status()).ready or status.failed) and not cancel.wait(_POLL_S):
             pass
 
-    def _follow(self, session: str, under_way: list[Event], states: Iterator[list[IngestProgress]]) -> Iterator[Update]:
+    def _run(self, session: str, cancels: list[Event], states: Iterator[list[IngestProgress]]) -> Iterator[Update]:
         with self._lock:
-            self._under_way[session] = under_way
-        each = len(under_way) > 1
+            self._running[session] = cancels
+        several = len(cancels) > 1
         try:
-            yield {self._cancel: gr.Button("Cancel all" if each else "Cancel", visible=True), self._trouble: ""}
+            yield {self._cancel: gr.Button("Cancel all" if several else "Cancel", visible=True), self._error: ""}
             view: Update = {}
-            for state in coalesce(states, _milestone):
-                view = {self._progress: progress(state, cancel=each), **self._after()}
+            for files in coalesce(states, _milestone):
+                view = {self.progress: render_progress(files, cancel=several), **self._after()}
                 yield view
             yield {**view, self._cancel: gr.Button(visible=False)}
-        except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
-            yield {self._trouble: trouble(error), self._cancel: gr.Button(visible=False)}
+        except Exception as error:  # noqa: BLE001  the UI's boundary: show the message, log bugs
+            yield {self._error: error_box(user_message(error)), self._cancel: gr.Button(visible=False)}
         finally:
-            for event in under_way:
+            for event in cancels:
                 event.set()
             with self._lock:
-                if self._under_way.get(session) is under_way:
-                    del self._under_way[session]
-
-    def _events(self, session: str) -> list[Event]:
-        with self._lock:
-            return list(self._under_way.get(session, ()))
-
-
-def trouble(error: Exception) -> Markup:
-    """Return an error as a sentence in a box."""
-    return tag("p", user_message(error), class_="kv-trouble", role="alert", dir="auto")
+                if self._running.get(session) is cancels:
+                    del self._running[session]
 
 
 def _milestone(files: Iterable[IngestProgress]) -> tuple[tuple[str, str], ...]:

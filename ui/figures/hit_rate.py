@@ -1,75 +1,68 @@
-"""How much of what questions read was found, question by question, as a stacked area."""
+"""Cache hits question by question, as a stacked area of the passages' tokens."""
 
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
 from backend.interface.cache import QueryStats
+from ui.figures.base import apply_style
 
 KINDS = ("exact", "chunk", "missed", "full")
-NAMES = {"exact": "exact prefix", "chunk": "found by content", "missed": "computed", "full": "not looked for"}
-HUES = {"exact": "#1f7d71", "chunk": "#62b9ac", "missed": "#d08a1d", "full": "#9aa0a6"}
-STEPS = 60  # at most; a step is one question, or the mean of several neighbours
-_TEXT = "#80858d"  # the page's style sheet puts the theme's own colour over it
+COLOURS = {"exact": "#1f7d71", "chunk": "#62b9ac", "missed": "#d08a1d", "full": "#9aa0a6"}
+MAX_STEPS = 60
+_NAMES = {"exact": "exact prefix hit", "chunk": "chunk hit", "missed": "miss", "full": "no lookup"}
 
 
-def hits(recent: Sequence[QueryStats]) -> go.Figure:
-    """Return the share of the passages' tokens by how they were served, oldest question first."""
-    numbers, shares = steps(recent)
+def hit_rate_figure(queries: Sequence[QueryStats]) -> go.Figure:
+    """Return the percentages of tokens by cache result, oldest question first."""
+    edges, percentages = steps(queries)
     figure = go.Figure()
     for kind in KINDS:
-        if not any(shares[kind]):
+        if not any(percentages[kind]):
             continue
         figure.add_scatter(
-            x=numbers,
-            y=shares[kind],
-            name=NAMES[kind],
+            x=edges,
+            y=percentages[kind],
+            name=_NAMES[kind],
             mode="lines",
             stackgroup="tokens",
-            line={"shape": "hv", "width": 0, "color": HUES[kind]},
-            fillcolor=HUES[kind],
-            hovertemplate=f"{NAMES[kind]}: %{{y:.0f}} %<extra></extra>",
+            line={"shape": "hv", "width": 0, "color": COLOURS[kind]},
+            fillcolor=COLOURS[kind],
+            hovertemplate=f"{_NAMES[kind]}: %{{y:.0f}} %<extra></extra>",
         )
-    figure.update_layout(
-        height=230,
-        margin={"l": 4, "r": 4, "t": 8, "b": 40},
-        showlegend=False,
-        hovermode="x unified",
-        dragmode=False,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 12, "color": _TEXT},
-    )
-    figure.update_yaxes(
-        range=[0, 100], ticksuffix=" %", nticks=5, automargin=True, gridcolor="rgba(128,133,141,0.22)", fixedrange=True
-    )
+    apply_style(figure, height=230)
+    figure.update_layout(hovermode="x unified")
+    figure.update_yaxes(range=[0, 100], ticksuffix=" %", nticks=5)
     figure.update_xaxes(
-        title={"text": "question, in the order they were asked", "standoff": 8, "font": {"size": 12}},
+        title={"text": "questions, oldest first", "standoff": 8},
         showgrid=False,
-        zeroline=False,
-        fixedrange=True,
         tickformat="d",
-        dtick=1 if len(recent) < 12 else None,
+        dtick=1 if len(queries) < 12 else None,
     )
     return figure
 
 
-def steps(recent: Sequence[QueryStats], most: int = STEPS) -> tuple[list[float], dict[str, list[float]]]:
-    """Return at most `most` steps and one end: where each begins, and its shares in percent by kind.
+def steps(queries: Sequence[QueryStats], max_steps: int = MAX_STEPS) -> tuple[list[float], dict[str, list[float]]]:
+    """Return the curves of the figure: one step per question, or per mean of several adjacent questions.
 
-    A question without passages has no shares and makes no step.
+    Returns the left edge of each step plus the right edge of the last one, and the percentages by kind at each edge.
+    A question without passages makes no step.
     """
-    asked = [one for one in recent if sum(getattr(one, kind) for kind in KINDS)]
-    wide = -(-len(asked) // most) or 1
-    groups = [asked[start : start + wide] for start in range(0, len(asked), wide)]
-    shares: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    counted = [query for query in queries if _tokens(query)]
+    group_size = -(-len(counted) // max_steps) or 1
+    groups = [counted[start : start + group_size] for start in range(0, len(counted), group_size)]
+    percentages: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for group in groups:
-        sums = {kind: sum(getattr(one, kind) for one in group) for kind in KINDS}
+        total = sum(map(_tokens, group))
         for kind in KINDS:
-            shares[kind].append(100 * sums[kind] / sum(sums.values()))
-    numbers = [group[0].number - 0.5 for group in groups]
-    if groups:  # the last step has a width as well
-        numbers.append(groups[-1][-1].number + 0.5)
+            percentages[kind].append(100 * sum(getattr(query, kind) for query in group) / total)
+    edges = [group[0].number - 0.5 for group in groups]
+    if groups:  # the right edge of the last step
+        edges.append(groups[-1][-1].number + 0.5)
         for kind in KINDS:
-            shares[kind].append(shares[kind][-1])
-    return numbers, shares
+            percentages[kind].append(percentages[kind][-1])
+    return edges, percentages
+
+
+def _tokens(query: QueryStats) -> int:
+    return sum(getattr(query, kind) for kind in KINDS)

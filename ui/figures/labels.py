@@ -1,14 +1,11 @@
-"""Names inside a figure: plotly reads some tags in labels and hovers, so data is escaped first."""
+"""Data as plotly labels: plotly renders some tags and $math$ in labels and hover texts, so both are escaped."""
 
 import html
 
 from ui.format import short
-from ui.html import text
+from ui.html import printable
 
 
-def label(value: object, most: int = 48) -> str:
-    """Return data as plotly shows it: one line, at most `most` characters, no tag in it."""
-    shown = short(html.unescape(text(value)), most)  # without what a browser would hide or obey
-    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;")):
-        shown = shown.replace(sign, entity)
-    return shown
+def plotly_label(value: object, max_chars: int = 48) -> str:
+    """Return data as one line of literal text, at most `max_chars` characters before escaping."""
+    return html.escape(short(printable(value), max_chars), quote=False).replace("$", "&#36;")

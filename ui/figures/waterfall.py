@@ -1,72 +1,70 @@
-"""Where the time to first token went: a row per stage, so that overlap looks like overlap."""
+"""The stages of a request up to its first token, as a bar chart with one row per stage; overlap in time is visible."""
 
 from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
 from engine.trace import Stage
+from ui.figures.base import TEXT_COLOUR, apply_style
 from ui.format import duration
 
-# One hue per kind of work, readable on white and on near-black; everything else is grey.
-_HUES = {
-    "search": "#7c8694",
-    "rerank": "#7c8694",
+# One colour per kind of work, readable on white and on near-black; matched by substring of the stage name.
+_COLOURS = {
     "lookup": "#2f9e8f",
     "load": "#2f9e8f",
     "assemble": "#2f9e8f",
     "score": "#8b7bd8",
     "auxiliary": "#8b7bd8",
     "select": "#8b7bd8",
-    "question": "#8b7bd8",  # looks at the cached passages, to select
+    "question": "#8b7bd8",  # ProphetKV's pass over the cached passages, which selects tokens
     "recompute": "#d08a1d",
     "prefill": "#d08a1d",
 }
 _OTHER = "#7c8694"
-_TEXT = "#80858d"  # the page's style sheet puts the theme's own colour over it
-_GHOST = "Full prefill"
-_ROW_PX, _AROUND_PX = 30, 74
+_ROW_PX = 30
+_MARGINS_PX = 74
 
 
-def waterfall(stages: Iterable[Stage], ttft_ms: float | None, full_ms: float | None = None) -> go.Figure:
-    """Return the stages that led to the first token, in the order they began, and a dotted line at it.
+def waterfall_figure(stages: Iterable[Stage], ttft_ms: float | None, full_ms: float | None = None) -> go.Figure:
+    """Return the stages before the first token, in start order, and a dotted line at the first token.
 
-    A stage led to it if its middle lies before it, so decoding is left out. Stages of one name share a row. Without a
-    first token yet, all stages are drawn and no line. A row with several bars has one label, with their sum.
+    A stage is included if its midpoint is before the first token, so decoding is not. Without a TTFT, all stages are
+    drawn. Stages with the same name share a row, labelled with the sum of their durations.
 
-    full_ms  what the same question took with full prefill, drawn as a ghost; None where that was not measured
+    full_ms  measured TTFT of full prefill for the same question, drawn as a grey bar; None if not measured
     """
     shown = sorted(
         (stage for stage in stages if ttft_ms is None or stage.start_ms + stage.length_ms / 2 < ttft_ms),
         key=lambda stage: stage.start_ms,
     )
-    ghost = full_ms if full_ms is not None and full_ms != ttft_ms else None
-    end = max([ttft_ms or 1.0, ghost or 0.0, *(stage.start_ms + stage.length_ms for stage in shown)])
+    reference_ms = full_ms if full_ms is not None and full_ms != ttft_ms else None
+    end_ms = max([ttft_ms or 1.0, reference_ms or 0.0, *(stage.start_ms + stage.length_ms for stage in shown)])
     figure = go.Figure(
         go.Bar(
             orientation="h",
-            y=[_label(stage.name) for stage in shown],
+            y=[stage.name.replace("_", " ").capitalize() for stage in shown],
             base=[stage.start_ms for stage in shown],
             x=[stage.length_ms for stage in shown],
-            text=_labels(shown),
+            text=_bar_labels(shown),
             textposition="outside",
             cliponaxis=False,
-            marker={"color": [_hue(stage.name) for stage in shown], "cornerradius": 3},
-            hovertemplate="%{y}: %{x:.1f} ms from %{base:.1f} ms<extra></extra>",
+            marker={"color": [_colour(stage.name) for stage in shown], "cornerradius": 3},
+            hovertemplate="%{y}: %{x:.1f} ms, starts at %{base:.1f} ms<extra></extra>",
         )
     )
-    if ghost is not None:
+    if reference_ms is not None:
         figure.add_bar(
             orientation="h",
-            y=[_GHOST],
-            x=[ghost],
-            text=[_milliseconds(ghost)],
+            y=["Full prefill"],
+            x=[reference_ms],
+            text=[_format(reference_ms)],
             textposition="outside",
             cliponaxis=False,
             marker={"color": "rgba(128,133,141,0.12)", "line": {"color": _OTHER, "width": 1}, "cornerradius": 3},
-            hovertemplate="the same question, every token computed: %{x:.1f} ms<extra></extra>",
+            hovertemplate="the same question with full prefill: %{x:.1f} ms<extra></extra>",
         )
     if ttft_ms is not None:
-        figure.add_vline(x=ttft_ms, line={"dash": "dot", "width": 1.5, "color": _TEXT})
+        figure.add_vline(x=ttft_ms, line={"dash": "dot", "width": 1.5, "color": TEXT_COLOUR})
         figure.add_annotation(
             x=ttft_ms,
             yref="paper",
@@ -74,53 +72,35 @@ def waterfall(stages: Iterable[Stage], ttft_ms: float | None, full_ms: float | N
             yanchor="bottom",
             xanchor="right",
             showarrow=False,
-            text=f"first token {_milliseconds(ttft_ms)}",
+            text=f"first token {_format(ttft_ms)}",
         )
-    rows = len({stage.name for stage in shown}) + (ghost is not None)
-    figure.update_layout(
-        height=_AROUND_PX + _ROW_PX * max(rows, 1),
-        margin={"l": 4, "r": 4, "t": 26, "b": 40},
-        bargap=0.42,
-        barmode="overlay",
-        showlegend=False,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 12, "color": _TEXT},
-        dragmode=False,
-    )
-    figure.update_yaxes(
-        autorange="reversed", automargin=True, showgrid=False, ticks="", ticksuffix="  ", fixedrange=True
-    )
+    rows = len({stage.name for stage in shown}) + (reference_ms is not None)
+    apply_style(figure, height=_MARGINS_PX + _ROW_PX * max(rows, 1), top=26)
+    figure.update_layout(bargap=0.42, barmode="overlay")
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ")
     figure.update_xaxes(
-        title={"text": "ms since the question arrived", "standoff": 8, "font": {"size": 12}},
-        range=[0, end * 1.34],  # room for the label behind the longest bar
-        gridcolor="rgba(128,133,141,0.22)",
-        zeroline=False,
-        fixedrange=True,
+        title={"text": "ms since the question arrived", "standoff": 8},
+        range=[0, end_ms * 1.34],  # leaves space for the label of the longest bar
         nticks=6,
     )
     return figure
 
 
-def _label(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+def _colour(name: str) -> str:
+    return next((colour for key, colour in _COLOURS.items() if key in name.lower()), _OTHER)
 
 
-def _hue(name: str) -> str:
-    return next((hue for key, hue in _HUES.items() if key in name.lower()), _OTHER)
+def _format(ms: float) -> str:
+    return f"{ms:.1f}\u00a0ms" if ms < 10 else duration(ms)
 
 
-def _milliseconds(value: float) -> str:
-    return f"{value:.1f}\u00a0ms" if value < 10 else duration(value)
-
-
-def _labels(stages: Sequence[Stage]) -> list[str]:
-    """Return a label for the last bar of each row, and nothing for the bars before it."""
-    total: dict[str, float] = {}
+def _bar_labels(stages: Sequence[Stage]) -> list[str]:
+    """Return the summed duration for the last bar of each row, and '' for the bars before it."""
+    totals_ms: dict[str, float] = {}
     labels = [""] * len(stages)
-    last = {stage.name: number for number, stage in enumerate(stages)}
-    for number, stage in enumerate(stages):
-        total[stage.name] = total.get(stage.name, 0.0) + stage.length_ms
-        if last[stage.name] == number:
-            labels[number] = _milliseconds(total[stage.name])
+    last = {stage.name: index for index, stage in enumerate(stages)}
+    for index, stage in enumerate(stages):
+        totals_ms[stage.name] = totals_ms.get(stage.name, 0.0) + stage.length_ms
+        if last[stage.name] == index:
+            labels[index] = _format(totals_ms[stage.name])
     return labels

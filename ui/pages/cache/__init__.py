@@ -1,1 +1,1 @@
-"""The parts of the Cache page: tiers, and the knowledge tree as boxes and lists."""
+"""The Cache page: tiers and budgets, the knowledge tree, and cache hits."""

@@ -1,197 +1,179 @@
-"""Cached passages as HTML: all that are drawn as a list of buttons, and one of them in full."""
+"""HTML of cached passages: the list below the tree, the details of one passage, and confirmations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from backend.interface.cache import CachedPassage, CacheView, NodeInfo
+from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, duration, size
-from ui.html import Markup, join, tag
-from ui.pages.cache.tier_cards import PIN_LASTS, TIERS
-from ui.pages.cache.tree_figure import HUES
-from ui.pages.cache.tree_nodes import Box, age_of, full_name, name_of
+from ui.html import Markup, button, fact, swatch, tag
+from ui.pages.cache.tree_nodes import Box, age_label, full_name, short_name
 
-_DEEPEST = 6  # further steps of a path are not moved in any further
-_FREQUENCY = (
-    "How often a question, or the preparation of its document, used it; earlier starts of KVScope count as well."
-)
-_COST = "What computing it takes on this machine, mean over the times it was missing: what keeping it saves."
-_AGE = "How many uses of any passage came since its own last."
-_PRIORITY = "What it is worth in this tier. The lowest priority leaves first when room is short."
-_PATH = "Its keys and values are exact where these passages stand before it, in this order."
+PIN_LASTS = "until KVScope exits or other settings are loaded"
+_MAX_INDENT = 6
+_FREQUENCY = "How often questions, or adding its document, used this passage; includes earlier runs of KVScope."
+_COST = "Mean measured time to compute it on this machine, which is what caching it saves."
+_AGE = "Uses of any passage since this one was last used."
+_PRIORITY = "Its value in this tier. When the tier is full, the lowest priority is evicted first."
+_PATH = "Its keys and values (KV) are exact only if these passages precede it, in this order."
+_PIN = f"Keeps this passage and those before it in the cache {PIN_LASTS}. Deleting the document removes them anyway."
+_EVICT = "Remove its keys and values (KV) from the cache. The document is not changed."
 
 
-def listed(boxes: Sequence[Box]) -> Markup:
-    """Return the same boxes that the figure draws as a list of buttons; arrow keys move in it."""
-    rows = [_row(box, first=place == _first(boxes)) for place, box in enumerate(boxes) if box.depth]
+def render_node_list(boxes: Sequence[Box]) -> Markup:
+    """Return the boxes of the figure as a list of buttons; arrow keys move between them."""
+    first = next((index for index, box in enumerate(boxes) if box.passage is not None), -1)
+    rows = [_list_row(box, is_first=index == first) for index, box in enumerate(boxes) if box.depth]
     return tag("ul", *rows, class_="kv-nodes", aria_label="Cached passages") if rows else Markup("")
 
 
-def detail(view: CacheView, key: str, doomed: bool = False) -> Markup:
-    """Return one passage: its text, what the policy knows of it, what can be done. `doomed` asks before evicting."""
-    by_key = {passage.facts.key: passage for passage in view.passages}
+def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Markup:
+    """Return one passage: its text, its statistics, and its actions or the confirmation of its eviction."""
+    by_key = {passage.node.key: passage for passage in view.passages}
     if (passage := by_key.get(key)) is None:
-        said = "That passage is no longer in the cache." if key else "Choose a box or a line to see its passage."
-        return tag("p", said, class_="kv-muted kv-empty")
-    facts, chunk = passage.facts, passage.chunk
-    where = name_of(passage) if chunk else "Its text is not known any more; it goes when room is short."
-    head = tag("h3", tag("bdi", chunk.document_name if chunk else full_name(passage)), tag("small", where))
-    path = [by_key[one] for one in _before(by_key, facts)]
+        hint = "This passage is no longer in the cache." if key else "Select a box or a line to see its passage."
+        return tag("p", hint, class_="kv-muted kv-empty")
+    node = passage.node
+    chunk = passage.chunk
+    subtitle = short_name(passage) if chunk else "Its text is unknown; it will be evicted when space is needed."
+    text = {
+        "class_": "kv-passage",
+        "dir": "auto",
+        "tabindex": "0",
+        "role": "region",
+        "aria_label": "Text of the passage",
+    }
+    priorities = (
+        fact(f"Priority, {TIERS[replica.tier].noun}", f"{replica.priority:,.2f}", _PRIORITY)
+        for replica in node.replicas
+    )
     return tag(
         "article",
-        head,
-        tag("p", *_badges(facts), class_="kv-badges"),
-        tag("div", chunk.text, class_="kv-passage", dir="auto", tabindex="0", role="region", aria_label="Its text")
-        if chunk
-        else None,
-        _path(path) if path else None,
+        tag("h3", tag("bdi", chunk.document_name if chunk else full_name(passage)), tag("small", subtitle)),
+        tag("p", *_badges(node), class_="kv-badges"),
+        tag("div", chunk.text, **text) if chunk else None,
+        _path([by_key[ancestor] for ancestor in _ancestors(by_key, node)]),
         tag(
             "dl",
-            _fact("Frequency", f"used {count(facts.frequency, 'time')}", _FREQUENCY),
-            _fact("Cost", _cost(facts), _COST),
-            _fact("Age", age_of(facts), _AGE),
-            *(
-                _fact(f"Priority, {TIERS.get(copy.tier, copy.tier).lower()}", f"{copy.priority:,.2f}", _PRIORITY)
-                for copy in facts.copies
-            ),
+            fact("Frequency", f"used {count(node.frequency, 'time')}", _FREQUENCY),
+            fact("Cost", _cost(node), _COST),
+            fact("Age", age_label(node), _AGE),
+            *priorities,
             class_="kv-node-facts",
         ),
-        _sure(view, facts) if doomed else _actions(facts),
+        _confirm_evict(view, node) if confirm_evict else _actions(node),
         class_="kv-node",
     )
 
 
-def _row(box: Box, first: bool) -> Markup:
+def render_page_actions(confirm_clear: bool, has_passages: bool) -> Markup:
+    """Return the buttons of the page: refresh, and clear, which has to be confirmed."""
+    if not confirm_clear:
+        refresh = button("refresh", "", "Refresh", title="Show the current state of the cache.")
+        clear = button("clear", "", "Clear…", title="Remove everything from the cache.", disabled=not has_passages)
+        return tag("div", refresh, clear, class_="kv-actions")
+    return _confirm(
+        "Clear cache?",
+        "Clear the cache? Documents are kept; questions recompute what they need.",
+        button("clear-all", "", "Clear", class_="kv-danger"),
+    )
+
+
+def _list_row(box: Box, is_first: bool) -> Markup:
     if box.passage is None:
-        look = "kv-node-more" if box.merged else "kv-node-group"
-        said = f"{count(box.passages, 'passage')} · {size(box.all_bytes)}"
-        return tag("li", tag("bdi", box.label, class_="kv-clip"), tag("small", said), class_=look)
-    facts = box.passage.facts
-    places = ", ".join(TIERS.get(copy.tier, copy.tier).lower() for copy in facts.copies)
-    swatch = tag("span", class_="kv-swatch", style=f"background:{HUES[facts.copies[0].tier]}", aria_hidden="true")
+        class_ = "kv-node-more" if box.is_merged else "kv-node-group"
+        totals = f"{count(box.num_passages, 'passage')} · {size(box.total_bytes)}"
+        return tag("li", tag("bdi", box.label, class_="kv-clip"), tag("small", totals), class_=class_)
+    node = box.passage.node
+    tiers = ", ".join(TIERS[replica.tier].noun for replica in node.replicas)
     return tag(
         "li",
-        tag(
-            "button",
-            swatch,
+        button(
+            "choose",
+            node.key,
+            swatch(TIERS[node.replicas[0].tier].colour),
             tag("bdi", box.label, class_="kv-clip"),
-            tag("b", "pinned") if facts.pinned else None,
-            tag("small", f"{size(box.own_bytes)} · {places}"),
-            type="button",
-            data_act="choose",
-            data_id=facts.key,
-            tabindex="0" if first else "-1",
+            tag("b", "pinned") if node.pinned else None,
+            tag("small", f"{size(box.own_bytes)} · {tiers}"),
+            tabindex="0" if is_first else "-1",
         ),
-        class_=f"kv-depth-{min(box.depth, _DEEPEST)}",
+        class_=f"kv-depth-{min(box.depth, _MAX_INDENT)}",
     )
 
 
-def _first(boxes: Sequence[Box]) -> int:
-    return next((place for place, box in enumerate(boxes) if box.passage is not None), -1)
-
-
-def _before(by_key: dict[str, CachedPassage], facts: NodeInfo) -> list[str]:
-    found: list[str] = []
-    parent = facts.parent
+def _ancestors(by_key: Mapping[str, CachedPassage], node: NodeInfo) -> list[str]:
+    """Return the keys of the node's ancestors, outermost first."""
+    keys: list[str] = []
+    parent = node.parent
     while parent is not None and parent in by_key:
-        found.append(parent)
-        parent = by_key[parent].facts.parent
-    return found[::-1]
+        keys.append(parent)
+        parent = by_key[parent].node.parent
+    return keys[::-1]
 
 
-def _path(path: Sequence[CachedPassage]) -> Markup:
-    steps = (
-        tag("li", tag("button", full_name(one), type="button", data_act="choose", data_id=one.facts.key))
-        for one in path
-    )
-    title = tag("span", "Computed behind", title=_PATH, class_="kv-term")
+def _descendants(view: CacheView, key: str) -> set[str]:
+    keys = {key}
+    for passage in view.passages:  # parents precede their children
+        if passage.node.parent in keys:
+            keys.add(passage.node.key)
+    return keys - {key}
+
+
+def _path(path: Sequence[CachedPassage]) -> Markup | None:
+    if not path:
+        return None
+    steps = (tag("li", button("choose", passage.node.key, full_name(passage))) for passage in path)
+    title = tag("span", "Computed after", title=_PATH, class_="kv-term")
     return tag("div", tag("p", title, class_="kv-muted"), tag("ol", *steps), class_="kv-path")
 
 
-def _badges(facts: NodeInfo) -> list[Markup]:
-    said = [
-        tag("span", f"{TIERS.get(copy.tier, copy.tier)} {size(copy.size_bytes)}", class_="kv-badge kv-tier-host")
-        for copy in facts.copies
+def _badges(node: NodeInfo) -> list[Markup]:
+    badges = [
+        tag("span", f"{TIERS[replica.tier].name} {size(replica.size_bytes)}", class_="kv-badge kv-tier-host")
+        for replica in node.replicas
     ]
-    said.append(tag("span", count(facts.tokens, "token"), class_="kv-badge"))
-    if facts.pinned:
-        said.append(tag("span", "pinned", class_="kv-badge kv-tier-computed"))
-    elif facts.kept:
-        title = "A passage that was computed behind it is pinned, so it stays as well."
-        said.append(tag("span", "kept by a pin", class_="kv-badge kv-tier-computed", title=title))
-    if facts.held:
-        said.append(tag("span", "being read", class_="kv-badge"))
-    return said
+    badges.append(tag("span", count(node.tokens, "token"), class_="kv-badge"))
+    if node.pinned:
+        badges.append(tag("span", "pinned", class_="kv-badge kv-tier-computed"))
+    elif node.protected_by_pin:
+        tooltip = "A passage computed after it is pinned, so it stays in the cache too."
+        badges.append(tag("span", "protected by a pin", class_="kv-badge kv-tier-computed", title=tooltip))
+    if node.in_use:
+        badges.append(tag("span", "in use", class_="kv-badge"))
+    return badges
 
 
-def _cost(facts: NodeInfo) -> str:
-    if not facts.ms_per_token:
+def _cost(node: NodeInfo) -> str:
+    if not node.ms_per_token:
         return UNKNOWN
-    return f"{duration(facts.ms_per_token * facts.tokens)}, {facts.ms_per_token:,.2f}\u00a0ms a token"
+    return f"{duration(node.ms_per_token * node.tokens)}, {node.ms_per_token:,.2f}\u00a0ms per token"
 
 
-def _fact(name: str, value: str, meaning: str) -> Markup:
-    return tag("div", tag("dt", name), tag("dd", value), title=meaning)
-
-
-def _actions(facts: NodeInfo) -> Markup:
-    pin = f"Pinned, it and all before it stay in the cache {PIN_LASTS}, or its document is deleted."
-    evict = "Unpin it first, or what stands behind it." if facts.kept else "Remove its keys and values; its text stays."
+def _actions(node: NodeInfo) -> Markup:
+    evict = "Unpin it, or the pinned passages after it, first." if node.protected_by_pin else _EVICT
     return tag(
         "div",
-        _button("unpin" if facts.pinned else "pin", facts.key, "Unpin" if facts.pinned else "Pin", title=pin),
-        _button("evict", facts.key, "Evict…", title=evict, disabled=facts.kept),
+        button("unpin" if node.pinned else "pin", node.key, "Unpin" if node.pinned else "Pin", title=_PIN),
+        button("evict", node.key, "Evict…", title=evict, disabled=node.protected_by_pin),
         class_="kv-actions",
     )
 
 
-def _sure(view: CacheView, facts: NodeInfo) -> Markup:
-    behind = len(_behind(view, facts.key))
-    also = (
-        f", and {count(behind, 'passage')} that {'was' if behind == 1 else 'were'} computed behind it" if behind else ""
-    )
-    some = [
-        _button("evict-one", facts.key, f"From {TIERS.get(copy.tier, copy.tier).lower()} only", tier=copy.tier)
-        for copy in facts.copies
-        if len(facts.copies) > 1
+def _confirm_evict(view: CacheView, node: NodeInfo) -> Markup:
+    later = len(_descendants(view, node.key))
+    also = f" and {count(later, 'passage')} computed after it" if later else ""
+    by_tier = [
+        button("evict-one", node.key, f"From {TIERS[replica.tier].noun} only", data_tier=replica.tier)
+        for replica in node.replicas
+        if len(node.replicas) > 1
     ]
-    return tag(
-        "div",
-        tag("p", f"Evict this passage{also}? Its text stays; a question that needs it computes it again."),
-        tag(
-            "div",
-            _button("evict-all", facts.key, "From everywhere" if some else "Evict", class_="kv-danger"),
-            *some,
-            _button("keep", facts.key, "Keep it"),
-            class_="kv-actions",
-        ),
-        class_="kv-sure",
-        role="group",
-        aria_label="Evict?",
+    return _confirm(
+        "Evict?",
+        f"Evict this passage{also}? The document is kept; a question that needs the passage recomputes it.",
+        button("evict-all", node.key, "From all tiers" if by_tier else "Evict", class_="kv-danger"),
+        *by_tier,
     )
 
 
-def _behind(view: CacheView, key: str) -> set[str]:
-    found = {key}
-    for passage in view.passages:  # parents come before their children
-        if passage.facts.parent in found:
-            found.add(passage.facts.key)
-    return found - {key}
-
-
-def _button(act: str, key: str, label: str, tier: str = "", **attributes: object) -> Markup:
-    return tag("button", label, type="button", data_act=act, data_id=key, data_tier=tier or None, **attributes)
-
-
-def clearing(asked: bool, filled: bool) -> Markup:
-    """Return the page's own buttons: look again, and clear, which asks first."""
-    refresh = _button("refresh", "", "Refresh", title="Show the cache as it is now.")
-    if not asked:
-        clear = _button("clear", "", "Clear…", title="Remove everything that was computed.", disabled=not filled)
-        return tag("div", refresh, clear, class_="kv-actions")
-    said = tag("p", "Clear everything that was computed? Documents stay; questions compute what they need again.")
-    buttons = tag(
-        "div",
-        _button("clear-all", "", "Clear", class_="kv-danger"),
-        _button("keep", "", "Keep it"),
-        class_="kv-actions",
-    )
-    return join(tag("div", said, buttons, class_="kv-sure", role="group", aria_label="Clear?"))
+def _confirm(title: str, question: str, *buttons: Markup) -> Markup:
+    actions = tag("div", *buttons, button("keep", "", "Cancel"), class_="kv-actions")
+    return tag("div", tag("p", question), actions, class_="kv-sure", role="group", aria_label=title)

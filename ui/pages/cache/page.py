@@ -1,4 +1,4 @@
-"""The Cache page: what was computed, where it is kept and what it is worth; pin, evict, budgets, clear."""
+"""The Cache page: tier budgets, the knowledge tree with pinning and eviction, and cache hits of recent questions."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -7,171 +7,188 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
-from backend.interface.cache import CacheView, Evicted
+from backend.interface.cache import CacheView, EvictionResult
 from backend.interface.errors import user_message
+from ui.components.tiers import TIERS
 from ui.events import QUIET, Update
-from ui.figures.hit_rate import hits
-from ui.format import count, size
-from ui.html import Markup, join, tag
-from ui.pages.cache.node_details import clearing, detail, listed
-from ui.pages.cache.tier_cards import GIB, PIN_LASTS, TIERS, cards, legend, rule, served
-from ui.pages.cache.tree_figure import tree
+from ui.figures.hit_rate import hit_rate_figure
+from ui.format import GIB, count, size
+from ui.html import Markup, error_box, join, tag
+from ui.pages.cache.node_details import PIN_LASTS, render_details, render_node_list, render_page_actions
+from ui.pages.cache.tier_cards import render_legend, render_policy, render_tier_cards, render_totals
+from ui.pages.cache.tree_figure import tree_figure
 from ui.pages.cache.tree_nodes import boxes
 
-_PROMISE = "What the model has computed for your passages, so that a question does not have to compute it again."
-_EMPTY = "Nothing is kept yet. The tree fills with the first document: add one, and its passages are computed once."
-_TREE = "Each box is one passage. A box to the right of another was computed behind it: together they are a path."
-_EXACT = "A question that finds the same passages in the same order takes the path as it stands."
-_CLICK = "Click a passage to read it; click a document to look closer, and again to go back."
-_COUNTING = "Still finding out which passage is whose; dashes turn into names."
-_STILL_COUNTING_S = 1.0
+_INTRO = "Keys and values (KV) that were computed for your passages. Questions reuse them instead of recomputing them."
+_EMPTY = "The cache is empty. Add a document: its passages are computed once and cached here."
+_TREE = (
+    "Each box is one passage. A box to the right of another was computed after it; together they form a path. A "
+    "question that retrieves the same passages in the same order reuses the path without recomputation. "
+    "Click a passage to read it; click a document to zoom in, and again to zoom out."
+)
+_MATCHING = "Matching cached data to passages; names appear shortly."
+_POLL_S = 1.0
 _ON_CLICK = "window.kvCache?.buttons(element, trigger);"
 _ON_TREE = "window.kvCache?.tree(element, trigger);"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What one session looks at. `doomed` is the key that waits for a yes, or 'all' for everything."""
+class Selection:
+    """What one session has selected: a passage's key, and what has to be confirmed (a key, or 'all')."""
 
     key: str = ""
-    doomed: str = ""
+    pending: str = ""
 
 
 class Cache:
-    """Draws the page; what a session has chosen is in its State."""
+    """The page.
+
+    selection   State: the session's `Selection`
+    message     result of the last action, or an error
+    details     the selected passage
+    node_list   passages as a list of buttons
+    tree_plot   passages as an icicle plot
+    tree_part   the column with the tree, hidden while the cache is empty
+    actions     buttons of the page
+    poll        timer that runs while passages are being matched to nodes
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._refusals = itertools.count(1)
+        self._error_ids = itertools.count(1)
 
     def build(self, tab: gr.Tab) -> None:
-        """Draw the page inside its open tab, and draw it anew whenever somebody looks at it."""
+        """Create the page inside its open tab; it is refreshed whenever the tab is selected."""
         with gr.Column(elem_id="cache", elem_classes="kv-page"):
             with gr.Row(elem_id="cache-head"):
-                gr.HTML(join(tag("h2", "Cache"), tag("p", _PROMISE, class_="kv-muted")), js_on_load=None)
-                self._buttons = gr.HTML(elem_id="cache-buttons", js_on_load=_ON_CLICK)
-            self._said = gr.HTML(elem_id="cache-said", js_on_load=None)
+                gr.HTML(join(tag("h2", "Cache"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
+                self.actions = gr.HTML(elem_id="cache-buttons", js_on_load=_ON_CLICK)
+            self.message = gr.HTML(elem_id="cache-said", js_on_load=None)
             self._tiers = gr.HTML(elem_id="cache-tiers", js_on_load=_ON_CLICK)
-            with gr.Column(visible=False, elem_id="cache-tree-part") as self._filled:
-                explained = tag("p", f"{_TREE} {_EXACT} {_CLICK}", class_="kv-muted")
-                gr.HTML(join(tag("h2", "Knowledge tree"), explained), js_on_load=None)
+            with gr.Column(visible=False, elem_id="cache-tree-part") as self.tree_part:
+                gr.HTML(join(tag("h2", "Knowledge tree"), tag("p", _TREE, class_="kv-muted")), js_on_load=None)
                 self._legend = gr.HTML(elem_id="cache-legend", js_on_load=None)
                 with gr.Row(elem_id="cache-tree-row", equal_height=False):
                     with gr.Column(elem_id="cache-drawn", min_width=0):
-                        self._tree = gr.Plot(show_label=False, container=False, buttons=[], elem_id="cache-tree")
-                        self._list = gr.HTML(elem_id="cache-list", js_on_load=_ON_TREE)
-                    self._detail = gr.HTML(elem_id="cache-detail", js_on_load=_ON_CLICK)
-            gr.HTML(tag("h2", "How questions were served"), elem_id="cache-hits-head", js_on_load=None)
-            self._served = gr.HTML(elem_id="cache-served", js_on_load=None)
+                        self.tree_plot = gr.Plot(show_label=False, container=False, buttons=[], elem_id="cache-tree")
+                        self.node_list = gr.HTML(elem_id="cache-list", js_on_load=_ON_TREE)
+                    self.details = gr.HTML(elem_id="cache-detail", js_on_load=_ON_CLICK)
+            gr.HTML(tag("h2", "Cache hits"), elem_id="cache-hits-head", js_on_load=None)
+            self._totals = gr.HTML(elem_id="cache-served", js_on_load=None)
             self._hits = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="cache-hits")
-        self.shown, self._clock = gr.State(Shown()), gr.Timer(_STILL_COUNTING_S, active=False)
-        everything = [
-            *(self._buttons, self._said, self._tiers, self._filled, self._legend, self._tree, self._list),
-            *(self._detail, self._served, self._hits, self.shown, self._clock),
+        self.selection = gr.State(Selection())
+        self.poll = gr.Timer(_POLL_S, active=False)
+        outputs = [
+            *(self.actions, self.message, self._tiers, self.tree_part, self._legend, self.tree_plot, self.node_list),
+            *(self.details, self._totals, self._hits, self.selection, self.poll),
         ]
-        for event in (tab.select, self._clock.tick):
-            event(self.refresh, self.shown, everything, queue=False, **QUIET)
-        for part in (self._buttons, self._tiers, self._list, self._detail):
-            part.click(self.act, self.shown, everything, queue=False, **QUIET)
+        for event in (tab.select, self.poll.tick):
+            event(self.refresh, self.selection, outputs, queue=False, **QUIET)
+        for part in (self.actions, self._tiers, self.node_list, self.details):
+            part.click(self.act, self.selection, outputs, queue=False, **QUIET)
 
-    def refresh(self, shown: Shown) -> Update:
-        """Return the whole page as it is now."""
-        return self._drawn(replace(shown, doomed=""), "")
+    def refresh(self, selection: Selection) -> Update:
+        """Return the whole page in its current state."""
+        return self._draw(replace(selection, pending=""))
 
-    def act(self, shown: Shown, event: gr.EventData) -> Update:
-        """Follow a button, a slider, or a click into the tree."""
+    def act(self, selection: Selection, event: gr.EventData) -> Update:
+        """Handle a button, a budget slider, or a click on the tree."""
         data: dict[str, Any] = event._data
-        act, key, more = str(data.get("act")), str(data.get("id")), str(data.get("more"))
+        action, key, argument = str(data.get("act")), str(data.get("id")), str(data.get("more"))
+        done = replace(selection, pending="")
         try:
-            if act == "choose":
-                return self._opened(Shown(key))
-            if act in ("evict", "clear"):
-                return self._opened(replace(shown, doomed=key or "all"))
-            if act == "keep":
-                return self._opened(replace(shown, doomed=""))
-            return self._drawn(replace(shown, doomed=""), self._done(act, key, more, shown))
-        except Exception as error:  # noqa: BLE001  the page's border
-            return self._drawn(replace(shown, doomed=""), "", user_message(error))
+            if action == "choose":
+                return self._select(Selection(key))
+            if action in ("evict", "clear"):
+                return self._select(replace(selection, pending=key or "all"))
+            if action == "keep":
+                return self._select(done)
+            return self._draw(done, self._run(action, key, argument, selection.pending))
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            return self._draw(done, error=user_message(error))
 
-    def _done(self, act: str, key: str, more: str, shown: Shown) -> str:
-        """Do what was asked for; return what came of it in a sentence."""
-        desk = self._backend.cache
-        if act in ("pin", "unpin"):
-            desk.pin(key, act == "pin")
-            return f"Pinned: it stays {PIN_LASTS}." if act == "pin" else "Unpinned: it may leave when room is short."
-        if act == "evict-all" and key == shown.doomed:
-            return _evicted(desk.evict(key), "the cache")
-        if act == "evict-one" and key == shown.doomed:
-            return _evicted(desk.evict(key, more), TIERS.get(more, more).lower())
-        if act == "clear-all" and shown.doomed == "all":
+    def _run(self, action: str, key: str, argument: str, confirmed: str) -> str:
+        """Run an action and return its result as a sentence; nothing is removed unless `confirmed` names it."""
+        cache = self._backend.cache
+        if action == "pin":
+            cache.pin(key, True)
+            return f"Pinned: the passage stays in the cache {PIN_LASTS}."
+        if action == "unpin":
+            cache.pin(key, False)
+            return "Unpinned: the passage can be evicted when space is needed."
+        if action == "evict-all" and key == confirmed:
+            return _evicted(cache.evict(key), "the cache")
+        if action == "evict-one" and key == confirmed:
+            return _evicted(cache.evict(key, argument), TIERS[argument].noun)
+        if action == "clear-all" and confirmed == "all":
             self._backend.clear()
-            return "Cleared. Questions compute what they need again."
-        if act == "budget":
-            gone = desk.set_budget(key, round(float(more) * GIB))
-            name = TIERS.get(key, key)
-            left = f" {_evicted(gone, name.lower())}" if gone.copies else ""
-            return f"{name} may take {float(more):.1f} GiB now.{left}"
+            return "Cache cleared. Questions recompute what they need."
+        if action == "budget":
+            evicted = cache.set_budget(key, round(float(argument) * GIB))
+            result = f"{TIERS[key].name} budget set to {float(argument):.1f} GiB."
+            return f"{result} {_evicted(evicted, TIERS[key].noun)}" if evicted.replicas else result
         return ""
 
-    def _opened(self, shown: Shown) -> Update:
-        """Return what a choice or a question changes: no clock draws the page anew under a question."""
+    def _select(self, selection: Selection) -> Update:
+        """Return what a selection or a confirmation changes; polling pauses while a confirmation is shown."""
         view = self._backend.cache.snapshot()
         return {
-            self._detail: detail(view, shown.key, doomed=shown.key == shown.doomed != ""),
-            self._buttons: clearing(shown.doomed == "all", bool(view.passages)),
-            self._said: _message("" if view.counted else _COUNTING, ""),
-            self._clock: gr.Timer(active=not view.counted and not shown.doomed),
-            self.shown: shown,
+            self.details: render_details(view, selection.key, selection.key == selection.pending != ""),
+            self.actions: render_page_actions(selection.pending == "all", bool(view.passages)),
+            self.message: _message("" if view.is_complete else _MATCHING),
+            self.poll: gr.Timer(active=not view.is_complete and not selection.pending),
+            self.selection: selection,
         }
 
-    def _drawn(self, shown: Shown, said: str, trouble: str = "") -> Update:
+    def _draw(self, selection: Selection, result: str = "", error: str = "") -> Update:
         try:
             view = self._backend.cache.snapshot()
-        except Exception as error:  # noqa: BLE001  the page's border: before the models are there, for one
+        except Exception as exception:  # noqa: BLE001  the UI's boundary, e.g. before the models are loaded
             return {
-                self._said: _message("", user_message(error)),
+                self.message: error_box(user_message(exception)),
                 self._tiers: "",
-                self._filled: gr.Column(visible=False),
-                self._buttons: clearing(False, False),
-                self._clock: gr.Timer(active=False),
+                self.tree_part: gr.Column(visible=False),
+                self.actions: render_page_actions(False, False),
+                self.poll: gr.Timer(active=False),
             }
         drawn = boxes(view.passages)
-        asked = any(one.exact + one.chunk + one.missed + one.full for one in view.recent)
-        empty = "" if drawn else tag("p", _EMPTY, class_="kv-muted kv-empty")
+        message = error_box(error) if error else _message(result or ("" if view.is_complete else _MATCHING))
+        has_hits = any(query.exact + query.chunk + query.missed + query.full for query in view.recent_queries)
+        hits = gr.Plot(hit_rate_figure(view.recent_queries), visible=True) if has_hits else gr.Plot(visible=False)
         return {
-            self._buttons: clearing(False, bool(drawn)),
-            self._said: join(_message(said or ("" if view.counted else _COUNTING), trouble), empty),
-            self._tiers: join(cards(view, next(self._refusals) if trouble else 0), rule(view)),
-            self._filled: gr.Column(visible=bool(drawn)),
-            self._legend: _legend(view, len([box for box in drawn if box.passage is not None])),
-            self._tree: tree(drawn) if drawn else None,
-            self._list: listed(drawn),
-            self._detail: detail(view, shown.key),
-            self._served: served(view.totals),
-            self._hits: gr.Plot(hits(view.recent), visible=True) if asked else gr.Plot(visible=False),
-            self.shown: shown,
-            self._clock: gr.Timer(active=not view.counted),
+            self.actions: render_page_actions(False, bool(drawn)),
+            self.message: message if drawn else join(message, tag("p", _EMPTY, class_="kv-muted kv-empty")),
+            self._tiers: join(render_tier_cards(view, next(self._error_ids) if error else 0), render_policy(view)),
+            self.tree_part: gr.Column(visible=bool(drawn)),
+            self._legend: _legend(view, sum(box.passage is not None for box in drawn)),
+            self.tree_plot: tree_figure(drawn) if drawn else None,
+            self.node_list: render_node_list(drawn),
+            self.details: render_details(view, selection.key),
+            self._totals: render_totals(view.totals),
+            self._hits: hits,
+            self.selection: selection,
+            self.poll: gr.Timer(active=not view.is_complete),
         }
 
 
-def _legend(view: CacheView, drawn: int) -> Markup:
-    every = len(view.passages)
-    said = (
-        f"{count(every, 'passage')}." if drawn == every else f"{drawn} of {every:,} passages; the smallest are merged."
+def _legend(view: CacheView, num_drawn: int) -> Markup:
+    total = len(view.passages)
+    summary = (
+        f"{count(total, 'passage')}."
+        if num_drawn == total
+        else f"{num_drawn} of {total:,} passages; the smallest are merged."
     )
-    return join(legend(view.tiers), tag("p", said, class_="kv-muted"))
+    return join(render_legend(view.tiers), tag("p", summary, class_="kv-muted"))
 
 
-def _evicted(gone: Evicted, place: str) -> str:
-    if not gone.copies:
-        return "Nothing had to leave."
-    left = f"{count(gone.copies, 'passage')} ({size(gone.size_bytes)}) left {place}"
-    if not gone.gone:
-        return f"{left}; still kept elsewhere."
-    return f"{left}; {count(gone.gone, 'passage')} will be computed again when needed."
+def _evicted(evicted: EvictionResult, place: str) -> str:
+    if not evicted.replicas:
+        return "Nothing had to be evicted."
+    summary = f"Evicted {count(evicted.replicas, 'passage')} ({size(evicted.size_bytes)}) from {place}"
+    if not evicted.nodes:
+        return f"{summary}; another tier still has them."
+    return f"{summary}; {count(evicted.nodes, 'passage')} will be recomputed when needed."
 
 
-def _message(said: str, trouble: str) -> Markup:
-    if trouble:
-        return tag("p", trouble, class_="kv-trouble", role="alert", dir="auto")
-    return tag("p", said, class_="kv-said", role="status") if said else Markup("")
+def _message(text: str) -> Markup:
+    return tag("p", text, class_="kv-said", role="status") if text else Markup("")

@@ -1,33 +1,31 @@
-"""The knowledge tree as an icicle: what stands to the right of a box was computed behind it."""
+"""The knowledge tree (RAGCache, arXiv:2404.12457) as an icicle plot; a box was computed after the one to its left."""
 
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from ui.figures.labels import label
+from ui.components.tiers import TIERS
+from ui.figures.labels import plotly_label
 from ui.format import count, short, size
-from ui.pages.cache.tree_nodes import Box, age_of, full_name
+from ui.pages.cache.tree_nodes import Box, age_label, full_name
 
-# Dark enough for white letters, on a white page and on a black one.
-HUES = {"device": "#6d5bc4", "host": "#1f7d71", "disk": "#4a6fa8"}
-_GROUP, _MORE, _PINNED = "#5f646b", "#7a7f86", "#e0a33a"
-_PLACES = {"device": "GPU memory", "host": "memory", "disk": "disk"}
+_DOCUMENT, _MERGED, _PINNED = "#5f646b", "#7a7f86", "#e0a33a"
 _HEIGHT_PX = 460
 
 
-def tree(boxes: Sequence[Box]) -> go.Figure:
-    """Return the boxes as an icicle: width by depth, height by bytes, colour by the fastest tier a passage lies in.
+def tree_figure(boxes: Sequence[Box]) -> go.Figure:
+    """Return the boxes as an icicle plot: width by depth, height by bytes, colour by fastest tier.
 
-    Each box carries its passage's key as custom data ('' where there is none), so that a click can say what it hit.
+    Each box has its passage's key as custom data ('' if it has none), by which clicks are resolved.
     """
     figure = go.Figure(
         go.Icicle(
             ids=[box.id for box in boxes],
             parents=[box.parent for box in boxes],
-            labels=[label(_short(box), 20) for box in boxes],
+            labels=[plotly_label(_label(box), 20) for box in boxes],
             values=[box.own_bytes for box in boxes],
-            customdata=[box.passage.facts.key if box.passage else "" for box in boxes],
-            hovertext=[_hover(box) for box in boxes],
+            customdata=[box.passage.node.key if box.passage else "" for box in boxes],
+            hovertext=[_hover_text(box) for box in boxes],
             hoverinfo="text",
             textinfo="label",
             leaf={"opacity": 1},
@@ -37,10 +35,10 @@ def tree(boxes: Sequence[Box]) -> go.Figure:
             pathbar={"visible": False},  # its transitions draw broken paths; the leftmost box leads back as well
             textfont={"color": "#ffffff", "size": 12},
             marker={
-                "colors": [_hue(box) for box in boxes],
+                "colors": [_colour(box) for box in boxes],
                 "line": {
-                    "color": [_PINNED if _pinned(box) else "rgba(255,255,255,0.35)" for box in boxes],
-                    "width": [3 if _pinned(box) else 0.5 for box in boxes],
+                    "color": [_PINNED if _is_pinned(box) else "rgba(255,255,255,0.35)" for box in boxes],
+                    "width": [3 if _is_pinned(box) else 0.5 for box in boxes],
                 },
             },
         )
@@ -56,33 +54,36 @@ def tree(boxes: Sequence[Box]) -> go.Figure:
     return figure
 
 
-def _short(box: Box) -> str:
-    """Return what fits into a box: behind other passages the document's name is cut, the passage's number is not."""
+def _label(box: Box) -> str:
+    """Return a label that fits into the box: on a path, the document's name is shortened, not the passage's number."""
     if box.depth > 2 and box.passage is not None and (chunk := box.passage.chunk) is not None:
-        return f"{short(chunk.document_name, 12)} \u00b7 {chunk.number + 1}"
+        return f"{short(chunk.document_name, 12)} \u00b7 {chunk.index + 1}"
     return box.label
 
 
-def _hue(box: Box) -> str:
+def _colour(box: Box) -> str:
     if box.passage is None:
-        return _MORE if box.merged else _GROUP
-    return HUES.get(box.passage.facts.copies[0].tier, _GROUP)
+        return _MERGED if box.is_merged else _DOCUMENT
+    return TIERS[box.passage.node.replicas[0].tier].colour
 
 
-def _pinned(box: Box) -> bool:
-    return box.passage is not None and box.passage.facts.pinned
+def _is_pinned(box: Box) -> bool:
+    return box.passage is not None and box.passage.node.pinned
 
 
-def _hover(box: Box) -> str:
+def _hover_text(box: Box) -> str:
     if (passage := box.passage) is None:
-        said = f"<b>{label(box.label, 60)}</b><br>{count(box.passages, 'passage')}, {size(box.all_bytes)}"
-        return f"{said}<br>the smallest ones here, drawn as one box" if box.merged else said
-    facts = passage.facts
+        text = f"<b>{plotly_label(box.label, 60)}</b><br>{count(box.num_passages, 'passage')}, {size(box.total_bytes)}"
+        return f"{text}<br>the smallest passages here, merged into one box" if box.is_merged else text
+    node = passage.node
     lines = [
-        f"<b>{label(full_name(passage), 70)}</b>" + (" · pinned" if facts.pinned else ""),
-        *(f"{_PLACES[c.tier]}: {size(c.size_bytes)}, priority {c.priority:,.2f}" for c in facts.copies),
-        f"frequency: used {count(facts.frequency, 'time')}",
-        f"cost: {facts.ms_per_token:,.2f} ms a token, {count(facts.tokens, 'token')}",
-        f"age: {age_of(facts)}",
+        f"<b>{plotly_label(full_name(passage), 70)}</b>" + (" · pinned" if node.pinned else ""),
+        *(
+            f"{TIERS[replica.tier].noun}: {size(replica.size_bytes)}, priority {replica.priority:,.2f}"
+            for replica in node.replicas
+        ),
+        f"frequency: used {count(node.frequency, 'time')}",
+        f"cost: {node.ms_per_token:,.2f} ms per token, {count(node.tokens, 'token')}",
+        f"age: {age_label(node)}",
     ]
     return "<br>".join(lines)

@@ -1,1 +1,1 @@
-"""The Library page."""
+"""The Library page: all documents with their size, passages and cache usage."""

@@ -1,4 +1,4 @@
-"""The Library page: every document with its facts and warnings; add, look into, rename, re-index, delete."""
+"""The Library page: lists documents with their cache usage; adds, previews, renames, re-indexes and deletes them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,26 +7,28 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
+from backend.interface.errors import user_message
 from backend.interface.library import DocumentUsage
-from ui.components.document_sidebar import Documents
-from ui.components.uploads import KINDS, Uploads, trouble
-from ui.events import LIBRARY, QUIET, Update
-from ui.html import Markup, join, tag
-from ui.pages.library.preview import AT_ONCE as PASSAGES
+from ui.components.document_sidebar import DocumentSidebar
+from ui.components.uploads import FORMATS, Uploads
+from ui.events import INGEST_QUEUE, QUIET, Update
+from ui.html import error_box, join, tag
+from ui.pages.library.preview import PAGE_SIZE as PASSAGES_PER_PAGE
 from ui.pages.library.preview import Preview
-from ui.pages.library.table import AT_ONCE, COLUMNS, View, arranged, listing, summary
+from ui.pages.library.table import COLUMNS, PAGE_SIZE, View, filter_and_sort, render_summary, render_table
 
-_STILL_COUNTING_S = 1.0
-# What draws the list waits for what draws it already: each begins with what the one before it left, none is lost, and
-# a slow one does not put an older list over a newer one.
-_IN_TURN: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
-# One handler for all buttons and boxes of the list. After it is drawn anew, the focus goes where it was, or to what
-# asks for it; a name that is being typed is sent with Enter and dropped with Escape.
+_INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
+_POLL_S = 1.0
+# Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
+# slow one cannot overwrite a newer table.
+_SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
+# Handles all buttons and checkboxes of the table. After a redraw, the focus returns to the element that had it, or
+# moves to the one with data-focus. Enter submits a name being edited, Escape discards it.
 _ON_LOAD = """
-let last = null;
+let lastSelector = null;
 const send = (target, extra) => {
     const {act, id} = target.dataset;
-    last = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
+    lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
     const name = element.querySelector('input[data-act=save]')?.value;
     trigger(act === 'reindex' ? 'submit' : 'click', {act, id, name, ...extra});
 };
@@ -43,13 +45,13 @@ element.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') { event.stopPropagation(); trigger('click', {act: 'keep', id: ''}); }
 });
 watch('value', () => {
-    const wanted = element.querySelector('[data-focus]') || (last && element.querySelector(last));
-    if (wanted && (wanted.matches('[data-focus]') || document.activeElement === document.body)) {
-        wanted.focus({preventScroll: true});
-        if (wanted.matches('input[type=text]')) wanted.select();
+    const focused = element.querySelector('[data-focus]') || (lastSelector && element.querySelector(lastSelector));
+    if (focused && (focused.matches('[data-focus]') || document.activeElement === document.body)) {
+        focused.focus({preventScroll: true});
+        if (focused.matches('input[type=text]')) focused.select();
     }
-    last = null;
-    // A box that was clicked does not follow its attribute any more.
+    lastSelector = null;
+    // A checkbox that was clicked no longer follows its attribute.
     for (const box of element.querySelectorAll('input[type=checkbox]')) box.checked = box.hasAttribute('checked');
     for (const mark of element.querySelectorAll('.kv-excerpt mark')) {
         const box = mark.closest('.kv-excerpt');
@@ -60,23 +62,29 @@ watch('value', () => {
 
 
 class Library:
-    """The page. What a session sees of the list is in its State; documents are everybody's.
+    """The page.
 
-    documents  the panel at the side: whatever changes its list draws this one anew
+    view     State: the session's `View` of the table
+    table    the documents
+    summary  one line about all documents
+    error    message of a failed action
+    poll     timer that runs while cache usage is being counted or after re-indexing
+    uploads  the drop zone
     """
 
-    def __init__(self, backend: Backend, documents: Documents) -> None:
-        self._backend, self._documents = backend, documents
-        self.uploads = Uploads(backend, lambda: {documents.library: documents.current()}, name="library-")
+    def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
+        self._backend = backend
+        self._sidebar = sidebar
+        self.uploads = Uploads(backend, lambda: {sidebar.document_list: sidebar.current()}, name="library-")
 
     def build(self, tab: gr.Tab) -> None:
-        """Draw and connect the page inside its open tab."""
-        self._view = gr.State(View())
+        """Create and connect the page inside its open tab."""
+        self.view = gr.State(View())
         with gr.Column(elem_id="library-page", elem_classes="kv-page"):
-            gr.HTML(_invitation(), js_on_load=None)
+            gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
             self.uploads.build(height=132)
             with gr.Row(elem_id="library-head", equal_height=False):
-                self._summary = gr.HTML(elem_id="library-summary", js_on_load=None)
+                self.summary = gr.HTML(elem_id="library-summary", js_on_load=None)
                 self._filter = gr.Textbox(
                     label="Filter documents by name",
                     placeholder="Filter by name",
@@ -85,120 +93,123 @@ class Library:
                     max_lines=1,
                     elem_id="library-filter",
                 )
-            self._trouble = gr.HTML(elem_id="library-trouble", elem_classes="kv-trouble-box", js_on_load=None)
-            self._list = gr.HTML(elem_id="library-list", js_on_load=_ON_LOAD)
-            self._clock = gr.Timer(_STILL_COUNTING_S, active=False)
-        drawn = [self._list, self._summary, self._clock]
-        shelf = self._documents.library
-        self.uploads.wire([shelf])
-        for event in (tab.select, shelf.change, self._clock.tick):
-            event(self.refresh, self._view, drawn, **_IN_TURN)
-        self._filter.change(self.narrow, [self._view, self._filter], [self._view, *drawn], **_IN_TURN)
-        acted = [self._view, self._trouble, shelf, *drawn]
-        self._list.click(self.act, self._view, acted, **_IN_TURN)
-        again = [self._view, shelf, *self.uploads.shown(), *drawn]
-        self._list.submit(self.reindex, self._view, again, concurrency_id=LIBRARY, concurrency_limit=1, **QUIET)
+            self.error = gr.HTML(elem_id="library-trouble", elem_classes="kv-trouble-box", js_on_load=None)
+            self.table = gr.HTML(elem_id="library-list", js_on_load=_ON_LOAD)
+            self.poll = gr.Timer(_POLL_S, active=False)
+        drawn = [self.table, self.summary, self.poll]
+        document_list = self._sidebar.document_list
+        self.uploads.wire([document_list])
+        for event in (tab.select, document_list.change, self.poll.tick):
+            event(self.refresh, self.view, drawn, **_SERIAL)
+        self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
+        self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
+        outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
+        self.table.submit(self.reindex, self.view, outputs, concurrency_id=INGEST_QUEUE, concurrency_limit=1, **QUIET)
 
     def cancel(self, request: gr.Request) -> None:
-        """Stop what this session has under way here."""
+        """Cancel this session's uploads and re-indexing."""
         self.uploads.cancel(request)
 
     def refresh(self, view: View) -> Update:
-        """Draw the list as it is now; a name that is being typed is left alone."""
-        return {self._clock: gr.Timer(active=False)} if view.renaming else self._drawn(view)
+        """Return the current table; while a name is being edited, the table is not redrawn."""
+        return {self.poll: gr.Timer(active=False)} if view.renaming else self._draw(view)
 
-    def narrow(self, view: View, words: str) -> Update:
-        """Show only documents whose names hold these words."""
-        view = replace(view, filter=words, limit=AT_ONCE, renaming="", doomed=())
-        return {self._view: view, **self._drawn(view)}
+    def filter(self, view: View, words: str) -> Update:
+        """Show only documents whose names contain these words."""
+        view = replace(view, filter=words, limit=PAGE_SIZE, renaming="", pending_delete=())
+        return {self.view: view, **self._draw(view)}
 
     def act(self, view: View, event: gr.EventData) -> Update:
-        """Follow a button or a box of the list."""
+        """Handle a button or a checkbox of the table."""
         data = event._data
-        act, name = str(data.get("act")), str(data.get("id"))
+        action, target = str(data.get("act")), str(data.get("id"))
         try:
-            view = self._after(view, act, name, data)
-        except Exception as error:  # noqa: BLE001  the page's border
-            view = replace(view, renaming="", doomed=())
-            return {self._view: view, self._trouble: trouble(error), **self._drawn(view)}
-        update = {self._view: view, self._trouble: "", **self._drawn(view)}
-        if act in ("save", "confirm"):
-            update[self._documents.library] = self._documents.current()
+            view = self._run(view, action, target, data)
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            view = replace(view, renaming="", pending_delete=())
+            return {self.view: view, self.error: error_box(user_message(error)), **self._draw(view)}
+        update = {self.view: view, self.error: "", **self._draw(view)}
+        if action in ("save", "confirm"):
+            update[self._sidebar.document_list] = self._sidebar.current()
         return update
 
     def reindex(self, view: View, request: gr.Request, event: gr.EventData) -> Iterator[Update]:
-        """Re-index one document, or all that are chosen, with progress where uploads have theirs."""
-        name = str(event._data.get("id"))
-        wanted = (name,) if name else self._chosen(view)
-        view = replace(view, open="", placed="", chosen=())
-        yield {self._view: view, **self._drawn(view)}
-        # From here on the list is drawn from what the person sees by then: the clock asks for it.
-        yield from self.uploads.follow(lambda cancel: self._backend.library.reindex(wanted, cancel), request)
-        yield {self._documents.library: self._documents.current(), self._clock: gr.Timer(active=True)}
+        """Re-index one document, or all selected ones, with the progress shown below the drop zone."""
+        target = str(event._data.get("id"))
+        document_ids = (target,) if target else self._selected(view)
+        view = replace(view, open="", in_context="", selected=())
+        yield {self.view: view, **self._draw(view)}
+        # The session's view may change from here on, so later redraws are left to the poll timer, which reads it.
+        yield from self.uploads.follow(lambda cancel: self._backend.library.reindex(document_ids, cancel), request)
+        yield {self._sidebar.document_list: self._sidebar.current(), self.poll: gr.Timer(active=True)}
 
-    def _after(self, view: View, act: str, name: str, data: dict[str, Any]) -> View:
-        """Return the view after a click, with what it asked for done."""
-        desk = self._backend.library
-        if act == "open":
-            return replace(view, open="" if view.open == name else name, first=0, placed="", renaming="", doomed=())
-        if act == "page":
-            return replace(view, first=max(0, int(name)), placed="")
-        if act == "place":
-            return replace(view, placed="" if view.placed == name else name)
-        if act == "sort" and name in COLUMNS:
-            descending = not view.descending if name == view.order else name != "name"
-            return replace(view, order=name, descending=descending)
-        if act == "more":
-            return replace(view, limit=view.limit + AT_ONCE)
-        if act in ("choose", "all", "none"):
-            shown = {held.document.id for held in self._arranged(view)} if act == "all" else {name}
-            others = tuple(each for each in view.chosen if each not in shown)
-            chosen = (*others, *sorted(shown)) if data.get("on") else others
-            return replace(view, chosen=() if act == "none" else chosen, doomed=())
-        if act == "rename":
-            return replace(view, renaming=name, doomed=())
-        if act == "save" and name == view.renaming:
-            if typed := str(data.get("name") or "").strip():
-                desk.rename(name, typed)
+    def _run(self, view: View, action: str, target: str, data: dict[str, Any]) -> View:
+        """Run an action and return the view after it."""
+        library = self._backend.library
+        if action == "open":
+            is_open = view.open == target
+            return replace(view, open="" if is_open else target, first=0, in_context="", renaming="", pending_delete=())
+        if action == "page":
+            return replace(view, first=max(0, int(target)), in_context="")
+        if action == "place":
+            return replace(view, in_context="" if view.in_context == target else target)
+        if action == "sort" and target in COLUMNS:
+            descending = not view.descending if target == view.order else target != "name"
+            return replace(view, order=target, descending=descending)
+        if action == "more":
+            return replace(view, limit=view.limit + PAGE_SIZE)
+        if action == "none":
+            return replace(view, selected=(), pending_delete=())
+        if action in ("choose", "all"):
+            changed = {each.document.id for each in self._documents(view)} if action == "all" else {target}
+            others = tuple(document_id for document_id in view.selected if document_id not in changed)
+            selected = (*others, *sorted(changed)) if data.get("on") else others
+            return replace(view, selected=selected, pending_delete=())
+        if action == "rename":
+            return replace(view, renaming=target, pending_delete=())
+        if action == "save" and target == view.renaming:
+            if name := str(data.get("name") or "").strip():
+                library.rename(target, name)
             return replace(view, renaming="")
-        if act == "delete":
-            doomed = (name,) if name else self._chosen(view)
-            return replace(view, doomed=doomed, freed=desk.bytes_freed_by_delete(doomed), renaming="")
-        if act == "confirm":
-            for doomed_id in view.doomed:
-                self._backend.delete(doomed_id)
-            return replace(view, doomed=(), chosen=tuple(each for each in view.chosen if each not in view.doomed))
-        return replace(view, doomed=(), renaming="")
+        if action == "delete":
+            pending = (target,) if target else self._selected(view)
+            freed_bytes = library.bytes_freed_by_delete(pending)
+            return replace(view, pending_delete=pending, freed_bytes=freed_bytes, renaming="")
+        if action == "confirm":
+            for document_id in view.pending_delete:
+                self._backend.delete(document_id)
+            remaining = tuple(each for each in view.selected if each not in view.pending_delete)
+            return replace(view, pending_delete=(), selected=remaining)
+        return replace(view, pending_delete=(), renaming="")
 
-    def _arranged(self, view: View) -> list[DocumentUsage]:
-        return arranged(self._backend.library.list_with_usage(), view)
+    def _documents(self, view: View) -> list[DocumentUsage]:
+        return filter_and_sort(self._backend.library.list_with_usage(), view)
 
-    def _chosen(self, view: View) -> tuple[str, ...]:
-        """Return the ids of all that are chosen, whether the filter shows them or not, in the list's order."""
-        every = self._arranged(replace(view, filter=""))
-        return tuple(held.document.id for held in every if held.document.id in view.chosen)
+    def _selected(self, view: View) -> tuple[str, ...]:
+        """Return the ids of all selected documents in table order, including those hidden by the filter."""
+        documents = self._documents(replace(view, filter=""))
+        return tuple(each.document.id for each in documents if each.document.id in view.selected)
 
-    def _drawn(self, view: View) -> Update:
-        """Return the list and its summary; while something is still being counted, the clock asks again."""
+    def _draw(self, view: View) -> Update:
+        """Return the table and its summary; poll again while cache usage is still being counted."""
         try:
-            holdings, status = self._backend.library.list_with_usage(), self._backend.status()
-            waiting = "" if status.ready else f"{status.line}. Your documents show here once the model is ready."
-            drawn = listing(holdings, view, self._preview(view, holdings), waiting)
-            counting = any(held.tiers is None for held in holdings)
-            return {self._list: drawn, self._summary: summary(holdings), self._clock: gr.Timer(active=counting)}
-        except Exception as error:  # noqa: BLE001  the page's border
-            return {self._list: trouble(error), self._clock: gr.Timer(active=False)}
+            documents = self._backend.library.list_with_usage()
+            status = self._backend.status()
+            not_ready = "" if status.ready else f"{status.message}. Your documents appear here once the model is ready."
+            counting = any(each.bytes_by_tier is None for each in documents)
+            return {
+                self.table: render_table(documents, view, self._preview(view, documents), not_ready),
+                self.summary: render_summary(documents),
+                self.poll: gr.Timer(active=counting),
+            }
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            return {self.table: error_box(user_message(error)), self.poll: gr.Timer(active=False)}
 
-    def _preview(self, view: View, holdings: list[DocumentUsage]) -> Preview | None:
-        total = next((held.document.chunks for held in holdings if held.document.id == view.open), None)
+    def _preview(self, view: View, documents: list[DocumentUsage]) -> Preview | None:
+        total = next((each.document.num_chunks for each in documents if each.document.id == view.open), None)
         if total is None:
             return None
-        desk = self._backend.library
-        passages = desk.passages(view.open, view.first, PASSAGES)
-        placed = view.placed if any(passage.chunk.id == view.placed for passage in passages) else ""
-        return Preview(passages, view.first, total, desk.excerpt(placed) if placed else None)
-
-
-def _invitation() -> Markup:
-    said = f"Any number of {KINDS} files. They are read on this machine and stay on it."
-    return join(tag("h2", "Add documents"), tag("p", said, class_="kv-muted"))
+        library = self._backend.library
+        passages = library.passages(view.open, view.first, PASSAGES_PER_PAGE)
+        is_listed = any(passage.chunk.id == view.in_context for passage in passages)
+        return Preview(passages, view.first, total, library.excerpt(view.in_context) if is_listed else None)

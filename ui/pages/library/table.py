@@ -1,236 +1,244 @@
-"""The list of the Library page as HTML: a row for each document, what it takes, and what can be done with it."""
+"""HTML of the document table: one row per document, its actions, and confirmations."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from backend.interface.library import DocumentUsage
-from ui.components.document_list import PLACES
+from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
-from ui.html import Markup, join, tag
+from ui.html import Markup, button, join, tag
 from ui.pages.library.preview import Preview
 
-AT_ONCE = 50  # rows drawn before a person asks for more
-COMPUTED = "Keys and values computed for its passages, in all places together. Questions reuse them."
-COLUMNS = {  # name -> (heading, what it means)
+PAGE_SIZE = 50  # rows shown before "Show more"
+_CACHED = "Keys and values (KV) cached for its passages, in all tiers. Questions reuse them."
+COLUMNS = {  # sort key -> (heading, tooltip)
     "name": ("Name", "Sort by name"),
-    "size": ("Size", "Size of the file"),
-    "pages": ("Pages", "Pages, where the format has any"),
-    "passages": ("Passages", "Pieces of the text that a search finds and a question reuses"),
-    "computed": ("Computed", COMPUTED),
-    "added": ("Added", "Day it was added"),
+    "size": ("Size", "File size"),
+    "pages": ("Pages", "Number of pages, if the format has pages"),
+    "passages": ("Passages", "Parts of the text that are retrieved and cached individually (chunks)"),
+    "computed": ("Cached", _CACHED),
+    "added": ("Added", "Date added"),
 }
 _PENCIL = "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3"
-_AGAIN = "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14"
+_ARROWS = "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14"
 _BIN = "M4.5 7h15 M9.5 7V4.8h5V7 M6.5 7l.8 12.2h9.4L17.5 7 M10.3 10.5v5.5 M13.7 10.5v5.5"
-_OPEN = "M9 6l6 6-6 6"
+_CHEVRON = "M9 6l6 6-6 6"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one session sees of the list: filter, order, and what is open or waits for a yes.
+    """What one session sees of the table.
 
-    doomed  documents that wait for a yes to be deleted, and `freed` bytes with them
-    open    the document whose passages are shown, from number `first`; `placed` is shown where it stands
+    limit           number of rows shown
+    open            id of the document whose passages are shown, from number `first`
+    in_context      id of the passage that is shown in its surrounding text
+    renaming        id of the document whose name is being edited
+    pending_delete  ids of the documents whose deletion has to be confirmed; it frees `freed_bytes`
+    selected        ids of the selected documents
     """
 
     filter: str = ""
     order: str = "added"
     descending: bool = True
-    limit: int = AT_ONCE
+    limit: int = PAGE_SIZE
     open: str = ""
     first: int = 0
-    placed: str = ""
+    in_context: str = ""
     renaming: str = ""
-    doomed: tuple[str, ...] = ()
-    freed: int = 0
-    chosen: tuple[str, ...] = ()
+    pending_delete: tuple[str, ...] = ()
+    freed_bytes: int = 0
+    selected: tuple[str, ...] = ()
 
 
-def arranged(holdings: Sequence[DocumentUsage], view: View) -> list[DocumentUsage]:
-    """Return the documents that the filter lets through, in the view's order."""
+def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[DocumentUsage]:
+    """Return the documents whose names contain every word of the filter, in the view's order."""
     words = view.filter.casefold().split()
-    found = [held for held in holdings if all(word in held.document.name.casefold() for word in words)]
-    keys = {
-        "name": lambda held: held.document.name.casefold(),
-        "size": lambda held: held.document.size_bytes,
-        "pages": lambda held: held.document.pages or 0,
-        "passages": lambda held: held.document.chunks,
-        "computed": lambda held: held.size_bytes,
-        "added": lambda held: held.document.added_at,
-    }
-    return sorted(found, key=keys[view.order], reverse=view.descending)
+    matches = [each for each in documents if all(word in each.document.name.casefold() for word in words)]
+    return sorted(matches, key=lambda each: _sort_key(each, view.order), reverse=view.descending)
 
 
-def summary(holdings: Sequence[DocumentUsage]) -> Markup:
-    """Return one line about all documents together; nothing without any."""
-    if not holdings:
+def render_summary(documents: Sequence[DocumentUsage]) -> Markup:
+    """Return one line about all documents; empty without documents."""
+    if not documents:
         return Markup("")
-    passages = sum(held.document.chunks for held in holdings)
-    said = f"{count(len(holdings), 'document')}, {count(passages, 'passage')}"
-    outdated = sum(held.needs_rechunk for held in holdings)
-    changed = f" {count(outdated, 'document')} cut with other settings." if outdated else ""
-    return tag("p", f"{said}.{changed}", class_="kv-muted")
+    passages = sum(each.document.num_chunks for each in documents)
+    text = f"{count(len(documents), 'document')}, {count(passages, 'passage')}."
+    if outdated := sum(each.needs_rechunk for each in documents):
+        text += f" {count(outdated, 'document')} chunked with other settings."
+    return tag("p", text, class_="kv-muted")
 
 
-def listing(holdings: Sequence[DocumentUsage], view: View, preview: Preview | None = None, waiting: str = "") -> Markup:
-    """Return the list, or what to do where it is empty.
+def render_table(
+    documents: Sequence[DocumentUsage], view: View, preview: Preview | None = None, not_ready: str = ""
+) -> Markup:
+    """Return the table, or a hint if it is empty.
 
-    preview  the passages of the document that is open
-    waiting  why there is nothing to show yet
+    preview    passages of the open document
+    not_ready  why there are no documents yet, e.g. while the model is loading
     """
-    if not holdings:
-        return _empty(waiting)
-    rows = arranged(holdings, view)
-    shown = rows[: view.limit]
-    bar = _chosen(holdings, view, {held.document.id for held in shown})
+    if not documents:
+        hint = not_ready or "Drop files on the box above or click it to choose some, then ask about them."
+        return tag("div", tag("p", tag("b", "No documents yet")), tag("p", hint), class_="kv-none")
+    rows = filter_and_sort(documents, view)
+    visible = rows[: view.limit]
+    bar = _selection_bar(documents, view, {each.document.id for each in visible})
     if not rows:
-        said = ("No name holds ", tag("bdi", view.filter), ". Clear the filter to see all.")
-        return join(bar, tag("p", *said, class_="kv-none"))
-    bodies = [_document(held, view, preview) for held in shown]
-    rest = len(rows) - view.limit
-    more = _button("more", "", f"Show {min(rest, AT_ONCE)} more of {rest}", class_="kv-more") if rest > 0 else None
-    table = tag("table", _heading(view, rows), *bodies, class_="kv-holdings", aria_label="Documents")
-    return join(bar, table, more)
+        hint = tag(
+            "p", "No name contains ", tag("bdi", view.filter), ". Clear the filter to see all.", class_="kv-none"
+        )
+        return join(bar, hint)
+    bodies = [_document_row(each, view, preview) for each in visible]
+    remaining = len(rows) - view.limit
+    label = f"Show {min(remaining, PAGE_SIZE)} more of {remaining}"
+    more = button("more", "", label, class_="kv-more") if remaining > 0 else None
+    return join(bar, tag("table", _header(view, rows), *bodies, class_="kv-holdings", aria_label="Documents"), more)
 
 
-def _empty(waiting: str) -> Markup:
-    said = waiting or "Drop files on the box above, or click it to choose some. Then ask about them."
-    return tag("div", tag("p", tag("b", "No documents yet")), tag("p", said), class_="kv-none")
+def _sort_key(usage: DocumentUsage, order: str) -> Any:
+    document = usage.document
+    return {
+        "name": document.name.casefold(),
+        "size": document.size_bytes,
+        "pages": document.num_pages or 0,
+        "passages": document.num_chunks,
+        "computed": usage.size_bytes,
+        "added": document.added_at,
+    }[order]
 
 
-def _heading(view: View, rows: Sequence[DocumentUsage]) -> Markup:
-    every = all(held.document.id in view.chosen for held in rows)
-    box = tag("input", type="checkbox", data_act="all", data_id="", checked=every, aria_label="Choose all documents")
+def _header(view: View, rows: Sequence[DocumentUsage]) -> Markup:
+    all_selected = all(each.document.id in view.selected for each in rows)
     cells = []
-    for name, (heading, meaning) in COLUMNS.items():
-        mine = name == view.order
-        arrow = (" ↓" if view.descending else " ↑") if mine else ""
-        order = ("descending" if view.descending else "ascending") if mine else "none"
-        button = _button("sort", name, heading + arrow, title=meaning)
-        cells.append(tag("th", button, scope="col", aria_sort=order, class_=f"kv-col-{name}"))
-    return tag("thead", tag("tr", tag("th", box, class_="kv-col-choose"), *cells, tag("th", _unseen("Actions"))))
+    for name, (heading, tooltip) in COLUMNS.items():
+        arrow, order = "", "none"
+        if name == view.order:
+            arrow, order = (" ↓", "descending") if view.descending else (" ↑", "ascending")
+        sort = button("sort", name, heading + arrow, title=tooltip)
+        cells.append(tag("th", sort, scope="col", aria_sort=order, class_=f"kv-col-{name}"))
+    select = tag("th", _checkbox("all", "", all_selected, "Select all documents"), class_="kv-col-choose")
+    actions = tag("th", tag("span", "Actions", class_="kv-unseen"))
+    return tag("thead", tag("tr", select, *cells, actions))
 
 
-def _chosen(holdings: Sequence[DocumentUsage], view: View, shown: Set[str]) -> Markup:
-    """Return the bar over the list: what can be done with all that are chosen, or the question before deleting.
+def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: Set[str]) -> Markup:
+    """Return the bar above the table: actions for all selected documents, or the confirmation of their deletion.
 
-    shown  ids of the documents whose rows are drawn; the question about one of them stands below its row
+    The confirmation for a single visible document is shown below its row instead.
     """
-    doomed = [held for held in holdings if held.document.id in view.doomed]
-    if doomed and (len(view.doomed) > 1 or view.doomed[0] not in shown):
-        what = tag("bdi", doomed[0].document.name) if len(doomed) == 1 else f"{len(doomed)} documents"
-        question = _question(join(what, _hidden(doomed, shown)), doomed, view)
+    pending = [each for each in documents if each.document.id in view.pending_delete]
+    if pending and (len(view.pending_delete) > 1 or view.pending_delete[0] not in visible_ids):
+        what = tag("bdi", pending[0].document.name) if len(pending) == 1 else f"{len(pending)} documents"
+        question = _confirm_delete(join(what, _hidden_note(pending, visible_ids)), pending, view)
         return tag("div", question, class_="kv-chosen kv-doomed")
-    chosen = [held for held in holdings if held.document.id in view.chosen]
-    if not chosen:
+    selected = [each for each in documents if each.document.id in view.selected]
+    if not selected:
         return Markup("")
     return tag(
         "div",
-        tag("span", f"{len(chosen)} chosen{_hidden(chosen, shown)}", role="status"),
-        _button("reindex", "", "Re-index"),
-        _button("delete", "", "Delete", class_="kv-danger"),
-        _button("none", "", "Choose none"),
+        tag("span", f"{len(selected)} selected{_hidden_note(selected, visible_ids)}", role="status"),
+        button("reindex", "", "Re-index"),
+        button("delete", "", "Delete", class_="kv-danger"),
+        button("none", "", "Clear selection"),
         class_="kv-chosen",
     )
 
 
-def _hidden(some: Sequence[DocumentUsage], shown: Set[str]) -> str:
-    """Return how many of these have no row now, as an apposition; nothing if all have."""
-    hidden = sum(held.document.id not in shown for held in some)
+def _hidden_note(documents: Sequence[DocumentUsage], visible_ids: Set[str]) -> str:
+    """Return how many of the documents have no visible row, in parentheses; '' if none."""
+    hidden = sum(each.document.id not in visible_ids for each in documents)
     if not hidden:
         return ""
-    return " (not shown)" if hidden == len(some) else f" ({hidden} of them not shown)"
+    return " (not shown)" if hidden == len(documents) else f" ({hidden} of them not shown)"
 
 
-def _document(held: DocumentUsage, view: View, preview: Preview | None) -> Markup:
-    document = held.document
-    opened = view.open == document.id
-    box = tag(
-        "input",
-        type="checkbox",
-        data_act="choose",
-        data_id=document.id,
-        checked=document.id in view.chosen,
-        aria_label=f"Choose {document.name}",
-    )
+def _document_row(usage: DocumentUsage, view: View, preview: Preview | None) -> Markup:
+    document = usage.document
+    is_open = view.open == document.id
+    is_selected = document.id in view.selected
     cells = [
-        tag("td", box, class_="kv-col-choose"),
-        tag("td", _name(held, view, opened), class_="kv-col-name"),
+        tag("td", _checkbox("choose", document.id, is_selected, f"Select {document.name}"), class_="kv-col-choose"),
+        tag("td", _name(usage, view, is_open), class_="kv-col-name"),
         tag("td", size(document.size_bytes), class_="kv-col-size"),
-        _counted(document.pages, "page"),
-        _counted(document.chunks, "passage"),
-        tag("td", _computed(held), class_="kv-col-computed"),
+        _number_cell(document.num_pages, "page"),
+        _number_cell(document.num_chunks, "passage"),
+        tag("td", _cached(usage), class_="kv-col-computed"),
         tag("td", day(document.added_at), class_="kv-col-added"),
-        tag("td", *_actions(held), class_="kv-col-actions"),
+        tag("td", *_actions(usage), class_="kv-col-actions"),
     ]
-    row = tag("tr", *cells, class_="kv-chosen-row" if document.id in view.chosen else None)
     below = None
-    if view.doomed == (document.id,):
-        question = _question(tag("bdi", document.name), [held], view)
-        below = tag("tr", tag("td", tag("div", question, class_="kv-doomed"), colspan=8), class_="kv-below")
-    elif opened and preview is not None:
-        below = tag("tr", tag("td", preview.drawn(), colspan=8), class_="kv-below")
-    return tag("tbody", row, below)
+    if view.pending_delete == (document.id,):
+        below = tag("div", _confirm_delete(tag("bdi", document.name), [usage], view), class_="kv-doomed")
+    elif is_open and preview is not None:
+        below = preview.render()
+    return tag(
+        "tbody",
+        tag("tr", *cells, class_="kv-chosen-row" if is_selected else None),
+        tag("tr", tag("td", below, colspan=8), class_="kv-below") if below else None,
+    )
 
 
-def _counted(number: int | None, noun: str) -> Markup:
-    """Return a cell with a number; its noun shows where the headings do not."""
+def _number_cell(number: int | None, noun: str) -> Markup:
+    """Return a cell with a number; its noun is visible where the layout has no headings."""
     if number is None:
         return tag("td", UNKNOWN, class_=f"kv-col-{noun}s kv-without")
     figure, _, unit = count(number, noun).partition("\u00a0")
     return tag("td", figure, tag("span", f"\u00a0{unit}"), class_=f"kv-col-{noun}s")
 
 
-def _name(held: DocumentUsage, view: View, opened: bool) -> Markup:
-    document = held.document
+def _name(usage: DocumentUsage, view: View, is_open: bool) -> Markup:
+    document = usage.document
     if view.renaming == document.id:
-        named = {"value": document.name, "maxlength": 120, "aria_label": f"New name of {document.name}"}
-        box = tag("input", type="text", data_act="save", data_id=document.id, data_focus=True, **named)
-        buttons = (_button("save", document.id, "Save", class_="kv-primary"), _button("keep", "", "Cancel"))
-        return tag("div", box, *buttons, class_="kv-rename")
-    words = {"aria_expanded": "true" if opened else "false", "title": "Show its passages"}
-    toggle = _button("open", document.id, join(_icon(_OPEN), tag("bdi", document.name)), class_="kv-name", **words)
+        attributes = {"value": document.name, "maxlength": 120, "aria_label": f"New name of {document.name}"}
+        box = tag("input", type="text", data_act="save", data_id=document.id, data_focus=True, **attributes)
+        save = button("save", document.id, "Save", class_="kv-primary")
+        return tag("div", box, save, button("keep", "", "Cancel"), class_="kv-rename")
+    state = {"aria_expanded": "true" if is_open else "false", "title": "Show its passages"}
+    toggle = button("open", document.id, _icon(_CHEVRON), tag("bdi", document.name), class_="kv-name", **state)
     notes = [document.warning] if document.warning else []
-    if held.needs_rechunk:
-        notes.append("Cut with other settings than today's: re-index it to use them.")
+    if usage.needs_rechunk:
+        notes.append("Chunked with other settings than the current ones. Re-index it to apply them.")
     return join(toggle, *(tag("p", note, class_="kv-note", dir="auto") for note in notes))
 
 
-def _computed(held: DocumentUsage) -> Markup:
-    """Return what is computed of a document as one number, with its places as the title."""
-    if held.tiers is None:
-        return tag("span", "counting…", class_="kv-without", title=COMPUTED)
-    places = [f"{size(held.tiers[tier])} {place}" for tier, place in PLACES.items() if held.tiers.get(tier)]
-    if not places:
-        return tag("span", "nothing", class_="kv-without", title="Its first question computes what it needs.")
-    return tag("span", size(held.size_bytes), tag("small", " computed"), title=f"{', '.join(places)}. {COMPUTED}")
+def _cached(usage: DocumentUsage) -> Markup:
+    """Return the size of a document's cached KV, with the size by tier as tooltip."""
+    if usage.bytes_by_tier is None:
+        return tag("span", "counting…", class_="kv-without", title=_CACHED)
+    by_tier = [
+        f"{size(usage.bytes_by_tier[tier])} {label.location}"
+        for tier, label in TIERS.items()
+        if usage.bytes_by_tier.get(tier)
+    ]
+    if not by_tier:
+        return tag("span", "nothing", class_="kv-without", title="The first question computes what it needs.")
+    return tag("span", size(usage.size_bytes), tag("small", " cached"), title=f"{', '.join(by_tier)}. {_CACHED}")
 
 
-def _actions(held: DocumentUsage) -> list[Markup]:
-    document = held.document
-    again = "Re-index: cut, embed and compute it anew"
+def _actions(usage: DocumentUsage) -> list[Markup]:
+    document = usage.document
+    actions = (
+        ("rename", _PENCIL, "Rename", "Rename"),
+        ("reindex", _ARROWS, "Re-index: chunk, embed and compute it again", "Re-index"),
+        ("delete", _BIN, "Delete", "Delete"),
+    )
     return [
-        _button("rename", document.id, _icon(_PENCIL), title="Rename", aria_label=f"Rename {document.name}"),
-        _button("reindex", document.id, _icon(_AGAIN), title=again, aria_label=f"Re-index {document.name}"),
-        _button("delete", document.id, _icon(_BIN), title="Delete", aria_label=f"Delete {document.name}"),
+        button(act, document.id, _icon(path), title=tooltip, aria_label=f"{verb} {document.name}")
+        for act, path, tooltip, verb in actions
     ]
 
 
-def _question(what: object, doomed: Sequence[DocumentUsage], view: View) -> Markup:
-    passages = sum(held.document.chunks for held in doomed)
-    frees = f"This frees {size(view.freed)} of computed keys and values and removes {count(passages, 'passage')}."
-    yes = _button("confirm", "", "Delete", class_="kv-danger", data_focus=True)
-    return join(tag("p", "Delete ", what, "? ", frees), tag("div", yes, _button("keep", "", "Keep")))
+def _confirm_delete(what: object, documents: Sequence[DocumentUsage], view: View) -> Markup:
+    passages = count(sum(each.document.num_chunks for each in documents), "passage")
+    effect = f"This frees {size(view.freed_bytes)} of cached keys and values and removes {passages}."
+    delete = button("confirm", "", "Delete", class_="kv-danger", data_focus=True)
+    return join(tag("p", "Delete ", what, "? ", effect), tag("div", delete, button("keep", "", "Cancel")))
+
+
+def _checkbox(act: str, target: str, checked: bool, label: str) -> Markup:
+    return tag("input", type="checkbox", data_act=act, data_id=target, checked=checked, aria_label=label)
 
 
 def _icon(path: str) -> Markup:
-    line = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.7", "stroke_linecap": "round"}
-    return tag("svg", tag("path", d=path, **line), viewBox="0 0 24 24", width=18, height=18, aria_hidden="true")
-
-
-def _button(act: str, name: str, label: object, **attributes: object) -> Markup:
-    return tag("button", label, type="button", data_act=act, data_id=name, **attributes)
-
-
-def _unseen(words: str) -> Markup:
-    return tag("span", words, class_="kv-unseen")
+    stroke = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.7", "stroke_linecap": "round"}
+    return tag("svg", tag("path", d=path, **stroke), viewBox="0 0 24 24", width=18, height=18, aria_hidden="true")

@@ -1,1 +1,1 @@
-"""The Settings page's sections, and the HTML of what they show."""
+"""The Settings page: models, chunking, cache, system prompt, appearance, about."""

@@ -1,4 +1,4 @@
-"""A change of settings as the page sees it: begun, followed line by line, and told how it ended."""
+"""Applies changed settings and shows the progress of the reload."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,51 +10,59 @@ import gradio as gr
 from backend.interface.errors import user_message
 from backend.interface.models import ModelService, ReloadStatus
 from ui.events import QUIET, Update
-from ui.pages.settings import model_info as facts
+from ui.html import error_box
+from ui.pages.settings.model_info import render_reload
 from ui.throttle import coalesce
 
-PACE_S = 0.15
+_POLL_S = 0.15
 
 
-class Changes:
-    """The line above all sections. A change belongs to the house: it goes on when the tab is closed.
+class SettingsReload:
+    """The status line above all sections. A reload affects all sessions and continues when the tab is closed.
 
-    refreshed  returns everything else that a change may have changed
+    status       the line
+    cancel       the button that cancels a download
+    get_updates  returns updates of everything else that a reload may change
     """
 
-    def __init__(self, desk: ModelService, refreshed: Callable[[], Update]) -> None:
-        self._desk, self._refreshed = desk, refreshed
+    def __init__(self, models: ModelService, get_updates: Callable[[], Update]) -> None:
+        self._models = models
+        self._get_updates = get_updates
 
     def build(self) -> None:
-        """Draw the line inside the open Blocks."""
+        """Create the line inside the open Blocks."""
         with gr.Row(elem_id="change", equal_height=False):
-            self.line = gr.HTML(elem_id="change-line", js_on_load=None)
-            self.cancel = gr.Button("Stop the download", size="sm", visible=False, elem_id="change-stop")
-        self.cancel.click(self._desk.stop, None, None, queue=False, **QUIET)
+            self.status = gr.HTML(elem_id="change-line", js_on_load=None)
+            self.cancel = gr.Button("Cancel download", size="sm", visible=False, elem_id="change-stop")
+        self.cancel.click(self._models.cancel_download, None, None, queue=False, **QUIET)
 
     def components(self) -> list[Any]:
-        return [self.line, self.cancel]
+        return [self.status, self.cancel]
 
-    def make(self, values: Mapping[str, Any]) -> Iterator[Update]:
-        """Begin a change to these values of `Wanted`, and follow it."""
+    def apply(self, values: Mapping[str, Any]) -> Iterator[Update]:
+        """Start a reload with these fields of `SettingsChange`, and follow it."""
         try:
-            self._desk.change(replace(self._desk.wanted(), **values))
-        except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.line: facts.error(user_message(error)), self.cancel: gr.Button(visible=False)}
+            self._models.apply(replace(self._models.current(), **values))
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield self._failed(error)
             return
-        yield from self.follow("Done. This is in use now, and at the next start.")
+        yield from self.follow("Done. These settings are in use and saved for the next start.")
 
-    def follow(self, done: str = "") -> Iterator[Update]:
-        """Tell how far the latest change is until it has ended. `done` is said if it went well."""
+    def follow(self, success: str = "") -> Iterator[Update]:
+        """Show the latest reload until it ends, then `success` unless it failed."""
         try:
-            for change in coalesce(self._steps(), lambda change: (change.line, change.stoppable)):
-                yield {self.line: facts.changing(change), self.cancel: gr.Button(visible=change.stoppable)}
-            yield {**self._refreshed(), self.line: facts.changing(change, done), self.cancel: gr.Button(visible=False)}
-        except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.line: facts.error(user_message(error)), self.cancel: gr.Button(visible=False)}
+            for reload in coalesce(self._poll(), lambda reload: (reload.message, reload.can_stop)):
+                yield {self.status: render_reload(reload), self.cancel: gr.Button(visible=reload.can_stop)}
+            done = {self.status: render_reload(reload, success), self.cancel: gr.Button(visible=False)}
+            yield {**self._get_updates(), **done}
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield self._failed(error)
 
-    def _steps(self) -> Iterator[ReloadStatus]:
-        while (change := self._desk.changing()).running:
-            yield change
-            time.sleep(PACE_S)
-        yield change
+    def _failed(self, error: Exception) -> Update:
+        return {self.status: error_box(user_message(error)), self.cancel: gr.Button(visible=False)}
+
+    def _poll(self) -> Iterator[ReloadStatus]:
+        while (reload := self._models.reload_status()).running:
+            yield reload
+            time.sleep(_POLL_S)
+        yield reload

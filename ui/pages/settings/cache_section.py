@@ -1,4 +1,4 @@
-"""The section for memory: how much room keys and values get in each tier, in which format, and what goes first."""
+"""The Cache section: budget of each tier, precision on disk, eviction policy."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,78 +6,78 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend, TierUsage
+from ui.components.tiers import POLICIES, TIERS
 from ui.events import QUIET, Update
-from ui.format import percent
+from ui.format import GIB, percent
 from ui.html import Markup, tag
-from ui.pages.settings.apply import Changes
-from ui.pages.settings.model_info import bar
+from ui.pages.settings.apply import SettingsReload
+from ui.pages.settings.model_info import usage_bar
 from ui.pages.settings.models_section import LOADING
-from ui.pages.settings.section import Choices, section, stops_questions
+from ui.pages.settings.section import SettingInputs, apply_note, section
 
-GIB = 2**30
-NAMES = {"device": "GPU memory", "host": "Memory", "disk": "Disk"}
-_ABOUT = (
-    "What was computed of your passages (their keys and values, KV) is kept for later questions: in fast memory first, "
-    "on disk across restarts. When room is short, the least worth keeping goes."
+_DESCRIPTION = (
+    "The keys and values (KV) computed for your passages are kept for later questions: in memory for speed, on disk "
+    "across restarts. When a budget is used up, the least valuable passages are evicted."
 )
-_POLICIES = [
-    ("Dearest to compute again (PGDSF)", "pgdsf"),
-    ("The same, costs unmeasured (GDSF)", "gdsf"),
-    ("Last used (LRU)", "lru"),
-    ("Most often used (LFU)", "lfu"),
-]
-_BITS = [("16 bits: exact", 16), ("8 bits: half the room, not exact", 8)]
+_PRECISIONS = [("16-bit: exact", 16), ("8-bit: half the size, not exact", 8)]
+_POLICY = "Decides which passages are evicted first. See the Cache page for the formulas."
 
 
-class MemorySection:
-    """Draws and connects the section."""
+class CacheSection:
+    """The section.
 
-    def __init__(self, backend: Backend, changes: Changes) -> None:
-        self._backend, self._changes = backend, changes
-        self._gpu = len(backend.models.devices()) > 2
-        self.choices = Choices(backend.models.wanted(), backend.models.overridden())
+    usage   current use of each tier
+    inputs  the settings
+    """
+
+    def __init__(self, backend: Backend, reload: SettingsReload) -> None:
+        self._backend = backend
+        self._reload = reload
+        self._has_gpu = len(backend.models.devices()) > 2
+        self.inputs = SettingInputs(backend.models.current(), backend.models.overrides())
 
     def build(self) -> None:
-        """Draw the section inside the open Blocks."""
-        add = self.choices.add
-        with section("Memory", _ABOUT):
-            self.kept = gr.HTML(fill(self._backend.tier_usage()), elem_id="memory-kept", js_on_load=None)
+        """Create the section inside the open Blocks."""
+        add = self.inputs.add
+        with section("Cache", _DESCRIPTION):
+            self.usage = gr.HTML(render_usage(self._backend.tier_usage()), elem_id="memory-kept", js_on_load=None)
             with gr.Row(elem_classes="kv-fields"):
-                if self._gpu:
-                    self._room("device_gib", "GPU memory, GiB", "Where the model runs on a GPU.")
-                self._room("host_gib", "Memory, GiB", "Fast, empty after a restart.")
-                self._room("disk_gib", "Disk, GiB", "Slower, and still there after a restart.")
+                if self._has_gpu:
+                    self._add_budget("gpu_cache_gib", "GPU memory, GiB", "For models that run on the GPU.")
+                self._add_budget("cpu_cache_gib", "Memory, GiB", "Fast; emptied by a restart.")
+                self._add_budget("disk_cache_gib", "Disk, GiB", "Slower; survives a restart.")
             with gr.Row(elem_classes="kv-fields"):
-                says = "A change removes what is on disk in the other format."
-                add(gr.Dropdown, "kv_bits", says, _BITS, label="Format on disk", filterable=False)
-                says = "Which keys and values stay when room is short; RAGCache's paper compares them."
-                add(gr.Dropdown, "policy", says, _POLICIES, label="What stays", filterable=False)
+                info = "Changing it removes what is on disk in the other precision."
+                add(gr.Dropdown, "disk_kv_bits", info, _PRECISIONS, label="KV precision on disk", filterable=False)
+                policies = [(policy.choice, name) for name, policy in POLICIES.items()]
+                add(gr.Dropdown, "eviction_policy", _POLICY, policies, label="Eviction policy", filterable=False)
             with gr.Row(elem_classes="kv-actions"):
                 self._apply = gr.Button("Apply", elem_id="memory-apply", min_width=100, scale=0)
-                stops_questions("Other budgets are in use at once. Anything else stops")
+                apply_note("Budgets take effect immediately. Other changes stop running questions and uploads.")
 
-    def _room(self, name: str, label: str, says: str) -> None:
-        self.choices.add(gr.Number, name, says, minimum=0, step=0.25, label=label)  # no machine's most is right for all
+    def _add_budget(self, name: str, label: str, info: str) -> None:
+        # A number input, because no maximum of a slider suits every machine.
+        self.inputs.add(gr.Number, name, info, minimum=0, step=0.25, label=label)
 
     def wire(self, outputs: list[Any]) -> None:
-        """Connect the button; a change may touch any of `outputs`."""
-        self._apply.click(self.apply, self.choices.components(), outputs, **LOADING, **QUIET)
+        """Connect the button; a reload may update any of `outputs`."""
+        self._apply.click(self.apply, self.inputs.components(), outputs, **LOADING, **QUIET)
 
-    def refreshed(self) -> Update:
-        """Return how full the tiers are."""
-        return {self.kept: fill(self._backend.tier_usage())}
+    def updates(self) -> Update:
+        """Return the current use of the tiers."""
+        return {self.usage: render_usage(self._backend.tier_usage())}
 
     def apply(self, *values: Any) -> Iterator[Update]:
-        """Give the tiers these budgets."""
-        yield from self._changes.make(self.choices.read(values))
+        """Apply the settings of this section."""
+        yield from self._reload.apply(self.inputs.read(values))
 
 
-def fill(tiers: Sequence[TierUsage]) -> Markup:
-    """Return a bar for each tier that is in use; nothing before there are any."""
+def render_usage(tiers: Sequence[TierUsage]) -> Markup:
+    """Return a bar for each tier; empty without tiers."""
     rows = []
     for tier in tiers:
-        share = min(1.0, tier.size_bytes / tier.budget_bytes) if tier.budget_bytes else 0.0
-        said = f"{tier.size_bytes / GIB:.2f} of {tier.budget_bytes / GIB:.2f}\u00a0GiB"
-        row = (tag("span", NAMES[tier.tier]), bar(share), tag("span", said, class_="kv-number"))
-        rows.append(tag("li", *row, title=f"{percent(share)} of this budget is in use"))
-    return tag("ul", *rows, class_="kv-parts", aria_label="Room in use") if rows else Markup("")
+        ratio = min(1.0, tier.size_bytes / tier.budget_bytes) if tier.budget_bytes else 0.0
+        usage = f"{tier.size_bytes / GIB:.2f} of {tier.budget_bytes / GIB:.2f}\u00a0GiB"
+        cells = (tag("span", TIERS[tier.tier].name), usage_bar(ratio), tag("span", usage, class_="kv-number"))
+        rows.append(tag("li", *cells, title=f"{percent(ratio)} of this budget is used"))
+    return tag("ul", *rows, class_="kv-parts", aria_label="Cache usage") if rows else Markup("")

@@ -1,4 +1,4 @@
-"""The section for passages: how documents are cut, and cutting again those that were cut otherwise."""
+"""The Passages section: chunk size and overlap, and re-indexing of documents that were chunked differently."""
 
 from collections.abc import Iterator, Sequence
 from threading import Event
@@ -10,99 +10,112 @@ from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
 from backend.interface.models import ModelService
 from ui.cancellation import SessionTasks
-from ui.components.document_list import DISMISS, progress
-from ui.events import LIBRARY, QUIET, Update, session_of
-from ui.pages.settings import model_info as facts
-from ui.pages.settings.apply import Changes
+from ui.components.document_list import DISMISS, render_progress
+from ui.events import INGEST_QUEUE, QUIET, Update, session_of
+from ui.html import error_box
+from ui.pages.settings.apply import SettingsReload
+from ui.pages.settings.model_info import render_stale_documents
 from ui.pages.settings.models_section import LOADING
-from ui.pages.settings.section import Choices, section, stops_questions
+from ui.pages.settings.section import SettingInputs, apply_note, section
 from ui.throttle import coalesce
 
-_ABOUT = (
-    "Documents are cut into passages that end where sentences end. Long passages keep more together, short ones are "
-    "found more exactly. CacheClip's paper takes 1000 tokens with 50 in common."
+_DESCRIPTION = (
+    "Documents are split into passages (chunks) that end at sentence ends. Long passages keep more context together, "
+    "short ones can be retrieved more precisely. CacheClip's paper uses 1000 tokens with an overlap of 50."
 )
+_SIZE = "Maximum tokens per passage (chunk size). A token is about three quarters of an English word."
+_OVERLAP = "Maximum tokens shared by adjacent passages; only whole sentences are repeated."
+_MAX_OVERLAP = 1024
 
 
 class Reindexer(Protocol):
-    """What cuts documents anew; the Library page's desk is one."""
+    """Re-chunks, embeds and prefills documents; implemented by the backend's library."""
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Cut, embed and prefill documents anew; each step yields the state of all of them."""
+        """Re-index documents, yielding the progress of all of them after each step."""
         ...
 
 
-class PassagesSection:
-    """Draws and connects the section. Only the stop events of re-indexing are kept here, by session.
+class ChunkingSection:
+    """The section.
 
-    shelf  None leaves re-indexing out
+    inputs    the settings
+    stale     which documents were chunked with other settings
+    reindex_button, progress  re-index those documents; hidden without a `reindexer`
+    tasks     running re-indexing by session
     """
 
-    def __init__(self, desk: ModelService, changes: Changes, shelf: Reindexer | None) -> None:
-        self._desk, self._changes, self._shelf = desk, changes, shelf
-        self.choices = Choices(desk.wanted(), desk.overridden())
-        self.stops = SessionTasks()
+    def __init__(self, models: ModelService, reload: SettingsReload, reindexer: Reindexer | None) -> None:
+        self._models = models
+        self._reload = reload
+        self._reindexer = reindexer
+        self.inputs = SettingInputs(models.current(), models.overrides())
+        self.tasks = SessionTasks()
 
     def build(self) -> None:
-        """Draw the section inside the open Blocks."""
-        with section("Passages", _ABOUT):
+        """Create the section inside the open Blocks."""
+        add = self.inputs.add
+        with section("Passages", _DESCRIPTION):
             with gr.Row(elem_classes="kv-fields"):
-                says = "Most tokens of a passage; a token is about three quarters of an English word."
-                self.choices.add(gr.Slider, "chunk_tokens", says, 16, 4096, step=1, label="Length", buttons=[])
-                says = "Most tokens that neighbours share: whole sentences, or none."
-                most = max(1024, self._desk.wanted().chunk_overlap)
-                self.choices.add(gr.Slider, "chunk_overlap", says, 0, most, step=1, label="Overlap", buttons=[])
-            self.cuts = gr.HTML(elem_id="passages-cuts", js_on_load=None)
+                add(gr.Slider, "chunk_size", _SIZE, 16, 4096, step=1, label="Passage length", buttons=[])
+                max_overlap = max(_MAX_OVERLAP, self._models.current().chunk_overlap)
+                add(gr.Slider, "chunk_overlap", _OVERLAP, 0, max_overlap, step=1, label="Overlap", buttons=[])
+            self.stale = gr.HTML(elem_id="passages-cuts", js_on_load=None)
             self.progress = gr.HTML(elem_id="passages-progress", js_on_load=DISMISS)
             with gr.Row(elem_classes="kv-actions"):
                 self._apply = gr.Button("Apply", elem_id="passages-apply", min_width=100, scale=0)
-                self.again = gr.Button("Re-index them", visible=False, elem_id="passages-again", min_width=140, scale=0)
+                self.reindex_button = gr.Button(
+                    "Re-index documents", visible=False, elem_id="passages-again", min_width=140, scale=0
+                )
                 self._stop = gr.Button("Stop", variant="stop", visible=False, elem_id="passages-stop", scale=0)
-                stops_questions()
+                apply_note()
 
     def wire(self, outputs: list[Any]) -> None:
-        """Connect the buttons; a change may touch any of `outputs`."""
-        self._apply.click(self.apply, self.choices.components(), outputs, **LOADING, **QUIET)
-        shown = [self.cuts, self.progress, self.again, self._stop, self._apply]
-        self.again.click(self.reindex, None, shown, concurrency_id=LIBRARY, concurrency_limit=1, **QUIET)
+        """Connect the buttons; a reload may update any of `outputs`."""
+        self._apply.click(self.apply, self.inputs.components(), outputs, **LOADING, **QUIET)
+        shown = [self.stale, self.progress, self.reindex_button, self._stop, self._apply]
+        self.reindex_button.click(self.reindex, None, shown, concurrency_id=INGEST_QUEUE, concurrency_limit=1, **QUIET)
         self._stop.click(self.stop, None, None, queue=False, **QUIET)
 
-    def refreshed(self) -> Update:
-        """Return which documents are cut otherwise, and the button that cuts them again."""
-        wanted, found = self._desk.wanted(), self._desk.stale_documents()
-        again = bool(found) and self._shelf is not None
+    def updates(self) -> Update:
+        """Return the documents that were chunked with other settings, and the button that re-indexes them."""
+        settings = self._models.current()
+        stale = self._models.stale_documents()
         return {
-            self.cuts: facts.stale_documents(found, wanted.chunk_tokens, wanted.chunk_overlap),
-            self.again: gr.Button(visible=again),
+            self.stale: render_stale_documents(stale, settings.chunk_size, settings.chunk_overlap),
+            self.reindex_button: gr.Button(visible=bool(stale) and self._reindexer is not None),
         }
 
     def apply(self, *values: Any) -> Iterator[Update]:
-        """Cut documents so from now on."""
-        yield from self._changes.make(self.choices.read(values))
+        """Apply the settings of this section to documents added from now on."""
+        yield from self._reload.apply(self.inputs.read(values))
 
     def reindex(self, request: gr.Request) -> Iterator[Update]:
-        """Cut again every document that was cut otherwise, with its progress."""
+        """Re-index all documents that were chunked with other settings, showing the progress."""
         session = session_of(request)
-        self.stops.start(session)
-        if (stop := self.stops.take(session)) is None:  # it is at it already
+        self.tasks.start(session)
+        if (cancel := self.tasks.claim(session)) is None:  # this session is re-indexing already
             yield gr.skip()
             return
-        busy: Update = {self.again: gr.Button(visible=False), self._stop: gr.Button(visible=True)}
-        rest: Update = {self._stop: gr.Button(visible=False), self._apply: gr.Button(interactive=True)}
+        idle: Update = {self._stop: gr.Button(visible=False), self._apply: gr.Button(interactive=True)}
         try:
-            yield {**busy, self.progress: "", self._apply: gr.Button(interactive=False)}
-            ids = [document for cut in self._desk.stale_documents() for document in cut.documents]
-            if self._shelf is not None:
-                for files in coalesce(
-                    self._shelf.reindex(ids, stop), lambda files: tuple(file.stage for file in files)
-                ):
-                    yield {self.progress: progress(files)}
-            yield {**self.refreshed(), **rest}
-        except Exception as error:  # noqa: BLE001  the page's border
-            yield {**self.refreshed(), **rest, self.progress: facts.error(user_message(error))}
+            yield {
+                self.reindex_button: gr.Button(visible=False),
+                self._stop: gr.Button(visible=True),
+                self._apply: gr.Button(interactive=False),
+                self.progress: "",
+            }
+            document_ids = [each for stale in self._models.stale_documents() for each in stale.document_ids]
+            if self._reindexer is not None:
+                states = self._reindexer.reindex(document_ids, cancel)
+                for files in coalesce(states, lambda files: tuple(file.stage for file in files)):
+                    yield {self.progress: render_progress(files)}
+            yield {**self.updates(), **idle}
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield {**self.updates(), **idle, self.progress: error_box(user_message(error))}
         finally:
-            self.stops.finish(session, stop)
+            self.tasks.finish(session, cancel)
 
     def stop(self, request: gr.Request) -> None:
-        """Stop this session's re-indexing; what is done stays done."""
-        self.stops.stop(session_of(request))
+        """Cancel this session's re-indexing; documents that are finished stay re-indexed."""
+        self.tasks.stop(session_of(request))

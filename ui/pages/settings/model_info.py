@@ -1,197 +1,194 @@
-"""What the Settings page shows as HTML: loaded models, what another would take, a change under way, the data folder."""
+"""HTML of the Settings page: loaded models, memory estimates, reload progress, stale documents, system information."""
 
 from collections.abc import Sequence
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
 from engine.selftest_result import SelfTestResult
 from ui.format import count, duration, size
-from ui.html import Markup, join, tag
+from ui.html import Markup, error_box, fact, join, tag
 
-ROLES = {
-    "primary": ("Answers", "The model that reads the passages and writes the answer."),
-    "auxiliary": (
-        "Chooses",
-        "A small model on the CPU: its attention chooses which tokens are computed again.",
-    ),
-    "selector": ("Selects", "Trained to select what is worth computing again; the method CacheClip trained asks it."),
-    "pointer": ("Points", "Trained to point at the words that answer; the model that answers leans towards them."),
-    "embedder": ("Finds", "Turns passages and questions into vectors: near vectors are found first."),
-    "reranker": ("Orders", "Reads question and passage together and orders the last few that were found."),
+_ROLES = {
+    "primary": ("Generator", "Main model: reads the passages and writes the answer."),
+    "auxiliary": ("Auxiliary", "Small model on the CPU: its attention selects the tokens to recompute."),
+    "token_selector": ("Token selector", "Trained head that selects the tokens to recompute, for 'CacheClip trained'."),
+    "span_scorer": ("Span scorer", "Trained head that finds answer spans in the passages; decoding favours them."),
+    "embedder": ("Embedder", "Turns passages and questions into vectors for retrieval."),
+    "reranker": ("Reranker", "Cross-encoder that reorders the retrieved passages."),
 }
-_EXACT = (
-    "At load, a short text is read once as transformers reads it and once as KVScope does, with stale keys and values "
-    "computed anew. The scores of the next word may differ by rounding only, or the model is refused."
+_SELF_TEST = (
+    "At load, KVScope compares its next-token scores (logits) with those of transformers on a short text, including "
+    "recomputed tokens. A model that differs by more than rounding is rejected."
 )
-_KV = "Keys and values (KV): what the model keeps of each token it has read."
-_FORMATS = {"bf16": "16-bit numbers (bf16)", "fp32": "32-bit numbers (fp32)"}
+_KV = "Keys and values (KV): what the model stores for each token it has read."
+_DTYPES = {"bf16": "16-bit numbers (bf16)", "fp32": "32-bit numbers (fp32)"}
+_PROMPT = (
+    "The keys and values of every passage were computed after this text (the shared prefix), and the bundled LoRA "
+    "adapter was trained with it. Changing it would invalidate both, so it is fixed."
+)
+_LICENCE = (
+    "KVScope, SmolLM2-135M-Instruct and all-MiniLM-L6-v2: Apache-2.0. Our trained adapter and heads: CC BY-SA 4.0."
+)
 
 
-def loaded(models: Sequence[ModelInfo]) -> Markup:
-    """Return a row for each model in use."""
+def render_models(models: Sequence[ModelInfo]) -> Markup:
+    """Return one row per loaded model."""
     if not models:
         return tag("p", "No model is loaded yet.", class_="kv-muted kv-empty")
-    return tag("ul", *map(_model, models), class_="kv-models", aria_label="Models in use")
+    return tag("ul", *map(_model_row, models), class_="kv-models", aria_label="Loaded models")
 
 
-def _model(model: ModelInfo) -> Markup:
-    label, meaning = ROLES[model.role]
-    facts = [
-        f"{billions(model.parameters)} parameters" if model.parameters else None,
-        tag("span", model.dtype, title=_FORMATS.get(model.dtype)),
-        f"on the {model.device}",
-        f"reads {count(model.context, 'token')}" if model.context else None,
-        f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
-        model.note or None,
-    ]
-    return tag(
-        "li",
-        tag("span", label, class_="kv-role", title=meaning),
-        tag(
-            "div",
-            tag("bdi", model.name, class_="kv-name"),
-            tag("small", *(tag("span", fact) for fact in facts if fact)),
-        ),
-        _badge(model.selftest) if model.selftest else None,
-    )
-
-
-def _badge(test: SelfTestResult) -> Markup:
-    measured = (
-        f"Here they differ by {test.deviation:.2g} of their standard deviation (the largest by {test.largest:.2g}); "
-        f"{test.bound:.2g} is allowed. It took {duration(test.ms)}."
-    )
-    figure = tag("span", f"{test.deviation:.2g} of {test.bound:.2g} allowed", class_="kv-number")
-    return tag("span", "Self-test: ", figure, class_="kv-badge kv-passed", title=f"{_EXACT} {measured}")
-
-
-def footprint(found: MemoryEstimate) -> Markup:
-    """Return what a model is and takes, drawn against the memory that is free, with a plain verdict."""
-    look, verdict = _verdict(found)
-    facts = {
-        "Kind": f"{found.family}, {billions(found.parameters)} parameters",
-        "Reads at once": count(found.context, "token"),
-        "Format": f"{_FORMATS.get(found.dtype, found.dtype)} on the {found.device}",
-        "To download": size(found.fetch_bytes) if found.fetch_bytes else "nothing, it is on this machine",
-    }
+def render_estimate(estimate: MemoryEstimate) -> Markup:
+    """Return a model's properties, its memory as a bar, and whether it fits."""
+    class_, verdict = _verdict(estimate)
+    dtype = _DTYPES.get(estimate.dtype, estimate.dtype)
+    download = size(estimate.download_bytes) if estimate.download_bytes else "none, already on this machine"
     return tag(
         "section",
-        tag("p", tag("bdi", found.name, class_="kv-name")),
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items())),
-        _bar(found),
+        tag("p", tag("bdi", estimate.name, class_="kv-name")),
+        tag(
+            "dl",
+            fact("Architecture", f"{estimate.model_type}, {format_parameters(estimate.num_parameters)} parameters"),
+            fact("Context length", count(estimate.max_context_tokens, "token")),
+            fact("Precision", f"{dtype} on the {estimate.device}"),
+            fact("Download", download),
+        ),
+        _memory_bar(estimate),
         tag("p", verdict, class_="kv-verdict"),
-        class_=f"kv-footprint {look}",
-        aria_label="What this model takes",
+        class_=f"kv-footprint {class_}",
+        aria_label="Memory estimate",
     )
 
 
-def _verdict(found: MemoryEstimate) -> tuple[str, str]:
-    """Return the look and the sentence for whether a model fits."""
-    usual, whole = (size(found.weights_bytes + kv) for kv in (found.question_bytes, found.kv_bytes))
-    free = size(found.free_bytes)
-    if found.short:
-        return "kv-short", f"Too large: {usual} for a usual question, {free} free. Loading it may end KVScope."
-    if found.weights_bytes + found.kv_bytes > found.free_bytes:
-        return "kv-tight", f"Fits for usual questions: {usual} of {free} free. A whole context would need {whole}."
-    return "kv-fits", f"Fits: at most {whole} of {free} free."
+def render_reload(reload: ReloadStatus, success: str = "") -> Markup:
+    """Return the progress of a reload, its error, or `success`."""
+    if reload.running:
+        bar = None
+        if reload.progress is not None:
+            bar = tag("progress", value=f"{reload.progress:.2f}", aria_label="Progress")
+        return tag("div", tag("p", reload.message or "Starting", dir="auto"), bar, class_="kv-change", role="status")
+    if reload.error:
+        return error_box(reload.error)
+    return tag("p", success, class_="kv-change kv-done", role="status") if success else Markup("")
 
 
-def _bar(found: MemoryEstimate) -> Markup:
-    """Draw weights, KV of a usual question and KV of a whole context on one scale with what is free."""
-    scale = max(found.free_bytes, found.weights_bytes + found.kv_bytes, 1)
-    more = max(0, found.kv_bytes - found.question_bytes)
-    shares = (
-        ("Weights", "kv-weights", found.weights_bytes, "The model's parameters."),
-        ("KV of a usual question", "kv-usual", found.question_bytes, f"{_KV} 8 passages, a question and its answer."),
-        ("KV up to a whole context", "kv-whole", more, f"{_KV} More only for very long prompts."),
-    )
-    drawn = (tag("i", class_=look, style=f"width:{100 * part / scale:.2f}%") for _, look, part, _ in shares)
-    free = tag("i", class_="kv-free", style=f"left:{100 * min(1.0, found.free_bytes / scale):.2f}%")
-    key = (
-        tag("li", tag("i", class_=look), f"{name} {size(part)}", title=meaning) for name, look, part, meaning in shares
-    )
-    line = tag(
-        "li", tag("i", class_="kv-free"), f"free {size(found.free_bytes)}", title="Free memory of this machine now."
-    )
-    return join(
-        tag("div", tag("div", *drawn), free, class_="kv-memory", aria_hidden="true"),
-        tag("ul", *key, line, class_="kv-memory-key"),
-    )
-
-
-def changing(change: ReloadStatus, done: str = "") -> Markup:
-    """Return how far a change is, what went wrong with it, or that it is made."""
-    if change.running:
-        bar = (
-            None if change.progress is None else tag("progress", value=f"{change.progress:.2f}", aria_label="Progress")
-        )
-        return tag("div", tag("p", change.line or "Beginning", dir="auto"), bar, class_="kv-change", role="status")
-    if change.error:
-        return error(change.error)
-    return tag("p", done, class_="kv-change kv-done", role="status") if done else Markup("")
-
-
-def error(said: str) -> Markup:
-    """Return a sentence about what went wrong."""
-    return tag("p", said, class_="kv-trouble", role="alert", dir="auto")
-
-
-def stale_documents(found: Sequence[StaleChunking], tokens: int, overlap: int) -> Markup:
-    """Return which documents keep an earlier cut; nothing where all are cut as the settings say."""
-    if not found:
+def render_stale_documents(stale: Sequence[StaleChunking], chunk_size: int, chunk_overlap: int) -> Markup:
+    """Return how many documents were chunked with which other settings; empty without any."""
+    if not stale:
         return Markup("")
-    said = []
-    for cut in found:
-        were = "was" if len(cut.documents) == 1 else "were"
-        said.append(f"{count(len(cut.documents), 'document')} {were} cut at {cut.tokens} / {cut.overlap} tokens")
-    text = f"{'; '.join(said)} and keep that until re-indexed. New ones are cut at {tokens} / {overlap}."
+    groups = []
+    for chunking in stale:
+        number = len(chunking.document_ids)
+        verb = "was" if number == 1 else "were"
+        groups.append(
+            f"{count(number, 'document')} {verb} chunked at {chunking.chunk_size} / {chunking.chunk_overlap} tokens"
+        )
+    text = f"{'; '.join(groups)}. Re-index to apply the current settings ({chunk_size} / {chunk_overlap})."
     return tag("p", text, class_="kv-warning")
 
 
-def about(found: SystemInfo) -> Markup:
-    """Return versions, the data folder's parts drawn to scale, and licences."""
-    total = sum(part for _, part in found.parts)
+def render_system_info(info: SystemInfo) -> Markup:
+    """Return versions, the disk usage of the data folder as bars, and licences."""
+    total = sum(num_bytes for _, num_bytes in info.disk_usage)
     rows = [
         tag(
             "li",
             tag("span", name),
-            bar(part / max(1, total)),
-            tag("span", size(part), class_="kv-number"),
+            usage_bar(num_bytes / max(1, total)),
+            tag("span", size(num_bytes), class_="kv-number"),
         )
-        for name, part in found.parts
+        for name, num_bytes in info.disk_usage
     ]
-    versions = (tag("div", tag("dt", name), tag("dd", version)) for name, version in found.versions)
     return tag(
         "div",
         tag("h4", f"Data folder: {size(total)}"),
-        tag("p", tag("code", found.folder), class_="kv-muted"),
+        tag("p", tag("code", info.data_folder), class_="kv-muted"),
         tag("ul", *rows, class_="kv-parts"),
         tag("h4", "Versions"),
-        tag("dl", *versions, class_="kv-versions"),
-        tag("h4", "Licence"),
-        tag(
-            "p",
-            "KVScope, SmolLM2-135M-Instruct and all-MiniLM-L6-v2: Apache-2.0. What we trained: CC BY-SA 4.0.",
-        ),
+        tag("dl", *(fact(name, version) for name, version in info.versions), class_="kv-versions"),
+        tag("h4", "Licences"),
+        tag("p", _LICENCE),
         class_="kv-about",
     )
 
 
-def bar(share: float) -> Markup:
-    """Return a bar that is filled to a share in [0, 1]."""
-    return tag("div", tag("i", style=f"width:{100 * share:.2f}%"), class_="kv-part", aria_hidden="true")
+def render_prompt(prompt: str) -> Markup:
+    """Return the system prompt, and why it is fixed."""
+    return join(tag("blockquote", prompt, dir="auto"), tag("p", _PROMPT, class_="kv-muted"))
 
 
-def prompt(text: str) -> Markup:
-    """Return the system prompt, and why it cannot be changed here."""
-    why = (
-        "Every passage's keys and values are computed behind these words. Other words would make all of them "
-        "worthless, and the shipped reader was trained with exactly these; so they are fixed."
-    )
-    return join(tag("blockquote", text, dir="auto"), tag("p", why, class_="kv-muted"))
+def usage_bar(ratio: float) -> Markup:
+    """Return a bar filled to `ratio`, which is in [0, 1]."""
+    return tag("div", tag("i", style=f"width:{100 * ratio:.2f}%"), class_="kv-part", aria_hidden="true")
 
 
-def billions(parameters: int) -> str:
+def format_parameters(parameters: int) -> str:
     """Return '135 M' or '1.7 B'."""
     if parameters < 999_500_000:
         return f"{parameters / 1e6:.0f}\u00a0M" if parameters >= 1e6 else f"{parameters:,}"
     return f"{parameters / 1e9:.1f}\u00a0B"
+
+
+def _model_row(model: ModelInfo) -> Markup:
+    role, tooltip = _ROLES[model.role]
+    facts = [
+        f"{format_parameters(model.num_parameters)} parameters" if model.num_parameters else None,
+        tag("span", model.dtype, title=_DTYPES.get(model.dtype)),
+        f"on the {model.device}",
+        f"context {count(model.max_context_tokens, 'token')}" if model.max_context_tokens else None,
+        f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
+        model.note or None,
+    ]
+    name = tag("bdi", model.name, class_="kv-name")
+    return tag(
+        "li",
+        tag("span", role, class_="kv-role", title=tooltip),
+        tag("div", name, tag("small", *(tag("span", text) for text in facts if text))),
+        _self_test_badge(model.selftest) if model.selftest else None,
+    )
+
+
+def _self_test_badge(result: SelfTestResult) -> Markup:
+    measured = (
+        f"Measured difference: {result.deviation:.2g} standard deviations (RMS), {result.max_difference:.2g} at "
+        f"most; the limit is {result.bound:.2g}. The test took {duration(result.ms)}."
+    )
+    figure = tag("span", f"{result.deviation:.2g} (limit {result.bound:.2g})", class_="kv-number")
+    return tag("span", "Self-test: ", figure, class_="kv-badge kv-passed", title=f"{_SELF_TEST} {measured}")
+
+
+def _verdict(estimate: MemoryEstimate) -> tuple[str, str]:
+    """Return the CSS class and the sentence that say whether a model fits."""
+    typical = size(estimate.weights_bytes + estimate.typical_kv_bytes)
+    maximum = size(estimate.weights_bytes + estimate.max_kv_bytes)
+    free = size(estimate.free_bytes)
+    if estimate.exceeds_memory:
+        return (
+            "kv-short",
+            f"Too large: a typical question needs {typical}, {free} is free. Loading it may crash KVScope.",
+        )
+    if estimate.weights_bytes + estimate.max_kv_bytes > estimate.free_bytes:
+        return "kv-tight", f"Fits for typical questions: {typical} of {free} free. A full context would need {maximum}."
+    return "kv-fits", f"Fits: at most {maximum} of {free} free."
+
+
+def _memory_bar(estimate: MemoryEstimate) -> Markup:
+    """Return weights, KV of a typical question and KV of a full context on one scale with the free memory."""
+    scale = max(estimate.free_bytes, estimate.weights_bytes + estimate.max_kv_bytes, 1)
+    rest = max(0, estimate.max_kv_bytes - estimate.typical_kv_bytes)
+    typical = f"{_KV} For 8 passages, a question and its answer."
+    parts = (
+        ("Weights", "kv-weights", estimate.weights_bytes, "The model's parameters."),
+        ("KV of a typical question", "kv-usual", estimate.typical_kv_bytes, typical),
+        ("KV up to a full context", "kv-whole", rest, f"{_KV} Needed only for very long prompts."),
+    )
+    drawn = (tag("i", class_=class_, style=f"width:{100 * part / scale:.2f}%") for _, class_, part, _ in parts)
+    free = tag("i", class_="kv-free", style=f"left:{100 * min(1.0, estimate.free_bytes / scale):.2f}%")
+    key = [
+        tag("li", tag("i", class_=class_), f"{name} {size(part)}", title=tooltip)
+        for name, class_, part, tooltip in parts
+    ]
+    key.append(tag("li", tag("i", class_="kv-free"), f"free {size(estimate.free_bytes)}", title="Free memory now."))
+    return join(
+        tag("div", tag("div", *drawn), free, class_="kv-memory", aria_hidden="true"),
+        tag("ul", *key, class_="kv-memory-key"),
+    )

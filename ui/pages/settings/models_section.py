@@ -1,4 +1,4 @@
-"""The section for models: what is loaded, what another would take, and loading it; asked again if memory is short."""
+"""The Models section: loaded models, memory estimates, and loading others, with a confirmation if memory is short."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,121 +9,130 @@ import gradio as gr
 from backend.interface.errors import user_message
 from backend.interface.models import MemoryEstimate, ModelService
 from ui.events import QUIET, Update
-from ui.html import Markup, join, tag
-from ui.pages.settings import model_info as facts
-from ui.pages.settings.apply import Changes
-from ui.pages.settings.section import Choices, section, stops_questions
+from ui.html import error_box, join, tag
+from ui.pages.settings.apply import SettingsReload
+from ui.pages.settings.model_info import render_estimate, render_models
+from ui.pages.settings.section import SettingInputs, apply_note, section
 
 LOADING: dict[str, Any] = {"concurrency_id": "settings", "concurrency_limit": 4}
-_ABOUT = (
-    "A folder in Hugging Face format, or a name on the hub, fetched when it is loaded. Llama, Qwen2, Qwen3 and Mistral "
-    "shapes work. A model's keys and values stay on disk, and are found again when it comes back."
+_DESCRIPTION = (
+    "A folder in Hugging Face format, or a name on the Hugging Face hub, which is downloaded when you load it. Llama, "
+    "Qwen2, Qwen3 and Mistral architectures are supported. The cache of each model stays on disk and is reused when "
+    "you load the model again."
 )
+_SHORT = "There may not be enough memory: the system may slow down or end KVScope. Load it anyway?"
 
 
 class ModelsSection:
-    """Draws and connects the section. `changes` carries out what is chosen here."""
+    """The section.
 
-    def __init__(self, desk: ModelService, changes: Changes) -> None:
-        self._desk, self._changes = desk, changes
-        self.choices = Choices(desk.wanted(), desk.overridden())
+    loaded     the loaded models
+    estimates  memory estimates of the chosen models, or an error
+    inputs     the settings
+    check_button, load_button, load_anyway_button, cancel_button
+    """
+
+    def __init__(self, models: ModelService, reload: SettingsReload) -> None:
+        self._models = models
+        self._reload = reload
+        self.inputs = SettingInputs(models.current(), models.overrides())
 
     def build(self) -> None:
-        """Draw the section inside the open Blocks."""
-        offered = self._desk.suggestions()
-        add = self.choices.add
-        free: dict[str, Any] = {"allow_custom_value": True, "filterable": True}
-        with section("Models", _ABOUT):
-            self.loaded = gr.HTML(facts.loaded(self._desk.loaded()), elem_id="models-loaded", js_on_load=None)
+        """Create the section inside the open Blocks."""
+        add = self.inputs.add
+        names = self._models.suggestions()
+        custom: dict[str, Any] = {"allow_custom_value": True, "filterable": True}
+        with section("Models", _DESCRIPTION):
+            self.loaded = gr.HTML(render_models(self._models.loaded()), elem_id="models-loaded", js_on_load=None)
             with gr.Row(elem_classes="kv-fields"):
-                add(gr.Dropdown, "model", "Writes the answer.", offered, label="Model that answers", **free)
-                says = "Small, on the CPU; the same name as above shares its weights."
-                add(gr.Dropdown, "auxiliary", says, offered, label="Model that chooses", **free)
+                add(gr.Dropdown, "model", "Writes the answer.", names, label="Main model", **custom)
+                info = "Small model on the CPU that selects tokens. With the same name, both share their weights."
+                add(gr.Dropdown, "auxiliary_model", info, names, label="Auxiliary model", **custom)
             with gr.Row(elem_classes="kv-fields"):
-                formats = [("Best for this machine", "auto"), ("16-bit (bf16)", "bf16"), ("32-bit (fp32)", "fp32")]
-                add(gr.Dropdown, "dtype", "16-bit numbers take half the memory.", formats, label="Number format")
-                places = [("Best for this machine", "auto"), *((name, name) for name in self._desk.devices()[1:])]
-                add(gr.Dropdown, "device", "Where the model that answers runs.", places, label="Device")
+                dtypes = [("Automatic", "auto"), ("16-bit (bf16)", "bf16"), ("32-bit (fp32)", "fp32")]
+                add(gr.Dropdown, "dtype", "16-bit numbers take half the memory.", dtypes, label="Compute precision")
+                devices = [("Automatic", "auto"), *((name, name) for name in self._models.devices()[1:])]
+                add(gr.Dropdown, "device", "Where the main model runs.", devices, label="Device")
             with gr.Accordion("Adapters and reranker", open=False, elem_classes="kv-more"):
-                says = "Finetuned adapter of the model: auto (the shipped one), off, or a folder."
-                add(gr.Textbox, "reader", says, label="Reader", lines=1)
-                says = "Tells the reader where to look: auto (the shipped one), off, or a folder."
-                add(gr.Textbox, "pointer", says, label="Pointer", lines=1)
-                says = "Chooses in CacheClip trained: auto (the shipped one), off, or a folder."
-                add(gr.Textbox, "selector", says, label="Selector", lines=1)
-                says = "Cross-encoder that orders what was found: off, a folder, or a name on the hub."
-                add(gr.Textbox, "reranker", says, label="Reranker", lines=1)
-            self.found = gr.HTML(elem_id="models-found", js_on_load=None)
+                info = "Fine-tuned adapter of the main model: auto (the bundled one), off, or a folder."
+                add(gr.Textbox, "lora_adapter", info, label="LoRA adapter", lines=1)
+                info = "Trained head that finds answer spans: auto (the bundled one), off, or a folder."
+                add(gr.Textbox, "span_scorer", info, label="Span scorer", lines=1)
+                info = (
+                    "Trained head that selects tokens in 'CacheClip trained': auto (the bundled one), off, or a folder."
+                )
+                add(gr.Textbox, "token_selector", info, label="Token selector", lines=1)
+                info = "Cross-encoder that reorders the retrieved passages: off, a folder, or a name on the hub."
+                add(gr.Textbox, "reranker", info, label="Reranker", lines=1)
+            self.estimates = gr.HTML(elem_id="models-found", js_on_load=None)
             with gr.Row(elem_classes="kv-actions"):
-                self._check = gr.Button("Check", elem_id="models-check", min_width=100, scale=0)
-                self._load = gr.Button("Load", variant="primary", elem_id="models-load", min_width=100, scale=0)
-                self._anyway = gr.Button("Load anyway", variant="stop", visible=False, elem_id="models-anyway", scale=0)
-                self._keep = gr.Button("Keep what is loaded", visible=False, elem_id="models-keep", scale=0)
-                stops_questions()
+                self.check_button = gr.Button("Check memory", elem_id="models-check", min_width=100, scale=0)
+                self.load_button = gr.Button("Load", variant="primary", elem_id="models-load", min_width=100, scale=0)
+                self.load_anyway_button = gr.Button(
+                    "Load anyway", variant="stop", visible=False, elem_id="models-anyway", scale=0
+                )
+                self.cancel_button = gr.Button("Cancel", visible=False, elem_id="models-keep", scale=0)
+                apply_note()
 
     def wire(self, outputs: list[Any]) -> None:
-        """Connect the buttons; a change may touch any of `outputs`."""
-        inputs, asked = self.choices.components(), [self.found, self._check, self._load, self._anyway, self._keep]
-        self._check.click(self.check, inputs, asked, **LOADING, **QUIET)
-        self._load.click(self.load, inputs, [*outputs, *asked], **LOADING, **QUIET)
-        self._anyway.click(self.load_anyway, inputs, [*outputs, *asked], **LOADING, **QUIET)
-        self._keep.click(self.keep, None, asked, queue=False, **QUIET)
+        """Connect the buttons; a reload may update any of `outputs`."""
+        inputs = self.inputs.components()
+        own = [self.estimates, self.check_button, self.load_button, self.load_anyway_button, self.cancel_button]
+        self.check_button.click(self.check, inputs, own, **LOADING, **QUIET)
+        self.load_button.click(self.load, inputs, [*outputs, *own], **LOADING, **QUIET)
+        self.load_anyway_button.click(self.load_anyway, inputs, [*outputs, *own], **LOADING, **QUIET)
+        self.cancel_button.click(self.cancel, None, own, queue=False, **QUIET)
 
     def check(self, *values: Any) -> Iterator[Update]:
-        """Say what the chosen models are and take."""
-        yield {self.found: tag("p", "Looking", class_="kv-change", role="status"), **self._asking(False)}
+        """Show the memory estimates of the chosen models."""
+        checking = tag("p", "Checking…", class_="kv-change", role="status")
+        yield {self.estimates: checking, **self._show_confirmation(False)}
         try:
-            found = self._look(self.choices.read(values), every=True)
-            yield {self.found: join(*map(facts.footprint, found))}
-        except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.found: facts.error(user_message(error))}
+            estimates = self._estimate(self.inputs.read(values), include_unchanged=True)
+            yield {self.estimates: join(*map(render_estimate, estimates))}
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield {self.estimates: error_box(user_message(error))}
 
     def load(self, *values: Any) -> Iterator[Update]:
-        """Change to the chosen models; where memory is short, ask first."""
-        chosen = self.choices.read(values)
+        """Load the chosen models; ask for confirmation first if memory is short."""
+        settings = self.inputs.read(values)
         try:
-            short = [found for found in self._look(chosen) if found.short]
-        except Exception as error:  # noqa: BLE001  the page's border
-            yield {self.found: facts.error(user_message(error)), **self._asking(False)}
+            too_large = [estimate for estimate in self._estimate(settings) if estimate.exceeds_memory]
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield {self.estimates: error_box(user_message(error)), **self._show_confirmation(False)}
             return
-        if short:
-            yield {self.found: _doubtful(short), **self._asking(True)}
+        if too_large:
+            warning = tag("p", _SHORT, class_="kv-warning", role="alert")
+            yield {self.estimates: join(*map(render_estimate, too_large), warning), **self._show_confirmation(True)}
             return
-        yield from self._begin(chosen)
+        yield from self.load_anyway(*values)
 
     def load_anyway(self, *values: Any) -> Iterator[Update]:
-        """Change to the chosen models although memory is short."""
-        yield from self._begin(self.choices.read(values))
+        """Load the chosen models even if memory is short."""
+        yield self.cancel()
+        yield from self._reload.apply(self.inputs.read(values))
 
-    def keep(self) -> Update:
-        """Leave everything as it is."""
-        return {self.found: "", **self._asking(False)}
+    def cancel(self) -> Update:
+        """Hide the estimates and the confirmation; the loaded models stay."""
+        return {self.estimates: "", **self._show_confirmation(False)}
 
-    def _begin(self, chosen: dict[str, Any]) -> Iterator[Update]:
-        yield {self.found: "", **self._asking(False)}
-        yield from self._changes.make(chosen)
+    def _estimate(self, values: dict[str, Any], include_unchanged: bool = False) -> list[MemoryEstimate]:
+        """Return the estimates of the models that would change, or also of an unchanged main model; one per name."""
+        current = self._models.current()
+        chosen = replace(current, **values)
+        runs_elsewhere = (chosen.device, chosen.dtype) != (current.device, current.dtype)
+        estimates: dict[str, MemoryEstimate] = {}
+        if include_unchanged or runs_elsewhere or chosen.model != current.model:
+            estimates[chosen.model] = self._models.estimate_memory(chosen.model, "primary", chosen)
+        auxiliary = chosen.auxiliary_model
+        if auxiliary != current.auxiliary_model and auxiliary not in estimates:
+            estimates[auxiliary] = self._models.estimate_memory(auxiliary, "auxiliary", chosen)
+        return list(estimates.values())
 
-    def _look(self, chosen: dict[str, Any], every: bool = False) -> list[MemoryEstimate]:
-        """Check the chosen models: those that would change, or every one; the same name only once."""
-        used = self._desk.wanted()
-        wanted = replace(used, **chosen)
-        found: dict[str, MemoryEstimate] = {}
-        for role, name, now in (("primary", wanted.model, used.model), ("auxiliary", wanted.auxiliary, used.auxiliary)):
-            moved = name != now or (role == "primary" and (wanted.device, wanted.dtype) != (used.device, used.dtype))
-            if name not in found and (moved or (every and role == "primary")):
-                found[name] = self._desk.check(name, role, wanted)
-        return list(found.values())
-
-    def _asking(self, asking: bool) -> Update:
-        """Show the buttons of a question, or the usual ones."""
+    def _show_confirmation(self, visible: bool) -> Update:
         return {
-            self._check: gr.Button(visible=not asking),
-            self._load: gr.Button(visible=not asking),
-            self._anyway: gr.Button(visible=asking),
-            self._keep: gr.Button(visible=asking),
+            self.check_button: gr.Button(visible=not visible),
+            self.load_button: gr.Button(visible=not visible),
+            self.load_anyway_button: gr.Button(visible=visible),
+            self.cancel_button: gr.Button(visible=visible),
         }
-
-
-def _doubtful(short: list[MemoryEstimate]) -> Markup:
-    question = "There may not be enough memory: the system may slow down or end KVScope. Load it all the same?"
-    return join(*map(facts.footprint, short), tag("p", question, class_="kv-warning", role="alert"))

@@ -1,4 +1,4 @@
-"""The Settings page: models, passages, memory, prompt, looks, and what KVScope is made of."""
+"""The Settings page: models, chunking, cache, system prompt, appearance and system information."""
 
 from collections.abc import Iterator
 
@@ -9,76 +9,80 @@ from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
 from ui.cancellation import SessionTasks
 from ui.events import QUIET, Update
-from ui.pages.settings import model_info as facts
-from ui.pages.settings import theme_section as looks
-from ui.pages.settings.apply import Changes
-from ui.pages.settings.cache_section import MemorySection
-from ui.pages.settings.chunking_section import PassagesSection, Reindexer
+from ui.html import error_box
+from ui.pages.settings import theme_section
+from ui.pages.settings.apply import SettingsReload
+from ui.pages.settings.cache_section import CacheSection
+from ui.pages.settings.chunking_section import ChunkingSection, Reindexer
+from ui.pages.settings.model_info import render_models, render_prompt, render_system_info
 from ui.pages.settings.models_section import LOADING, ModelsSection
 from ui.pages.settings.section import section
 
-_PROMPT = "What every model is told before the passages: the shared prefix, read once for all questions."
-_ABOUT = "Nothing leaves this machine but downloads that you ask for."
+_PROMPT = "The instructions before the passages in every prompt (the shared prefix), computed once for all questions."
+_ABOUT = "KVScope sends no data to other machines; it only downloads models you ask for."
 
 
 class Settings:
-    """The page. What a session has seen of the choices is in its State; everything else belongs to the house.
+    """The page. Settings are global; only what a session has entered and not applied yet is per session.
 
-    shelf  cuts documents anew; None leaves that out
+    reload                   the status line, which applies changed settings
+    models, chunking, cache  sections
+    seen                     State: the settings that this session saw last
+    reindexer                re-indexes documents; None hides that button
     """
 
-    def __init__(self, backend: Backend, shelf: Reindexer | None = None) -> None:
-        self._backend, self._desk = backend, backend.models
-        self._changes = Changes(self._desk, self._refreshed)
-        self._models = ModelsSection(self._desk, self._changes)
-        self._passages = PassagesSection(self._desk, self._changes, shelf)
-        self._memory = MemorySection(backend, self._changes)
-        self._sections = (self._models, self._passages, self._memory)
+    def __init__(self, backend: Backend, reindexer: Reindexer | None = None) -> None:
+        self._models = backend.models
+        self.reload = SettingsReload(self._models, self._updates)
+        self.models = ModelsSection(self._models, self.reload)
+        self.chunking = ChunkingSection(self._models, self.reload, reindexer)
+        self.cache = CacheSection(backend, self.reload)
+        self._sections = (self.models, self.chunking, self.cache)
 
     def build(self, tab: gr.Tab) -> None:
-        """Draw and connect the page inside its open tab."""
+        """Create and connect the page inside its open tab."""
         with gr.Column(elem_id="settings-page", elem_classes="kv-page", min_width=0):
-            self._changes.build()
+            self.reload.build()
             for each in self._sections:
                 each.build()
-            with section("Prompt", _PROMPT):
-                gr.HTML(facts.prompt(self._desk.prompt()), elem_id="prompt", js_on_load=None)
-            looks.build()
+            with section("System prompt", _PROMPT):
+                gr.HTML(render_prompt(self._models.system_prompt()), elem_id="prompt", js_on_load=None)
+            theme_section.build()
             with section("About", _ABOUT):
                 self._about = gr.HTML(elem_id="about", js_on_load=None)
-            self._seen = gr.State(self._desk.wanted())
-        controls = [control for each in self._sections for control in each.choices.components()]
-        shown = [self._models.loaded, self._passages.cuts, self._passages.again, self._memory.kept, self._about]
-        outputs = [*self._changes.components(), *controls, *shown, self._seen]
+            self.seen = gr.State(self._models.current())
+        inputs = [component for each in self._sections for component in each.inputs.components()]
+        shown = [self.models.loaded, self.chunking.stale, self.chunking.reindex_button, self.cache.usage, self._about]
+        outputs = [*self.reload.components(), *inputs, *shown, self.seen]
         for each in self._sections:
             each.wire(outputs)
-        tab.select(self.look, self._seen, outputs, **LOADING, **QUIET)
+        tab.select(self.refresh, self.seen, outputs, **LOADING, **QUIET)
 
     @property
-    def stops(self) -> SessionTasks:
-        """What belongs to one session: re-indexing. A change of settings belongs to the house and goes on."""
-        return self._passages.stops
+    def tasks(self) -> SessionTasks:
+        """Running re-indexing by session. A reload is not included: it is global and continues."""
+        return self.chunking.tasks
 
-    def look(self, seen: SettingsChange) -> Iterator[Update]:
-        """Show the house as it is. What a person has set and not yet applied stays, unless others changed something."""
+    def refresh(self, seen: SettingsChange | None) -> Iterator[Update]:
+        """Show the current state; unapplied input is kept unless the settings have changed since `seen`."""
         try:
-            yield self._refreshed(seen)
-            if self._desk.changing().running:
-                yield from self._changes.follow()
-        except Exception as error:  # noqa: BLE001  the page's border
-            yield {self._changes.line: facts.error(user_message(error))}
+            yield self._updates(seen)
+            if self._models.reload_status().running:
+                yield from self.reload.follow()
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield {self.reload.status: error_box(user_message(error))}
 
-    def _refreshed(self, seen: SettingsChange | None = None) -> Update:
-        """Return everything that a change may have changed, as it is now."""
-        wanted = self._desk.wanted()
+    def _updates(self, seen: SettingsChange | None = None) -> Update:
+        """Return everything that a reload may have changed."""
+        current = self._models.current()
         update: Update = {
-            **self._passages.refreshed(),
-            **self._memory.refreshed(),
-            self._models.loaded: facts.loaded(self._desk.loaded()),
-            self._about: facts.about(self._desk.system_info()),
-            self._seen: wanted,
+            **self.chunking.updates(),
+            **self.cache.updates(),
+            self.models.loaded: render_models(self._models.loaded()),
+            self._about: render_system_info(self._models.system_info()),
+            self.seen: current,
         }
-        if wanted != seen:
+        if current != seen:
             for each in self._sections:
-                update |= each.choices.show(wanted)
+                update |= each.inputs.show(current)
         return update

@@ -1,4 +1,4 @@
-"""One section of the Settings page: what it is about on the left, its controls on the right."""
+"""One section of the Settings page: heading and description on the left, inputs on the right."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,51 +13,54 @@ from ui.html import tag
 
 
 @contextmanager
-def section(name: str, about: str) -> Iterator[None]:
-    """Draw the heading and open the panel of a section inside the open Blocks."""
+def section(name: str, description: str) -> Iterator[None]:
+    """Create the heading and open the panel of a section inside the open Blocks."""
     with gr.Row(elem_classes="kv-section", equal_height=False):
-        gr.HTML(tag("div", tag("h3", name), tag("p", about, class_="kv-muted")), js_on_load=None)
+        gr.HTML(tag("div", tag("h3", name), tag("p", description, class_="kv-muted")), js_on_load=None)
         with gr.Column(elem_classes="kv-panel", min_width=0):
             yield
 
 
-def stops_questions(what: str = "Stops") -> None:
-    """Draw, beside a button that applies something, what that does to others."""
-    said = f"{what} questions and files that are under way. Documents stay, and keys and values on disk."
-    gr.HTML(tag("p", said), js_on_load=None)
+def apply_note(
+    text: str = "Applying stops running questions and uploads. Documents and the disk cache are kept.",
+) -> None:
+    """Create the note beside an Apply button about its side effects."""
+    gr.HTML(tag("p", text), js_on_load=None)
 
 
-class Choices:
-    """The controls of one section, each under the name of its choice in `Wanted`.
+class SettingInputs:
+    """The inputs of one section, by field name of `SettingsChange`.
 
-    fixed  the flag or variable that fixes a choice, by the choice's name: its control is shown and cannot be moved
+    overrides  flag or environment variable by field name; such a field is shown but cannot be changed
     """
 
-    def __init__(self, wanted: SettingsChange, fixed: Mapping[str, str]) -> None:
-        self._wanted, self._fixed = wanted, fixed
-        self._controls: dict[str, Component] = {}
+    def __init__(self, current: SettingsChange, overrides: Mapping[str, str]) -> None:
+        self._current = current
+        self._overrides = overrides
+        self.inputs: dict[str, Component] = {}
 
-    def add(self, kind: Callable[..., Component], name: str, info: str, *given: Any, **named: Any) -> Component:
-        """Draw one control with the value in use."""
-        if flag := self._fixed.get(name):
-            info, named = f"Fixed by {flag} when KVScope was started.", {**named, "interactive": False}
-        value = getattr(self._wanted, name)
+    def add(self, kind: Callable[..., Component], name: str, info: str, *args: Any, **kwargs: Any) -> Component:
+        """Create the input of one field with its current value."""
+        if flag := self._overrides.get(name):
+            info = f"Set by {flag} at startup; it cannot be changed here."
+            kwargs = {**kwargs, "interactive": False}
         elem_id = f"choice-{name.replace('_', '-')}"
-        self._controls[name] = kind(*given, value=value, info=info, elem_id=elem_id, min_width=120, **named)
-        return self._controls[name]
+        value = getattr(self._current, name)
+        self.inputs[name] = kind(*args, value=value, info=info, elem_id=elem_id, min_width=120, **kwargs)
+        return self.inputs[name]
 
     def components(self) -> list[Component]:
-        return list(self._controls.values())
+        return list(self.inputs.values())
 
     def read(self, values: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the values of `components()` by name; what was emptied keeps the value that was shown first."""
-        found = {}
-        for name, value in zip(self._controls, values, strict=True):
-            usual = getattr(self._wanted, name)
+        """Return the values of `components()` by field name; an emptied input keeps its initial value."""
+        result = {}
+        for name, value in zip(self.inputs, values, strict=True):
+            initial = getattr(self._current, name)
             value = value.strip() if isinstance(value, str) else value
-            found[name] = usual if value in (None, "") else type(usual)(value)
-        return found
+            result[name] = initial if value in (None, "") else type(initial)(value)
+        return result
 
-    def show(self, wanted: SettingsChange) -> Update:
-        """Return the controls with these values."""
-        return {control: getattr(wanted, name) for name, control in self._controls.items()}
+    def show(self, settings: SettingsChange) -> Update:
+        """Return the inputs with the values of `settings`."""
+        return {component: getattr(settings, name) for name, component in self.inputs.items()}
