@@ -56,7 +56,7 @@ def main() -> int:
         return 1 if left else 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
     backend = LocalBackend(settings, overrides())
-    page = build(backend, SAMPLE_QUESTIONS if settings.samples else None)
+    page = build(backend, SAMPLE_QUESTIONS if settings.sample_docs else None)
     try:
         _check_port(settings.host, settings.port)
         page.launch(

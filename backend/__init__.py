@@ -1,1 +1,1 @@
-"""What stands behind the page: models, documents and engine of one data folder, one desk for each thing it asks for."""
+"""The backend of the UI and the HTTP server: the models, documents and engine of one data folder."""

@@ -1,4 +1,4 @@
-"""The page's backend: everything it asks for before the models are there is a clear sentence, not a wait."""
+"""The backend on this machine: one data folder, its models and its documents."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -6,15 +6,13 @@ from pathlib import Path
 from threading import Event
 
 from backend.interface.backend import Status, TierUsage
-from backend.interface.inspection import InspectService
 from backend.interface.library import IngestProgress
-from backend.runtime.loader import LAST_STEP_S, RuntimeLoader, model_config
+from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
 from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
+from backend.services.analysis import LocalAnalysisService
 from backend.services.cache import LocalCacheService
-from backend.services.comparison import LocalCompareService
 from backend.services.ingest import IngestService
-from backend.services.inspection import LocalInspectService
 from backend.services.kv_owners import ChunkOwners
 from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
@@ -22,96 +20,101 @@ from backend.services.models import LocalModelService
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
-from engine.strategies import methods
+from engine.strategies import list_methods
 from store.types import Document
 
-CHANGED = "Stopped: the settings were changed. Ask again once the status says ready."
+SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when the status is ready."
 
 
 class LocalBackend:
-    """Models, documents and engine of one data folder (hold its FolderLock); one object a process.
+    """Models, documents and engine of one data folder; see `backend.interface.backend`.
 
-    fixed  choices that a flag or a variable has made, by name: the page cannot change them
+    The process must hold the folder's FolderLock and create only one instance.
+
+    overrides  the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
     """
 
-    def __init__(self, settings: Settings, fixed: Mapping[str, str] | None = None) -> None:
-        self._settings, self._work = settings, TaskRegistry()
-        self.loader = RuntimeLoader(settings, self._work, self._settled)
-        self._adding = IngestService(self.loader, self._work)
-        self._filed = ChunkOwners()
-        self.library = LocalLibraryService(self.loader, self._work, self._adding, self._filed)
-        self.models = LocalModelService(self.loader, self._work, fixed or {})
-        self.cache = LocalCacheService(self.loader, settings.data / "kv", self.models.reloader.rebudget, self._filed)
-        self.inspection: InspectService = LocalInspectService(self.loader, self._work)
+    def __init__(self, settings: Settings, overrides: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._tasks = TaskRegistry()
+        self.loader = RuntimeLoader(settings, self._tasks, self._add_samples)
+        self._ingest = IngestService(self.loader, self._tasks)
+        self._chunk_owners = ChunkOwners()
+        self.library = LocalLibraryService(self.loader, self._tasks, self._ingest, self._chunk_owners)
+        self.models = LocalModelService(self.loader, self._tasks, overrides or {})
+        set_budgets = self.models.reloader.set_budgets
+        self.cache = LocalCacheService(self.loader, settings.data / "kv", set_budgets, self._chunk_owners)
+        self.inspection = self.comparison = LocalAnalysisService(self.loader, self._tasks)
         self.metrics = Metrics(self.tier_usage)
-        self.comparison = LocalCompareService(self.loader, self._work)
 
     def start(self) -> None:
-        """Load the models in the background."""
+        """Start loading the models in the background."""
         self.loader.start()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until loading has ended, well or badly."""
+        """Wait until loading has finished or failed."""
         self.loader.wait(timeout)
 
     def status(self) -> Status:
         return self.loader.status
 
     def methods(self) -> list[MethodInfo]:
-        default = "cacheclip-trained" if model_config(self.loader.settings).heads else "cacheclip"
-        return [replace(method, is_default=method.name == default) for method in methods()]
+        default = "cacheclip-trained" if model_config(self.loader.settings).token_selector_folder else "cacheclip"
+        return [replace(method, is_default=method.name == default) for method in list_methods()]
 
     def documents(self) -> list[Document]:
-        return self.loader.listed()
+        return self.loader.documents()
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        return self._adding.add(files, cancel)
+        return self._ingest.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        with self.loader.borrow() as house, house.engine.track_deletions():  # is not stopped half way
-            known = {chunk.text for chunk in house.documents.chunks(document_id)}
-            # Before the document goes: afterwards nobody would know its passages.
-            names = [name for text in known for name in house.engine.forget(text)]
-            for text in {chunk.text for chunk in house.documents.delete(document_id)} - known:
-                house.engine.forget(text)
-            for name in names:
-                house.tiers.tree.delete(name)  # a question may have found and computed it meanwhile
-            self._filed.forget(document_id)
-            house.engine.forget_others()
+        with self.loader.borrow() as runtime:
+            library, passages = runtime.library, runtime.engine.passages
+            with passages.track_deletions():
+                # KV is deleted first: its keys are computed from the texts, which go with the document.
+                texts = {chunk.text for chunk in library.chunks(document_id)}
+                keys = [key for text in texts for key in passages.forget(text)]
+                for text in {chunk.text for chunk in library.delete(document_id)} - texts:
+                    passages.forget(text)
+                for key in keys:
+                    runtime.tiers.tree.delete(key)  # a running question may have computed it again
+                self._chunk_owners.forget(document_id)
+                passages.delete_other_models()
 
     def tier_usage(self) -> list[TierUsage]:
         return [TierUsage(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
 
     def clear(self) -> None:
-        with self.loader.borrow() as house:
-            house.tiers.tree.clear()
+        with self.loader.borrow() as runtime:
+            runtime.tiers.tree.clear()
 
     def budget(self, request: Request) -> ContextBudget:
-        with self.loader.borrow() as house:
-            return house.engine.budget(request)
+        with self.loader.borrow() as runtime:
+            return runtime.engine.estimate_budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        unread = self._adding.unread()
+        pending = "" if request.documents else self._ingest.pending_message()
 
-        def shown(answer: Answer) -> Answer:  # a copy: the engine goes on with its answer while the page shows this one
-            seen = question.note(answer)
-            if unread and not request.documents:
-                seen.notes = (unread, *seen.notes)
-            if seen.state == "stopped" and self._work.paused_now:
-                seen.notes += (CHANGED,)
-            return seen
+        def with_notes(answer: Answer) -> Answer:
+            shown = tracked.update(answer)  # a copy: the engine keeps changing its own answer
+            if pending:
+                shown.notes = (pending, *shown.notes)
+            if shown.state == "stopped" and self._tasks.is_draining:
+                shown.notes += (SETTINGS_CHANGED,)
+            return shown
 
-        with self.metrics.question() as question, self._work.track(cancel):
+        with self.metrics.track() as tracked, self._tasks.track(cancel):
             engine = self.loader.ready().engine
-            yield from run_in_thread(lambda: map(shown, engine.ask(request, cancel)), cancel)
+            yield from run_in_thread(lambda: map(with_notes, engine.ask(request, cancel)), cancel)
 
     def close(self) -> None:
-        """Stop all work, then close the files; once. The next start finds everything as it was."""
-        if not self._work.closing:
-            self._work.close(LAST_STEP_S)
-            self.models.reloader.wait(LAST_STEP_S)
+        """Cancel all tasks and close all files. Further calls do nothing."""
+        if not self._tasks.is_closing:
+            self._tasks.close(SHUTDOWN_TIMEOUT_S)
+            self.models.reloader.wait(SHUTDOWN_TIMEOUT_S)
             self.loader.close()
 
-    def _settled(self, line: str) -> None:
-        if self._settings.samples:
-            self._adding.samples(line, self._settings.data / "samples-added")
+    def _add_samples(self, message: str) -> None:
+        if self._settings.sample_docs:
+            self._ingest.add_samples(message, self._settings.data / "samples-added")

@@ -1,1 +1,1 @@
-"""What each page asks of the rest of the house: one protocol a desk, plain data in and out."""
+"""Interface of the backend: protocols and plain data that the UI and the HTTP server depend on."""

@@ -1,4 +1,4 @@
-"""What the page needs from the rest of the house. `app.py` gives the real one, tests a small one."""
+"""The backend as the UI and the HTTP server see it. `backend.local` implements it; tests use a fake."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,41 +6,56 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
+from backend.interface.analysis import CompareService, InspectService
 from backend.interface.cache import CacheService
-from backend.interface.comparison import CompareService
-from backend.interface.inspection import InspectService
 from backend.interface.library import IngestProgress, LibraryService
-from backend.interface.metrics import MetricsService
 from backend.interface.models import ModelService
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
 from store.types import Document
 
-MAX_CONCURRENT_REQUESTS = 16  # waiting ones included: the engine serves them one by one and can cancel one that waits
+MAX_CONCURRENT_REQUESTS = 16  # including queued ones; the engine runs one at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One line about the engine, and whether it can answer."""
+    """State of the engine.
+
+    message         'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
+    progress        fraction of loading that is complete, 0 to 1
+    adding_samples  the engine is ready while the sample documents are still being added
+    """
 
     ready: bool
-    line: str  # 'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
+    message: str
     failed: bool = False
-    share: float | None = None  # of the loading that is done, 0 to 1; shown as a bar
-    reading: bool = False  # the sample documents, which can be asked about one by one
+    progress: float | None = None
+    adding_samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """What one tier keeps of the passages' keys and values. `tier`: device, host or disk, as in a Source."""
+    """Chunk KV in one tier. `tier`: 'device', 'host' or 'disk'."""
 
     tier: str
     size_bytes: int
     budget_bytes: int
 
 
+class MetricsService(Protocol):
+    """Counters over the requests from the UI, the Gradio API and the HTTP API."""
+
+    def render(self) -> str:
+        """Return all metrics in the Prometheus text format 0.0.4."""
+        ...
+
+
 class Backend(Protocol):
-    """The engine and the library as the page sees them. Every error meant for a person is a KVScopeError."""
+    """Models, documents and engine.
+
+    Every error with a message for users is a KVScopeError. Calls made before the models are loaded raise
+    ModelNotReady, or LoadingFailed if loading failed, instead of waiting.
+    """
 
     @property
     def cache(self) -> CacheService: ...
@@ -55,37 +70,74 @@ class Backend(Protocol):
     def inspection(self) -> InspectService: ...
 
     @property
-    def metrics(self) -> MetricsService: ...
-
-    @property
     def comparison(self) -> CompareService: ...
 
-    def status(self) -> Status: ...
+    @property
+    def metrics(self) -> MetricsService: ...
+
+    def status(self) -> Status:
+        """Return the state of the engine."""
+        ...
 
     def methods(self) -> list[MethodInfo]:
-        """Return the methods that a question may name, in the order to show them."""
+        """Return the available methods in display order."""
         ...
 
-    def documents(self) -> list[Document]: ...
+    def documents(self) -> list[Document]:
+        """Return all documents, newest first; empty until the library is open."""
+        ...
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Add (path, shown name) files one after the other; each step yields the state of all of them."""
+        """Add files to the library, one after the other.
+
+        Parameters
+        ----------
+        files : list of (Path, str)
+            Path and display name of each file.
+        cancel : Event
+            Stops the ingest after the current step.
+
+        Yields
+        ------
+        list of IngestProgress
+            The progress of every file.
+        """
         ...
 
-    def delete(self, document_id: str) -> None: ...
+    def delete(self, document_id: str) -> None:
+        """Delete a document, its chunks and their KV. Raises NoSuchDocument."""
+        ...
 
     def tier_usage(self) -> list[TierUsage]:
-        """Return the tiers of computed keys and values, the fastest first; empty until the engine is ready."""
+        """Return the usage of each cache tier, fastest first; empty until the engine is ready."""
         ...
 
     def clear(self) -> None:
-        """Remove all computed keys and values; documents stay, and questions compute what they need."""
+        """Delete all chunk KV. Documents stay; later requests recompute the KV they need."""
         ...
 
     def budget(self, request: Request) -> ContextBudget:
-        """Return how a request would share out the model's context; texts are counted, nothing is searched for."""
+        """Return how a request would divide the model's context, without running retrieval."""
         ...
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        """Yield growing answers. After `cancel` is set the computation ends within a layer or a token."""
+        """Answer a question from the documents.
+
+        Parameters
+        ----------
+        request : Request
+            The question, its method and its options.
+        cancel : Event
+            Stops the computation within a layer or a token; the answer then ends in the state 'stopped'.
+
+        Yields
+        ------
+        Answer
+            The answer so far. Each one is a new object; its text only grows.
+
+        Raises
+        ------
+        KVScopeError
+            If the models are not loaded, or the request is invalid.
+        """
         ...

@@ -1,68 +1,97 @@
-"""What the Cache page asks for: every passage whose KV is kept, the tiers, and how questions were served from them."""
+"""Interface of the Cache page: the knowledge tree with its passages, its tiers, and hit statistics."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.cache.admin import Evicted, NodeInfo, TierInfo
+from engine.cache.admin import EvictionResult, NodeInfo, TierInfo
 from engine.cache.hit_stats import QueryStats, StatsTotals
 from store.types import Chunk
 
-__all__ = ["CacheService", "CacheView", "CachedPassage", "Evicted", "NodeInfo", "QueryStats", "TierInfo", "StatsTotals"]
+__all__ = [
+    "CacheService",
+    "CacheView",
+    "CachedPassage",
+    "EvictionResult",
+    "NodeInfo",
+    "QueryStats",
+    "StatsTotals",
+    "TierInfo",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class CachedPassage:
-    """One node of the knowledge tree and the passage behind it.
+    """One node of the knowledge tree and its passage.
 
-    chunk  None for KV of an earlier library or model: nobody knows its text any more, or not yet (`CacheView.counted`)
-    role   'primary', 'auxiliary' (KV of the small model that chooses), 'alone' (computed without the shared prefix,
-           for naive reuse), or 'other' where the chunk is not known
+    chunk  None for KV of another library or model, or if not all passages are matched yet (`CacheView.is_complete`)
+    role   'primary', 'auxiliary' (KV of the auxiliary model), 'alone' (computed without the shared prefix), or 'other'
+           if the chunk is unknown
     """
 
-    facts: NodeInfo
+    node: NodeInfo
     chunk: Chunk | None = None
     role: str = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheView:
-    """Everything the page shows, at one moment.
+    """The state of the cache at one moment.
 
-    tiers        the fastest first
-    limit_bytes  by tier: the largest budget that makes sense on this machine
-    passages     parents before their children
-    policy       'PGDSF', 'GDSF', 'LRU' or 'LFU'
-    recent       how the last few hundred questions were served, oldest first
-    counted      False while it is still being found out which passage is whose; look again
+    tiers             fastest first
+    max_budget_bytes  by tier: the largest budget that this machine allows
+    passages          parents before their children
+    policy            'PGDSF', 'GDSF', 'LRU' or 'LFU'
+    recent_queries    hit statistics of the last few hundred queries, oldest first
+    is_complete       False while passages are still being matched to nodes; request another view
     """
 
     tiers: tuple[TierInfo, ...]
-    limit_bytes: tuple[int, ...]
+    max_budget_bytes: tuple[int, ...]
     passages: tuple[CachedPassage, ...]
     policy: str
-    recent: tuple[QueryStats, ...]
+    recent_queries: tuple[QueryStats, ...]
     totals: StatsTotals
-    counted: bool = True
+    is_complete: bool = True
 
 
 class CacheService(Protocol):
-    """The knowledge tree as a person may look at it and change it. Raises ModelNotReady until the models are there."""
+    """Shows and changes the knowledge tree. Raises ModelNotReady until the models are loaded."""
 
     def snapshot(self) -> CacheView:
-        """Return the tree as it is now."""
+        """Return the current state of the cache."""
         ...
 
     def pin(self, key: str, pinned: bool) -> None:
-        """Keep a passage and all before it until the app ends or loads other settings, or let it go. Raises NotKept."""
+        """Pin or unpin a node and its ancestors, until the app ends or its settings change. Raises NotCached."""
         ...
 
-    def evict(self, key: str, tier: str | None = None) -> Evicted:
-        """Take a passage, and what was computed behind it, out of one tier or of all.
+    def evict(self, key: str, tier: str | None = None) -> EvictionResult:
+        """Evict a node and its descendants from one tier, or from all.
 
-        Raises NotKept, or StaysInCache where it is pinned or being read.
+        Parameters
+        ----------
+        key : str
+            Key of the node.
+        tier : str, optional
+            Name of the tier; all by default.
+
+        Returns
+        -------
+        EvictionResult
+            What was evicted.
+
+        Raises
+        ------
+        NotCached
+            If there is no such node.
+        PassageInUse
+            If the node or a descendant is pinned or being read.
         """
         ...
 
-    def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
-        """Give a tier another budget, evict down to it at once, and remember it. Raises StaysInCache."""
+    def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
+        """Set the budget of a tier, evict down to it, and save it.
+
+        Raises PassageInUse if more than the budget is pinned or being read.
+        """
         ...

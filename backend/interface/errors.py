@@ -1,15 +1,15 @@
-"""Errors as sentences. A KVScopeError speaks for itself; anything else is a bug, and the log keeps its traceback."""
+"""Errors as messages for users. Any error other than a KVScopeError is a bug; its traceback goes to the log."""
 
 import logging
 
 from store.errors import KVScopeError
 
-LOG = logging.getLogger("kvscope.ui")
+log = logging.getLogger("kvscope")
 
 
 def user_message(error: Exception) -> str:
-    """Return what to tell a person, and log what is not meant for one."""
+    """Return the message to show for an error; log it if it is a bug."""
     if isinstance(error, KVScopeError):
         return str(error)
-    LOG.error("the page caught a bug", exc_info=error)
-    return f"Something broke: {error or type(error).__name__}. The log has the details."
+    log.error("unexpected error", exc_info=error)
+    return f"Something went wrong: {error or type(error).__name__}. See the log for details."

@@ -1,4 +1,4 @@
-"""What the Library page asks of the house: documents with what they take, their passages, and changes to them."""
+"""Interface of the Library page: documents with the size of their KV, their passages, and changes to them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,36 +10,39 @@ from store.types import Chunk, Document, Excerpt
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """How far one file has come. `stage`: parsed, chunked, embedded, prefilled, done, or failed."""
+    """Progress of one file.
+
+    stage    'waiting', 'parsed', 'chunked', 'embedded', 'indexed', 'prefilled', 'done' or 'failed'
+    message  an error or a warning for the user
+    """
 
     name: str
     stage: str
     done: int
     total: int
-    message: str = ""  # an error or a warning, for a person
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentUsage:
-    """One document with what is computed from it.
+    """One document with the size of its chunk KV.
 
-    tiers     bytes of keys and values by tier ('device', 'host', 'disk'), of every path through its passages; so a
-              path over two documents counts for both. None while they are still being counted
-    outdated  it was cut with other settings than those of today
+    bytes_by_tier  by 'device', 'host' and 'disk'; a path over two documents counts for both. None until it is known
+    needs_rechunk  the document was chunked with other settings than the current ones
     """
 
     document: Document
-    tiers: dict[str, int] | None
+    bytes_by_tier: dict[str, int] | None
     needs_rechunk: bool = False
 
     @property
     def size_bytes(self) -> int:
-        return sum((self.tiers or {}).values())
+        return sum((self.bytes_by_tier or {}).values())
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage as the primary model reads it. `tier`: the fastest that has its keys and values; '' if none has."""
+    """A chunk, its tokens in the primary model, and the fastest tier that has its KV ('' if none)."""
 
     chunk: Chunk
     tokens: int
@@ -47,31 +50,41 @@ class Passage:
 
 
 class LibraryService(Protocol):
-    """The documents. Every error meant for a person is a KVScopeError."""
+    """Shows and changes the documents. Every error with a message for users is a KVScopeError."""
 
     def list_with_usage(self) -> list[DocumentUsage]:
-        """Return all documents, newest first; empty until the library is open. Answers at once, counted or not."""
+        """Return all documents, newest first, without waiting for sizes; empty until the library is open."""
         ...
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
-        """Return at most `count` passages from number `start`, in reading order; empty if there are none."""
+        """Return at most `count` passages from index `start`, in reading order."""
         ...
 
     def excerpt(self, chunk_id: str) -> Excerpt:
-        """Return a passage where it stands. Raises NoSuchDocument."""
+        """Return a chunk with the text around it. Raises NoSuchDocument."""
         ...
 
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
-        """Return the bytes of keys and values in all tiers that deleting these documents would free."""
+        """Return the bytes of KV in all tiers that deleting these documents would free."""
         ...
 
     def rename(self, document_id: str, name: str) -> Document:
-        """Show a document under another name everywhere. Raises NoSuchDocument."""
+        """Change the display name of a document. Raises NoSuchDocument."""
         ...
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Cut, embed and prefill documents anew, one after the other; each step yields the state of all of them.
+        """Chunk, embed and prefill documents again, one after the other.
 
-        A document stays as it was until its new cut is complete.
+        Parameters
+        ----------
+        document_ids : sequence of str
+            The documents to re-index.
+        cancel : Event
+            Stops after the current step. A document is unchanged until its new chunks are complete.
+
+        Yields
+        ------
+        list of IngestProgress
+            The progress of every document.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the Settings page asks of the house: the models, what others would take, and every choice it may change."""
+"""Interface of the Settings page: the loaded models, memory estimates, and the settings that can be changed."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,143 +8,188 @@ from engine.selftest_result import SelfTestResult
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One loaded model. `role`: primary, auxiliary, selector, pointer, embedder or reranker."""
+    """One loaded model.
+
+    role          'primary', 'auxiliary', 'token_selector', 'span_scorer', 'embedder' or 'reranker'
+    dtype         'bf16' or 'fp32'
+    device        'CPU' or 'GPU'
+    context       maximum input length in tokens
+    memory_bytes  of its weights; 0 if it shares another model's
+    note          such as 'with the bundled LoRA adapter'
+    """
 
     role: str
     name: str
-    parameters: int | None
-    dtype: str  # 'bf16' or 'fp32'
-    device: str  # 'CPU' or 'GPU'
-    context: int | None  # tokens it reads at once
-    memory_bytes: int | None  # of its weights; 0 where it shares another's
+    num_parameters: int | None
+    dtype: str
+    device: str
+    max_context_tokens: int | None
+    memory_bytes: int | None
     selftest: SelfTestResult | None = None
-    note: str = ""  # 'with the shipped reader'
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """Every choice of the page. Ranges and words are those of the command line (`python app.py --help`)."""
+    """All settings that can be changed at run time. `python app.py --help` describes their values."""
 
     model: str
-    auxiliary: str
-    reader: str
-    pointer: str
-    selector: str
+    auxiliary_model: str
+    lora_adapter: str
+    span_scorer: str
+    token_selector: str
     reranker: str
     device: str
     dtype: str
-    device_gib: float
-    host_gib: float
-    disk_gib: float
-    kv_bits: int
-    policy: str
-    chunk_tokens: int
+    gpu_cache_gib: float
+    cpu_cache_gib: float
+    disk_cache_gib: float
+    disk_kv_bits: int
+    eviction_policy: str
+    chunk_size: int
     chunk_overlap: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """What one model would take, and what is free for it.
+    """Memory that one model would need, and memory available for it.
 
-    kv_bytes        of a whole context, the most there can be
-    question_bytes  of the KV of a usual question
-    fetch_bytes     to download first; 0 if it is on this machine
-    free_bytes      with what it would replace given back
+    max_kv_bytes      KV of a full context
+    typical_kv_bytes  KV of a typical question
+    download_bytes    0 if the model is already on this machine
+    free_bytes        including the memory of the model it would replace
     """
 
     name: str
-    family: str
-    parameters: int
+    model_type: str
+    num_parameters: int
     dtype: str
     device: str
-    context: int
+    max_context_tokens: int
     weights_bytes: int
-    kv_bytes: int
-    question_bytes: int
-    fetch_bytes: int
+    max_kv_bytes: int
+    typical_kv_bytes: int
+    download_bytes: int
     free_bytes: int
 
     @property
-    def short(self) -> bool:
-        """Whether not even a usual question fits."""
-        return self.weights_bytes + self.question_bytes > self.free_bytes
+    def exceeds_memory(self) -> bool:
+        """Whether even a typical question does not fit into memory."""
+        return self.weights_bytes + self.typical_kv_bytes > self.free_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadStatus:
-    """How far the latest change of settings has come. `trouble` says, in sentences, why it was not made."""
+    """Progress of the latest change of settings.
+
+    can_stop  a download is running
+    progress  0 to 1
+    error     why the change failed; empty if it did not
+    """
 
     running: bool = False
-    stoppable: bool = False
-    line: str = ""
+    can_stop: bool = False
+    message: str = ""
     progress: float | None = None
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleChunking:
-    """Documents whose passages were cut with other settings than today's, which they keep until they are cut anew."""
+    """Documents that were chunked with the same, no longer current settings."""
 
-    tokens: int
-    overlap: int
-    documents: tuple[str, ...]  # ids
+    chunk_size: int
+    chunk_overlap: int
+    document_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SystemInfo:
-    """versions, and the data folder's parts with their bytes, in the order to show them."""
+    """Library versions, and the bytes of each part of the data folder, both in display order."""
 
     versions: tuple[tuple[str, str], ...]
-    folder: str
-    parts: tuple[tuple[str, int], ...]
+    data_folder: str
+    disk_usage: tuple[tuple[str, int], ...]
 
 
 class ModelService(Protocol):
-    """The settings of the house. Every error meant for a person is a KVScopeError."""
+    """Shows and changes models and settings. Every error with a message for users is a KVScopeError."""
 
     def loaded(self) -> list[ModelInfo]:
-        """Return the models in use; empty until they are loaded."""
+        """Return the loaded models; empty until they are loaded."""
         ...
 
     def suggestions(self) -> list[str]:
-        """Return names of models to offer, the embedded one first."""
+        """Return model names to suggest, the bundled one first."""
         ...
 
     def devices(self) -> list[str]:
-        """Return what `Wanted.device` may be on this machine."""
+        """Return the values of `SettingsChange.device` on this machine."""
         ...
 
-    def wanted(self) -> SettingsChange:
-        """Return the choices in use."""
+    def current(self) -> SettingsChange:
+        """Return the current settings."""
         ...
 
-    def overridden(self) -> dict[str, str]:
-        """Return the flag or variable that fixes a choice, by the choice's name: {'model': '--model'}."""
+    def overrides(self) -> dict[str, str]:
+        """Return the settings that cannot be changed and the flag or variable of each: {'model': '--model'}."""
         ...
 
-    def check(self, name: str, role: str, wanted: SettingsChange) -> MemoryEstimate:
-        """Return what a model would take as `role` (primary or auxiliary) with the device and format of `wanted`.
+    def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
+        """Estimate the memory that a model would need.
 
-        Raises the error that loading it would raise of its name or configuration.
+        Parameters
+        ----------
+        name : str
+            A folder, or a name on the Hugging Face hub.
+        role : {'primary', 'auxiliary'}
+            What the model would be used for.
+        settings : SettingsChange
+            Its device, dtype and chunk size are used.
+
+        Returns
+        -------
+        MemoryEstimate
+            In bytes.
+
+        Raises
+        ------
+        KVScopeError
+            If the model does not exist or is not supported.
         """
         ...
 
-    def change(self, wanted: SettingsChange) -> None:
-        """Begin to change to these choices; `changing` tells how far it is. Raises what is wrong with them."""
+    def apply(self, settings: SettingsChange) -> None:
+        """Start to change the settings; `reload_status` reports the progress.
+
+        Parameters
+        ----------
+        settings : SettingsChange
+            The new settings.
+
+        Raises
+        ------
+        KVScopeError
+            If a setting is invalid or set by a flag, nothing would change, or another change is running.
+        """
         ...
 
-    def changing(self) -> ReloadStatus: ...
-
-    def stop(self) -> None:
-        """Stop a download that a change began with."""
+    def reload_status(self) -> ReloadStatus:
+        """Return the progress of the latest change of settings."""
         ...
 
-    def prompt(self) -> str:
-        """Return what every model is told to do, before the passages."""
+    def cancel_download(self) -> None:
+        """Cancel the download of a running change."""
+        ...
+
+    def system_prompt(self) -> str:
+        """Return the instructions that precede the passages in every prompt."""
         ...
 
     def stale_documents(self) -> list[StaleChunking]:
-        """Return which documents are cut otherwise than the choices in use say."""
+        """Return the documents that were chunked with other settings than the current ones."""
         ...
 
-    def system_info(self) -> SystemInfo: ...
+    def system_info(self) -> SystemInfo:
+        """Return library versions and the disk usage of the data folder."""
+        ...

@@ -1,1 +1,1 @@
-"""Settings, loading and reloading of the models, running tasks."""
+"""Settings, and the loaded models, documents and caches that they describe."""

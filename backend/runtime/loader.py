@@ -1,4 +1,4 @@
-"""From settings to a house that can answer: models, tiers, documents and engine, loaded behind a status line."""
+"""Loads models, library, cache tiers and engine in the background, and reports the progress as a status."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -30,146 +30,157 @@ from store.retrieval.reranker import CrossEncoderReranker
 from store.types import Document
 
 GIB = 2**30
-LAST_STEP_S = 10.0  # the longest step that cannot be stopped half way, such as reading the weights
+SHUTDOWN_TIMEOUT_S = 10.0  # for the longest step that cannot be cancelled, such as reading weights
 log = logging.getLogger("kvscope")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Everything that is loaded. `blobs` is None where the disk takes no chunk KV."""
+    """Everything that is loaded. `blobs` is None if chunk KV cannot be stored on disk."""
 
     models: Models
-    documents: DocumentLibrary
+    library: DocumentLibrary
     tiers: CacheHierarchy
     engine: Engine
     blobs: DiskBlobs | None
 
     def close(self) -> None:
-        """Wait for the pass under way, then close the files; the caller has told the pass to stop."""
-        self.engine.close(LAST_STEP_S)
-        self.documents.close()
+        """Wait for the running pass, which must have been cancelled, then close all files."""
+        self.engine.close(SHUTDOWN_TIMEOUT_S)
+        self.library.close()
         self.tiers.close()
         if self.blobs is not None:
             self.blobs.close()
 
 
 def model_config(settings: Settings) -> ModelConfig:
-    """Return what the settings say about models."""
-    return ModelConfig.of(settings.data / "models", settings)
+    """Return the part of the settings that concerns models."""
+    return ModelConfig(
+        folder=settings.data / "models",
+        model=settings.model,
+        auxiliary_model=settings.auxiliary_model,
+        device=settings.device,
+        dtype=settings.dtype,
+        lora_adapter=settings.lora_adapter,
+        span_scorer=settings.span_scorer,
+        token_selector=settings.token_selector,
+    )
 
 
-def reason(error: Exception) -> str:
-    """Return why loading failed, in a sentence, and log it."""
+def loading_error(error: Exception) -> str:
+    """Return the message to show for an error during loading, and log it."""
     if isinstance(error, KVScopeError):
         log.error("%s", error)
         return str(error)
     log.error("the models could not be loaded", exc_info=error)
-    return f"Loading broke ({type(error).__name__}: {error}). The log says more."
+    return f"Loading failed ({type(error).__name__}: {error}). See the log for details."
 
 
 class RuntimeLoader:
-    """Loads once, in a thread of its own. Until then everything that needs the house gets a clear sentence.
+    """Builds the runtime in a background thread, and again after a change of settings.
 
-    settled  called with the line about the models once the house stands, before the status says ready
+    on_ready  called with the status message after the first loading, before the status is ready
     """
 
     def __init__(
-        self, settings: Settings, work: TaskRegistry, settled: Callable[[str], None] = lambda line: None
+        self, settings: Settings, tasks: TaskRegistry, on_ready: Callable[[str], None] = lambda message: None
     ) -> None:
-        self.settings, self._work, self.settled = settings, work, settled
-        self.status = Status(ready=False, line="Starting")
+        self.settings = settings
+        self.on_ready = on_ready
+        self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
-        self._served = CacheStats()  # of all houses: other settings do not begin the counting anew
-        self._listed: list[Document] = []
+        self._tasks = tasks
+        self._stats = CacheStats()  # survives changes of settings
+        self._last_documents: list[Document] = []
         # Small models that stay loaded while other settings change.
         self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
         self._reranker = lru_cache(maxsize=1)(lambda name: CrossEncoderReranker(name))
         self._thread = Thread(target=self._load, name="loading", daemon=True)
 
     def start(self) -> None:
-        """Load in the background."""
+        """Start loading in the background."""
         self._thread.start()
 
     @property
-    def loading(self) -> bool:
-        """Whether the first loading is under way, the reading of the samples included."""
+    def is_loading(self) -> bool:
+        """Whether the first loading is running, including adding the sample documents."""
         return self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until loading has ended, well or badly."""
+        """Wait until the first loading has finished or failed."""
         self._thread.join(timeout)
 
     def ready(self) -> Runtime:
-        """Return the house. Raises ModelNotReady or LoadingFailed, with what the status says."""
-        house, status = self.runtime, self.status  # another thread may take them away between two looks
+        """Return the runtime. Raises ModelNotReady or LoadingFailed with the status message."""
+        runtime, status = self.runtime, self.status  # read once: other threads replace them
         if status.failed:
-            raise LoadingFailed(status.line)
-        if house is None:
-            raise ModelNotReady(f"{status.line}.")
-        return house
+            raise LoadingFailed(status.message)
+        if runtime is None:
+            raise ModelNotReady(f"{status.message}.")
+        return runtime
 
     @contextmanager
     def borrow(self) -> Iterator[Runtime]:
-        """Lend the house for a short call: whoever closes it waits for the call's end. Raises what `ready` raises."""
-        closed = Event()
-        with self._work.track(closed):
-            house = self.ready()
-            if closed.is_set():
-                raise ModelNotReady("What is loaded is being closed.")
-            yield house
+        """Return the runtime for a short call; it is not closed before the call ends. Raises what `ready` raises."""
+        cancelled = Event()
+        with self._tasks.track(cancelled):
+            runtime = self.ready()
+            if cancelled.is_set():
+                raise ModelNotReady("KVScope is reloading or closing.")
+            yield runtime
 
     def tiers(self) -> tuple[Tier[ChunkKV], ...]:
-        """Return the tiers that hold chunk KV; none until they are open."""
-        house = self.runtime
-        return () if house is None else house.tiers.tree.tiers
+        """Return the cache tiers; empty until they are open."""
+        runtime = self.runtime
+        return () if runtime is None else runtime.tiers.tree.tiers
 
-    def listed(self) -> list[Document]:
-        """Return the documents; while the house is being built anew, those that it had."""
-        with suppress(ModelNotReady, LoadingFailed), self.borrow() as house:
-            self._listed = house.documents.documents()
-        return self._listed
+    def documents(self) -> list[Document]:
+        """Return the documents; during a reload those from before it."""
+        with suppress(ModelNotReady, LoadingFailed), self.borrow() as runtime:
+            self._last_documents = runtime.library.documents()
+        return self._last_documents
 
     def close(self) -> None:
-        """End loading (the caller has closed the work), then close what is loaded."""
+        """Wait for loading to stop and close the runtime. All tasks must have been cancelled."""
         if self._thread.is_alive():
-            self._thread.join(LAST_STEP_S)
-        self.status = Status(ready=False, line="Closing")  # open tabs go on asking until the server ends
+            self._thread.join(SHUTDOWN_TIMEOUT_S)
+        self.status = Status(ready=False, message="Closing")  # open tabs poll it until the server ends
         self.release()
 
-    def say(self, status: Status) -> None:
-        """Show another status line."""
+    def set_status(self, status: Status) -> None:
+        """Replace the status."""
         self.status = status
 
     def _load(self) -> None:
         try:
-            line = self.open()
-            self.settled(line)
-            self.status = Status(ready=True, line=line)
+            message = self.open()
+            self.on_ready(message)
+            self.status = Status(ready=True, message=message)
         except Cancelled:
-            self.status = Status(ready=False, line="Closed")
-        except Exception as error:  # noqa: BLE001  the status line says it
-            self.status = Status(ready=False, line=reason(error), failed=True)
+            self.status = Status(ready=False, message="Closed")
+        except Exception as error:  # noqa: BLE001  shown as status
+            self.status = Status(ready=False, message=loading_error(error), failed=True)
 
     def open(self, models: Models | None = None) -> str:
-        """Build the house that the settings describe; return the line about it. Raises whatever stands in the way.
+        """Build the runtime for the current settings and return its status message.
 
-        models  already loaded; without them the settings' own are loaded
+        models  loaded models to use; by default they are loaded
         """
         config = model_config(self.settings)
         models = models or load_models(config, self._report)
         self._report("Opening the library", 0.95)
         self.runtime = self._build(models)
-        finetuned = " with its reader" if config.adapter else ""
-        return f"{models.primary.name}{finetuned}, {models.precision}"
+        adapter = " with LoRA adapter" if config.lora_folder else ""
+        return f"{models.primary.name}{adapter}, {models.precision}"
 
     def release(self) -> None:
-        """Close the house (the caller has stopped the work) and let go of its memory."""
+        """Close the runtime and free its memory. All tasks must have been cancelled."""
         if self.runtime is None:
             return
-        self._listed = self.runtime.documents.documents()
-        house, self.runtime = self.runtime, None
-        house.close()
-        del house
+        self._last_documents = self.runtime.library.documents()
+        runtime, self.runtime = self.runtime, None
+        runtime.close()
+        del runtime
         release_memory()
 
     def _build(self, models: Models) -> Runtime:
@@ -179,16 +190,16 @@ class RuntimeLoader:
                 undo.callback(blobs.close)
             tiers = self._open_tiers(models, blobs)
             undo.callback(tiers.close)
-            opened: list[DocumentLibrary] = []
+            libraries: list[DocumentLibrary] = []
 
-            def documents(tokenizer: Tokenizer) -> DocumentLibrary:
-                opened.append(self.open_documents(tokenizer))
-                undo.callback(opened[0].close)
-                return opened[0]
+            def open_finder(tokenizer: Tokenizer) -> DocumentLibrary:
+                libraries.append(self.open_library(tokenizer))
+                undo.callback(libraries[0].close)
+                return libraries[0]
 
-            engine = build_engine(models, documents, tiers, self.settings.data, self._served)
+            engine = build_engine(models, open_finder, tiers, self.settings.data, self._stats)
             undo.pop_all()
-        return Runtime(models, opened[0], tiers, engine, blobs)
+        return Runtime(models, libraries[0], tiers, engine, blobs)
 
     def _open_blobs(self) -> DiskBlobs | None:
         try:
@@ -198,32 +209,31 @@ class RuntimeLoader:
             return None
 
     def _open_tiers(self, models: Models, blobs: DiskBlobs | None) -> CacheHierarchy:
-        wanted = self.settings
         config = CacheHierarchyConfig(
-            host_bytes=int(wanted.host_gib * GIB),
-            disk_bytes=int(wanted.disk_gib * GIB),
-            device_bytes=int(wanted.device_gib * GIB),
-            policy=wanted.policy,
-            bits=wanted.kv_bits,
+            host_bytes=int(self.settings.cpu_cache_gib * GIB),
+            disk_bytes=int(self.settings.disk_cache_gib * GIB),
+            device_bytes=int(self.settings.gpu_cache_gib * GIB),
+            policy=self.settings.eviction_policy,
+            bits=self.settings.disk_kv_bits,
         )
         return CacheHierarchy(config, blobs, models.primary.device)
 
-    def open_documents(self, tokenizer: Tokenizer) -> DocumentLibrary:
-        """Open the documents of the data folder; chunks are counted in the tokenizer's tokens."""
-        chunking = ChunkConfig(self.settings.chunk_tokens, self.settings.chunk_overlap)
+    def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
+        """Open the library in the data folder; chunk sizes are counted with `tokenizer`."""
+        config = LibraryConfig(chunking=ChunkConfig(self.settings.chunk_size, self.settings.chunk_overlap))
         reranker, name = None, self.settings.reranker
         if name == "off":
             self._reranker.cache_clear()
         else:
             self._report(f"Loading {Path(name).name}", 0.95)
             reranker = self._reranker(name)
-        embedder, folder = self._embedder(select_dtype("cpu", self.settings.dtype)[1]), self.settings.data / "library"
-        embedder.embed([embedder.ending("Is it loaded?")])  # now, not while the first question waits
-        return DocumentLibrary(folder, tokenizer, embedder, LibraryConfig(chunking=chunking), reranker=reranker)
+        embedder = self._embedder(select_dtype("cpu", self.settings.dtype)[1])
+        embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
+        return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, config, reranker=reranker)
 
-    def _report(self, said: str, share: float) -> None:
-        if self._work.closing:
+    def _report(self, message: str, progress: float) -> None:
+        if self._tasks.is_closing:
             raise Cancelled
-        if self.status.line != said:
-            log.info(said)
-        self.status = Status(ready=False, line=said, share=share)
+        if self.status.message != message:
+            log.info(message)
+        self.status = Status(ready=False, message=message, progress=progress)

@@ -1,10 +1,9 @@
-"""Other settings without a restart, one change at a time, and never without a way back.
+"""Changes of settings without a restart, one at a time, falling back to the previous settings on failure.
 
-What can be told beforehand is told beforehand: downloads and the checks of a configuration happen while the present
-models still answer. Only then is what is under way stopped, the house closed and the new one built, in that order, so
-that two models need not fit into memory at once. If that fails, the earlier house is built again. KV on disk is filed
-under its model's fingerprint: it stays where it is, and is found again when the model comes back.
-Budgets alone need none of this: the tiers take them over at once, with all that they hold.
+Downloads and configuration checks run first, while the present models still answer. Only then are the running tasks
+cancelled and the runtime closed and rebuilt, in this order, so that two models need not fit into memory at once. If
+that fails, the previous runtime is rebuilt. KV on disk stays: it is keyed by the model's fingerprint and is reused
+when the model is loaded again. New budgets alone are applied to the open tiers at once.
 """
 
 import logging
@@ -13,173 +12,181 @@ from pathlib import Path
 from threading import Event, RLock, Thread
 
 from backend.interface.backend import Status
-from backend.runtime.loader import GIB, LAST_STEP_S, RuntimeLoader, model_config, reason
+from backend.runtime.loader import GIB, SHUTDOWN_TIMEOUT_S, RuntimeLoader, loading_error, model_config
 from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
 from engine.builder import fetch_models, release_memory
-from engine.cache.admin import CacheAdmin, Evicted
+from engine.cache.admin import CacheAdmin, EvictionResult
 from engine.errors import BadRequest, Cancelled, ModelNotReady
 from store.errors import KVScopeError
-from store.retrieval.reranker import fetch as fetch_reranker
+from store.retrieval.reranker import download as download_reranker
 
-BUDGETS = {"device": "device_gib", "host": "host_gib", "disk": "disk_gib"}  # the setting of each tier
+BUDGET_SETTINGS = {"device": "gpu_cache_gib", "host": "cpu_cache_gib", "disk": "disk_cache_gib"}  # by tier
 log = logging.getLogger("kvscope")
 
 
 class NothingChanges(KVScopeError):
-    hint = "Choose something else first."
+    hint = "Change a setting first."
 
 
 class Reloader:
-    """Changes the settings of a loader's house, in a thread of its own.
+    """Applies settings to a loader's runtime in a background thread.
 
-    keep   called with settings that work, to remember them
-    fixed  the flag or variable that fixes a choice, by the choice's name: the page cannot change it
-
-    `trouble` says why the latest change was not made, and what answers now; empty if it was.
+    save       called with settings that work
+    overrides  the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
+    error      why the latest change failed, and which settings are in use now; empty if it succeeded
     """
 
     def __init__(
-        self, loader: RuntimeLoader, work: TaskRegistry, keep: Callable[[Settings], None], fixed: Mapping[str, str]
+        self,
+        loader: RuntimeLoader,
+        tasks: TaskRegistry,
+        save: Callable[[Settings], None],
+        overrides: Mapping[str, str],
     ) -> None:
-        self._loader, self._work, self._keep, self._fixed = loader, work, keep, fixed
-        self._stopped, self._one = Event(), RLock()
+        self.is_downloading = False
+        self.error = ""
+        self._loader = loader
+        self._tasks = tasks
+        self._save = save
+        self._overrides = overrides
+        self._download_cancelled = Event()
+        self._lock = RLock()  # one change at a time
         self._thread: Thread | None = None
-        self.fetching, self.trouble = False, ""
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def begin(self, wanted: Settings) -> None:
-        """Start to change to these settings; other budgets are in use when this returns.
+    def start(self, new: Settings) -> None:
+        """Start to apply settings. If only budgets differ, they are in use when this returns.
 
-        Raises NothingChanges, BadRequest for what a flag has fixed, ModelNotReady while something is loading, and what
-        `rebudget` raises.
+        Raises NothingChanges, BadRequest for overridden settings, ModelNotReady during another change, and what
+        `set_budgets` raises.
         """
-        with self._one:
-            new, old = wanted.choices(), self._loader.settings.choices()
-            changed = {name for name in new if new[name] != old[name]}
-            self._check_free(changed)
-            if self.running or self._loader.loading:
-                raise ModelNotReady(f"{self._loader.status.line}.")
-            if wanted == self._loader.settings and self._loader.runtime is not None:
-                raise NothingChanges("These settings are in use already.")
-            self.trouble = ""
-            tiers = {BUDGETS[tier.name]: tier.name for tier in self._loader.tiers()}
+        with self._lock:
+            values, old_values = new.mutable_values(), self._loader.settings.mutable_values()
+            changed = {name for name in values if values[name] != old_values[name]}
+            self._check_not_overridden(changed)
+            if self.is_running or self._loader.is_loading:
+                raise ModelNotReady(f"{self._loader.status.message}.")
+            if new == self._loader.settings and self._loader.runtime is not None:
+                raise NothingChanges("These settings are already in use.")
+            self.error = ""
+            tiers = {BUDGET_SETTINGS[tier.name]: tier.name for tier in self._loader.tiers()}
             if changed and changed <= tiers.keys():
-                self.rebudget({tiers[name]: int(new[name] * GIB) for name in changed})
+                self.set_budgets({tiers[name]: int(values[name] * GIB) for name in changed})
                 return
-            self._stopped.clear()
-            self._thread = Thread(target=self._run, args=[wanted], name="reloading", daemon=True)
+            self._download_cancelled.clear()
+            self._thread = Thread(target=self._run, args=[new], name="reloading", daemon=True)
             self._thread.start()
 
-    def rebudget(self, budgets: Mapping[str, int]) -> Evicted:
-        """Give tiers other budgets, in bytes by name, evict down to them, and remember them.
+    def set_budgets(self, budgets: Mapping[str, int]) -> EvictionResult:
+        """Set tier budgets in bytes, evict down to them, and save them.
 
-        Raises ModelNotReady, BadRequest for what a flag has fixed, and what `Control.set_budgets` raises, with nothing
-        changed.
+        Raises ModelNotReady, BadRequest for overridden settings, and what `CacheAdmin.set_budgets` raises, with
+        nothing changed.
         """
-        with self._one:
-            if self.running:
-                raise ModelNotReady(f"{self._loader.status.line}.")
-            self._check_free(BUDGETS[tier] for tier in budgets if tier in BUDGETS)
+        with self._lock:
+            if self.is_running:
+                raise ModelNotReady(f"{self._loader.status.message}.")
+            self._check_not_overridden(BUDGET_SETTINGS[tier] for tier in budgets if tier in BUDGET_SETTINGS)
             evicted = CacheAdmin(self._loader.ready().tiers.tree).set_budgets(budgets)
-            chosen = {BUDGETS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
-            self._loader.settings = self._loader.settings.with_choices(chosen)
-            self._remember(self._loader.settings)
+            values = {BUDGET_SETTINGS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
+            self._loader.settings = self._loader.settings.updated(values)
+            self._save_settings(self._loader.settings)
             return evicted
 
-    def stop(self) -> None:
-        """End a download; what is loaded goes on. Once the house is being rebuilt it is too late."""
-        self._stopped.set()
+    def cancel_download(self) -> None:
+        """Cancel a running download; no effect after it."""
+        self._download_cancelled.set()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the change has ended, well or badly."""
+        """Wait until the change has finished or failed."""
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _check_free(self, names: Iterable[str]) -> None:
+    def _check_not_overridden(self, names: Iterable[str]) -> None:
         for name in sorted(names):
-            if flag := self._fixed.get(name):
-                raise BadRequest(f"This was fixed with {flag} when KVScope started. Start it without, to choose here.")
+            if flag := self._overrides.get(name):
+                raise BadRequest(f"This setting is set by {flag}. Restart KVScope without it to change it here.")
 
-    def _run(self, wanted: Settings) -> None:
-        loader, shown = self._loader, self._loader.status
-        first = loader.runtime is None
-        named = (model_config(wanted), wanted.reranker)
-        if first or named != (model_config(loader.settings), loader.settings.reranker):
-            self.trouble = self._fetch(wanted)
-        if self.trouble:
-            loader.say(shown)
+    def _run(self, new: Settings) -> None:
+        loader, old_status = self._loader, self._loader.status
+        is_first = loader.runtime is None
+        models = (model_config(new), new.reranker)
+        if is_first or models != (model_config(loader.settings), loader.settings.reranker):
+            self.error = self._download(new)
+        if self.error:
+            loader.set_status(old_status)
             return
-        loader.say(Status(ready=False, line="Closing what is loaded", share=0.78))
-        with self._work.drained(LAST_STEP_S):
-            line = self._exchange(wanted)
+        loader.set_status(Status(ready=False, message="Unloading", progress=0.78))
+        with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
+            message = self._replace_runtime(new)
         if loader.runtime is None:
-            self.trouble = "" if self._work.closing else line
-            loader.say(Status(ready=False, line=line, failed=not self._work.closing))
+            self.error = "" if self._tasks.is_closing else message
+            loader.set_status(Status(ready=False, message=message, failed=not self._tasks.is_closing))
             return
-        if first:
-            loader.settled(line)
-        loader.say(Status(ready=True, line=line))
+        if is_first:
+            loader.on_ready(message)
+        loader.set_status(Status(ready=True, message=message))
 
-    def _fetch(self, wanted: Settings) -> str:
-        """Bring the models' files here; return what went wrong, in a sentence."""
-        self.fetching = True
+    def _download(self, new: Settings) -> str:
+        """Download the models that are not on this machine; return an error message, or an empty string."""
+        self.is_downloading = True
         try:
-            fetch_models(model_config(wanted), self._report)
-            if wanted.reranker not in ("off", self._loader.settings.reranker):
-                self._report(f"Downloading {Path(wanted.reranker).name}", 0.76)
-                fetch_reranker(wanted.reranker)
+            fetch_models(model_config(new), self._report)
+            if new.reranker not in ("off", self._loader.settings.reranker):
+                self._report(f"Downloading {Path(new.reranker).name}", 0.76)
+                download_reranker(new.reranker)
         except Cancelled:
-            return "The download was stopped. What has arrived is used when it is begun again."
-        except Exception as error:  # noqa: BLE001  the page says it
-            return f"{reason(error)} Nothing was changed."
+            return "The download was stopped; the next attempt resumes it."
+        except Exception as error:  # noqa: BLE001  shown to the user
+            return f"{loading_error(error)} Nothing was changed."
         finally:
-            self.fetching = False
+            self.is_downloading = False
         return ""
 
-    def _exchange(self, wanted: Settings) -> str:
-        """Build another house in place of the present one, or the present one again; return the line to show."""
-        loader, earlier, house = self._loader, self._loader.settings, self._loader.runtime
-        same = house is not None and model_config(wanted) == model_config(earlier)
-        models = house.models if house is not None and same else None
-        had = house is not None
-        del house
+    def _replace_runtime(self, new: Settings) -> str:
+        """Close the runtime and build one for the new settings, or the previous one; return the status message."""
+        loader, old_settings, old_runtime = self._loader, self._loader.settings, self._loader.runtime
+        same_models = old_runtime is not None and model_config(new) == model_config(old_settings)
+        models = old_runtime.models if old_runtime is not None and same_models else None
+        is_first = old_runtime is None
+        del old_runtime
         try:
             loader.release()
-            loader.settings = wanted
-            line = loader.open(models)
+            loader.settings = new
+            message = loader.open(models)
         except Cancelled:
             return "Closed"
-        except Exception as error:  # noqa: BLE001  the page says it
-            why = reason(error)
+        except Exception as error:  # noqa: BLE001  shown to the user
+            reason = loading_error(error)
         else:
-            self._remember(wanted)
-            return line
-        loader.settings = earlier  # here, where nothing holds what was half loaded any more
+            self._save_settings(new)
+            return message
+        loader.settings = old_settings  # after the except clause: the error no longer references partly loaded models
         release_memory()
-        if not had:
-            return why
+        if is_first:
+            return reason
         try:
-            line = loader.open(models)
+            message = loader.open(models)
         except Cancelled:
             return "Closed"
-        except Exception as error:  # noqa: BLE001  the page says it
-            return f"{why} What was there before cannot be loaded again either: {reason(error)}"
-        self.trouble = f"{why} What was there before is in use again."
-        return line
+        except Exception as error:  # noqa: BLE001  shown to the user
+            return f"{reason} The previous settings cannot be restored either: {loading_error(error)}"
+        self.error = f"{reason} The previous settings are in use again."
+        return message
 
-    def _remember(self, wanted: Settings) -> None:
+    def _save_settings(self, settings: Settings) -> None:
         try:
-            self._keep(wanted)
+            self._save(settings)
         except KVScopeError as error:
             log.error("%s", error)
-            self.trouble = f"This is in use now, but it is forgotten at the next start. {error}"
+            self.error = f"The settings are in use, but could not be saved for the next start. {error}"
 
-    def _report(self, said: str, share: float) -> None:
-        """Tell what is being fetched; the present models answer meanwhile."""
-        if self._stopped.is_set() or self._work.closing:
+    def _report(self, message: str, progress: float) -> None:
+        """Show the progress of a download, during which the present models still answer."""
+        if self._download_cancelled.is_set() or self._tasks.is_closing:
             raise Cancelled
-        self._loader.say(Status(ready=self._loader.runtime is not None, line=said, share=share))
+        self._loader.set_status(Status(ready=self._loader.runtime is not None, message=message, progress=progress))

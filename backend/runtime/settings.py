@@ -1,4 +1,7 @@
-"""Settings from the command line, KVSCOPE_* environment variables, the page's choices, or defaults, in this order."""
+"""Settings from command-line flags, KVSCOPE_* environment variables, saved preferences and defaults, in this order.
+
+Flags, variables and preferences of earlier versions keep working under their old names (see `AliasChoices`).
+"""
 
 import logging
 import os
@@ -7,81 +10,135 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
-from engine.model.loading.bundled import NAME
+from engine.model.loading.bundled import BUNDLED_MODEL
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 from store.preferences import Preferences
 
-MUTABLE_SETTINGS = (  # what the page may change and the data folder remembers
-    *("model", "reader", "auxiliary", "pointer", "selector", "reranker", "device", "dtype"),
-    *("device_gib", "host_gib", "disk_gib", "kv_bits", "policy", "chunk_tokens", "chunk_overlap"),
+MUTABLE_SETTINGS = (  # can be changed at run time; saved in the data folder
+    *("model", "lora_adapter", "auxiliary_model", "span_scorer", "token_selector", "reranker", "device", "dtype"),
+    *("gpu_cache_gib", "cpu_cache_gib", "disk_cache_gib", "disk_kv_bits", "eviction_policy"),
+    *("chunk_size", "chunk_overlap"),
 )
+CHUNKING = ("chunk_size", "chunk_overlap")
 log = logging.getLogger("kvscope")
 
 
 class BadSettings(KVScopeError):
-    hint = "Run python app.py --help for what each setting may be."
+    hint = "Run with --help to see the allowed values."
 
 
 class Settings(BaseSettings):
-    """KVScope: ask your own documents, on your own machine."""
+    """KVScope: question answering over your own documents, on your own machine."""
 
     model_config = SettingsConfigDict(
         env_prefix="KVSCOPE_",
-        cli_prog_name="app.py",
+        env_prefix_target="all",
         cli_kebab_case=True,
         cli_implicit_flags=True,
         cli_hide_none_type=True,
     )
 
     data: Path = Field(
-        default_factory=default_data_folder, description="folder for documents, index, chunk KV and models"
+        default_factory=default_data_folder,
+        validation_alias=AliasChoices("data", "data_dir"),
+        description="folder for documents, search index, chunk KV and models",
     )
-    host: str = Field("127.0.0.1", description="address to listen on; anything but loopback shows it to others")
+    host: str = Field("127.0.0.1", description="address to listen on; other machines can reach all but loopback")
     port: int = Field(7860, ge=1, le=65535, description="port to listen on")
-    model: str = Field(NAME, description="the model that answers: a folder, or a name on the Hugging Face hub")
-    reader: str = Field("auto", description="finetuned adapter of the model: auto (the shipped one), off, or a folder")
-    pointer: str = Field(
+    model: str = Field(BUNDLED_MODEL, description="main model: a folder, or a name on the Hugging Face hub")
+    lora_adapter: str = Field(
         "auto",
-        description="trained pointer, which tells the reader where to look: auto (the shipped one), off, or a folder",
+        validation_alias=AliasChoices("lora_adapter", "reader"),
+        description="LoRA adapter of the main model: auto (the bundled one), off, or a folder",
     )
-    auxiliary: str = Field(NAME, description="the small model that chooses what to recompute, on the CPU")
-    selector: str = Field(
-        "auto", description="trained selector of CacheClip trained: auto (the shipped one), off, or a folder"
+    span_scorer: str = Field(
+        "auto",
+        validation_alias=AliasChoices("span_scorer", "pointer"),
+        description="span scorer, which finds likely answers in the passages: auto (the bundled one), off, or a folder",
+    )
+    auxiliary_model: str = Field(
+        BUNDLED_MODEL,
+        validation_alias=AliasChoices("auxiliary_model", "auxiliary"),
+        description="small model whose attention selects the tokens to recompute; runs on the CPU",
+    )
+    token_selector: str = Field(
+        "auto",
+        validation_alias=AliasChoices("token_selector", "selector"),
+        description="token selector of the method cacheclip-trained: auto (the bundled one), off, or a folder",
     )
     reranker: str = Field(
-        "off", description="cross-encoder that orders the passages last: off, a folder, or a name on the hub"
+        "off", description="cross-encoder that reranks retrieved passages: off, a folder, or a name on the hub"
     )
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
-    dtype: Literal["auto", "bf16", "fp32"] = Field("auto", description="bf16 where the hardware has it, else fp32")
-    device_gib: float = Field(
-        2.0, ge=0, allow_inf_nan=False, description="GPU memory for chunk KV, where the model runs on a GPU"
+    device: str = Field("auto", description="device of the main model: auto, cpu, cuda or cuda:1")
+    dtype: Literal["auto", "bf16", "fp32"] = Field(
+        "auto", description="compute dtype; auto is bf16 if the hardware supports it, else fp32"
     )
-    host_gib: float = Field(1.5, ge=0, allow_inf_nan=False, description="memory for chunk KV")
-    disk_gib: float = Field(8.0, ge=0, allow_inf_nan=False, description="disk for chunk KV")
-    kv_bits: Literal[8, 16] = Field(16, description="of chunk KV on disk; 8 takes half the room and is not exact")
-    policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = Field(
-        "pgdsf", description="which chunk KV goes when room is short"
+    gpu_cache_gib: float = Field(
+        2.0,
+        ge=0,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("gpu_cache_gib", "device_gib"),
+        description="GPU memory for chunk KV in GiB, if the main model runs on a GPU",
     )
-    chunk_tokens: int = Field(512, ge=16, le=4096, description="tokens of a passage (the paper: 1000)")
-    chunk_overlap: int = Field(50, ge=0, description="tokens that neighbouring passages share")
-    clear_cache: bool = Field(False, description="remove all chunk KV, say how much it was, and end")
-    samples: bool = Field(True, description="add three sample documents at the first start")
-    open_browser: bool = Field(False, description="open the page in the default browser")
+    cpu_cache_gib: float = Field(
+        1.5,
+        ge=0,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("cpu_cache_gib", "host_gib"),
+        description="RAM for chunk KV in GiB",
+    )
+    disk_cache_gib: float = Field(
+        8.0,
+        ge=0,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("disk_cache_gib", "disk_gib"),
+        description="disk space for chunk KV in GiB",
+    )
+    disk_kv_bits: Literal[8, 16] = Field(
+        16,
+        validation_alias=AliasChoices("disk_kv_bits", "kv_bits"),
+        description="precision of chunk KV on disk; 8 halves the size and is lossy",
+    )
+    eviction_policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = Field(
+        "pgdsf",
+        validation_alias=AliasChoices("eviction_policy", "policy"),
+        description="which chunk KV to evict first when a tier is full",
+    )
+    chunk_size: int = Field(
+        512,
+        ge=16,
+        le=4096,
+        validation_alias=AliasChoices("chunk_size", "chunk_tokens"),
+        description="maximum tokens per chunk (the CacheClip paper: 1000)",
+    )
+    chunk_overlap: int = Field(50, ge=0, description="maximum tokens shared by neighbouring chunks")
+    clear_cache: bool = Field(False, description="delete all chunk KV, report its size, and exit")
+    sample_docs: bool = Field(
+        True,
+        validation_alias=AliasChoices("sample_docs", "samples"),
+        description="add three sample documents at the first start",
+    )
+    open_browser: bool = Field(False, description="open the UI in the default browser")
 
     @field_validator("data")
     @classmethod
-    def _at_home(cls, data: Path) -> Path:
-        return data.expanduser()  # no shell does that in --data=~/kvscope
+    def _expand_user(cls, data: Path) -> Path:
+        return data.expanduser()  # shells do not expand ~ in --data=~/kvscope
+
+    @field_validator("disk_kv_bits", mode="before")
+    @classmethod
+    def _parse_bits(cls, bits: Any) -> Any:
+        return int(bits) if bits in ("8", "16") else bits  # an environment variable is a string
 
     @model_validator(mode="after")
-    def _overlap_is_a_part(self) -> "Settings":
-        if self.chunk_overlap >= self.chunk_tokens:
-            raise ValueError(f"--chunk-overlap {self.chunk_overlap} must be below --chunk-tokens {self.chunk_tokens}")
+    def _check_overlap(self) -> "Settings":
+        if self.chunk_overlap >= self.chunk_size:
+            raise ValueError(f"--chunk-overlap {self.chunk_overlap} must be below --chunk-size {self.chunk_size}")
         return self
 
     @classmethod
@@ -93,84 +150,98 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _Chosen(settings_cls)
+        return init_settings, env_settings, _SavedPreferences(settings_cls)
 
-    def choices(self) -> dict[str, Any]:
-        """Return the values that the page may change, by name."""
+    def mutable_values(self) -> dict[str, Any]:
+        """Return the values of MUTABLE_SETTINGS by name."""
         return self.model_dump(include=set(MUTABLE_SETTINGS))
 
-    def with_choices(self, values: Mapping[str, Any]) -> "Settings":
-        """Return these settings with other choices. Raises BadSettings, naming each that is wrong."""
+    def updated(self, values: Mapping[str, Any]) -> "Settings":
+        """Return a copy with other values. Raises BadSettings, naming every invalid one."""
         try:
             return Settings(**{**self.model_dump(), **values})
         except ValidationError as error:
-            raise BadSettings(_all_said(error)) from error
+            raise BadSettings(_error_message(error)) from error
 
 
-class _Chosen(PydanticBaseSettingsSource):
-    """What was chosen on the page. A value that is unknown or wrong is named in the log, and the default stands."""
+class _SavedPreferences(PydanticBaseSettingsSource):
+    """The preferences in the data folder. Unknown or invalid values are logged and ignored."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
         given = self.current_state
-        found: dict[str, Any] = {}
-        for name, value in Preferences(Path(given.get("data") or default_data_folder())).read().items():
+        valid: dict[str, Any] = {}
+        for name, value in read_preferences(Path(given.get("data") or default_data_folder())).items():
             try:
-                found[name] = _valid(name, value)
+                valid[name] = _validate(name, value)
             except (ValidationError, KeyError):
-                log.warning("the chosen setting %r cannot be %r and is left aside", name, value)
-        whole = {name: Settings.model_fields[name].default for name in _CUTS} | found | dict(given)
+                log.warning("the saved setting %r cannot be %r and is ignored", name, value)
+        merged = {name: Settings.model_fields[name].default for name in CHUNKING} | valid | dict(given)
         try:
-            fit = _valid("chunk_overlap", whole["chunk_overlap"]) < _valid("chunk_tokens", whole["chunk_tokens"])
-        except ValidationError:  # of a flag or a variable: it is said of that
-            return found
-        if not fit and any(name in found for name in _CUTS):
-            log.warning("the chosen passage length and overlap do not fit together and are left aside")
-            found = {name: value for name, value in found.items() if name not in _CUTS}
-        return found
+            fits = _validate("chunk_overlap", merged["chunk_overlap"]) < _validate("chunk_size", merged["chunk_size"])
+        except ValidationError:  # of a flag or variable: reported when the settings are built
+            return valid
+        if not fits and any(name in valid for name in CHUNKING):
+            log.warning("the saved chunk size and overlap do not fit together and are ignored")
+            valid = {name: value for name, value in valid.items() if name not in CHUNKING}
+        return valid
 
 
-_CUTS = ("chunk_tokens", "chunk_overlap")
+def read_preferences(data: Path) -> dict[str, Any]:
+    """Return the preferences saved in a data folder; those saved by earlier versions under their current names."""
+    saved = Preferences(data).read()
+    current = {name: value for name, value in saved.items() if name not in _RENAMED}
+    return {_RENAMED[name]: value for name, value in saved.items() if name in _RENAMED} | current
 
 
-def _valid(name: str, value: Any) -> Any:
-    """Return the value of a setting that may be chosen. Raises KeyError and ValidationError."""
+def _aliases(name: str) -> list[str]:
+    """Return all names of a setting, the current one first."""
+    alias = Settings.model_fields[name].validation_alias
+    return [str(each) for each in alias.choices] if isinstance(alias, AliasChoices) else [name]
+
+
+_RENAMED = {old: name for name in MUTABLE_SETTINGS for old in _aliases(name)[1:]}
+
+
+def _validate(name: str, value: Any) -> Any:
+    """Return the value of a mutable setting. Raises KeyError or ValidationError."""
     if name not in MUTABLE_SETTINGS:
         raise KeyError(name)
     field = Settings.model_fields[name]
-    kind: Any = Annotated[field.annotation, field]
-    return TypeAdapter(kind).validate_python(value)
+    annotation: Any = Annotated[field.annotation, Field(), *field.metadata]
+    return TypeAdapter(annotation).validate_python(value)
 
 
 def read_settings(arguments: list[str] | None = None) -> Settings:
-    """Return the settings of this process (or of these arguments). Raises BadSettings, naming each that is wrong."""
+    """Return the settings for this process or these arguments. Raises BadSettings, naming every invalid value."""
     try:
         return CliApp.run(Settings, cli_args=arguments)
     except ValidationError as error:
-        raise BadSettings(_all_said(error)) from error
+        raise BadSettings(_error_message(error)) from error
 
 
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the flag or variable that fixes each setting of `CHOSEN` that has one: {'model': '--model'}.
+    """Return the flag or variable that sets each mutable setting, if there is one: {'model': '--model'}.
 
     arguments  of the command line; this process's by default
     """
     flags = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
     variables = {name.upper() for name in environment}
-    fixed = {}
+    overridden = {}
     for name in MUTABLE_SETTINGS:
-        flag, variable = f"--{name.replace('_', '-')}", f"KVSCOPE_{name.upper()}"
-        if flag in flags or variable in variables:
-            fixed[name] = flag if flag in flags else variable
-    return fixed
+        own_flags = [f"--{alias.replace('_', '-')}" for alias in _aliases(name)]
+        own_variables = [f"KVSCOPE_{alias.upper()}" for alias in _aliases(name)]
+        given = [flag for flag in own_flags if flag in flags] + [each for each in own_variables if each in variables]
+        if given:
+            overridden[name] = given[0]
+    return overridden
 
 
-def _all_said(error: ValidationError) -> str:
-    return " ".join(_said(each["loc"], each["msg"]) for each in error.errors())
-
-
-def _said(place: tuple[int | str, ...], message: str) -> str:
-    flag = f"--{str(place[0]).replace('_', '-')}: " if place else ""
-    return f"{flag}{message.removeprefix('Value error, ')}."
+def _error_message(error: ValidationError) -> str:
+    messages = []
+    for each in error.errors():
+        flag = f"--{str(each['loc'][0]).replace('_', '-')}: " if each["loc"] else ""
+        messages.append(f"{flag}{each['msg'].removeprefix('Value error, ')}.")
+    return " ".join(messages)

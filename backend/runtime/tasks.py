@@ -1,4 +1,4 @@
-"""All work under way, so that closing the app can end it."""
+"""Registry of running tasks, so that a reload or shutdown can cancel them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,28 +6,29 @@ from threading import Condition, Event
 
 
 class TaskRegistry:
-    """Stop events of questions, additions and the like, from any thread."""
+    """Cancel events of questions, ingests and other tasks. Thread-safe."""
 
     def __init__(self) -> None:
-        self._closing, self._paused = Event(), False
-        self._changed = Condition()  # guards what is running
+        self._closing = Event()
+        self._draining = False
+        self._changed = Condition()  # guards _running and _draining
         self._running: set[Event] = set()
 
     @property
-    def closing(self) -> bool:
+    def is_closing(self) -> bool:
         return self._closing.is_set()
 
     @property
-    def paused_now(self) -> bool:
-        """Whether everything is held up, so that what stops now was not stopped by the person who asked."""
-        return self._paused
+    def is_draining(self) -> bool:
+        """Whether a reload is cancelling all tasks, so that the user did not cancel them."""
+        return self._draining
 
     @contextmanager
     def track(self, cancel: Event) -> Iterator[None]:
-        """Let `stop`, `paused` and `close` end the enclosed work through `cancel` as well."""
+        """Register the enclosed task: `cancel_all`, `drain` and `close` set its `cancel`."""
         with self._changed:
             self._running.add(cancel)
-            if self.closing or self._paused:
+            if self.is_closing or self._draining:
                 cancel.set()
         try:
             yield
@@ -37,28 +38,30 @@ class TaskRegistry:
                 self._changed.notify_all()
 
     @contextmanager
-    def drained(self, patience_s: float) -> Iterator[None]:
-        """End what is under way, wait at most so long for it, and end at once what begins within the block."""
+    def drain(self, timeout_s: float) -> Iterator[None]:
+        """Cancel all tasks and wait for them; cancel every task that starts within the block."""
         with self._changed:
-            self._paused = True
-        self.stop()
+            self._draining = True
+        self.cancel_all()
         try:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._running, patience_s)
+            self._wait(timeout_s)
             yield
         finally:
             with self._changed:
-                self._paused = False
+                self._draining = False
 
-    def stop(self) -> None:
-        """End what is under way now; what begins later goes on."""
+    def cancel_all(self) -> None:
+        """Cancel the running tasks; later ones are not affected."""
         with self._changed:
             for cancel in self._running:
                 cancel.set()
 
-    def close(self, patience_s: float) -> None:
-        """End what is under way, and whatever begins from now on; wait at most so long for it."""
+    def close(self, timeout_s: float) -> None:
+        """Cancel the running tasks and all later ones, and wait for them."""
         self._closing.set()
-        self.stop()
+        self.cancel_all()
+        self._wait(timeout_s)
+
+    def _wait(self, timeout_s: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._running, patience_s)
+            self._changed.wait_for(lambda: not self._running, timeout_s)

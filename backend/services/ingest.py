@@ -1,4 +1,4 @@
-"""Files on their way in: into the index, then their passages' KV, so that the first question finds it."""
+"""Adds documents to the library, then prefills their chunks so that the first question can reuse their KV."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -17,103 +17,113 @@ from store.errors import KVScopeError
 from store.types import Chunk, Progress
 
 SAMPLES = ASSETS / "samples"
-_SETTLED = ("prefilled", "done", "failed")  # stages at which searches find a file's passages, or never will
-_NAMED = 3  # files that a sentence names
+MAX_NAMES = 3  # file names in a message
+_SETTLED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
 log = logging.getLogger("kvscope")
 
 
 class IngestService:
-    """Adds files to the documents of the house, one after the other."""
+    """Adds files to the library, one after the other."""
 
-    def __init__(self, loader: RuntimeLoader, work: TaskRegistry) -> None:
-        self._loader, self._work = loader, work
-        self._under_way: dict[int, list[IngestProgress]] = {}
+    def __init__(self, loader: RuntimeLoader, tasks: TaskRegistry) -> None:
+        self._loader = loader
+        self._tasks = tasks
+        self._running: dict[int, list[IngestProgress]] = {}
 
-    def unread(self) -> str:
-        """Return which files a search that begins now does not find yet, in a sentence; empty if there are none."""
-        states = [state for states in list(self._under_way.values()) for state in states]
-        names = [state.name for state in states if state.stage not in _SETTLED]
+    def pending_message(self) -> str:
+        """Return a message that names the files which are not searchable yet; empty if there are none."""
+        progress = [state for states in list(self._running.values()) for state in states]
+        names = [state.name for state in progress if state.stage not in _SETTLED_STAGES]
         if not names:
             return ""
-        named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-        return f"Not searched, because still being read: {named}. Ask again when that is done."
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        return f"Not searched, still being added: {', '.join(names[:MAX_NAMES])}{more}. Ask again later."
 
     def add(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Add (path, shown name) files; each step yields the state of all of them. Errors end in a sentence."""
+        """Add files, given as path and display name; yield the progress of all. Errors become messages."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
-        with self._work.track(cancel), self._known(states):
-            house = self._loader.ready()
-            for place, (path, name) in enumerate(files):
-                for states[place] in self.follow(house, name, partial(house.documents.add, path, name), cancel):
+        with self._tasks.track(cancel), self._running_ingest(states):
+            runtime = self._loader.ready()
+            for i, (path, name) in enumerate(files):
+                steps = partial(runtime.library.add, path, name)
+                for states[i] in self.ingest_document(runtime, name, steps, cancel):
                     yield list(states)
 
-    def samples(self, line: str, marker: Path) -> None:
-        """Add the sample documents once; a person who deletes them does not get them back."""
+    def add_samples(self, message: str, marker: Path) -> None:
+        """Add the sample documents unless `marker` exists; it is created so that deleted samples do not come back."""
         if marker.exists():
             return
-        self._loader.say(Status(ready=True, line=f"{line}. Reading the sample documents", reading=True))
+        status = Status(ready=True, message=f"{message}. Adding the sample documents", adding_samples=True)
+        self._loader.set_status(status)
         files = [(path, path.name) for path in sorted(SAMPLES.iterdir())]
         states: list[IngestProgress] = []
         for states in self.add(files, Event()):
             log.debug("%s", states)
-        if all(state.stage == "done" for state in states):  # else the next start goes on with those that are missing
+        if all(state.stage == "done" for state in states):  # else the next start adds the missing ones
             with suppress(OSError):
                 marker.touch()
 
-    def follow(
-        self, house: Runtime, name: str, begin: Callable[[], Iterator[Progress]], cancel: Event, kept: str = ""
+    def ingest_document(
+        self,
+        runtime: Runtime,
+        name: str,
+        start: Callable[[], Iterator[Progress]],
+        cancel: Event,
+        failure_note: str = "",
     ) -> Iterator[IngestProgress]:
-        """Yield the states of one file on its way into the documents and then into the tiers.
+        """Run the steps that put one document into the library, then prefill it. Errors become messages.
 
-        begin  starts the steps; they are closed, with what is half done undone, before a stop or an error is told
-        kept   what is said of a document that is stopped or fails on its way; every error ends in a sentence
+        start         starts the steps; the iterator is closed, which rolls back, before a failure is reported
+        failure_note  added to the message if the document does not get into the library
         """
         stage, document, warning = "waiting", None, ""
         try:
-            for step in begin():
+            for step in start():
                 stage, document, warning = step.stage, step.document, step.warning or warning
                 yield IngestProgress(name, stage, step.done, step.total, warning)
                 if cancel.is_set():
                     raise Cancelled
-            chunks = house.documents.chunks(document.id) if document else []
+            chunks = runtime.library.chunks(document.id) if document else []
             stage = "prefilled"
-            yield from self.prefill(house, name, chunks, warning, cancel)
-            yield IngestProgress(name, "done", len(chunks), len(chunks), _full(house, warning))
+            yield from self._prefill(runtime, name, chunks, warning, cancel)
+            yield IngestProgress(name, "done", len(chunks), len(chunks), _disk_warning(runtime) or warning)
         except Cancelled:
-            if self._work.paused_now:
-                kept = f"The settings were changed meanwhile; do it again. {kept}"
-            kept = "It is in the library; its passages are prepared when a question needs them." if document else kept
-            yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {kept}".strip())
+            if document:
+                note = "The document was added; its KV is computed when a question needs it."
+            elif self._tasks.is_draining:
+                note = f"The settings were changed; try again. {failure_note}"
+            else:
+                note = failure_note
+            yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {note}".strip())
         except KVScopeError as error:
-            yield IngestProgress(name, "failed", 0, 1, f"{error} {kept}".strip())
+            yield IngestProgress(name, "failed", 0, 1, f"{error} {failure_note}".strip())
         except Exception as error:
-            log.exception("%r failed while it was being %s", name, stage)
-            said = f"Something broke ({type(error).__name__}). The log says more. {kept}"
-            yield IngestProgress(name, "failed", 0, 1, said.strip())
+            log.exception("%r failed after the stage %r", name, stage)
+            message = f"Something went wrong ({type(error).__name__}). See the log for details. {failure_note}"
+            yield IngestProgress(name, "failed", 0, 1, message.strip())
 
-    def prefill(
-        self, house: Runtime, name: str, chunks: list[Chunk], warning: str, cancel: Event
+    def _prefill(
+        self, runtime: Runtime, name: str, chunks: list[Chunk], warning: str, cancel: Event
     ) -> Iterator[IngestProgress]:
-        """Compute the passages' KV now, so that the first question finds it, as far as the disk budget goes."""
         for done, chunk in enumerate(chunks):
-            if house.tiers.nearly_full or not house.documents.chunks_by_id([chunk.id]):
-                break  # it would only push other passages out, or nobody wants it any more
-            house.tiers.wait_for_room()
+            if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
+                break  # more KV would evict other chunks, or the document was deleted
+            runtime.tiers.wait_for_space()
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
-            house.engine.warm(chunk.text, cancel)
-            if not house.documents.chunks_by_id([chunk.id]):
-                house.engine.forget(chunk.text)
+            runtime.engine.passages.warm(chunk.text, cancel)
+            if not runtime.library.chunks_by_id([chunk.id]):
+                runtime.engine.passages.forget(chunk.text)
 
     @contextmanager
-    def _known(self, states: list[IngestProgress]) -> Iterator[None]:
-        self._under_way[id(states)] = states
+    def _running_ingest(self, states: list[IngestProgress]) -> Iterator[None]:
+        self._running[id(states)] = states
         try:
             yield
         finally:
-            del self._under_way[id(states)]
+            del self._running[id(states)]
 
 
-def _full(house: Runtime, warning: str) -> str:
-    if house.blobs is not None and house.tiers.disk_error:
-        return "The disk takes no more: after a restart passages are prepared again. Free some disk space."
-    return warning
+def _disk_warning(runtime: Runtime) -> str:
+    if runtime.blobs is not None and runtime.tiers.disk_error:
+        return "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
+    return ""

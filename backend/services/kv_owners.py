@@ -1,6 +1,7 @@
-"""Under which names a document's KV is filed: its passages' token ids, tokenised once and remembered.
+"""Which chunk and model each KV in the knowledge tree belongs to.
 
-A long document takes seconds to tokenise, and a page should not wait for it; so the work is done in slices.
+The tree's keys follow from a chunk's token ids. Tokenizing a long document takes seconds, so each call spends a limited
+time on it and the keys are remembered.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,89 +11,95 @@ from time import monotonic
 from engine.engine import Engine
 from store.types import Chunk, Document
 
-SLICE_S = 0.15  # of one call
-Named = tuple[tuple[str, str], ...]  # (name of a chunk in the tree, role)
-Owner = tuple[str, str, str]  # document id, chunk id, role
-Chunks = Callable[[str], list[Chunk]]  # of a document's id
-
-
-def names_of(engine: Engine, text: str) -> Named:
-    """Return what the knowledge tree calls one passage's KV, for the primary model and for an auxiliary of its own."""
-    found = list[tuple[str, str]]()
-    for role, (cache, prompt) in zip(("primary", "auxiliary"), engine.readers, strict=False):
-        behind, alone = cache.names(prompt.passage_once(text).ids)
-        found += [(behind, role), (alone, "alone")]
-    return tuple(found)
+MAX_CALL_S = 0.15
+ReadChunks = Callable[[str], list[Chunk]]  # document id -> chunks
+KeyRoles = tuple[tuple[str, str], ...]  # (key in the tree, role) of one chunk's KV; see CachedPassage for the roles
 
 
 class ChunkOwners:
-    """The names of all passages of documents, for any number of threads. Another model starts it anew.
+    """Tree keys of all chunks, by document and chunk id; reset when other models are loaded. Thread-safe.
 
     clock  seconds, monotonic
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock, self._lock = clock, Lock()
-        self._model: tuple[str, ...] = ()
-        self._named: dict[str, dict[str, Named]] = {}  # document id -> chunk id -> names
+        self._clock = clock
+        self._lock = Lock()
+        self._models: tuple[str, ...] = ()  # fingerprints
+        self._keys: dict[str, dict[str, KeyRoles]] = {}  # document id -> chunk id -> keys
 
-    def names(
-        self, engine: Engine, documents: Sequence[Document], chunks: Chunks, patient: bool = False
+    def chunk_keys(
+        self, engine: Engine, documents: Sequence[Document], read_chunks: ReadChunks, wait: bool = False
     ) -> dict[str, list[str] | None]:
-        """Return the names of each document's passages; None where another call is needed to go on counting.
+        """Return the tree keys of each document's chunks; None if it takes another call.
 
-        patient  count to the end
+        wait  take as long as all documents need
         """
-        named = self._count(engine, documents, chunks)
-        while patient and None in named.values():
-            named = self._count(engine, documents, chunks)
+        known = self._tokenize(engine, documents, read_chunks)
+        while wait and None in known.values():
+            known = self._tokenize(engine, documents, read_chunks)
         return {
-            key: None if of_one is None else [name for each in of_one.values() for name, _ in each]
-            for key, of_one in named.items()
+            document_id: None if chunks is None else [key for keys in chunks.values() for key, _ in keys]
+            for document_id, chunks in known.items()
         }
 
-    def owners(self, engine: Engine, documents: Sequence[Document], chunks: Chunks) -> tuple[dict[str, Owner], bool]:
-        """Return whose KV is filed under each name, and whether all are known or another call is needed to go on."""
-        named, found = self._count(engine, documents, chunks), dict[str, Owner]()
-        for document_id, of_one in named.items():
-            for chunk_id, names in (of_one or {}).items():
-                for name, role in names:
-                    found.setdefault(name, (document_id, chunk_id, role))
-        return found, None not in named.values()
+    def owners(
+        self, engine: Engine, documents: Sequence[Document], read_chunks: ReadChunks
+    ) -> tuple[dict[str, tuple[str, str]], bool]:
+        """Return the chunk id and role of each tree key, and whether all keys are known or it takes another call."""
+        known = self._tokenize(engine, documents, read_chunks)
+        owners: dict[str, tuple[str, str]] = {}
+        for chunks in known.values():
+            for chunk_id, keys in (chunks or {}).items():
+                for key, role in keys:
+                    owners.setdefault(key, (chunk_id, role))
+        return owners, None not in known.values()
 
     def retain(self, documents: Sequence[Document]) -> None:
-        """Forget all others: they were deleted."""
+        """Forget all other documents."""
         with self._lock:
-            there = {document.id for document in documents}
-            self._named = {key: names for key, names in self._named.items() if key in there}
+            ids = {document.id for document in documents}
+            self._keys = {document_id: keys for document_id, keys in self._keys.items() if document_id in ids}
 
     def forget(self, document_id: str) -> None:
-        """Forget a document that is cut anew."""
+        """Forget a document whose chunks change."""
         with self._lock:
-            self._named.pop(document_id, None)
+            self._keys.pop(document_id, None)
 
-    def _count(
-        self, engine: Engine, documents: Sequence[Document], chunks: Chunks
-    ) -> dict[str, dict[str, Named] | None]:
-        """Go on counting for one slice; reading a document's passages, once a slice at most, does not count."""
-        left, found = SLICE_S, dict[str, dict[str, Named] | None]()
+    def _tokenize(
+        self, engine: Engine, documents: Sequence[Document], read_chunks: ReadChunks
+    ) -> dict[str, dict[str, KeyRoles] | None]:
+        """Tokenize chunks for at most MAX_CALL_S; return the keys of each document, or None if some are missing."""
+        remaining_s = MAX_CALL_S
+        known: dict[str, dict[str, KeyRoles] | None] = {}
         with self._lock:
-            self._follow(engine)
+            self._reset_for_other_models(engine)
             for document in documents:
-                known = self._named.setdefault(document.id, {})
-                whole = len(known) >= document.chunks
-                if not whole and left > 0:
-                    waiting = [chunk for chunk in chunks(document.id) if chunk.id not in known]
-                    began = self._clock()
-                    while waiting and self._clock() - began < left:
-                        chunk = waiting.pop(0)
-                        known[chunk.id] = names_of(engine, chunk.text)
-                    whole, left = not waiting, left - (self._clock() - began)
-                found[document.id] = dict(known) if whole else None
-        return found
+                keys = self._keys.setdefault(document.id, {})
+                is_complete = len(keys) >= document.num_chunks
+                if not is_complete and remaining_s > 0:
+                    pending = [chunk for chunk in read_chunks(document.id) if chunk.id not in keys]
+                    start = self._clock()  # reading the chunks is not counted
+                    while pending and self._clock() - start < remaining_s:
+                        chunk = pending.pop(0)
+                        keys[chunk.id] = _keys_of(engine, chunk.text)
+                    is_complete = not pending
+                    remaining_s -= self._clock() - start
+                known[document.id] = dict(keys) if is_complete else None
+        return known
 
-    def _follow(self, engine: Engine) -> None:
+    def _reset_for_other_models(self, engine: Engine) -> None:
         others = [engine.auxiliary.cache] if engine.auxiliary else []
-        model = tuple(cache.fingerprint for cache in (engine.cache, *others))
-        if model != self._model:
-            self._model, self._named = model, {}
+        models = tuple(cache.fingerprint for cache in (engine.cache, *others))
+        if models != self._models:
+            self._models = models
+            self._keys = {}
+
+
+def _keys_of(engine: Engine, text: str) -> KeyRoles:
+    """Return the tree keys of one chunk's KV, for the primary model and for a separate auxiliary model."""
+    keys: list[tuple[str, str]] = []
+    for role, (cache, prompt) in zip(("primary", "auxiliary"), engine.passages.kv_caches, strict=False):
+        after_prefix, without_prefix = cache.all_chunk_keys(prompt.encode_passage(text).ids)
+        keys += [(after_prefix, role), (without_prefix, "alone")]
+    return tuple(keys)

@@ -1,187 +1,206 @@
-"""The Settings page's desk: what is loaded, what a model would take, and changes that are remembered."""
+"""Implementation of the Settings page's interface: loaded models, memory estimates, and changes of settings."""
 
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
 from backend.runtime.loader import RuntimeLoader
 from backend.runtime.reload import Reloader
-from backend.runtime.settings import MUTABLE_SETTINGS, Settings
+from backend.runtime.settings import Settings, read_preferences
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest
 from engine.model.decoder import Decoder
-from engine.model.encoder import READS
-from engine.model.loading.bundled import NAME
+from engine.model.encoder import MAX_PIECES
+from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.dtype import select_dtype
-from engine.model.loading.footprint import footprint, free_bytes
+from engine.model.loading.footprint import estimate_footprint, free_bytes
 from engine.prompt.template import SYSTEM
-from store.ingest.chunker import ChunkConfig, cut_of
+from store.ingest.chunker import ChunkConfig, chunk_config_of
 from store.preferences import Preferences
 
-OFFERED = (NAME, "Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-360M-Instruct")
-PASSAGES, AROUND = 8, 1024  # a usual question: passages, and tokens of prefix, question and answer
-EMBEDDER_WEIGHTS = 22_713_216
-PARTS = {"library": "Documents and their index", "kv": "Keys and values", "models": "Embedded model"}
-SHOWN = ("torch", "transformers", "gradio", "chromadb", "sentence-transformers")
+SUGGESTED_MODELS = (BUNDLED_MODEL, "Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-360M-Instruct")
+TYPICAL_PASSAGES = 8  # of a typical question
+TYPICAL_OTHER_TOKENS = 1024  # of a typical question: prefix, question and answer
+EMBEDDER_PARAMETERS = 22_713_216
+EMBEDDER_TOKENS = 256
+RERANKER_TOKENS = 512
+DATA_FOLDERS = {"library": "Documents and search index", "kv": "Chunk KV", "models": "Bundled model"}
+PACKAGES = ("torch", "transformers", "gradio", "chromadb", "sentence-transformers")
 
 
 class LocalModelService:
-    """The desk over a loader. `fixed` are the choices that a flag or a variable has made, by name."""
+    """Shows and changes the models and settings of a loader; see `backend.interface.models`.
 
-    def __init__(self, loader: RuntimeLoader, work: TaskRegistry, fixed: Mapping[str, str]) -> None:
-        self._loader, self._fixed = loader, dict(fixed)
-        self._preferences = Preferences(loader.settings.data)
-        self.reloader = Reloader(loader, work, self._keep, self._fixed)
+    overrides  the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
+    """
+
+    def __init__(self, loader: RuntimeLoader, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
+        self._loader = loader
+        self._overrides = dict(overrides)
+        self.reloader = Reloader(loader, tasks, self._save, self._overrides)
 
     def loaded(self) -> list[ModelInfo]:
-        if (house := self._loader.runtime) is None:
+        if (runtime := self._loader.runtime) is None:
             return []
-        primary, auxiliary, settings = house.models.primary, house.models.auxiliary, self._loader.settings
-        shared = auxiliary is primary
-        adapted = {"auto": "with the shipped reader" if settings.model == NAME else "", "off": ""}
-        reader = adapted.get(settings.reader, f"with the reader {settings.reader}")
-        beside = "shares the weights of the model that answers" if shared else ""
-        found = [
-            _info("primary", primary, weights_bytes(primary), reader),
-            _info("auxiliary", auxiliary, 0 if shared else weights_bytes(auxiliary), beside),
-        ]
-        pointer = house.models.grounds.pointer if house.models.grounds else None
-        for role, one in (("selector", house.models.selector), ("pointer", pointer)):
-            if one is not None:
-                chosen, layers = getattr(settings, role), max(one.encoder.layers)
-                whose = "KVScope's" if chosen == "auto" else chosen
-                name = f"{whose}, over {layers} layers of all-MiniLM-L6-v2"
-                kind = _format(one.encoder.dtype)
-                found.append(ModelInfo(role, name, one.parameters, kind, "CPU", READS, one.size_bytes))
+        models, settings = runtime.models, self._loader.settings
+        primary, auxiliary = models.primary, models.auxiliary
+        notes = {"auto": "with the bundled LoRA adapter" if settings.model == BUNDLED_MODEL else "", "off": ""}
+        infos = [_decoder_info("primary", primary, notes.get(settings.lora_adapter, f"with {settings.lora_adapter}"))]
+        if auxiliary is primary:
+            infos.append(_decoder_info("auxiliary", auxiliary, "shares the weights of the main model", memory_bytes=0))
+        else:
+            infos.append(_decoder_info("auxiliary", auxiliary))
+        span_scorer = models.grounding.span_scorer if models.grounding else None
+        for role, model, source in (
+            ("token_selector", models.token_selector, settings.token_selector),
+            ("span_scorer", span_scorer, settings.span_scorer),
+        ):
+            if model is not None:
+                name = "bundled" if source == "auto" else source
+                name += f", over {max(model.encoder.layers)} layers of all-MiniLM-L6-v2"
+                dtype_name = _dtype_name(model.encoder.dtype)
+                infos.append(
+                    ModelInfo(role, name, model.num_parameters, dtype_name, "CPU", MAX_PIECES, model.size_bytes)
+                )
         dtype = select_dtype("cpu", settings.dtype)[1]
-        size = EMBEDDER_WEIGHTS * dtype.itemsize
-        found.append(ModelInfo("embedder", "all-MiniLM-L6-v2", EMBEDDER_WEIGHTS, _format(dtype), "CPU", 256, size))
+        infos.append(
+            ModelInfo(
+                role="embedder",
+                name="all-MiniLM-L6-v2",
+                num_parameters=EMBEDDER_PARAMETERS,
+                dtype=_dtype_name(dtype),
+                device="CPU",
+                max_context_tokens=EMBEDDER_TOKENS,
+                memory_bytes=EMBEDDER_PARAMETERS * dtype.itemsize,
+            )
+        )
         if settings.reranker != "off":
-            found.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", 512, None))
-        return found
+            infos.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", RERANKER_TOKENS, None))
+        return infos
 
     def suggestions(self) -> list[str]:
         settings = self._loader.settings
-        return list(dict.fromkeys((*OFFERED, settings.model, settings.auxiliary)))
+        return list(dict.fromkeys((*SUGGESTED_MODELS, settings.model, settings.auxiliary_model)))
 
     def devices(self) -> list[str]:
-        found = (f"cuda:{number}" for number in range(torch.cuda.device_count()))
-        return list(dict.fromkeys(("auto", "cpu", *found, self._loader.settings.device)))  # --device takes others too
+        gpus = (f"cuda:{i}" for i in range(torch.cuda.device_count()))
+        return list(dict.fromkeys(("auto", "cpu", *gpus, self._loader.settings.device)))  # --device takes others too
 
-    def wanted(self) -> SettingsChange:
-        return SettingsChange(**self._loader.settings.choices())
+    def current(self) -> SettingsChange:
+        return SettingsChange(**self._loader.settings.mutable_values())
 
-    def overridden(self) -> dict[str, str]:
-        return dict(self._fixed)
+    def overrides(self) -> dict[str, str]:
+        return dict(self._overrides)
 
-    def check(self, name: str, role: str, wanted: SettingsChange) -> MemoryEstimate:
-        settings = self._loader.settings
+    def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
         try:
-            device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else wanted.device, wanted.dtype)
+            device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else settings.device, settings.dtype)
         except ValueError as error:
             raise BadRequest(f"The {error}.") from error
-        found = footprint(name, settings.data / "models")
-        tokens = PASSAGES * wanted.chunk_tokens + AROUND
+        footprint = estimate_footprint(name, self._loader.settings.data / "models")
+        typical_tokens = TYPICAL_PASSAGES * settings.chunk_size + TYPICAL_OTHER_TOKENS
         return MemoryEstimate(
             name=name,
-            family=found.family,
-            parameters=found.parameters,
-            dtype=_format(dtype),
-            device=_place(device),
-            context=found.context,
-            weights_bytes=found.weights_bytes(dtype),
-            kv_bytes=found.kv_bytes(found.context, dtype),
-            question_bytes=found.kv_bytes(tokens, dtype),
-            fetch_bytes=found.fetch_bytes,
-            free_bytes=free_bytes(device) + self._given_back(role, device),
+            model_type=footprint.model_type,
+            num_parameters=footprint.num_parameters,
+            dtype=_dtype_name(dtype),
+            device=_device_name(device),
+            max_context_tokens=footprint.max_context_tokens,
+            weights_bytes=footprint.weights_bytes(dtype),
+            max_kv_bytes=footprint.kv_bytes(footprint.max_context_tokens, dtype),
+            typical_kv_bytes=footprint.kv_bytes(typical_tokens, dtype),
+            download_bytes=footprint.download_bytes,
+            free_bytes=free_bytes(device) + self._reclaimable_bytes(role, device),
         )
 
-    def change(self, wanted: SettingsChange) -> None:
-        self.reloader.begin(self._loader.settings.with_choices(asdict(wanted)))
+    def apply(self, settings: SettingsChange) -> None:
+        self.reloader.start(self._loader.settings.updated(asdict(settings)))
 
-    def changing(self) -> ReloadStatus:
-        running, status = self.reloader.running, self._loader.status
-        line, share = (status.line, status.share) if running else ("", None)
-        return ReloadStatus(running, running and self.reloader.fetching, line, share, self.reloader.trouble)
+    def reload_status(self) -> ReloadStatus:
+        reloader, status = self.reloader, self._loader.status
+        if not reloader.is_running:
+            return ReloadStatus(error=reloader.error)
+        return ReloadStatus(True, reloader.is_downloading, status.message, status.progress, reloader.error)
 
-    def stop(self) -> None:
-        self.reloader.stop()
+    def cancel_download(self) -> None:
+        self.reloader.cancel_download()
 
-    def prompt(self) -> str:
+    def system_prompt(self) -> str:
         return SYSTEM
 
     def stale_documents(self) -> list[StaleChunking]:
-        settings, found = self._loader.settings, dict[ChunkConfig, list[str]]()
-        today = ChunkConfig(settings.chunk_tokens, settings.chunk_overlap)
-        for document in self._loader.listed():
-            if (cut := cut_of(document)) != today:
-                found.setdefault(cut, []).append(document.id)
-        return [StaleChunking(cut.tokens, cut.overlap, tuple(ids)) for cut, ids in found.items()]
+        settings = self._loader.settings
+        current = ChunkConfig(settings.chunk_size, settings.chunk_overlap)
+        stale: dict[ChunkConfig, list[str]] = {}
+        for document in self._loader.documents():
+            if (config := chunk_config_of(document)) != current:
+                stale.setdefault(config, []).append(document.id)
+        return [StaleChunking(config.tokens, config.overlap, tuple(ids)) for config, ids in stale.items()]
 
     def system_info(self) -> SystemInfo:
-        versions = [("Python", platform.python_version()), *((name, version(name)) for name in SHOWN)]
+        versions = [("Python", platform.python_version()), *((name, version(name)) for name in PACKAGES)]
         folder = self._loader.settings.data
-        rest = sum(_size(path) for path in folder.iterdir() if path.name not in PARTS)
-        parts = [*((PARTS[part], _size(folder / part)) for part in PARTS), ("Settings, measured costs", rest)]
-        return SystemInfo(tuple(versions), str(folder), tuple(parts))
+        usage = [(label, _size_bytes(folder / name)) for name, label in DATA_FOLDERS.items()]
+        other_bytes = sum(_size_bytes(path) for path in folder.iterdir() if path.name not in DATA_FOLDERS)
+        usage.append(("Settings and cost measurements", other_bytes))
+        return SystemInfo(tuple(versions), str(folder), tuple(usage))
 
-    def _keep(self, settings: Settings) -> None:
-        """Remember what was chosen here; what a flag has fixed leaves an earlier choice as it was."""
-        chosen: dict[str, Any] = settings.choices()
-        usual = {name: Settings.model_fields[name].default for name in MUTABLE_SETTINGS}
-        earlier = {name: value for name, value in self._preferences.read().items() if name in self._fixed}
-        free = {name: value for name, value in chosen.items() if name not in self._fixed and value != usual[name]}
-        self._preferences.write({**earlier, **free})
+    def _save(self, settings: Settings) -> None:
+        """Save values that differ from the defaults. Saved values of overridden settings stay as they are."""
+        data = settings.data
+        saved = {name: value for name, value in read_preferences(data).items() if name in self._overrides}
+        for name, value in settings.mutable_values().items():
+            if name not in self._overrides and value != Settings.model_fields[name].default:
+                saved[name] = value
+        Preferences(data).write(saved)
 
-    def _given_back(self, role: str, device: torch.device) -> int:
-        """Return the bytes on a device of the model that another would replace, unless a second role needs it too."""
-        house = self._loader.runtime
-        if house is None or house.models.primary is house.models.auxiliary:
+    def _reclaimable_bytes(self, role: str, device: torch.device) -> int:
+        """Return the bytes on a device of the model that another would replace; 0 if it has a second role."""
+        runtime = self._loader.runtime
+        if runtime is None or runtime.models.primary is runtime.models.auxiliary:
             return 0
-        replaced = house.models.primary if role == "primary" else house.models.auxiliary
+        replaced = runtime.models.primary if role == "primary" else runtime.models.auxiliary
         return weights_bytes(replaced) if replaced.device.type == device.type else 0
 
 
 def weights_bytes(decoder: Decoder) -> int:
-    """Return the bytes of a model's weights, each counted once."""
+    """Return the bytes of a model's weights, counting tied ones once."""
     return sum(weight.nbytes for weight in decoder.model.parameters())
 
 
-def _info(role: str, decoder: Decoder, memory_bytes: int, note: str) -> ModelInfo:
-    proof = decoder.selftest_result
+def _decoder_info(role: str, decoder: Decoder, note: str = "", memory_bytes: int | None = None) -> ModelInfo:
     return ModelInfo(
-        role,
-        decoder.name,
-        decoder.spec.parameters,
-        _format(decoder.dtype),
-        _place(decoder.device),
-        decoder.spec.max_positions,
-        memory_bytes,
-        proof,
-        note,
+        role=role,
+        name=decoder.name,
+        num_parameters=decoder.spec.num_parameters,
+        dtype=_dtype_name(decoder.dtype),
+        device=_device_name(decoder.device),
+        max_context_tokens=decoder.spec.max_positions,
+        memory_bytes=weights_bytes(decoder) if memory_bytes is None else memory_bytes,
+        selftest=decoder.selftest_result,
+        note=note,
     )
 
 
-def _format(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return "bf16" if dtype == torch.bfloat16 else "fp32"
 
 
-def _place(device: torch.device) -> str:
+def _device_name(device: torch.device) -> str:
     return "GPU" if device.type == "cuda" else "CPU"
 
 
-def _size(folder: Path) -> int:
-    """Return the bytes of a file, or of all files under a folder; those that vanish meanwhile count as none."""
+def _size_bytes(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; files that disappear meanwhile are skipped."""
     total = 0
-    for path in (folder, *folder.rglob("*")):
+    for each in (path, *path.rglob("*")):
         try:
-            total += path.stat().st_size if path.is_file() else 0
+            total += each.stat().st_size if each.is_file() else 0
         except OSError:
             continue
     return total

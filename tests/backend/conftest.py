@@ -30,14 +30,14 @@ def models(tmp_path_factory):
 def start(tmp_path, models, monkeypatch):
     """Start a backend with model one, on words in place of MiniLM; it is closed when the test ends."""
     monkeypatch.setattr("backend.runtime.loader.MiniLM", lambda config: WordEmbedder())
-    monkeypatch.setattr("engine.builder.costs_of", lambda decoder, folder: None)
+    monkeypatch.setattr("engine.builder.load_cost_model", lambda decoder, folder: None)
     opened = []
 
     def open_backend(fixed=None, **chosen):
         for earlier in opened:
             earlier.close()
-        chosen = {"model": models["one"], "auxiliary": models["one"], "dtype": "fp32"} | chosen
-        settings = Settings(data=tmp_path / "data", samples=False, **chosen)
+        chosen = {"model": models["one"], "auxiliary_model": models["one"], "dtype": "fp32"} | chosen
+        settings = Settings(data=tmp_path / "data", sample_docs=False, **chosen)
         opened.append(LocalBackend(settings, fixed))
         opened[-1].start()
         opened[-1].wait(60)

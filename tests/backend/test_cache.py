@@ -9,11 +9,11 @@ import pytest
 from backend.services.cache import LocalCacheService
 from backend.services.kv_owners import ChunkOwners
 from engine.cache.admin import CacheAdmin
-from engine.errors import StaysInCache
+from engine.errors import PassageInUse
 from engine.request import Request
 from store.types import Chunk
 from tests.support import tiny
-from tests.support.doubles import TEXTS, FixedLibrary, engine, last
+from tests.support.doubles import TEXTS, FixedLibrary, last, make_engine
 
 ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=2)
 
@@ -25,7 +25,7 @@ class Documents:
         self.texts = {name: TEXTS[name] for name in names}
 
     def documents(self):
-        return [SimpleNamespace(id=name, chunks=1) for name in self.texts]
+        return [SimpleNamespace(id=name, num_num_chunks=1) for name in self.texts]
 
     def chunks(self, document_id):
         text = self.texts[document_id]
@@ -37,9 +37,9 @@ class Documents:
 
 def opened(folder, *names, filed=None, **settings):
     """A desk, its engine and its documents."""
-    made, documents = engine(**settings), Documents(*names)
+    made, documents = make_engine(**settings), Documents(*names)
     models = SimpleNamespace(primary=made.cache.decoder)
-    house = SimpleNamespace(engine=made, documents=documents, tiers=made.tiers, models=models)
+    house = SimpleNamespace(engine=made, library=documents, tiers=made.tiers, models=models)
     control = CacheAdmin(made.tiers.tree)
     loader = SimpleNamespace(borrow=lambda: nullcontext(house))
     return LocalCacheService(loader, folder / "kv", control.set_budgets, filed or ChunkOwners()), made, documents
@@ -53,9 +53,9 @@ def ask(made, *names, method="full"):
 def test_every_key_is_turned_back_into_its_passage_and_the_model_it_belongs_to(tmp_path):
     desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
     ask(made, "ferry", "tern")
-    made.warm(TEXTS["fares"])
+    made.passages.warm(TEXTS["fares"])
     ask(made, "fares", method="naive")
-    shown = [(one.chunk.document_id, one.role, one.facts.parent is None) for one in desk.snapshot().passages]
+    shown = [(one.chunk.document_id, one.role, one.node.parent is None) for one in desk.snapshot().passages]
     assert sorted(shown) == [
         ("fares", "alone", True),
         ("fares", "auxiliary", True),
@@ -75,8 +75,8 @@ def test_passages_of_documents_that_nobody_has_are_told_apart(tmp_path):
 
 def test_looking_again_tokenises_only_what_is_new(tmp_path):
     desk, made, documents = opened(tmp_path, "ferry", "tern")
-    asked, passage = [], made.prompt.passage_once
-    made.prompt.passage_once = lambda text: asked.append(text) or passage(text)
+    asked, passage = [], made.prompt.encode_passage
+    made.prompt.encode_passage = lambda text: asked.append(text) or passage(text)
     desk.snapshot()
     desk.snapshot()
     assert asked == [TEXTS["ferry"], TEXTS["tern"]]
@@ -90,7 +90,7 @@ def test_a_library_too_long_for_one_look_is_told_apart_over_several(tmp_path):
     desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", filed=ChunkOwners(clock=lambda: 0.1 * next(now)))
     ask(made, "ferry", "tern", "fares")
     seen = []
-    while not seen or not seen[-1].counted:
+    while not seen or not seen[-1].is_complete:
         seen.append(desk.snapshot())
     assert [sum(one.chunk is not None for one in view.passages) for view in seen] == [1, 2, 3]
 
@@ -101,23 +101,25 @@ def test_the_view_has_tiers_limits_and_how_questions_were_served(tmp_path):
     ask(made, "ferry", method="prefix")
     view = desk.snapshot()
     assert [tier.name for tier in view.tiers] == ["host", "disk"] and view.policy == "PGDSF"
-    assert all(limit >= tier.budget_bytes for limit, tier in zip(view.limit_bytes, view.tiers, strict=True))
-    assert [(one.exact > 0, one.full > 0) for one in view.recent] == [(False, True), (True, False)]
+    assert all(limit >= tier.budget_bytes for limit, tier in zip(view.max_budget_bytes, view.tiers, strict=True))
+    assert [(one.exact > 0, one.full > 0) for one in view.recent_queries] == [(False, True), (True, False)]
     assert view.totals.questions == 2
 
 
 def test_pins_evictions_and_budgets_reach_the_tree(tmp_path):
     desk, made, _ = opened(tmp_path, "ferry", "tern")
     ask(made, "ferry", "tern")
-    first, second = (one.facts.key for one in desk.snapshot().passages)
+    first, second = (one.node.key for one in desk.snapshot().passages)
     desk.pin(second, True)
-    with pytest.raises(StaysInCache):
+    with pytest.raises(PassageInUse):
         desk.evict(first)
-    with pytest.raises(StaysInCache):
+    with pytest.raises(PassageInUse):
         desk.set_budget("host", 0)
     desk.pin(second, False)
-    assert desk.set_budget("host", 0).copies == 2
+    assert desk.set_budget("host", 0).replicas == 2
     assert desk.snapshot().tiers[0].size_bytes == 0
     for one in desk.snapshot().passages[:1]:
-        desk.evict(one.facts.key)
-    assert desk.snapshot().passages == () and [s.found for s in ask(made, "ferry", method="prefix").sources] == ["miss"]
+        desk.evict(one.node.key)
+    assert desk.snapshot().passages == () and [s.cache_result for s in ask(made, "ferry", method="prefix").sources] == [
+        "miss"
+    ]

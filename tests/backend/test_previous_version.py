@@ -32,25 +32,25 @@ def folder(tmp_path):
 @pytest.fixture
 def backend(folder, monkeypatch):
     monkeypatch.setattr("backend.runtime.loader.MiniLM", lambda config: WordEmbedder())
-    monkeypatch.setattr("engine.builder.costs_of", lambda decoder, folder: None)
+    monkeypatch.setattr("engine.builder.load_cost_model", lambda decoder, folder: None)
     model = str(folder / "model")
     settings = read_settings(["--data", str(folder / "data"), "--model", model, "--auxiliary", model, "--no-samples"])
     backend = LocalBackend(settings)
     backend.start()
     backend.wait(60)
-    assert backend.status().ready, backend.status().line
+    assert backend.status().ready, backend.status().message
     yield backend
     backend.close()
 
 
 def test_preferences_under_their_old_names_apply(folder):
     settings = read_settings(["--data", str(folder / "data")])
-    choices = list(settings.choices().values())
+    choices = list(settings.mutable_values().values())
     assert {24, 4, 0.25, "lru", "fp32", "off"} <= set(choices) and choices.count(1.0) == 2
 
 
 def test_documents_are_listed_and_answers_reuse_the_stored_kv(backend):
-    assert [(document.name, document.chunks) for document in backend.documents()] == [("ferry.txt", 7)]
+    assert [(document.name, document.num_chunks) for document in backend.documents()] == [("ferry.txt", 7)]
     answer = last(backend.ask(Request(QUESTION, "cacheclip", passages=2, max_new_tokens=4), Event()))
     assert answer.state == "done"
     assert [(source.document, source.tier) for source in answer.sources] == [("ferry.txt", "disk")] * 2
@@ -59,6 +59,6 @@ def test_documents_are_listed_and_answers_reuse_the_stored_kv(backend):
 
 def test_a_chat_kept_by_a_browser_is_read_back_unchanged(folder):
     stored = json.loads((folder / "chat.json").read_text())
-    chat = Chat.of(stored)
+    chat = Chat.from_saved(stored)
     assert json.loads(chat.as_json()) == stored
     assert chat.turns[0].question == QUESTION

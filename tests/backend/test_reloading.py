@@ -14,11 +14,11 @@ from backend.interface.models import StaleChunking
 from backend.runtime.reload import NothingChanges
 from backend.runtime.settings import read_settings
 from backend.runtime.tasks import TaskRegistry
-from engine.errors import BadRequest, ModelNotReady, StaysInCache
+from engine.errors import BadRequest, ModelNotReady, PassageInUse
 from engine.generation.grounded_sampler import GroundingModel
 from engine.generation.span_scorer import SpanScorer, SpanScorerNet
 from engine.method import default_method
-from engine.model.encoder import MEANING, WORD, packaged
+from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
 from engine.request import Request
 from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from store.errors import StoreFull
@@ -39,25 +39,25 @@ def filled(backend, folder):
 
 
 def change(backend, **choices):
-    backend.models.change(replace(backend.models.wanted(), **choices))
+    backend.models.apply(replace(backend.models.current(), **choices))
     backend.models.reloader.wait(60)
-    return backend.models.changing()
+    return backend.models.reload_status()
 
 
 def both(name):
-    return {"model": name, "auxiliary": name}
+    return {"model": name, "auxiliary_model": name}
 
 
 def test_who_closes_the_house_waits_for_a_short_call_and_the_next_one_gets_a_sentence(start, tmp_path, models):
     backend = filled(start(), tmp_path)
     (document,) = backend.documents()
     with backend.loader.borrow() as house:
-        backend.models.change(replace(backend.models.wanted(), model=models["two"]))
-        while not backend._work.paused_now:
+        backend.models.apply(replace(backend.models.current(), model=models["two"]))
+        while not backend._work.is_draining:
             time.sleep(0.001)
-        assert [document.id] == [each.id for each in house.documents.documents()]  # open as before
+        assert [document.id] == [each.id for each in house.library.documents()]  # open as before
         for call in (backend.cache.snapshot, partial(backend.library.passages, document.id, 0, 3), backend.clear):
-            with pytest.raises(ModelNotReady, match="being closed"):
+            with pytest.raises(ModelNotReady, match="reloading or closing"):
                 call()
         assert backend.documents() == [document] and backend.library.list_with_usage() == []
     backend.models.reloader.wait(60)
@@ -89,9 +89,9 @@ def test_a_name_of_nothing_changes_nothing(start, models, tmp_path, wrong):
     backend = filled(start(), tmp_path)
     house, status = backend.loader.runtime, backend.status()
     change(backend, model=wrong)
-    assert "neither a folder nor a name" in backend.models.changing().error
+    assert "neither a folder nor a name" in backend.models.reload_status().error
     assert backend.loader.runtime is house and backend.status() == status
-    assert backend.models.wanted().model == models["one"] and not Preferences(tmp_path / "data").read()
+    assert backend.models.current().model == models["one"] and not Preferences(tmp_path / "data").read()
 
 
 def test_a_model_that_fails_when_it_is_loaded_gives_way_to_the_earlier_one(start, models, tmp_path):
@@ -99,7 +99,7 @@ def test_a_model_that_fails_when_it_is_loaded_gives_way_to_the_earlier_one(start
     before, status = last(backend.ask(ASK, Event())), backend.status()
     trouble = change(backend, model=models["bad"]).error
     assert "bad" in trouble and "in use again" in trouble
-    assert backend.status() == status and backend.models.wanted().model == models["one"]
+    assert backend.status() == status and backend.models.current().model == models["one"]
     assert last(backend.ask(ASK, Event())).text == before.text
     assert not Preferences(tmp_path / "data").read()
 
@@ -129,8 +129,8 @@ def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_oth
     made = []
     monkeypatch.setattr("backend.runtime.loader.MiniLM", lambda config: made.append(WordEmbedder()) or made[-1])
     backend = start()
-    assert [each.embedded for each in made] == [1]
-    change(backend, chunk_tokens=64, chunk_overlap=8)
+    assert [each.num_embedded for each in made] == [1]
+    change(backend, chunk_size=64, chunk_overlap=8)
     assert len(made) == 1
 
 
@@ -158,26 +158,26 @@ def test_while_models_load_questions_get_a_sentence_and_documents_stay_listed(st
         with pytest.raises(ModelNotReady, match="Wait until the status says ready"):
             next(backend.ask(ASK, Event()))
         with pytest.raises(ModelNotReady):
-            backend.models.change(backend.models.wanted())
+            backend.models.apply(backend.models.current())
         seen.update(documents=backend.documents(), ready=backend.status().ready)
         return opened(given)
 
     monkeypatch.setattr(backend.loader, "open", open_and_look)
     change(backend, **both(models["two"]))
     assert [document.name for document in seen["documents"]] == ["boats.txt"]
-    assert not seen["ready"] and not backend.models.changing().running
+    assert not seen["ready"] and not backend.models.reload_status().running
 
 
 def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
     backend = filled(start(), tmp_path)
     loaded = backend.loader.runtime.models
-    change(backend, host_gib=0.25, policy="lru", chunk_tokens=64, chunk_overlap=8)
+    change(backend, cpu_cache_gib=0.25, eviction_policy="lru", chunk_size=64, chunk_overlap=8)
     assert backend.loader.runtime.models is loaded
     assert backend.tier_usage()[0].budget_bytes == 2**28
     assert last(backend.ask(ASK, Event())).state == "done"
-    assert Preferences(tmp_path / "data").read() | {"model": "", "auxiliary": ""} == {
-        **{"model": "", "auxiliary": "", "dtype": "fp32"},
-        **{"host_gib": 0.25, "policy": "lru", "chunk_tokens": 64, "chunk_overlap": 8},
+    assert Preferences(tmp_path / "data").read() | {"model": "", "auxiliary_model": ""} == {
+        **{"model": "", "auxiliary_model": "", "dtype": "fp32"},
+        **{"cpu_cache_gib": 0.25, "eviction_policy": "lru", "chunk_size": 64, "chunk_overlap": 8},
     }
 
 
@@ -185,39 +185,39 @@ def test_budgets_alone_are_in_use_at_once_with_all_that_is_kept_and_remembered(s
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
     house, held = backend.loader.runtime, backend.tier_usage()[0].size_bytes
-    assert not change(backend, host_gib=0.25, disk_gib=3.5).error
+    assert not change(backend, cpu_cache_gib=0.25, disk_cache_gib=3.5).error
     assert backend.loader.runtime is house and backend.tier_usage()[0].size_bytes == held > 0
     assert [tier.budget_bytes for tier in backend.tier_usage()] == [2**28, 7 * 2**29]
     backend.cache.set_budget("host", 2**29)
-    assert backend.models.wanted().host_gib == 0.5
+    assert backend.models.current().cpu_cache_gib == 0.5
     assert start().tier_usage()[0].budget_bytes == 2**29
 
 
 def test_a_budget_below_what_is_pinned_is_refused_in_settings_too(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
-    backend.cache.pin(backend.cache.snapshot().passages[0].facts.key, True)
-    with pytest.raises(StaysInCache, match="pinned"):
-        change(backend, host_gib=0.0)
-    assert backend.models.wanted().host_gib == 1.5 and backend.tier_usage()[0].budget_bytes == 3 * 2**29
+    backend.cache.pin(backend.cache.snapshot().passages[0].node.key, True)
+    with pytest.raises(PassageInUse, match="pinned"):
+        change(backend, cpu_cache_gib=0.0)
+    assert backend.models.current().cpu_cache_gib == 1.5 and backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
 def test_of_two_budgets_both_are_taken_or_none(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
-    backend.cache.pin(backend.cache.snapshot().passages[0].facts.key, True)
-    for wanted in ({"host_gib": 1.0, "disk_gib": 0.0}, {"host_gib": 0.0, "disk_gib": 4.0}):
-        with pytest.raises(StaysInCache, match="pinned"):
+    backend.cache.pin(backend.cache.snapshot().passages[0].node.key, True)
+    for wanted in ({"cpu_cache_gib": 1.0, "disk_cache_gib": 0.0}, {"cpu_cache_gib": 0.0, "disk_cache_gib": 4.0}):
+        with pytest.raises(PassageInUse, match="pinned"):
             change(backend, **wanted)
         assert [tier.budget_bytes for tier in backend.tier_usage()] == [3 * 2**29, 2**33]
     assert not Preferences(tmp_path / "data").read()
 
 
 def test_a_budget_that_a_flag_fixes_is_fixed_on_every_page(start):
-    backend = start(fixed={"host_gib": "--host-gib"})
-    with pytest.raises(BadRequest, match="--host-gib"):
-        change(backend, host_gib=0.5)
-    with pytest.raises(BadRequest, match="--host-gib"):
+    backend = start(fixed={"cpu_cache_gib": "--cpu-cache-gib"})
+    with pytest.raises(BadRequest, match="--cpu-cache-gib"):
+        change(backend, cpu_cache_gib=0.5)
+    with pytest.raises(BadRequest, match="--cpu-cache-gib"):
         backend.cache.set_budget("host", 2**29)
     assert backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
@@ -230,7 +230,7 @@ def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, mon
         seen.append((name, last(backend.ask(ASK, Event())).state))
         raise RerankerUnusable("The reranker cannot be read.")
 
-    monkeypatch.setattr("backend.runtime.reload.fetch_reranker", fetch)
+    monkeypatch.setattr("backend.runtime.reload.download_reranker", fetch)
     assert "Nothing was changed" in change(backend, reranker="owner/cross").error
     assert seen == [("owner/cross", "done")] and backend.loader.runtime is house and backend.status().ready
 
@@ -238,11 +238,11 @@ def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, mon
 def test_who_stops_a_question_during_a_download_is_not_told_of_other_settings(start, models, tmp_path, monkeypatch):
     backend, goes_on = filled(start(), tmp_path), Event()
     monkeypatch.setattr("backend.runtime.reload.fetch_models", lambda *_: goes_on.wait(30))
-    backend.models.change(replace(backend.models.wanted(), **both(models["two"])))
+    backend.models.apply(replace(backend.models.current(), **both(models["two"])))
     cancel = Event()
     cancel.set()
     answer = last(backend.ask(ASK, cancel))
-    assert answer.state == "stopped" and backend.models.changing().running
+    assert answer.state == "stopped" and backend.models.reload_status().running
     assert not any("settings" in note for note in answer.notes)
     goes_on.set()
     backend.models.reloader.wait(60)
@@ -268,41 +268,46 @@ def test_when_it_is_closed_every_page_gets_a_sentence(start, tmp_path):
 
 def test_samples_that_were_not_read_to_the_end_come_at_the_next_start(start, tmp_path):
     backend, marker = start(), tmp_path / "marker"
-    with backend._work.drained(0):
-        backend._adding.samples("tiny", marker)
+    with backend._work.drain(0):
+        backend._adding.add_samples("tiny", marker)
     assert not marker.exists() and backend.documents() == []
-    backend._adding.samples("tiny", marker)
+    backend._adding.add_samples("tiny", marker)
     assert marker.exists() and len(backend.documents()) == 3
 
 
-@pytest.mark.parametrize("choice", ["reader", "pointer", "selector"])
+@pytest.mark.parametrize("choice", ["lora_adapter", "span_scorer", "token_selector"])
 def test_a_folder_without_trained_weights_is_told_before_anything_is_closed(start, tmp_path, monkeypatch, choice):
     backend = start()
     with monkeypatch.context() as patched:
         patched.setattr(backend.loader, "release", lambda: pytest.fail("the house was closed"))
         changing = change(backend, **{choice: str(tmp_path / "nowhere")})
-    assert "nowhere" in changing.error and f"--{choice} FOLDER, or off" in changing.error
+    assert "nowhere" in changing.error and f"--{choice.replace('_', '-')} FOLDER, or off" in changing.error
     assert backend.status().ready
 
 
 def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):
-    backend = start(fixed={"policy": "--policy"})
+    backend = start(fixed={"eviction_policy": "--eviction-policy"})
     house = backend.loader.runtime
     with pytest.raises(NothingChanges):
         change(backend)
     with pytest.raises(Exception, match="--chunk-overlap 600 must be below"):
         change(backend, chunk_overlap=600)
-    with pytest.raises(BadRequest, match="--policy"):
-        change(backend, policy="lru")
+    with pytest.raises(BadRequest, match="--eviction-policy"):
+        change(backend, eviction_policy="lru")
     assert backend.loader.runtime is house
 
 
 def test_what_a_flag_fixes_is_not_remembered_and_an_earlier_choice_stays(start, models, tmp_path):
-    Preferences(tmp_path / "data").write({"policy": "lfu", "unknown": 1})
-    backend = start(fixed={"policy": "--policy", "model": "--model"}, policy="lru")
-    change(backend, host_gib=0.5)
+    Preferences(tmp_path / "data").write({"eviction_policy": "lfu", "unknown": 1})
+    backend = start(fixed={"eviction_policy": "--eviction-policy", "model": "--model"}, eviction_policy="lru")
+    change(backend, cpu_cache_gib=0.5)
     kept = json.loads((tmp_path / "data" / "preferences.json").read_text())
-    assert kept["policy"] == "lfu" and kept["host_gib"] == 0.5 and "model" not in kept and "unknown" not in kept
+    assert (
+        kept["eviction_policy"] == "lfu"
+        and kept["cpu_cache_gib"] == 0.5
+        and "model" not in kept
+        and "unknown" not in kept
+    )
 
 
 def test_what_is_loaded_is_told_with_its_self_test(start, models):
@@ -312,35 +317,35 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert (primary.role, primary.name, primary.dtype, primary.memory_bytes) == ("primary", "one", "fp32", weights)
     assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
     assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note
-    assert (embedder.role, embedder.dtype, embedder.memory_bytes) == ("embedder", "fp32", 4 * embedder.parameters)
+    assert (embedder.role, embedder.dtype, embedder.memory_bytes) == ("embedder", "fp32", 4 * embedder.num_parameters)
     assert default_method(backend.methods()).name == "cacheclip"
-    change(backend, auxiliary=models["two"])
+    change(backend, auxiliary_model=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
 
 
 def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
-    selector = TokenSelector(packaged(torch.float32), SelectorHead(384, 8, 32))
+    selector = TokenSelector(load_encoder(torch.float32), SelectorHead(384, 8, 32))
     selector.save(tmp_path)
-    backend = start(selector=str(tmp_path))
+    backend = start(token_selector=str(tmp_path))
     told = backend.models.loaded()[2]
     assert default_method(backend.methods()).name == "cacheclip-trained"
-    assert (told.role, told.dtype, told.parameters) == ("selector", "fp32", selector.parameters)
-    assert told.memory_bytes == 4 * told.parameters
+    assert (told.role, told.dtype, told.num_parameters) == ("token_selector", "fp32", selector.num_parameters)
+    assert told.memory_bytes == 4 * told.num_parameters
 
 
 def test_a_pointer_is_told_where_there_is_a_reader_to_point_for(start, monkeypatch):
-    pointer = SpanScorer(packaged(torch.float32, (WORD, MEANING)), SpanScorerNet(768, 2, 16, 30522))
-    monkeypatch.setattr("engine.builder._grounds", lambda config: GroundingModel(pointer))
+    pointer = SpanScorer(load_encoder(torch.float32, (WORD_LAYER, SEMANTIC_LAYER)), SpanScorerNet(768, 2, 16, 30522))
+    monkeypatch.setattr("engine.builder._load_grounding", lambda config: GroundingModel(pointer))
     told = start().models.loaded()[2]
-    assert (told.role, told.dtype, told.parameters) == ("pointer", "fp32", pointer.parameters)
+    assert (told.role, told.dtype, told.num_parameters) == ("span_scorer", "fp32", pointer.num_parameters)
     assert told.memory_bytes > 4 * 22_000_000 and "6 layers" in told.name
 
 
 def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):
-    backend = start(chunk_tokens=64, chunk_overlap=8)
+    backend = start(chunk_size=64, chunk_overlap=8)
     cuts = {"a": (64, 8), "b": (512, 50), "c": (None, None), "d": (64, 0)}
     listed = [SimpleNamespace(id=name, chunk_tokens=cut[0], chunk_overlap=cut[1]) for name, cut in cuts.items()]
-    monkeypatch.setattr(backend.loader, "listed", lambda: listed)
+    monkeypatch.setattr(backend.loader, "documents", lambda: listed)
     assert backend.models.stale_documents() == [StaleChunking(512, 50, ("b", "c")), StaleChunking(64, 0, ("d",))]
 
 
@@ -350,16 +355,16 @@ def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "models").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data" / "costs.json").write_bytes(b"0" * 1000)
-    parts = dict(start().models.system_info().parts)
-    assert parts["Embedded model"] >= 9_000_000 and 1000 <= parts["Settings, measured costs"] < 9_000_000
+    parts = dict(start().models.system_info().disk_usage)
+    assert parts["Bundled model"] >= 9_000_000 and 1000 <= parts["Settings and cost measurements"] < 9_000_000
 
 
 def test_a_check_says_what_a_model_would_take_with_the_format_that_is_wanted(start, models):
     desk = start().models
-    wanted = desk.wanted()
-    found = desk.check(models["two"], "primary", wanted)
-    assert found.weights_bytes == 4 * found.parameters and found.dtype == "fp32" and not found.fetch_bytes
-    assert found.question_bytes <= found.kv_bytes < found.free_bytes and not found.short
+    wanted = desk.current()
+    found = desk.estimate_memory(models["two"], "primary", wanted)
+    assert found.weights_bytes == 4 * found.num_parameters and found.dtype == "fp32" and not found.download_bytes
+    assert found.typical_kv_bytes <= found.max_kv_bytes < found.free_bytes and not found.exceeds_memory
 
 
 def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, monkeypatch):
@@ -372,12 +377,14 @@ def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, mo
             report("Downloading x/y (9 MB)", 0.1)
 
     monkeypatch.setattr("backend.runtime.reload.fetch_models", fetch)
-    backend.models.change(replace(backend.models.wanted(), model="x/y"))
-    assert begun.wait(60) and backend.models.changing().stoppable
+    backend.models.apply(replace(backend.models.current(), model="x/y"))
+    assert begun.wait(60) and backend.models.reload_status().can_stop
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
-    backend.models.stop()
+    backend.models.cancel_download()
     backend.models.reloader.wait(60)
-    assert "stopped" in backend.models.changing().error and backend.loader.runtime is house and backend.status().ready
+    assert (
+        "stopped" in backend.models.reload_status().error and backend.loader.runtime is house and backend.status().ready
+    )
 
 
 def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
@@ -393,7 +400,7 @@ def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
     thread.start()
     while not ended.is_alive() and not first.is_set():
         pass
-    with work.drained(10):
+    with work.drain(10):
         assert first.is_set() and not work._running
         with work.track(second):
             assert second.is_set()
@@ -404,7 +411,7 @@ def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
 
 def test_where_the_disk_takes_nothing_passages_are_prepared_in_memory(start, tmp_path, monkeypatch):
     def full(root):
-        raise StoreFull("There is no room.")
+        raise StoreFull("The disk is full.")
 
     monkeypatch.setattr("backend.runtime.loader.DiskBlobs", full)
     assert {kept.tier for kept in filled(start(), tmp_path).tier_usage() if kept.size_bytes} == {"host"}

@@ -1,87 +1,139 @@
-"""Settings that are wrong are named in a sentence, before anything is loaded."""
+"""Settings: their sources and precedence, validation messages, and names of earlier versions."""
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
 
 from backend.local import LocalBackend
-from backend.runtime.settings import BadSettings, Settings, overrides, read_settings
+from backend.runtime.settings import MUTABLE_SETTINGS, BadSettings, Settings, overrides, read_preferences, read_settings
 from store.errors import StoreFull
-from store.preferences import FILE, Preferences
+from store.preferences import FILE_NAME, Preferences
 from store.retrieval.reranker import RerankerUnusable
 from tests.support.fakes import word_tokenizer
 
-
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["--chunk-tokens", "512", "--chunk-overlap", "600"], "--chunk-overlap 600 must be below --chunk-tokens 512"),
-        (["--port", "99999"], "--port: Input should be less than or equal to 65535"),
-        (["--dtype", "fp99"], "--dtype: Input should be 'auto', 'bf16' or 'fp32'"),
-        (["--disk-gib", "-1"], "--disk-gib: Input should be greater than or equal to 0"),
-    ],
-)
-def test_a_setting_outside_its_range_is_named_with_what_it_may_be(arguments, said):
-    with pytest.raises(BadSettings) as caught:
-        read_settings(arguments)
-    assert said in str(caught.value) and "--help" in str(caught.value)
-
-
-def test_settings_come_from_the_command_line():
-    assert read_settings(["--port", "7871", "--dtype", "fp32", "--no-samples"]).port == 7871
-
-
-def test_a_folder_below_the_home_may_be_named_as_shells_name_it():
-    assert read_settings(["--data=~/kvscope"]).data == Path.home() / "kvscope"
+RENAMED = {  # flag of version 0.1 -> name of the setting, a value that is not the default
+    "--reader": ("lora_adapter", "off"),
+    "--pointer": ("span_scorer", "off"),
+    "--selector": ("token_selector", "off"),
+    "--auxiliary": ("auxiliary_model", "small"),
+    "--device-gib": ("gpu_cache_gib", 0.5),
+    "--host-gib": ("cpu_cache_gib", 0.25),
+    "--disk-gib": ("disk_cache_gib", 4.0),
+    "--kv-bits": ("disk_kv_bits", 8),
+    "--policy": ("eviction_policy", "lru"),
+    "--chunk-tokens": ("chunk_size", 256),
+    "--data-dir": ("data", Path("elsewhere")),
+}
 
 
 @pytest.fixture(autouse=True)
-def _nobody_elses_choices(monkeypatch, tmp_path_factory):
+def _empty_data_folder(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("KVSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
 
 
-def test_nothing_reranks_unless_it_is_asked_for(tmp_path):
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--chunk-size", "512", "--chunk-overlap", "600"], "--chunk-overlap 600 must be below --chunk-size 512"),
+        (["--port", "99999"], "--port: Input should be less than or equal to 65535"),
+        (["--dtype", "fp99"], "--dtype: Input should be 'auto', 'bf16' or 'fp32'"),
+        (["--disk-cache-gib", "-1"], "--disk-cache-gib: Input should be greater than or equal to 0"),
+        (["--disk-gib", "-1"], "--disk-cache-gib: Input should be greater than or equal to 0"),
+    ],
+)
+def test_an_invalid_setting_is_named_with_its_allowed_values(arguments, message):
+    with pytest.raises(BadSettings) as caught:
+        read_settings(arguments)
+    assert message in str(caught.value) and "--help" in str(caught.value)
+
+
+def test_settings_come_from_the_command_line():
+    settings = read_settings(["--port", "7871", "--dtype", "fp32", "--no-sample-docs"])
+    assert (settings.port, settings.dtype, settings.sample_docs) == (7871, "fp32", False)
+
+
+def test_a_tilde_in_the_data_folder_is_expanded():
+    assert read_settings(["--data=~/kvscope"]).data == Path.home() / "kvscope"
+
+
+@pytest.mark.parametrize("flag", RENAMED)
+def test_flags_and_variables_of_version_0_1_still_apply(flag, monkeypatch):
+    name, value = RENAMED[flag]
+    assert getattr(read_settings([flag, str(value)]), name) == value != getattr(read_settings([]), name)
+    current, old = f"--{name.replace('_', '-')}", f"KVSCOPE_{flag[2:].replace('-', '_').upper()}"
+    monkeypatch.delenv("KVSCOPE_DATA")
+    monkeypatch.setenv(old, str(value))
+    assert getattr(read_settings([]), name) == value
+    if name in MUTABLE_SETTINGS:
+        assert overrides([], {old: str(value)}) == {name: old}
+        assert overrides([f"{flag}={value}"], {}) == {name: flag} and overrides([current], {}) == {name: current}
+
+
+def test_the_sample_documents_can_be_turned_off_by_their_old_name(monkeypatch):
+    assert not read_settings(["--no-samples"]).sample_docs
+    monkeypatch.setenv("KVSCOPE_SAMPLES", "false")
+    assert not read_settings([]).sample_docs
+
+
+def test_preferences_of_version_0_1_apply_and_are_saved_under_the_current_names(tmp_path):
+    old = {flag[2:].replace("-", "_"): value for flag, (name, value) in RENAMED.items() if name != "data"}
+    current = {name: value for name, value in RENAMED.values() if name != "data"}
+    save(tmp_path, **old, dtype="fp32")
+    settings = read_settings(["--data", str(tmp_path)])
+    assert {name: getattr(settings, name) for name in current} == current and settings.dtype == "fp32"
+    backend = LocalBackend(settings, {"eviction_policy": "--policy"})
+    backend.models.reloader._save(settings.updated({"chunk_overlap": 8}))
+    assert json.loads((tmp_path / FILE_NAME).read_text()) == {**current, "dtype": "fp32", "chunk_overlap": 8}
+
+
+def test_a_current_name_in_the_preferences_goes_before_the_old_one(tmp_path):
+    save(tmp_path, policy="lru", eviction_policy="lfu")
+    assert read_preferences(tmp_path) == {"eviction_policy": "lfu"}
+
+
+def test_nothing_reranks_unless_a_reranker_is_set(tmp_path):
     assert read_settings([]).reranker == "off"
     backend = LocalBackend(Settings(data=tmp_path))
-    library = backend.loader.open_documents(word_tokenizer())
-    assert library._search._reranker is None
+    library = backend.loader.open_library(word_tokenizer())
+    assert library._retriever.reranker is None
     library.close()
 
 
-def test_a_reranker_that_is_nowhere_is_named_before_the_library_is_opened(tmp_path):
+def test_a_missing_reranker_is_reported_before_the_library_is_opened(tmp_path):
     settings = read_settings(["--data", str(tmp_path / "data"), "--reranker", str(tmp_path / "nowhere")])
     with pytest.raises(RerankerUnusable, match=r"nowhere.*Give --reranker"):
-        LocalBackend(settings).loader.open_documents(word_tokenizer())
+        LocalBackend(settings).loader.open_library(word_tokenizer())
     assert not (tmp_path / "data").exists()
 
 
-def chosen(folder, **values):
+def save(folder, **values):
     Preferences(folder).write(values)
 
 
-def test_a_flag_goes_before_the_environment_before_the_choice_before_the_default(tmp_path, monkeypatch):
+def test_a_flag_goes_before_the_environment_before_the_preferences_before_the_default(tmp_path, monkeypatch):
     here = ["--data", str(tmp_path)]
-    assert read_settings(here).policy == "pgdsf"
-    chosen(tmp_path, policy="lru")
-    assert read_settings(here).policy == "lru"
-    monkeypatch.setenv("KVSCOPE_POLICY", "lfu")
-    assert read_settings(here).policy == "lfu"
-    assert read_settings([*here, "--policy", "gdsf"]).policy == "gdsf"
+    assert read_settings(here).eviction_policy == "pgdsf"
+    save(tmp_path, eviction_policy="lru")
+    assert read_settings(here).eviction_policy == "lru"
+    monkeypatch.setenv("KVSCOPE_EVICTION_POLICY", "lfu")
+    assert read_settings(here).eviction_policy == "lfu"
+    assert read_settings([*here, "--eviction-policy", "gdsf"]).eviction_policy == "gdsf"
 
 
-def test_a_flag_that_asks_for_the_default_still_goes_before_the_choice(tmp_path):
-    chosen(tmp_path, policy="lru", host_gib=4.0)
-    found = read_settings(["--data", str(tmp_path), "--policy", "pgdsf", "--host-gib", "1.5"])
-    assert (found.policy, found.host_gib) == ("pgdsf", 1.5)
+def test_a_flag_with_the_default_value_still_goes_before_the_preferences(tmp_path):
+    save(tmp_path, eviction_policy="lru", cpu_cache_gib=4.0)
+    settings = read_settings(["--data", str(tmp_path), "--eviction-policy", "pgdsf", "--cpu-cache-gib", "1.5"])
+    assert (settings.eviction_policy, settings.cpu_cache_gib) == ("pgdsf", 1.5)
 
 
-def test_the_choices_are_those_of_the_data_folder_that_is_given(tmp_path, monkeypatch):
-    chosen(tmp_path / "one", policy="lru")
-    chosen(tmp_path / "two", policy="lfu")
+def test_the_preferences_are_those_of_the_given_data_folder(tmp_path, monkeypatch):
+    save(tmp_path / "one", eviction_policy="lru")
+    save(tmp_path / "two", eviction_policy="lfu")
     monkeypatch.setenv("KVSCOPE_DATA", str(tmp_path / "one"))
-    assert read_settings([]).policy == "lru"
-    assert read_settings(["--data", str(tmp_path / "two")]).policy == "lfu"
+    assert read_settings([]).eviction_policy == "lru"
+    assert read_settings(["--data", str(tmp_path / "two")]).eviction_policy == "lfu"
 
 
 @pytest.mark.parametrize(
@@ -92,68 +144,69 @@ def test_the_choices_are_those_of_the_data_folder_that_is_given(tmp_path, monkey
         ("data", "elsewhere"),
         ("clear_cache", True),
         ("dtype", "fp99"),
+        ("cpu_cache_gib", -1),
         ("host_gib", -1),
-        ("host_gib", "much"),
-        ("host_gib", float("inf")),
-        ("kv_bits", 4),
+        ("cpu_cache_gib", "much"),
+        ("cpu_cache_gib", float("inf")),
+        ("disk_kv_bits", 4),
         ("model", ["a", "b"]),
-        ("chunk_tokens", None),
+        ("chunk_size", None),
         ("chunk_overlap", 5000),
     ],
 )
-def test_a_choice_that_is_unknown_or_wrong_is_logged_and_the_others_stand(tmp_path, caplog, name, value):
-    chosen(tmp_path, **{"policy": "lru", name: value})
-    found, plain = read_settings(["--data", str(tmp_path)]), read_settings(["--data", str(tmp_path / "other")])
-    assert found == plain.model_copy(update={"data": tmp_path, "policy": "lru"})
-    assert "left aside" in caplog.text
+def test_an_unknown_or_invalid_preference_is_logged_and_the_others_apply(tmp_path, caplog, name, value):
+    save(tmp_path, **{"eviction_policy": "lru", name: value})
+    settings, defaults = read_settings(["--data", str(tmp_path)]), read_settings(["--data", str(tmp_path / "other")])
+    assert settings == defaults.model_copy(update={"data": tmp_path, "eviction_policy": "lru"})
+    assert "ignored" in caplog.text
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "null", "\x00", '{"policy": "lru"', "[" * 100_000])
-def test_a_file_that_cannot_be_read_is_logged_and_the_defaults_stand(tmp_path, caplog, content):
-    (tmp_path / FILE).write_text(content)
-    assert read_settings(["--data", str(tmp_path)]).policy == "pgdsf"
-    assert "left aside" in caplog.text
+@pytest.mark.parametrize("content", ["", "{", "[1]", "null", "\x00", '{"eviction_policy": "lru"', "[" * 100_000])
+def test_an_unreadable_preferences_file_is_logged_and_the_defaults_apply(tmp_path, caplog, content):
+    (tmp_path / FILE_NAME).write_text(content)
+    assert read_settings(["--data", str(tmp_path)]).eviction_policy == "pgdsf"
+    assert str(tmp_path / FILE_NAME) in caplog.text
 
 
-def test_a_flag_that_no_longer_fits_a_chosen_passage_length_leaves_the_choice_aside(tmp_path, caplog):
-    chosen(tmp_path, chunk_tokens=200, chunk_overlap=100)
+def test_a_flag_that_does_not_fit_the_saved_chunk_size_resets_it(tmp_path, caplog):
+    save(tmp_path, chunk_size=200, chunk_overlap=100)
     assert read_settings(["--data", str(tmp_path)]).chunk_overlap == 100
-    found = read_settings(["--data", str(tmp_path), "--chunk-overlap", "300"])
-    assert (found.chunk_tokens, found.chunk_overlap) == (512, 300)
+    settings = read_settings(["--data", str(tmp_path), "--chunk-overlap", "300"])
+    assert (settings.chunk_size, settings.chunk_overlap) == (512, 300)
     assert "do not fit together" in caplog.text
 
 
-def test_a_flag_of_the_wrong_kind_is_named_whatever_was_chosen(tmp_path):
-    chosen(tmp_path, chunk_overlap=100)
-    with pytest.raises(BadSettings, match="--chunk-tokens"):
-        read_settings(["--data", str(tmp_path), "--chunk-tokens", "abc"])
-    found = read_settings(["--data", str(tmp_path), "--chunk-tokens", "256.0"])
-    assert (found.chunk_tokens, found.chunk_overlap) == (256, 100)
+def test_a_flag_of_the_wrong_type_is_named_whatever_was_saved(tmp_path):
+    save(tmp_path, chunk_overlap=100)
+    with pytest.raises(BadSettings, match="--chunk-size"):
+        read_settings(["--data", str(tmp_path), "--chunk-size", "abc"])
+    settings = read_settings(["--data", str(tmp_path), "--chunk-size", "256.0"])
+    assert (settings.chunk_size, settings.chunk_overlap) == (256, 100)
 
 
-def test_choices_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    kept = Preferences(tmp_path / "new")
-    kept.write({"policy": "lru"})
+def test_preferences_are_written_completely_or_not_at_all(tmp_path, monkeypatch):
+    preferences = Preferences(tmp_path / "new")
+    preferences.write({"eviction_policy": "lru"})
 
-    def full(self, *_):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(StoreFull):
-        kept.write({"policy": "lfu"})
-    assert kept.read() == {"policy": "lru"}
+        preferences.write({"eviction_policy": "lfu"})
+    assert preferences.read() == {"eviction_policy": "lru"}
 
 
-def test_all_that_may_be_chosen_comes_back_as_it_was(tmp_path):
-    values = {"model": "a/b", "device_gib": 0.5, "kv_bits": 8, "chunk_tokens": 128, "chunk_overlap": 0, "dtype": "fp32"}
-    wanted = Settings(data=tmp_path).with_choices(values)
-    Preferences(tmp_path).write(wanted.choices())
-    assert read_settings(["--data", str(tmp_path)]) == wanted
-    with pytest.raises(BadSettings, match=r"--kv-bits.*--help"):
-        wanted.with_choices({"kv_bits": 7})
+def test_every_mutable_setting_comes_back_as_it_was_saved(tmp_path):
+    values = {"model": "a/b", "gpu_cache_gib": 0.5, "disk_kv_bits": 8, "chunk_size": 128, "chunk_overlap": 0}
+    settings = Settings(data=tmp_path).updated({**values, "dtype": "fp32"})
+    Preferences(tmp_path).write(settings.mutable_values())
+    assert read_settings(["--data", str(tmp_path)]) == settings
+    with pytest.raises(BadSettings, match=r"--disk-kv-bits.*--help"):
+        settings.updated({"disk_kv_bits": 7})
 
 
-def test_what_fixes_a_setting_is_named():
-    environment = {"KVSCOPE_MODEL": "x", "kvscope_policy": "lru", "KVSCOPE_DATA": "y"}
-    found = overrides(["--model=x", "--chunk-tokens", "5", "--no-samples"], environment)
-    assert found == {"model": "--model", "chunk_tokens": "--chunk-tokens", "policy": "KVSCOPE_POLICY"}
+def test_overrides_name_the_flag_or_variable_of_each_setting():
+    environment = {"KVSCOPE_MODEL": "x", "kvscope_eviction_policy": "lru", "KVSCOPE_DATA": "y"}
+    found = overrides(["--model=x", "--chunk-size", "5", "--no-sample-docs"], environment)
+    assert found == {"model": "--model", "chunk_size": "--chunk-size", "eviction_policy": "KVSCOPE_EVICTION_POLICY"}

@@ -13,17 +13,17 @@ from backend.interface.library import IngestProgress
 from backend.services.metrics import Metrics
 from engine.errors import BadRequest, ModelNotReady
 from engine.method import MethodInfo, MethodParam
-from engine.prompt.builder import validate_scope
+from engine.prompt.validate import validate_scope
 from engine.request import Answer, ContextBudget, Request, Source, TextSpan
 from engine.trace import Stage, Trace
 from store.types import Document
 from tests.support.fake_backend.cache import FakeCache
 from tests.support.fake_backend.comparison import FakeComparison
-from tests.support.fake_backend.inspection import FakeInspections
+from tests.support.fake_backend.inspection import FakeInspection
 from tests.support.fake_backend.library import FakeLibrary
 from tests.support.fake_backend.models import FakeModels
 
-READY = Status(ready=True, line="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
+READY = Status(ready=True, message="SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)")
 STAGES = [
     Stage("search", 0.4, 17.2),
     Stage("lookup", 17.9, 1.3),
@@ -35,7 +35,7 @@ STAGES = [
     Stage("decode", 391.0, 1800.0),
 ]
 RATIO = MethodParam("ratio", "Recompute ratio", 0.2, "Share of the passages' tokens that get fresh keys and values.")
-TOKENS = MethodParam("tokens", "TextTokenizer at each start", 32, "First tokens of a passage.", 0, 512, 1)
+TOKENS = MethodParam("tokens", "Tokens at each start", 32, "First tokens of a passage.", 0, 512, 1)
 METHODS = [
     MethodInfo(
         "cacheclip", "CacheClip", "Recomputes the windows a small model attends to, up to the budget.", (RATIO,)
@@ -91,7 +91,7 @@ class FakeBackend:
         self.library = FakeLibrary(self)
         self.models = self.__dict__.get("models") or FakeModels()
         self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
-        self.inspection = FakeInspections(self)
+        self.inspection = FakeInspection(self)
         self.metrics = Metrics(self.tier_usage)
         self.comparison = FakeComparison()
 
@@ -152,8 +152,8 @@ class FakeBackend:
         return ContextBudget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        with self.metrics.question() as question:
-            yield from map(question.note, self._answers(request, cancel))
+        with self.metrics.track() as tracked:
+            yield from map(tracked.update, self._answers(request, cancel))
 
     def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.asked.append(request)
@@ -170,13 +170,13 @@ class FakeBackend:
             sources = tuple(self._source(rank, text, request) for rank, text in enumerate(self.texts, start=1))
             answer.sources, answer.state = sources, "reading"
             answer.context_tokens = sum(source.tokens for source in sources)
-            answer.recomputed_tokens = sum(source.recomputed for source in sources)
-            answer.realised_ratio = answer.recomputed_tokens / answer.context_tokens
+            answer.recomputed_tokens = sum(source.recomputed_tokens for source in sources)
+            answer.actual_ratio = answer.recomputed_tokens / answer.context_tokens
             answer.prompt_tokens, answer.max_tokens = answer.context_tokens + answer.question_tokens + 24, 2048
-            answer.left_out = 2
+            answer.num_dropped_passages = 2
             yield replace(answer)
             cancel.wait(5 * self.pace_s)
-            slower = 0.4 + 3 * request.ratio
+            slower = 0.4 + 3 * request.recompute_ratio
             trace.ttft_ms = 386.4 * slower
             trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
             for place, word in enumerate(self.answer.split(" ")):
@@ -196,8 +196,8 @@ class FakeBackend:
 
     def check(self, request: Request) -> None:
         """Refuse what the engine would refuse."""
-        if not 0 <= request.ratio <= 1:
-            raise BadRequest(f"The ratio is {request.ratio}; it lies between 0 and 1.")
+        if not 0 <= request.recompute_ratio <= 1:
+            raise BadRequest(f"The ratio is {request.recompute_ratio}; it lies between 0 and 1.")
         validate_scope(request)
         method = next(each for each in METHODS if each.name == request.method)
         settings = {setting.name: setting for setting in method.params if setting.name != "ratio"}
@@ -205,13 +205,13 @@ class FakeBackend:
             if name not in settings:
                 raise BadRequest(f"{name!r} is no option of the method {request.method!r}.")
             try:
-                settings[name].check(value)
+                settings[name].validate(value)
             except ValueError as error:
                 raise BadRequest(f"The option {error}.") from error
 
     def _source(self, rank: int, text: str, request: Request) -> Source:
         """Recompute a stretch of every 100 characters, as long as the ratio says."""
-        fresh = round(100 * request.ratio)
+        fresh = round(100 * request.recompute_ratio)
         pieces = [
             TextSpan(part, recomputed)
             for start in range(0, len(text), 100)
@@ -229,8 +229,8 @@ class FakeBackend:
             matched_words=rank != 1,
             tokens=tokens,
             tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
-            recomputed=round(0.91 * request.ratio * tokens),
-            pieces=tuple(pieces),
+            recomputed_tokens=round(0.91 * request.recompute_ratio * tokens),
+            text_spans=tuple(pieces),
             chunk=f"{(self._documents[0].id if self._documents else 'd' * 64)}-{rank}",
-            found=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
+            cache_result=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
         )

@@ -1,7 +1,7 @@
 """A cache desk over a real knowledge tree whose KV are plain bytes."""
 
 from backend.interface.cache import CachedPassage, CacheView
-from engine.cache.admin import CacheAdmin, Evicted
+from engine.cache.admin import CacheAdmin, EvictionResult
 from engine.cache.hit_stats import CacheStats
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Tier
@@ -41,12 +41,12 @@ class FakeCache:
         self.tree.record_hit(self.tree.match_prefix([first, f"{first}/{second}"]))
         self._insert(NodeKey("ff", "ff", None, 300), 1.0)
         CacheAdmin(self.tree).evict(f"{len(names) - 1:02x}{each - 1:06x}", "host")
-        self.tree.tiers[0].was_read(12 * MB, 4.0)
+        self.tree.tiers[0].record_read(12 * MB, 4.0)
 
     def ask(self, exact: int = 0, chunk: int = 0, missed: int = 0, full: int = 0) -> None:
         """Count a question."""
         kinds = {"exact prefix hit": exact, "chunk hit": chunk, "miss": missed, "none": full}
-        self.served.count([_source(found, tokens) for found, tokens in kinds.items() if tokens])
+        self.served.record([_source(found, tokens) for found, tokens in kinds.items() if tokens])
 
     def snapshot(self) -> CacheView:
         if self.error:
@@ -64,10 +64,10 @@ class FakeCache:
     def pin(self, key: str, pinned: bool) -> None:
         CacheAdmin(self.tree).pin(key, pinned)
 
-    def evict(self, key: str, tier: str | None = None) -> Evicted:
+    def evict(self, key: str, tier: str | None = None) -> EvictionResult:
         return CacheAdmin(self.tree).evict(key, tier)
 
-    def set_budget(self, tier: str, budget_bytes: int) -> Evicted:
+    def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
         return CacheAdmin(self.tree).set_budgets({tier: budget_bytes})
 
     def _insert(self, place: NodeKey, ms_per_token: float) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from threading import Event
 
-from engine.analysis.comparison import CompareRequest, Comparison, Outcome, Passage
+from engine.analysis.comparison import CompareRequest, Comparison, Outcome, ComparedPassage
 from engine.errors import BadRequest
 from engine.trace import Stage
 
@@ -36,11 +36,11 @@ class FakeComparison:
         self.pace_s, self.answers, self.error = pace_s, dict(ANSWERS), None
         self.error_after, self.stands_after = 0, 1000
         self.document = "harbour-handbook.md"
-        self.wanted: list[CompareRequest] = []
+        self.requests: list[CompareRequest] = []
         self.cancelled: list[bool] = []
 
     def compare(self, wanted: CompareRequest, cancel: Event) -> Iterator[Comparison]:
-        self.wanted.append(wanted)
+        self.requests.append(wanted)
         for ratio in wanted.ratios:
             if not 0 <= ratio <= 1:
                 raise BadRequest(f"The ratio must be a number between 0 and 1, got {ratio}.")
@@ -51,7 +51,7 @@ class FakeComparison:
         shown = Comparison(wanted, steps=len(arms) * wanted.repeats, model="tiny")
         try:
             yield shown
-            passages = (Passage(1, self.document, 11, 412), Passage(2, "shifts.pdf", None, 380))
+            passages = (ComparedPassage(1, self.document, 11, 412), ComparedPassage(2, "shifts.pdf", None, 380))
             shown = replace(shown, state="warming", search_ms=24.0, context_tokens=792, passages=passages)
             yield shown
             outcomes: dict[str, Outcome] = {}
@@ -68,7 +68,7 @@ class FakeComparison:
                         yield replace(shown, state="stopped", now="")
                         return
                     held = outcomes.get(made.key)
-                    outcomes[made.key] = held.timed(made.ttft_ms + round_) if held else made
+                    outcomes[made.key] = held.with_ttft(made.ttft_ms + round_) if held else made
                     shown = replace(shown, outcomes=tuple(outcomes.values()))
                     yield shown
             yield replace(shown, state="done", now="")
@@ -90,11 +90,11 @@ class FakeComparison:
             method=method,
             label=label,
             ratio=ratio,
-            realised_ratio=realised,
+            actual_ratio=realised,
             recomputed_tokens=round(792 * realised),
             ttfts_ms=(ttft_ms,),
             full_ms=FULL_MS,
-            floor_ms=FULL_MS * max(realised, 0.03),
+            ideal_ms=FULL_MS * max(realised, 0.03),
             kl=kl * 0.8,
             top1=method not in ("ape", "direct"),
             answer_kl=kl,

@@ -4,15 +4,15 @@ import re
 
 import numpy as np
 
-from engine.analysis.attention_profile import parts
-from engine.analysis.report import PERCENTS, Excerpt, Inspection, Selection, Step
-from engine.analysis.sinks import sinks, window_ranks
+from engine.analysis.attention_profile import passage_slices
+from engine.analysis.inspection import PERCENTS, InspectedPassage, Inspection, RatioSelection, InspectionStep
+from engine.analysis.sinks import find_sinks, window_ranks
 
 LAYERS = 30
 WITH_RATIO, WITHOUT = ("cacheclip", "oracle"), ("epic", "ape", "direct", "full")
 
 
-class FakeInspections:
+class FakeInspection:
     """Inspects the backend's own texts.
 
     requests  what was asked for
@@ -24,23 +24,23 @@ class FakeInspections:
     def inspect(self, request, cancel):
         self._backend.check(request)
         self.requests.append(request)
-        yield Step("Reading all tokens of the passages, once and in full")
+        yield InspectionStep("Reading all tokens of the passages, once and in full")
         if self.error:
             raise self.error
         cancel.wait(5 * self._backend.pace_s)
         names = [document.name for document in self._backend.documents()] or ["harbour-handbook.md"]
         texts = self._backend.texts
-        excerpts = [excerpt(text, names[rank % len(names)], rank) for rank, text in enumerate(texts, start=1)]
-        yield Step("Done", fabricated(excerpts, request.question, request.ratio))
+        excerpts = [inspected_passage(text, names[rank % len(names)], rank) for rank, text in enumerate(texts, start=1)]
+        yield InspectionStep("Done", fake_inspection(excerpts, request.question, request.recompute_ratio))
 
 
-def excerpt(text, document="harbour-handbook.md", rank=1):
+def inspected_passage(text, document="harbour-handbook.md", rank=1):
     """A passage whose tokens are its words, each with the space before it."""
     spans = np.array([found.span() for found in re.finditer(r"\s*\S+", text)], dtype=np.int32)
-    return Excerpt(document, None if rank == 2 else 10 * rank + 1, text, spans)
+    return InspectedPassage(document, None if rank == 2 else 10 * rank + 1, text, spans)
 
 
-def fabricated(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
+def fake_inspection(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
     """An inspection of these passages with attention as skewed as a model's."""
     draw, lengths = np.random.default_rng(seed), tuple(len(each.spans) for each in excerpts)
     tokens = sum(lengths)
@@ -49,11 +49,11 @@ def fabricated(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
     auxiliary = primary[-1] * draw.lognormal(0, 1, tokens)
     primary, auxiliary = primary / primary.sum(1, keepdims=True), auxiliary / auxiliary.sum()
     selections = {name: by_windows(auxiliary, lengths) for name in WITH_RATIO}
-    selections |= {name: Selection.of(np.zeros((PERCENTS, tokens), bool), has_ratio=False) for name in WITHOUT}
+    selections |= {name: RatioSelection.from_masks(np.zeros((PERCENTS, tokens), bool), has_ratio=False) for name in WITHOUT}
     first = np.zeros(tokens, bool)
-    for part in parts(lengths)[1:]:
+    for part in passage_slices(lengths)[1:]:
         first[part.start : part.start + 9] = True
-    selections["epic"] = Selection.of(np.tile(first, (PERCENTS, 1)), has_ratio=False)
+    selections["epic"] = RatioSelection.from_masks(np.tile(first, (PERCENTS, 1)), has_ratio=False)
     curve = np.array([np.nan, *np.linspace(0.2, 1, PERCENTS - 1)])
     return Inspection(
         auxiliary=auxiliary,
@@ -62,16 +62,16 @@ def fabricated(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
         kl_layers=np.linspace(2, 0, layers),
         jaccard_auxiliary=0.4,
         jaccard_layers=np.linspace(0.1, 1, layers),
-        overlap={"cacheclip": 0.4, "epic": 0.1},
+        oracle_overlap={"cacheclip": 0.4, "epic": 0.1},
         ratio=ratio,
-        passages=lengths,
+        passage_lengths=lengths,
         question=question,
-        excerpts=tuple(excerpts),
-        exact=1,
+        passages=tuple(excerpts),
+        num_exact_passages=1,
         selections=selections,
-        alike={"auxiliary": curve, "cacheclip": curve**2, "random": curve**3},
-        sinks=sinks(primary, lengths),
-        ranks=np.stack([window_ranks(auxiliary, lengths), window_ranks(primary[-1], lengths)]),
+        agreement={"auxiliary": curve, "cacheclip": curve**2, "random": curve**3},
+        sinks=find_sinks(primary, lengths),
+        window_ranks=np.stack([window_ranks(auxiliary, lengths), window_ranks(primary[-1], lengths)]),
     )
 
 
@@ -81,4 +81,4 @@ def by_windows(scores, lengths):
     window_of = np.repeat(np.arange(len(ranks)), [min(8, n - at) for n in lengths for at in range(0, n, 8)])
     onset = np.ceil(100 * ranks / len(ranks)).astype(int)[window_of]
     onset[: lengths[0]] = 100
-    return Selection.of(onset[None] <= np.arange(PERCENTS)[:, None])
+    return RatioSelection.from_masks(onset[None] <= np.arange(PERCENTS)[:, None])

@@ -28,7 +28,7 @@ class FakeLibrary:
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         document = self._document(document_id)
-        numbers = range(start, min(document.chunks, start + count))
+        numbers = range(start, min(document.num_chunks, start + count))
         tiers = ("host", "disk", "")
         return [Passage(self._chunk(document, number), 97, tiers[number % 3]) for number in numbers]
 
@@ -55,7 +55,7 @@ class FakeLibrary:
         for place, document in enumerate(documents):
             for done in range(9):
                 if cancel.wait(self._backend.pace_s):
-                    states[place] = IngestProgress(document.name, "failed", 0, 1, "Stopped. It is as it was.")
+                    states[place] = IngestProgress(document.name, "failed", 0, 1, "Stopped. The document is unchanged.")
                     yield list(states)
                     return
                 states[place] = IngestProgress(document.name, "embedded", done, 8)
@@ -73,7 +73,7 @@ class FakeLibrary:
 
     def _chunk(self, document: Document, number: int) -> Chunk:
         text = self._backend.texts[number % len(self._backend.texts)]
-        page = None if document.pages is None else 1 + number // 2
+        page = None if document.num_pages is None else 1 + number // 2
         start = 300 * number
         chunk_id = f"{document.id}-{number}"
         return Chunk(chunk_id, document.id, document.name, number, page, start, start + len(text), text)
