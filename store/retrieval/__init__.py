@@ -1,1 +1,1 @@
-"""Embed, search, fuse and rerank chunks."""
+"""Embed chunks; search them by vectors and terms, fuse and re-rank."""

@@ -1,32 +1,36 @@
-"""From chunks to vectors, a batch at a time: embedding works without the lock, only what it gave is put in under it."""
+"""Embed chunks in batches; the library's lock is held while adding the vectors, not while embedding."""
 
 import threading
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 from store.retrieval.embedder import Embedder
 from store.retrieval.vectors import VectorIndex
 from store.types import Chunk, Progress
 
 
+@dataclass(frozen=True)
 class BatchEmbedder:
-    """Embeds chunks into the vectors of one library.
+    """Embeds chunks into the vector index of one library.
 
-    lock   the library's own, around the vectors
-    batch  chunks embedded between two steps
+    lock        the library's lock, which guards the vectors
+    batch_size  chunks per step
     """
 
-    def __init__(self, embedder: Embedder, vectors: VectorIndex, lock: threading.RLock, batch_size: int) -> None:
-        self._embedder, self._vectors, self._lock, self._batch = embedder, vectors, lock, batch_size
+    embedder: Embedder
+    vectors: VectorIndex
+    lock: threading.RLock
+    batch_size: int
 
     def add(self, owner: str, chunks: Sequence[Chunk]) -> Generator[Progress, None, int]:
-        """Embed chunks and file them under `owner`, a batch a step; return how many passages they gave."""
-        passages = 0
-        for start in range(0, len(chunks), self._batch):
-            batch = chunks[start : start + self._batch]
-            owned = [(chunk.id, piece) for chunk in batch for piece in self._embedder.segments(chunk.text)]
-            vectors = self._embedder.embed([piece for _, piece in owned])
-            with self._lock:
-                self._vectors.add(owner, [chunk_id for chunk_id, _ in owned], vectors)
-            passages += len(owned)
+        """Embed chunks and add their vectors under `owner`, a batch per step; return the number of segments."""
+        num_segments = 0
+        for start in range(0, len(chunks), self.batch_size):
+            batch = chunks[start : start + self.batch_size]
+            segments = [(chunk.id, segment) for chunk in batch for segment in self.embedder.segments(chunk.text)]
+            vectors = self.embedder.embed([segment for _, segment in segments])
+            with self.lock:
+                self.vectors.add(owner, [chunk_id for chunk_id, _ in segments], vectors)
+            num_segments += len(segments)
             yield Progress("embedded", start + len(batch), len(chunks))
-        return passages
+        return num_segments

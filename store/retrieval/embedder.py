@@ -1,4 +1,4 @@
-"""What turns a text into vectors, as the library sees it; `store.retrieval.minilm` is the one we ship."""
+"""The interface of embedding models; `store.retrieval.minilm` implements it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,26 +7,26 @@ import numpy as np
 
 
 class Embedder(Protocol):
-    """Texts to vectors of length 1, so that their dot product is their cosine similarity.
+    """Maps texts to vectors of length 1, so that a dot product is a cosine similarity.
 
-    A model reads only so many tokens and drops the rest in silence. So a chunk is embedded as the `passages` that
-    the model can read whole; a search takes the best of them for the chunk.
+    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, and its
+    similarity is that of its best segment.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Names the model and how it is used; vectors of two fingerprints must never meet in one index.
+        """Identify the model and its use; vectors of different fingerprints must not share an index.
 
-        Precision does not count: vectors that differ by rounding find the same.
+        Precision does not count, because rounding does not change the ranking.
         """
         ...
 
     def segments(self, text: str) -> list[str]:
-        """Return the pieces of a text, in order, each short enough to be read whole; at least one for any text."""
+        """Split a text into segments that fit the model, in order; at least one."""
         ...
 
     def truncate_left(self, text: str) -> str:
-        """Return as much of a text's end as is read whole: below a pasted text stands what is asked of it."""
+        """Return the longest end of a text that fits the model: a question usually follows a pasted text."""
         ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

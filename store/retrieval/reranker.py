@@ -1,9 +1,9 @@
-"""A cross-encoder as the reranker: one model reads question and passage together and gives the pair one score.
+"""Rerank with a cross-encoder: one model reads question and chunk together and gives the pair one score.
 
-It judges better than two vectors made apart, at the cost of a pass for each pair. It reads 512 tokens of a pair, or
-fewer where the model ends earlier; of a longer pair the end of the longer text is unread. Weights are safetensors, and
-no code that comes with a model is run. Importing this file takes seconds (sentence-transformers), so only the wiring
-does. Source: Nogueira and Cho, Passage Re-ranking with BERT, arXiv 1901.04085.
+It ranks better than a comparison of two separate vectors, at the cost of a forward pass per pair. Pairs longer than
+512 tokens, or than the model's limit, are truncated at the longer text. Only safetensors weights are loaded, and no
+code from a model repository is run. Importing this module takes seconds (sentence-transformers).
+Source: Nogueira and Cho, Passage Re-ranking with BERT, arXiv 1901.04085.
 """
 
 import threading
@@ -16,50 +16,50 @@ from sentence_transformers import CrossEncoder
 
 from store.errors import KVScopeError
 
-MAX_TOKENS = 512  # tokens of question and passage together
-BATCH_SIZE = 16  # pairs in one pass, which bounds the memory it takes
-FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model"]  # of a model on the hub; never pickled weights
-HEAD = "ForSequenceClassification"  # ends the architecture's name when the weights have a head that scores
+MAX_TOKENS = 512  # of question and chunk together
+BATCH_SIZE = 16  # pairs per forward pass; bounds its memory
+FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model"]  # to download; no pickled weights
+HEAD = "ForSequenceClassification"  # suffix of the architecture's name if the weights include a scoring head
 
 
 class RerankerUnusable(KVScopeError):
-    hint = "Give --reranker a folder, or a name on the hub, of a cross-encoder with safetensors weights; or off."
+    hint = "Set --reranker to the folder or Hugging Face name of a cross-encoder with safetensors weights, or to off."
 
 
 def download(name: str) -> None:
-    """Bring a cross-encoder's files to this machine; nothing is loaded. Raises RerankerUnusable."""
+    """Download a cross-encoder's files without loading them. Raises RerankerUnusable."""
     if Path(name).expanduser().is_dir():
         return
     try:
         snapshot_download(name, allow_patterns=FILE_PATTERNS)
-    except Exception as error:  # whatever the hub and the network make the client raise
+    except Exception as error:  # the hub client and the network raise many types
         raise _unreadable(name, error) from error
 
 
 class CrossEncoderReranker:
-    """A Reranker on the CPU, in fp32, loaded at once. Threads take turns: the tokenizer cannot serve two at once.
+    """A Reranker on the CPU, in fp32. Its tokenizer is not thread-safe, so a lock serialises `score`.
 
-    name  a folder in Hugging Face format, or a name on the hub: the hub's cache is asked first, then the hub
+    name  a folder in Hugging Face format, or a name on the hub, whose cache is tried first
 
-    Raises RerankerUnusable if there is no such model, it cannot be read, or it does not give one score a pair.
+    Raises RerankerUnusable if the model is missing or unreadable, or does not give one score per pair.
     """
 
     def __init__(self, name: str) -> None:
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         try:
-            self._model = _find(name)
-        except Exception as error:  # whatever the files of strangers make the loaders raise
+            self._model = _load(name)
+        except Exception as error:  # the loaders raise many types on foreign files
             raise _unreadable(name, error) from error
-        if reason := _misfit(self._model):
-            raise RerankerUnusable(f"The reranker {name!r} cannot be used: {reason}.")
+        if problem := _find_problem(self._model):
+            raise RerankerUnusable(f"The reranker {name!r} cannot be used: {problem}.")
         self._model.max_seq_length = min(MAX_TOKENS, self._model.max_seq_length or MAX_TOKENS)
 
     def score(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return the model's logit for each text, in the order of `texts`; the higher, the better it fits."""
+        """Return the model's logit for each text; higher is more relevant."""
         if not texts:
             return []
         pairs = [(question, text) for text in texts]
-        with self._turn:
+        with self._lock:
             return self._model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False).tolist()
 
 
@@ -68,33 +68,33 @@ def _unreadable(name: str, error: Exception) -> RerankerUnusable:
     return RerankerUnusable(f"The reranker {name!r} cannot be read ({reason}).")
 
 
-def _find(name: str) -> CrossEncoder:
+def _load(name: str) -> CrossEncoder:
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return _load(folder)
+        return _load_folder(folder)
     try:
-        return _load(snapshot_download(name, allow_patterns=FILE_PATTERNS, local_files_only=True))
-    except OSError:  # the hub's cache does not have it, or not all of it
-        return _load(snapshot_download(name, allow_patterns=FILE_PATTERNS))
+        return _load_folder(snapshot_download(name, allow_patterns=FILE_PATTERNS, local_files_only=True))
+    except OSError:  # not in the hub's cache, or incomplete there
+        return _load_folder(snapshot_download(name, allow_patterns=FILE_PATTERNS))
 
 
-def _load(folder: str | Path) -> CrossEncoder:
+def _load_folder(folder: str | Path) -> CrossEncoder:
     return CrossEncoder(
         str(folder),
         device="cpu",
         local_files_only=True,
         model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-        activation_fn=torch.nn.Identity(),  # a sigmoid would make equals of all that fit well
+        activation_fn=torch.nn.Identity(),  # a sigmoid would saturate and make all good matches equal
     )
 
 
-def _misfit(model: CrossEncoder) -> str:
-    """Say why a model that can be read cannot score; the loaders make up heads and tokenizers that are missing."""
+def _find_problem(model: CrossEncoder) -> str:
+    """Return why a loaded model cannot score pairs, or ''; the loaders silently create missing heads and tokenizers."""
     architecture = ((model.config and model.config.architectures) or ["model of an unknown kind"])[0]
     if not architecture.endswith(HEAD):
-        return f"a {architecture} is no cross-encoder"
+        return f"a {architecture} is not a cross-encoder"
     if model.num_labels != 1:
-        return f"it gives {model.num_labels} scores a pair, not one"
+        return f"it gives {model.num_labels} scores per pair, not one"
     if len(model.tokenizer) <= len(set(model.tokenizer.all_special_ids)):
         return "its tokenizer is missing"
     return ""

@@ -1,9 +1,8 @@
-"""Keep the vectors of passages in a Chroma collection, and find chunks by them.
+"""Store the vectors of embedding segments in a Chroma collection, and search them in memory.
 
-Everything here can be computed again from the catalogue's text. So the collection carries the fingerprint of the
-embedder that filled it, written only when it is complete; one that does not match is emptied and filled anew.
-Chroma allows one process per folder (`store.lock`), embeds nothing here, and reports nothing to anybody.
-It keeps the vectors; they are searched in memory, all of them (`store.retrieval.exact_search` says why).
+All vectors can be recomputed from the catalog's text. The collection stores the embedder's fingerprint, written only
+when the index is complete; on a mismatch the library rebuilds the index. Chroma allows one process per folder
+(`store.lock`). It only stores the vectors here; `store.retrieval.exact_search` says why it does not search them.
 """
 
 import shutil
@@ -20,27 +19,26 @@ from chromadb.api.collection_configuration import CreateHNSWConfiguration
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
-from store.disk_full import disk_full_as_store_full, is_disk_full
-from store.errors import StoreFull
+from store.disk_full import disk_full_as_store_full, is_disk_full, store_full
 from store.retrieval.exact_search import ExactIndex
 
 COLLECTION = "passages"
-MIN_FREE_BYTES = 16 * 2**20  # with less of it free, an unclear error of Chroma's means a full disk
-MAX_BATCH = 5000  # Chroma refuses more than 5461 at once
-MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched: soon built
+MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
+MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
+MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched
 
 
 class VectorIndex:
-    """Passages by document and chunk. The caller takes care of threads.
+    """Vectors by owner and chunk. Not thread-safe.
 
-    nearest  finds chunks among all that is here
+    exact  the search index over all of them
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            _drop_if_damaged(folder)
+            _delete_if_damaged(folder)
             settings = Settings(anonymized_telemetry=False)
             self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
             self._collection = self._open_collection()
@@ -48,83 +46,86 @@ class VectorIndex:
 
     @property
     def fingerprint(self) -> str:
-        """Of the embedder that filled it; empty if it is not complete."""
+        """Fingerprint of the embedder; empty if the index is incomplete."""
         return (self._collection.metadata or {}).get("fingerprint", "")
 
     def __len__(self) -> int:
         return self._collection.count()
 
     def clear(self) -> None:
-        """Drop everything; the fingerprint is empty until `seal`."""
+        """Delete all vectors and the fingerprint."""
         with self._writing("rebuild the vectors"):
             self._client.delete_collection(COLLECTION)
-            self._collection, self.exact = self._open_collection(), ExactIndex()
+            self._collection = self._open_collection()
+            self.exact = ExactIndex()
 
     def mark_complete(self, fingerprint: str) -> None:
-        """Declare that every passage of every document is here, embedded by this embedder."""
-        with self._writing("keep the vectors"):
+        """Record that every segment of every document is here, embedded by this embedder."""
+        with self._writing("save the vectors"):
             self._collection.modify(metadata={"fingerprint": fingerprint})
 
-    def add(self, document_id: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
-        """Add passages of one document: row i of `vectors` [n, D] belongs to chunk_ids[i], which may repeat.
+    def add(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
+        """Add segments: row i of `vectors` [n, D] belongs to chunk_ids[i]. One call adds all segments of a chunk.
 
-        All passages of a chunk come in one call. Raises StoreFull.
+        Raises StoreFull.
         """
-        seen: dict[str, int] = {}
+        num_segments: dict[str, int] = {}
         ids = []
         for chunk in chunk_ids:
-            seen[chunk] = seen.get(chunk, -1) + 1
-            ids.append(f"{chunk}-{seen[chunk]}")
-        with self._writing("keep the vectors"):
-            for piece in _batches(len(ids)):
+            number = num_segments.get(chunk, 0)
+            num_segments[chunk] = number + 1
+            ids.append(f"{chunk}-{number}")
+        with self._writing("save the vectors"):
+            for batch in _batches(len(ids)):
                 self._collection.add(
-                    ids=ids[piece],
-                    embeddings=vectors[piece],
-                    metadatas=[{"document": document_id, "chunk": chunk} for chunk in chunk_ids[piece]],
+                    ids=ids[batch],
+                    embeddings=vectors[batch],
+                    metadatas=[{"document": owner, "chunk": chunk} for chunk in chunk_ids[batch]],
                 )
-        self.exact.add(document_id, chunk_ids, vectors)
+        self.exact.add(owner, chunk_ids, vectors)
 
-    def delete(self, document_id: str) -> None:
-        """Forget all passages of a document. Raises StoreFull."""
+    def delete(self, owner: str) -> None:
+        """Delete all vectors of an owner. Raises StoreFull."""
         with self._writing("delete the vectors"):
-            self._collection.delete(where={"document": document_id})
-        self.exact.delete(document_id)
+            self._collection.delete(where={"document": owner})
+        self.exact.delete(owner)
 
     def close(self) -> None:
-        """Let go of the folder."""
         self._client.close()
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
-        """Also call it full when Chroma says something else while the disk has no room: it often does."""
-        with disk_full_as_store_full(what):
+    def _writing(self, action: str) -> Iterator[None]:
+        """Raise StoreFull on a full disk, also when Chroma reports it as another error."""
+        with disk_full_as_store_full(action):
             try:
                 yield
             except ChromaError as error:
                 if shutil.disk_usage(self._folder).free < MIN_FREE_BYTES:
-                    raise StoreFull(f"There is no room to {what} ({error}).") from error
+                    raise store_full(action, error) from error
                 raise
 
     def _open_collection(self) -> chromadb.Collection:
-        return self._client.get_or_create_collection(COLLECTION, embedding_function=None, configuration={"hnsw": MINIMAL_HNSW})
+        return self._client.get_or_create_collection(
+            COLLECTION, embedding_function=None, configuration={"hnsw": MINIMAL_HNSW}
+        )
 
     def _load_index(self) -> ExactIndex:
-        """Read every vector: about a second for 20,000 passages."""
-        held: dict[str, tuple[list[str], list[np.ndarray]]] = {}
-        for piece in _batches(len(self)):
-            found: Any = self._collection.get(limit=MAX_BATCH, offset=piece.start, include=["metadatas", "embeddings"])
-            for metadata, vector in zip(found["metadatas"], found["embeddings"], strict=True):
-                chunks, vectors = held.setdefault(str(metadata["document"]), ([], []))
+        """Read all vectors; 20,000 take about a second."""
+        by_owner: dict[str, tuple[list[str], list[np.ndarray]]] = {}
+        for batch in _batches(len(self)):
+            rows: Any = self._collection.get(limit=MAX_BATCH, offset=batch.start, include=["metadatas", "embeddings"])
+            for metadata, vector in zip(rows["metadatas"], rows["embeddings"], strict=True):
+                chunks, vectors = by_owner.setdefault(str(metadata["document"]), ([], []))
                 chunks.append(str(metadata["chunk"]))
                 vectors.append(vector.astype(np.float32))
-        nearest = ExactIndex()
-        for document, (chunks, vectors) in held.items():
-            nearest.add(document, chunks, np.stack(vectors))
-        return nearest
+        index = ExactIndex()
+        for owner, (chunks, vectors) in by_owner.items():
+            index.add(owner, chunks, np.stack(vectors))
+        return index
 
 
-def _drop_if_damaged(folder: Path) -> None:
-    """Look before Chroma does: once it has failed to open a folder, it cannot open it again in this process."""
+def _delete_if_damaged(folder: Path) -> None:
+    """Check the database before Chroma does: after a failed open, Chroma cannot open the folder in this process."""
     try:
         with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -191,8 +191,8 @@ def with_two_scores(folder):
         (pickled, "cannot be read"),
         (of_another_shape, "cannot be read"),
         (without_tokenizer, "its tokenizer is missing"),
-        (without_head, "a BertModel is no cross-encoder"),
-        (with_two_scores, "it gives 2 scores a pair, not one"),
+        (without_head, "a BertModel is not a cross-encoder"),
+        (with_two_scores, "it gives 2 scores per pair, not one"),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
@@ -201,7 +201,7 @@ def test_what_cannot_score_is_refused_by_name_with_what_to_do(folder, broken, sa
     with pytest.raises(RerankerUnusable) as caught:
         CrossEncoderReranker(str(folder))
     assert str(folder) in str(caught.value) and said in str(caught.value)
-    assert str(caught.value).endswith("or off.")
+    assert str(caught.value).endswith("or to off.")
 
 
 @pytest.mark.parametrize("name", ["no such model!", "", "~/no/such/folder"])

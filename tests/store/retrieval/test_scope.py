@@ -93,7 +93,7 @@ def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
     index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
     index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
     (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.exact.search(vector, 9, excluded=["half"], documents=["half", "whole"])] == [
+    assert [chunk for chunk, _ in index.exact.search(vector, 9, excluded=["half"], owners=["half", "whole"])] == [
         "whole-0"
     ]
     index.close()
