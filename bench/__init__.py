@@ -1,1 +1,1 @@
-"""Measurements: workloads, paired runs, rows that other programs read. Run `python -m bench --help`."""
+"""Benchmarks: workloads, paired runs, and JSON rows. Run `python -m bench --help`."""

@@ -1,6 +1,6 @@
-"""The bench's command line: `python -m bench quality squad.jsonl --ratios 0.1 0.2 --samples 50 --json rows.json`.
+"""Command line of the benchmarks, e.g. `python -m bench quality squad.jsonl --ratios 0.1 0.2 --json rows.json`.
 
-Every measure takes the same arguments and sends the same questions through every method, paired with full prefill.
+Measures share their arguments; every question goes through every method, paired with full prefill.
 """
 
 import argparse
@@ -15,10 +15,7 @@ from bench.arguments import fraction, positive_int
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.variants import parse_variants
-from bench.measures import attention as look
-from bench.measures import decode, quality, scoring, ttft
-from bench.measures import ruler as tasks
-from bench.measures import tiers as load
+from bench.measures import attention, decode, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -28,16 +25,17 @@ from store.errors import KVScopeError
 
 MEASURES = {
     "quality": quality,
-    "ruler": tasks,
+    "ruler": ruler,
     "ttft": ttft,
     "decode": decode,
-    "inspect": look,
-    "load": load,
+    "attention": attention,
+    "tiers": tiers,
     "scoring": scoring,
     "cache": cache,
 }
-RESUMED = ("quality", "ruler", "inspect")  # keep finished samples; the others are short and start over
-CHOOSE = (*RESUMED, "ttft")  # send questions through methods; the others take the arguments and have no use for them
+FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
+RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
+COMPARES_METHODS = (*RESUMABLE, "ttft")  # the others accept --methods and --ratios, but do not use them
 METHODS = [
     *("cacheclip", "cacheclip-joint", "cacheclip-trained", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv"),
     *("epic", "ape", "random", "oracle", "direct", "naive"),
@@ -45,23 +43,24 @@ METHODS = [
 
 
 def main() -> int:
-    """Run one measure; print its table and write its rows. Returns the exit status."""
+    """Run one measure, print its table and write its rows. Returns the exit status."""
     arguments = _parser().parse_args()
     logging.basicConfig(level=logging.WARNING)
-    measure = {**MEASURES, "report": report}[arguments.measure]
+    name = FORMER_NAMES.get(arguments.measure, arguments.measure)
+    measure = {**MEASURES, "report": report}[name]
     try:
-        if arguments.measure != "report":
-            arguments.methods = arguments.methods or _all_methods(arguments)
-            parse_variants(arguments.methods, arguments.ratios)  # what is unknown is told before anything is loaded
-            _check_target(arguments.json)
+        if name != "report":
+            arguments.methods = arguments.methods or _available_methods(arguments)
+            parse_variants(arguments.methods, arguments.ratios)  # reject unknown methods before loading anything
+            _check_writable(arguments.json)
         rows = measure.run(arguments)
         print_table(measure.TITLE, measure.COLUMNS, rows)
         if getattr(arguments, "json", None):
             arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     except KeyboardInterrupt:
-        kept = "Finished samples are kept; the same command goes on from here."
+        resumable = "Finished samples are kept; run the same command to resume."
         lost = "Nothing was kept; the same command starts over."
-        print(f"\nInterrupted. {kept if arguments.measure in RESUMED else lost}", file=sys.stderr)
+        print(f"\nInterrupted. {resumable if name in RESUMABLE else lost}", file=sys.stderr)
         return 130
     except (KVScopeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
@@ -69,76 +68,85 @@ def main() -> int:
     return 0
 
 
-def _all_methods(arguments: argparse.Namespace) -> list[str]:
-    """Return the methods that these models can do: one of them needs a trained selector."""
+def _available_methods(arguments: argparse.Namespace) -> list[str]:
+    """Return the methods that these models support: one needs a trained token selector."""
     selector = model_config(arguments).token_selector_folder
     return [name for name in METHODS if selector or name != "cacheclip-trained"]
 
 
-def _check_target(rows: Path | None) -> None:
-    """Raise BadArgument if nothing can be written there: better before the measure than after it."""
-    if rows is None:
+def _check_writable(target: Path | None) -> None:
+    """Raise InvalidArgument if the rows could not be written to `target`."""
+    if target is None:
         return
     try:
-        rows.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgument(f"--json {rows} cannot be written ({error.strerror}).") from error
-    if rows.is_dir() or not os.access(rows if rows.exists() else rows.parent, os.W_OK):
-        raise InvalidArgument(f"--json {rows} cannot be written. Name a file in a folder of yours.")
+        raise InvalidArgument(f"--json {target} cannot be written ({error.strerror}).") from error
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise InvalidArgument(f"--json {target} cannot be written. Name a file in a folder you may write to.")
 
 
 def _parser() -> argparse.ArgumentParser:
-    shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=shape)
-    measures = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
-    drawn = measures.add_parser("report", help=report.TITLE, description=report.__doc__, formatter_class=shape)
-    report.add_arguments(drawn)
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=formatter)
+    commands = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
+    report_parser = commands.add_parser(
+        "report", help=report.TITLE, description=report.__doc__, formatter_class=formatter
+    )
+    report.add_arguments(report_parser)
     for name, measure in MEASURES.items():
-        chooses = name in CHOOSE
-        below = _methods() if chooses else None
-        one = measures.add_parser(
-            name, help=measure.TITLE, description=measure.__doc__, epilog=below, formatter_class=shape
+        command = commands.add_parser(
+            name,
+            aliases=[former for former, new in FORMER_NAMES.items() if new == name],
+            help=measure.TITLE,
+            description=measure.__doc__,
+            epilog=_method_list() if name in COMPARES_METHODS else None,
+            formatter_class=formatter,
         )
-        says = "see below; settings follow the name: epic:tokens=16 (default: all but prefix, of ttft two of them)"
-        one.add_argument("--methods", nargs="+", metavar="METHOD", help=says if chooses else argparse.SUPPRESS)
-        says = "nominal recompute ratios, 0 to 1 (default: 0.2)" if chooses else argparse.SUPPRESS
-        one.add_argument("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=says)
-        one.add_argument(
-            "--lengths", type=positive_int, nargs="+", default=[1024, 4096], metavar="T", help="context tokens"
-        )
-        one.add_argument("--samples", type=positive_int, default=5, help="questions; each goes through every arm")
-        one.add_argument("--seed", type=int, default=0)
-        one.add_argument("--model", default=BUNDLED_MODEL, help="folder or name on the hub")
-        one.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
-        one.add_argument("--auxiliary", default=BUNDLED_MODEL)
-        one.add_argument(
-            "--selector", default="auto", help="of CacheClip trained: auto (the shipped one), off, or a folder"
-        )
-        one.add_argument("--pointer", default="auto", help="of the reader: auto (the shipped one), off, or a folder")
-        if name in RESUMED:
-            says = "8: chunk KV as the disk gives it back"
-            one.add_argument("--kv-bits", type=int, choices=[8, 16], default=16, help=says)
-            says = "off: a reader's answers are not held to the passages' words"
-            one.add_argument("--grounding", choices=["auto", "off"], default="auto", help=says)
-        one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
-        one.add_argument("--device", default="auto")
-        one.add_argument(
-            "--data", type=Path, default=default_data_folder(), help="where the embedded model is unpacked"
-        )
-        beside = ", and finished samples beside them" if name in RESUMED else ""
-        one.add_argument("--json", type=Path, help=f"write the rows here{beside}")
-        measure.add_arguments(one)
+        _add_shared_arguments(command, name)
+        measure.add_arguments(command)
     return parser
 
 
-def _methods() -> str:
+def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    add = parser.add_argument
+    compares, resumable = name in COMPARES_METHODS, name in RESUMABLE
+    methods = "see below; parameters follow the name: epic:tokens=16 (default: all but prefix; ttft: two)"
+    add("--methods", nargs="+", metavar="METHOD", help=methods if compares else argparse.SUPPRESS)
+    ratios = "requested recompute ratios in [0, 1] (default: 0.2)" if compares else argparse.SUPPRESS
+    add("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=ratios)
+    lengths = [1024, 4096]
+    add("--context-lengths", "--lengths", dest="lengths", type=positive_int, nargs="+", default=lengths, metavar="T",
+        help="context tokens")  # fmt: skip
+    add("--num-samples", "--samples", dest="samples", type=positive_int, default=5, help="number of questions")
+    add("--seed", type=int, default=0)
+    add("--model", default=BUNDLED_MODEL, help="main model: a folder, or a name on the hub")
+    add("--auxiliary-model", "--auxiliary", default=BUNDLED_MODEL, help="a folder, or a name on the hub")
+    trained = "auto (the shipped one), off, or a folder"
+    add("--lora-adapter", "--reader", default="auto", help=f"LoRA adapter of the main model: {trained}")
+    add("--token-selector", "--selector", default="auto", help=f"token selector of CacheClip trained: {trained}")
+    add("--span-scorer", "--pointer", default="auto", help=f"span scorer of grounded decoding: {trained}")
+    if resumable:
+        add("--disk-kv-bits", "--kv-bits", dest="kv_bits", type=int, choices=[8, 16], default=16,
+            help="8: chunk KV as an 8-bit disk tier returns it")  # fmt: skip
+        add("--no-grounded-decoding", dest="grounding", action="store_const", const="off", default="auto",
+            help="decode without grounding")  # fmt: skip
+        add("--grounding", choices=["auto", "off"], help=argparse.SUPPRESS)  # former name
+    add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
+    add("--device", default="auto")
+    add("--data-dir", "--data", dest="data", type=Path, default=default_data_folder(),
+        help="folder of the bundled model")  # fmt: skip
+    add("--json", type=Path, help=f"write the rows here{', and finished samples next to them' if resumable else ''}")
+
+
+def _method_list() -> str:
     lines = ["methods:"]
     for method in list_methods():
         lines.append(f"  {method.name:13} {method.description}")
         lines += [
-            f"  {'':13}   {s.name}={s.default} ({', '.join(s.choices) if s.choices else s.label.lower()})"
-            for s in method.params
-            if s.name != "ratio"
+            f"  {'':13}   {param.name}={param.default} ({', '.join(param.choices) or param.label.lower()})"
+            for param in method.params
+            if param.name != "ratio"
         ]
     return "\n".join(lines)
 

@@ -1,21 +1,21 @@
-"""Numbers on the command line: what argparse refuses, with a sentence."""
+"""Argument types for argparse."""
 
 from argparse import ArgumentTypeError
 
 
 def positive_int(text: str) -> int:
-    """Return a whole number above 0. Raises ArgumentTypeError for another text."""
+    """Parse a positive integer. Raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
 def fraction(text: str) -> float:
-    """Return a number from 0 to 1. Raises ArgumentTypeError for another text."""
+    """Parse a number in [0, 1]. Raises ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise ArgumentTypeError(f"{text!r} is no number between 0 and 1")
+        raise ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
     return value

@@ -1,19 +1,19 @@
-"""Errors of the bench that a person reads on the command line, as they are."""
+"""Errors that the command line shows to the user."""
 
 from store.errors import KVScopeError
 
 
 class InvalidDataset(KVScopeError):
-    """The questions cannot be read: no such file, torn, of another format, or without a question that has an answer."""
+    """A data set cannot be read: missing, damaged, in an unknown format, or without answered questions."""
 
-    hint = "Questions: a JSON or JSON lines file in a format that bench/data/formats.py reads, or a hub data set as owner/name."
+    hint = "Give a JSON or JSON lines file in a format of bench/data/formats.py, or a hub data set as owner/name."
 
 
 class DatasetsMissing(KVScopeError):
-    """A data set's name was given, and the library that fetches it is not installed."""
+    """A hub data set was named, but the `datasets` library is not installed."""
 
     hint = "Run pip install datasets, or give a file."
 
 
 class InvalidArgument(KVScopeError):
-    """A method, ratio, task or file of finished samples that the bench cannot work with."""
+    """An unusable method, ratio, task or samples file."""

@@ -1,13 +1,13 @@
-"""How right an answer is, from 0 to 1, by the definitions of the benchmarks whose figures we compare with.
+"""Answer metrics in [0, 1], as the benchmarks define them.
 
-    exact, f1       SQuAD (arXiv:1606.05250): no case, punctuation, articles, extra space; the best answer counts
-    exact_zh        the same over Chinese words
-    rouge_l, f1_zh, rouge_zh  LongBench (arXiv:2308.14508), with the libraries that it uses
-    recall          RULER's string_match_all (arXiv:2404.06654): the share of the references that the prediction holds
-    not_there       whether a question that nothing answers is met by saying so
-    contains        lenient: some answer stands in the prediction as whole words, whatever else is said
+    exact, f1       SQuAD (arXiv:1606.05250): case, punctuation, articles and extra space ignored; best answer counts
+    exact_zh        the same on Chinese words
+    rouge_l, f1_zh, rouge_zh  LongBench (arXiv:2308.14508), with the libraries it uses
+    recall          RULER's string_match_all (arXiv:2404.06654): share of the references found in the prediction
+    not_there       whether the prediction says that there is no answer
+    contains        lenient: an answer occurs in the prediction as whole words
 
-The whole prediction is judged; who wants only its first line cuts it before.
+The whole prediction is scored.
 """
 
 import re
@@ -38,51 +38,53 @@ _NO_PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + CHINESE_PUNCTUAT
 
 
 def exact(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 when the prediction is one of the answers after SQuAD's normalisation, else 0."""
+    """Return 1 if the prediction equals an answer after SQuAD's normalisation, else 0."""
     return float(any(normalise(prediction) == normalise(answer) for answer in answers))
 
 
 def exact_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 when the prediction has the words of one of the answers, as `f1_zh` counts them, else 0."""
+    """Return 1 if the prediction has the same words as an answer (see `f1_zh`), else 0."""
     return float(any(words_zh(prediction) == words_zh(answer) for answer in answers))
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
-    """Return the harmonic mean of word precision and recall against the nearest answer."""
+    """Return the harmonic mean of word precision and recall against the best-matching answer."""
     words = normalise(prediction).split()
     return max((_overlap(words, normalise(answer).split()) for answer in answers), default=0.0)
 
 
 def f1_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return `f1` over Chinese words as jieba cuts them, without Chinese and ASCII punctuation."""
+    """Return `f1` on jieba's Chinese words, without Chinese and ASCII punctuation."""
     words = words_zh(prediction)
     return max((_overlap(words, words_zh(answer)) for answer in answers), default=0.0)
 
 
 def rouge_l(prediction: str, answers: Sequence[str]) -> float:
-    """Return ROUGE-L's F against the nearest answer; 0 when either holds no word."""
+    """Return ROUGE-L's F against the best-matching answer; 0 if either has no words."""
     return max((_rouge_l(prediction, answer) for answer in answers), default=0.0)
 
 
 def rouge_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return `rouge_l` over Chinese words as jieba cuts them."""
+    """Return `rouge_l` on jieba's Chinese words."""
     return rouge_l(" ".join(_jieba().cut(prediction)), [" ".join(_jieba().cut(answer)) for answer in answers])
 
 
 def contains(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 when an answer stands in the prediction, both normalised, and not inside a longer Latin word."""
-    said, *wanted = (normalise(text.translate(_SPACED_MARKS)) for text in (prediction, *answers))
-    return float(any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", said) for answer in wanted if answer))
+    """Return 1 if an answer occurs in the prediction, both normalised, and not within a longer Latin word."""
+    predicted, *references = (normalise(text.translate(_SPACED_MARKS)) for text in (prediction, *answers))
+    return float(
+        any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", predicted) for answer in references if answer)
+    )
 
 
 def recall(prediction: str, answers: Sequence[str]) -> float:
-    """Return the share of the answers that stand literally in the prediction, case aside."""
-    said = prediction.lower()
-    return sum(answer.lower() in said for answer in answers) / len(answers) if answers else 0.0
+    """Return the share of the answers that occur in the prediction, ignoring case."""
+    lowered = prediction.lower()
+    return sum(answer.lower() in lowered for answer in answers) / len(answers) if answers else 0.0
 
 
 def not_answered(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 when the prediction says that the passages do not hold the answer, in our reader's words or others."""
+    """Return 1 if the prediction says that the passages do not contain the answer."""
     return float(bool(NO_ANSWER.search(prediction.lower().replace("\u2019", "'"))))
 
 
@@ -100,37 +102,37 @@ METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
 
 
 def normalise(text: str) -> str:
-    """Return SQuAD's normal form: lower case, without ASCII punctuation and articles, one space between words."""
+    """Return SQuAD's normal form: lower case, no ASCII punctuation or articles, single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def words_zh(text: str) -> list[str]:
-    """Return the words of a Chinese text, lower case, without punctuation and space, as LongBench counts them."""
+    """Return the words of a Chinese text as LongBench counts them: lower case, no punctuation or space."""
     words = ("".join(word.lower().translate(_NO_PUNCTUATION_ZH).split()) for word in _jieba().cut(text))
     return [word for word in words if word]
 
 
-def _overlap(said: list[str], wanted: list[str]) -> float:
-    same = sum((Counter(said) & Counter(wanted)).values())
-    return 2 * same / (len(said) + len(wanted)) if same else 0.0
+def _overlap(predicted: list[str], reference: list[str]) -> float:
+    common = sum((Counter(predicted) & Counter(reference)).values())
+    return 2 * common / (len(predicted) + len(reference)) if common else 0.0
 
 
 def _rouge_l(prediction: str, answer: str) -> float:
-    # The library cuts sentences at full stops and refuses a text of nothing else.
+    # The library splits sentences at full stops and rejects a text of nothing else.
     if not prediction.replace(".", " ").strip() or not answer.replace(".", " ").strip():
         return 0.0
-    allowed = sys.getrecursionlimit()
-    sys.setrecursionlimit(allowed + len(prediction.split()) + len(answer.split()))  # the library recurses over words
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + len(prediction.split()) + len(answer.split()))  # the library recurses over words
     try:
         return float(Rouge(metrics=["rouge-l"]).get_scores(prediction, answer)[0]["rouge-l"]["f"])
     finally:
-        sys.setrecursionlimit(allowed)
+        sys.setrecursionlimit(limit)
 
 
 @lru_cache(maxsize=1)
 def _jieba() -> jieba.Tokenizer:
-    """Return jieba with its dictionary read here: its own way prints, and trusts a cache file in /tmp."""
-    made = jieba.Tokenizer()
-    made.FREQ, made.total = made.gen_pfdict(made.get_dict_file())
-    made.initialized = True
-    return made
+    """Load jieba's dictionary ourselves: jieba prints while loading, and trusts a cache file in /tmp."""
+    tokenizer = jieba.Tokenizer()
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    return tokenizer

@@ -1,4 +1,4 @@
-"""Rows as a table: in the terminal, or in Markdown; and a progress bar beside the work."""
+"""Print rows as a table in the terminal, format them as Markdown, and show a progress bar."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -10,11 +10,11 @@ from rich.table import Table
 
 T = TypeVar("T")
 Cell = Callable[[dict[str, Any], str, dict[str, str]], str]
-PIPED = 240  # characters of a line that no terminal shows
+PIPED_WIDTH = 240  # characters per line where standard output is not a terminal
 
 
-def progress(work: Sequence[T], said: str) -> Iterable[T]:
-    """Yield `work` with a progress bar on standard error that says what is left."""
+def progress(items: Sequence[T], description: str) -> Iterable[T]:
+    """Yield `items` while showing a progress bar on standard error."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -26,17 +26,17 @@ def progress(work: Sequence[T], said: str) -> Iterable[T]:
         transient=True,
     )
     with bar:
-        yield from bar.track(work, description=said)
+        yield from bar.track(items, description=description)
 
 
 def print_table(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
-    """Print one line a row; a figure that does not apply stays empty, a column that no row fills is left out.
+    """Print one line per row; columns without values are left out.
 
-    Intervals are left out where the terminal is too narrow for them.
+    Intervals are left out if the terminal is too narrow for them.
     """
-    console = Console(width=None if sys.stdout.isatty() else PIPED)
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     table = _table(title, columns, rows, _cell)
-    if console.measure(table, options=console.options.update(max_width=10 * PIPED)).maximum > console.width:
+    if console.measure(table, options=console.options.update(max_width=10 * PIPED_WIDTH)).maximum > console.width:
         table = _table(title, columns, rows, lambda row, key, _: format_value(row.get(key)))
     console.print(table)
 
@@ -46,19 +46,19 @@ def _table(title: str, columns: dict[str, str], rows: list[dict[str, Any]], cell
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
     cells = [[cell(row, key, kept) for key in kept] for row in rows]
     for label, column in zip(kept.values(), zip(*cells, strict=True), strict=True):
-        table.add_column(label, justify="right", min_width=max(map(len, column)))  # a heading may wrap, a figure not
+        table.add_column(label, justify="right", min_width=max(map(len, column)))  # headings may wrap, values may not
     for row in cells:
         table.add_row(*row)
     return table
 
 
 def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table; a column that no row fills is left out."""
+    """Return the rows as a Markdown table; columns without values are left out."""
     kept = _filled(columns, rows)
-    words = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
+    text_keys = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
     lines = [
         "| " + " | ".join(kept.values()) + " |",
-        "|" + "|".join("---" if key in words else "---:" for key in kept) + "|",
+        "|" + "|".join("---" if key in text_keys else "---:" for key in kept) + "|",
         *("| " + " | ".join(_cell(row, key, kept) for key in kept) + " |" for row in rows),
     ]
     return "\n".join(lines)
@@ -69,7 +69,7 @@ def _filled(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> dict[str
 
 
 def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
-    """Return a figure, and its interval where the row has one that no column shows."""
+    """Format a value, with its interval if the row has one that no column shows."""
     low, high = f"{key}_low", f"{key}_high"
     if low in columns or row.get(low) is None or row.get(high) is None:
         return format_value(row.get(key))
@@ -78,7 +78,7 @@ def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a figure as a table shows it: three digits that count, or nothing."""
+    """Format a value with three significant digits; None as an empty string."""
     if value is None:
         return ""
     if isinstance(value, float):

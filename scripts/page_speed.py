@@ -1,6 +1,6 @@
-"""Measures the page of the real app in a browser: `python scripts/page_speed.py` (needs requirements-dev.txt and chromium).
+"""Measure the real app in a browser: `python -m scripts.page_speed` (needs requirements-dev.txt and chromium).
 
-Prints how long a load takes, what an inspection sends, and how long a move of Inspect's slider takes to be drawn.
+Prints the page load time, the bytes that an inspection sends, and the time to redraw after moving Inspect's slider.
 """
 
 import random
@@ -8,34 +8,35 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from picture import URL, opened, ready
 from playwright.sync_api import BrowserContext, Page, expect
+
+from scripts.screenshots import URL, app_and_browser, wait_until_ready
 
 LOADS, MOVES, PASSAGES = 5, (30, 10, 45, 25, 60, 15, 35, 50, 20), 16
 MOVE = """async value => {
-    const said = document.querySelector("#inspect-summary"), before = said.innerText;
+    const summary = document.querySelector("#inspect-summary"), before = summary.innerText;
     const slider = document.querySelector("#inspect-choice input[type=range]");
     const began = performance.now();
     Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(slider, value);
     for (const name of ["input", "change"]) slider.dispatchEvent(new Event(name, { bubbles: true }));
-    while (said.innerText === before) await new Promise(requestAnimationFrame);
+    while (summary.innerText === before) await new Promise(requestAnimationFrame);
     await new Promise(requestAnimationFrame);
     return performance.now() - began;
 }"""
 
 
 def main() -> None:
-    """Measure, and print."""
-    with opened() as (browser, folder):
-        ready(_loaded(browser.new_context())[0])
-        loads = [_loaded(browser.new_context())[1:] for _ in range(LOADS)]
+    """Measure and print."""
+    with app_and_browser() as (browser, folder):
+        wait_until_ready(_load(browser.new_context())[0])
+        loads = [_load(browser.new_context())[1:] for _ in range(LOADS)]
         for name, times in zip(("first paint", "usable"), zip(*loads, strict=True), strict=True):
             print(f"{name}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {LOADS}")
         _inspection(browser.new_context(viewport={"width": 1440, "height": 900}), folder)
 
 
-def _loaded(context: BrowserContext) -> tuple[Page, float, float]:
-    """Return a page, and after how many ms it was painted first and could be used; nothing was in the cache."""
+def _load(context: BrowserContext) -> tuple[Page, float, float]:
+    """Return a page, and the ms until first paint and until usable, with an empty cache."""
     page = context.new_page()
     page.goto(URL)
     expect(page.locator("#status .kv-status")).to_be_visible(timeout=60_000)
@@ -45,7 +46,7 @@ def _loaded(context: BrowserContext) -> tuple[Page, float, float]:
 
 
 def _inspection(context: BrowserContext, folder: Path) -> None:
-    page = _loaded(context)[0]
+    page = _load(context)[0]
     file = folder / "log.txt"
     file.write_text(_log())
     page.set_input_files("#upload input[type=file]", file)
@@ -57,14 +58,14 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     count.fill(str(PASSAGES))
     count.press("Tab")
     sent: dict[str, int] = defaultdict(int)
-    files: set[str] = set()  # scripts and styles, which are fetched once
+    files: set[str] = set()  # scripts and styles, fetched once
     network = context.new_cdp_session(page)
     network.on(
-        "Network.responseReceived", lambda told: "/assets/" in told["response"]["url"] and files.add(told["requestId"])
+        "Network.responseReceived", lambda event: "/assets/" in event["response"]["url"] and files.add(event["requestId"])
     )
     network.on(
         "Network.dataReceived",
-        lambda told: sent.update({told["requestId"]: sent[told["requestId"]] + told["dataLength"]}),
+        lambda event: sent.update({event["requestId"]: sent[event["requestId"]] + event["dataLength"]}),
     )
     network.send("Network.enable")
     page.click("#inspect-go")
@@ -73,22 +74,22 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     page.wait_for_timeout(3000)
     print(page.inner_text("#inspect-summary").splitlines()[-3:])
     size = sum(length for request, length in sent.items() if request not in files)
-    print(f"inspection: {size / 1e6:.2f} MB came to the page")
+    print(f"inspection: {size / 1e6:.2f} MB sent to the page")
     times = []
     for percent in MOVES:
         times.append(page.evaluate(MOVE, percent))
         page.wait_for_timeout(800)
-    print(f"slider to redrawn: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {len(times)}")
+    print(f"slider move to redraw: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {len(times)}")
 
 
 def _log() -> str:
-    """Return a document that fills sixteen passages and more."""
-    draw = random.Random(4)
+    """Return a document of more than sixteen passages."""
+    rng = random.Random(4)
     boats, places = ("Morning Gannet", "Old Kestrel", "Silver Tern"), ("north pier", "stone quay", "east slip")
     times = ("in winter", "at dawn", "on Sundays")
     return " ".join(
-        f"The {draw.choice(boats)} lies at the {draw.choice(places)} {draw.choice(times)}, "
-        f"and number {draw.randint(1000, 9999)} is written down."
+        f"The {rng.choice(boats)} lies at the {rng.choice(places)} {rng.choice(times)}, "
+        f"and number {rng.randint(1000, 9999)} is written down."
         for _ in range(700)
     )
 

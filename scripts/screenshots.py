@@ -1,4 +1,4 @@
-"""Makes the README's pictures from the real app: `python scripts/screenshots.py` (needs requirements-dev.txt and chromium)."""
+"""Make the README pictures from the real app: `python -m scripts.screenshots` (needs chromium)."""
 
 import shutil
 import signal
@@ -21,12 +21,12 @@ OTHER = "Who is the chief engineer of Harbour Line?"
 
 
 def main() -> None:
-    """Ask with two methods, inspect, and take the pictures."""
-    with opened() as (browser, _):
+    """Ask with two methods, inspect, and save the pictures."""
+    with app_and_browser() as (browser, _):
         page = browser.new_page(viewport={"width": 1440, "height": 1080})
         page.goto(URL)
-        ready(page)
-        _ask(page, "Full prefill", OTHER)  # the same question would leave an exact path: nothing to recompute
+        wait_until_ready(page)
+        _ask(page, "Full prefill", OTHER)  # another question: the same one would leave an exact path, with nothing to recompute
         _ask(page, "CacheClip trained")
         page.wait_for_timeout(1500)
         page.evaluate("scrollTo(0, 0)")
@@ -38,8 +38,8 @@ def main() -> None:
 
 
 @contextmanager
-def opened() -> Iterator[tuple[Browser, Path]]:
-    """Start the app on an empty data folder, and a browser; give both browser and folder, and end all of it."""
+def app_and_browser() -> Iterator[tuple[Browser, Path]]:
+    """Start the app on an empty data folder and a browser; yield the browser and the folder."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
         app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -64,8 +64,8 @@ def _wait() -> None:
             return
 
 
-def ready(page: Page) -> None:
-    """Wait until the samples are read."""
+def wait_until_ready(page: Page) -> None:
+    """Wait until the sample documents are indexed."""
     expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
     expect(page.locator("#shelf")).to_contain_text("season-report.html", timeout=120_000)
     expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)

@@ -1,6 +1,6 @@
-"""Policies on the paper's scale: the real tree, without bytes, under the cost that was measured on this machine.
+"""Simulate eviction policies at the paper's scale: the real knowledge tree without KV, and the measured cost model.
 
-Questions come one after the other; time is what T(cached, computed) says. Only KV in memory counts: one tier.
+Questions are served one after the other; each takes T(cached, computed). There is one memory tier.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from engine.cache.eviction import POLICIES
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Record, Tier
 
-NO_CACHE = "none"  # the policy that keeps nothing
-PREFIX_TOKENS, QUESTION_TOKENS = 48, 32  # tokens of the shared prefix and of a question
+NO_CACHE = "none"  # no KV is kept
+PREFIX_TOKENS, QUESTION_TOKENS = 48, 32  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedQuestion:
-    """One question: context tokens found, all of them, and milliseconds to its first token."""
+    """One question: cached context tokens, all context tokens, TTFT."""
 
     hit_tokens: int
     tokens: int
@@ -26,7 +26,7 @@ class SimulatedQuestion:
 
 
 class SizeStore:
-    """A store that only counts: KV is its number of bytes."""
+    """A store without content: a KV is its number of bytes."""
 
     def size_of(self, kv: int) -> int:
         return kv
@@ -45,41 +45,41 @@ class SizeStore:
 
 
 class SimulatedCache:
-    """Exact-prefix reuse of one policy: what a question finds, and what it leaves behind.
+    """Exact-prefix reuse with one eviction policy.
 
-    token_bytes   of KV
-    budget_bytes  of memory
+    token_bytes   KV of one token
+    budget_bytes  of the memory tier
     """
 
     def __init__(
-        self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, demand: RequestStream
+        self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, stream: RequestStream
     ) -> None:
-        self._keeps, self._bytes, self._costs, self._tokens = policy != NO_CACHE, token_bytes, costs, demand.tokens
+        self._stores_kv, self._bytes, self._costs, self._tokens = policy != NO_CACHE, token_bytes, costs, stream.tokens
         tier = Tier("host", budget_bytes, SizeStore())
-        self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._keeps else None)
+        self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._stores_kv else None)
 
     def lengths(self, documents: tuple[int, ...]) -> tuple[int, int]:
-        """Return the tokens of a question's passages that are found now, and those to compute with the question."""
+        """Return a question's cached tokens, and the tokens to compute (the question included)."""
         cached = sum(node.tokens for node in self.tree.match_prefix(self._keys(documents)))
         return cached, int(sum(self._tokens[one] for one in documents)) - cached + QUESTION_TOKENS
 
     def serve(self, documents: tuple[int, ...]) -> SimulatedQuestion:
-        """Answer a question: use what is there, compute the rest, keep it."""
+        """Serve a question: reuse, compute the rest, store it."""
         cached, compute = self.lengths(documents)
         ms = self._costs.estimate_ms(PREFIX_TOKENS + cached, compute)
-        if self._keeps:
-            self._keep(documents, self._costs.ms_per_token(PREFIX_TOKENS + cached, compute))
+        if self._stores_kv:
+            self._insert(documents, self._costs.ms_per_token(PREFIX_TOKENS + cached, compute))
         return SimulatedQuestion(cached, cached + compute - QUESTION_TOKENS, ms)
 
-    def _keep(self, documents: tuple[int, ...], ms_per_token: float) -> None:
+    def _insert(self, documents: tuple[int, ...], ms_per_token: float) -> None:
         keys = self._keys(documents)
         with self.tree.pinned_while(keys) as nodes:
             self.tree.record_hit(nodes)
             for number in range(len(nodes), len(keys)):
                 tokens = int(self._tokens[documents[number]])
                 parent = keys[number - 1] if number else None
-                place = NodeKey(keys[number], str(documents[number]), parent, tokens)
-                if self.tree.insert(place, tokens * self._bytes, ms_per_token) is None:
+                node_key = NodeKey(keys[number], str(documents[number]), parent, tokens)
+                if self.tree.insert(node_key, tokens * self._bytes, ms_per_token) is None:
                     return
 
     @staticmethod
@@ -88,9 +88,11 @@ class SimulatedCache:
         return ["/".join(names[: end + 1]) for end in range(len(names))]
 
 
-def simulate(reuse: SimulatedCache, demand: RequestStream, warm: int, questions: int) -> Iterator[SimulatedQuestion]:
-    """Yield what became of each question behind the first `warm` ones."""
-    for number, documents in enumerate(demand.questions(warm + questions)):
-        served = reuse.serve(documents)
-        if number >= warm:
+def simulate(
+    cache: SimulatedCache, stream: RequestStream, num_warmup: int, num_questions: int
+) -> Iterator[SimulatedQuestion]:
+    """Yield the result of each question after the first `num_warmup`."""
+    for number, documents in enumerate(stream.questions(num_warmup + num_questions)):
+        served = cache.serve(documents)
+        if number >= num_warmup:
             yield served

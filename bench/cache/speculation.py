@@ -1,4 +1,4 @@
-"""Speculation with a slow last search stage on the real engine: TTFT with and without, and whether answers agree."""
+"""Speculative prefill with a slow last search stage on the real engine: TTFT with and without, same answers or not."""
 
 import statistics
 import time
@@ -15,16 +15,16 @@ DISABLED_MS = 1e12
 
 
 class SlowLastStage:
-    """A library whose last search stage takes longer, as a cross-encoder's would; the hits stay the same."""
+    """A library whose last search stage is delayed, as by a cross-encoder; the hits stay the same."""
 
     def __init__(self, library: Finder, extra_ms: float) -> None:
         self._library, self._extra_ms = library, extra_ms
 
     def retrieve_stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        found = list(self._library.retrieve_stages(question, top, documents))
-        yield found[-1]
+        stages = list(self._library.retrieve_stages(question, top, documents))
+        yield stages[-1]
         time.sleep(self._extra_ms / 1e3)
-        yield found[-1]
+        yield stages[-1]
 
     def documents(self) -> list[Document]:
         return self._library.documents()
@@ -40,22 +40,22 @@ def compare_speculation(engine: Engine, requests: list[Request], extra_ms: float
     """Ask each question with speculation and without, paired; medians in milliseconds."""
     engine.finder = SlowLastStage(engine.finder, extra_ms)
     ttft: dict[bool, list[float]] = {True: [], False: []}
-    same = 0
+    num_same = 0
     for request in progress(requests, f"{extra_ms:g} ms last stage"):
-        said = []
-        for speculating in (False, True):
-            engine.speculator.config = SpeculationConfig(20.0 if speculating else DISABLED_MS)
+        answers = []
+        for speculative in (False, True):
+            engine.speculator.config = SpeculationConfig(20.0 if speculative else DISABLED_MS)
             *_, answer = engine.ask(request)
             assert answer.trace.ttft_ms is not None
-            ttft[speculating].append(answer.trace.ttft_ms)
-            said.append(answer.text)
-        same += said[0] == said[1]
-    without, with_it = (statistics.median(ttft[speculating][1:]) for speculating in (False, True))
+            ttft[speculative].append(answer.trace.ttft_ms)
+            answers.append(answer.text)
+        num_same += answers[0] == answers[1]
+    plain_ms, speculative_ms = (statistics.median(ttft[speculative][1:]) for speculative in (False, True))
     return {
         "stage_ms": extra_ms,
-        "ttft_ms": with_it,
-        "plain_ttft_ms": without,
-        "gained_ms": without - with_it,
-        "same_answers": same,
+        "ttft_ms": speculative_ms,
+        "plain_ttft_ms": plain_ms,
+        "gained_ms": plain_ms - speculative_ms,
+        "same_answers": num_same,
         "n": len(requests) - 1,
     }

@@ -1,4 +1,4 @@
-"""What the tree itself costs: microseconds of its operations at different sizes, without any KV."""
+"""Time of the knowledge tree's operations at different sizes, without KV."""
 
 import statistics
 import time
@@ -14,22 +14,22 @@ REPEATS = 2000
 
 
 def measure_operations(nodes: int) -> list[dict[str, Any]]:
-    """Return a row for each operation on a tree of `nodes` nodes, half of them behind another, that is full."""
-    draw = np.random.default_rng(0)
+    """Return a row per operation on a full tree of `nodes` nodes, half of them at depth 2."""
+    rng = np.random.default_rng(0)
     tree: KnowledgeTree[int] = KnowledgeTree([Tier("host", nodes, SizeStore())])
     for number in range(nodes // 2):
-        _insert(tree, str(number), None, float(draw.random()))
-        _insert(tree, f"{number}/x", str(number), float(draw.random()))
+        _insert(tree, str(number), None, float(rng.random()))
+        _insert(tree, f"{number}/x", str(number), float(rng.random()))
     times: dict[str, list[float]] = {"lookup": [], "use": [], "insert and evict": [], "delete": []}
     for repeat in range(REPEATS):
-        one = str(draw.integers(nodes // 2))
-        keys = [one, f"{one}/x"]
+        root = str(rng.integers(nodes // 2))
+        keys = [root, f"{root}/x"]
         with _timed(times["lookup"]):
-            found = tree.match_prefix(keys)
+            matched = tree.match_prefix(keys)
         with _timed(times["use"]):
-            tree.record_hit(found)
+            tree.record_hit(matched)
         with _timed(times["insert and evict"]):
-            _insert(tree, f"new {repeat}", None, float(draw.random()))
+            _insert(tree, f"new {repeat}", None, float(rng.random()))
         with _timed(times["delete"]):
             tree.delete(f"new {repeat}")
     return [
@@ -37,11 +37,11 @@ def measure_operations(nodes: int) -> list[dict[str, Any]]:
             "show": "operations",
             "operation": name,
             "nodes": nodes,
-            "median_us": statistics.median(spent),
-            "p99_us": float(np.percentile(spent, 99)),
-            "n": len(spent),
+            "median_us": statistics.median(durations),
+            "p99_us": float(np.percentile(durations, 99)),
+            "n": len(durations),
         }
-        for name, spent in times.items()
+        for name, durations in times.items()
     ]
 
 

@@ -1,6 +1,6 @@
-"""Which passages questions ask for: Zipf popularity, as the RAGCache paper (arXiv:2404.12457, figure 5) measured it.
+"""A stream of requested passages with Zipf popularity, as RAGCache measured it (arXiv:2404.12457, figure 5).
 
-There the 3 % of the documents that are asked for most stand in 60 % of the questions.
+There the most popular 3 % of the documents get 60 % of the requests.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,14 @@ POPULAR_FRACTION = 0.03  # of the documents
 
 @dataclass(frozen=True)
 class RequestStreamConfig:
-    """documents  in the library
-    passages   of one question, drawn by popularity, all different, in the order drawn
-    skew       share of all draws that goes to the 3 % of documents that are asked for most; 0.03 is uniform
-    tokens     least and most of a document, uniform
-    drift      questions within which ten times a tenth of the documents, drawn anew each time, change places in
-               popularity: about two thirds of all; 0 is never
+    """Shape of the stream.
+
+    documents  in the library
+    passages   per question, drawn by popularity, distinct, in the order drawn
+    skew       fraction of the draws that goes to the most popular 3 % of the documents; 0.03 is uniform
+    tokens     minimum and maximum length of a document, uniform
+    drift      number of questions within which ten random tenths of the documents exchange popularity, about two
+               thirds of all; 0 disables it
     """
 
     documents: int = 100_000
@@ -35,36 +37,38 @@ class RequestStreamConfig:
 
 
 class RequestStream:
-    """An endless, seeded stream of questions. `tokens` has the length of each document."""
+    """An endless, seeded stream of questions. `tokens` holds the length of each document."""
 
     def __init__(self, config: RequestStreamConfig, seed: int) -> None:
-        self._config, self._draw, self._asked = config, np.random.default_rng(seed), 0
+        self._config = config
+        self._rng = np.random.default_rng(seed)
+        self._num_questions = 0
         self.exponent = zipf_exponent(config.documents, config.skew)
-        self.tokens = self._draw.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
+        self.tokens = self._rng.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
         shares = np.arange(1, config.documents + 1) ** -self.exponent
         self._cumulative = np.cumsum(shares / shares.sum())
-        self._names = self._draw.permutation(config.documents)  # popular ones are neither longer nor shorter
+        self._names = self._rng.permutation(config.documents)  # popularity is independent of length
 
     def questions(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield the documents of each of `count` questions."""
         for _ in range(count):
-            self._asked += 1
-            if self._config.drift and self._asked % max(1, self._config.drift // 10) == 0:
-                self._change()
+            self._num_questions += 1
+            if self._config.drift and self._num_questions % max(1, self._config.drift // 10) == 0:
+                self._shuffle_popularity()
             chosen: dict[int, None] = {}
             while len(chosen) < self._config.passages:
-                rank = int(np.searchsorted(self._cumulative, self._draw.random()))
+                rank = int(np.searchsorted(self._cumulative, self._rng.random()))
                 chosen[int(self._names[min(rank, self._config.documents - 1)])] = None
             yield tuple(chosen)
 
-    def _change(self) -> None:
-        """Let a tenth of the documents change places in popularity."""
-        some = self._draw.choice(self._config.documents, max(2, self._config.documents // 10), replace=False)
-        self._names[some] = self._names[self._draw.permutation(some)]
+    def _shuffle_popularity(self) -> None:
+        """Exchange the popularity of a random tenth of the documents."""
+        chosen = self._rng.choice(self._config.documents, max(2, self._config.documents // 10), replace=False)
+        self._names[chosen] = self._names[self._rng.permutation(chosen)]
 
 
 def zipf_exponent(documents: int, skew: float) -> float:
-    """Return the Zipf exponent at which the most popular 3 % of the documents get a share of `skew` of all draws."""
+    """Return the Zipf exponent at which the most popular 3 % of the documents get a fraction `skew` of the draws."""
     low, high, top = 0.0, 4.0, max(1, round(POPULAR_FRACTION * documents))
     ranks = np.arange(1, documents + 1, dtype=float)
     for _ in range(50):

@@ -1,6 +1,6 @@
-"""The rows of question-answering data sets as they are published, told apart by their fields.
+"""Parse rows of published question-answering data sets, recognised by their fields.
 
-passages + question + answers   passages with titles, as they are (HotpotQA, 2WikiMultihopQA, MuSiQue put so)
+passages + question + answers   titled passages (converted HotpotQA, 2WikiMultihopQA, MuSiQue)
 context + qas                   a paragraph and its questions: SQuAD, also nested in data[].paragraphs[]
 input + context + answers       LongBench: a long text
 context + question + answer     HotpotQA, 2WikiMultihopQA: [[title, [sentences]]], or the hub's title and sentences
@@ -16,7 +16,7 @@ from bench.errors import InvalidDataset
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a file; `where` names the file and the line to a person."""
+    """One row of a file; `where` names file and line in messages."""
 
     where: str
     fields: Mapping[str, Any]
@@ -24,12 +24,12 @@ class Row:
 
 @dataclass(frozen=True)
 class RawQuestion:
-    """One question of a row, before passages are made for it. Exactly one of the last three is not empty.
+    """One question of a row, before its passages are assembled. Exactly one of the last three is not empty.
 
-    id         the row's own, or '' without one
-    passages   as they are
-    long       a text that is to be cut
-    paragraph  a paragraph that holds the answer, to be put among others
+    id         '' if the row has none
+    passages   used unchanged
+    long       a text to split
+    paragraph  the gold paragraph, to be mixed with others
     """
 
     id: str
@@ -41,24 +41,26 @@ class RawQuestion:
 
 
 def parse_questions(row: Row) -> list[RawQuestion]:
-    """Return the row's questions; those without a question or an answer are left out, as SQuAD 2's impossible ones.
+    """Return the row's questions; those without an answer (SQuAD 2's impossible ones) are left out.
 
-    Raises BadData for a row of no known format, or with a field that holds something else than its format says.
+    Raises InvalidDataset for an unknown format, or a field that does not match its format.
     """
-    for fields, read in FORMATS.items():
+    for fields, parse in FORMATS.items():
         if row.fields.keys() >= set(fields.split(" + ")):
             try:
-                return [found for found in read(row.fields) if found.question and found.answers]
+                return [question for question in parse(row.fields) if question.question and question.answers]
             except (TypeError, KeyError, ValueError, AttributeError) as error:
                 raise InvalidDataset(
-                    f"{row.where} looks like {fields}, but a field of it holds something else."
+                    f"{row.where} looks like {fields}, but one of its fields has another type or content."
                 ) from error
-    has = ", ".join(map(str, row.fields)) or "none"
-    raise InvalidDataset(f"{row.where} is of no known format: its fields are {has}; known are {'; '.join(FORMATS)}.")
+    names = ", ".join(map(str, row.fields)) or "none"
+    raise InvalidDataset(
+        f"{row.where} has an unknown format: its fields are {names}; known formats: {'; '.join(FORMATS)}."
+    )
 
 
 def squad_rows(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
-    """Yield the paragraphs of SQuAD as published, as rows. Raises BadData when it is torn."""
+    """Yield the paragraphs of a SQuAD file as rows. Raises InvalidDataset if it is damaged."""
     try:
         for article in fields["data"]:
             for number, paragraph in enumerate(article["paragraphs"], 1):
@@ -68,7 +70,7 @@ def squad_rows(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
         raise InvalidDataset(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
 
 
-def _ready(fields: Mapping[str, Any]) -> list[RawQuestion]:
+def _passages(fields: Mapping[str, Any]) -> list[RawQuestion]:
     passages = tuple(_titled(one.get("title"), _text(one["text"])) for one in fields["passages"])
     if not passages:
         raise ValueError("no passages")
@@ -76,7 +78,7 @@ def _ready(fields: Mapping[str, Any]) -> list[RawQuestion]:
 
 
 def _paragraph(fields: Mapping[str, Any]) -> list[RawQuestion]:
-    text = _titled(str(fields.get("title") or "").replace("_", " "), _filled(fields["context"]))
+    text = _titled(str(fields.get("title") or "").replace("_", " "), _non_empty_text(fields["context"]))
     return [
         RawQuestion(_id(asked), _text(asked["question"]), _answers(asked["answers"]), paragraph=text)
         for asked in fields["qas"]
@@ -86,7 +88,7 @@ def _paragraph(fields: Mapping[str, Any]) -> list[RawQuestion]:
 
 def _longbench(fields: Mapping[str, Any]) -> list[RawQuestion]:
     answers = _answers(fields["answers"])
-    return [RawQuestion(_id(fields), _text(fields["input"]), answers, long=_filled(fields["context"]))]
+    return [RawQuestion(_id(fields), _text(fields["input"]), answers, long=_non_empty_text(fields["context"]))]
 
 
 def _hotpot(fields: Mapping[str, Any]) -> list[RawQuestion]:
@@ -103,13 +105,13 @@ def _long_or_hub_squad(fields: Mapping[str, Any]) -> list[RawQuestion]:
         return _paragraph({**fields, "qas": [fields]})
     return [
         RawQuestion(
-            _id(fields), _text(fields["question"]), _answers(fields["answers"]), long=_filled(fields["context"])
+            _id(fields), _text(fields["question"]), _answers(fields["answers"]), long=_non_empty_text(fields["context"])
         )
     ]
 
 
 FORMATS: dict[str, Callable[[Mapping[str, Any]], list[RawQuestion]]] = {
-    "passages + question + answers": _ready,
+    "passages + question + answers": _passages,
     "context + qas": _paragraph,
     "input + context + answers": _longbench,
     "context + question + answers": _long_or_hub_squad,
@@ -123,11 +125,11 @@ def _id(fields: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {type(value).__name__}")
+        raise TypeError(f"expected text, got {type(value).__name__}")
     return value.strip()
 
 
-def _filled(value: Any) -> str:
+def _non_empty_text(value: Any) -> str:
     if text := _text(value):
         return text
     raise ValueError("an empty context")
@@ -138,9 +140,9 @@ def _titled(title: Any, text: str) -> str:
 
 
 def _answers(value: Any) -> tuple[str, ...]:
-    """Return the different answers of a text, a list of texts, SQuAD's list of {text}, or the hub's {text: [...]}."""
+    """Return the distinct answers of a string, a list, SQuAD's list of {text}, or the hub's {text: [...]}."""
     if isinstance(value, Mapping):
         value = value["text"]
-    several = [value] if isinstance(value, str) else value
-    texts = (_text(one["text"] if isinstance(one, Mapping) else one) for one in several)
+    values = [value] if isinstance(value, str) else value
+    texts = (_text(one["text"] if isinstance(one, Mapping) else one) for one in values)
     return tuple(dict.fromkeys(filter(None, texts)))

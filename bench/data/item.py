@@ -1,24 +1,20 @@
-"""One question of a measurement: what is asked over which passages, and how its answer is judged.
-
-Every source - a published data set, a file of one's own, a generator - becomes this, so a measure knows only items.
-"""
+"""One benchmark question over given passages, whatever source it comes from."""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-Splitter = Callable[[str], list[str]]  # cuts a long text into passages, as the library's chunker does
+Splitter = Callable[[str], list[str]]  # splits a long text into passages, as the library's chunker does
 
 
 @dataclass(frozen=True)
 class Item:
     """One question over given passages.
 
-    answers         RULER: every one must be found; data sets: any one is right
+    answers         RULER: all must be found; data sets: any one is correct
     group           data set or task; rows are reported per group
-    metric          the headline metric's name in bench/metrics.py
-    opening         start of the answer that the model is given (RULER's answer prefix)
-    max_new_tokens  a right answer fits
+    metric          name of the headline metric in bench/metrics.py
+    opening         start of the answer that is given to the model (RULER's answer prefix)
     """
 
     id: str
@@ -32,6 +28,6 @@ class Item:
 
     @property
     def name(self) -> str:
-        """What its outcomes are filed under: another text, or another file's question of the same id, is another."""
+        """Key of its outcomes, unique for id and content."""
         digest = hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()
         return f"{self.group}/{self.id}/{digest[:12]}"

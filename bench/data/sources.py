@@ -1,6 +1,6 @@
-"""Where rows come from: a file, or a data set on the hub by name.
+"""Read rows from a file, or from a data set on the hub.
 
-A file is JSON lines, one JSON list of rows, or SQuAD's one JSON object; its content decides, not its name.
+A file holds JSON lines, a JSON list of rows, or SQuAD's JSON object; it is recognised by its content.
 """
 
 import json
@@ -14,13 +14,13 @@ from bench.data.formats import Row, squad_rows
 from bench.errors import DatasetsMissing, InvalidDataset
 
 NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*){0,2}")
-SPLITS = ("validation", "test", "train")  # the first that a data set has, when none is named
+SPLITS = ("validation", "test", "train")  # the first that exists, if none is named
 
 
 def read_rows(source: str) -> tuple[str, Iterator[Row]]:
     """Return the group's name and the rows of a path, or of `owner/name` or `owner/name:config:split` on the hub.
 
-    Raises BadData, also while the rows are read, and NoHub when a data set is named and `datasets` is not installed.
+    Raises InvalidDataset, also while iterating, and DatasetsMissing if a hub data set is named without `datasets`.
     """
     path = Path(source)
     if path.exists():
@@ -48,9 +48,9 @@ def _file(path: Path) -> Iterator[Row]:
     elif whole is not None:
         yield Row(str(path), whole)
     else:
-        if text.split("\n", 1)[0].strip() == "{":  # an object over several lines, and torn
+        if text.split("\n", 1)[0].strip() == "{":  # a damaged object over several lines
             _parsed(text, str(path))
-        for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON may hold other line ends
+        for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may contain other line ends
             if line.strip():
                 yield _row(f"{path} line {number}", _parsed(line, f"{path} line {number}"))
 
@@ -73,7 +73,7 @@ def _parsed(text: str, where: str) -> Any:
 
 def _row(where: str, fields: Any) -> Row:
     if not isinstance(fields, dict):
-        raise InvalidDataset(f"{where} is no JSON object.")
+        raise InvalidDataset(f"{where} is not a JSON object.")
     return Row(where, fields)
 
 
@@ -81,9 +81,7 @@ def _hub(source: str, name: str, config: str, split: str) -> Iterator[Row]:
     try:
         datasets = import_module("datasets")
     except ImportError as error:
-        raise DatasetsMissing(
-            f"There is no file {source}, and the hub's data sets need the library datasets."
-        ) from error
+        raise DatasetsMissing(f"There is no file {source}, and hub data sets need the datasets library.") from error
     try:
         loaded = datasets.load_dataset(name, config or None, split=split or None)
         if not split:

@@ -1,7 +1,8 @@
-"""An engine without a library: the bench brings the passages itself, and nothing is written to disk."""
+"""Build an engine without a library: the benchmark supplies the passages, and nothing is written to disk."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from bench.data.item import Splitter
@@ -9,53 +10,37 @@ from engine.builder import ModelConfig, build_engine, load_models
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.tiers.quantize import from_tensors, to_tensors
 from engine.engine import Engine
+from engine.prompt.text_finder import TextFinder
 from store.ingest.chunker import ChunkConfig, split
-from store.types import Chunk, Document, Hit
 
 HOST_BYTES = 3 * 2**30
 
 
-class EmptyFinder:
-    """Finds nothing."""
-
-    def retrieve_stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        yield []
-
-    def documents(self) -> list[Document]:
-        return []
-
-    def chunks(self, document_id: str) -> list[Chunk]:
-        return []
-
-    def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        return {}
-
-
 def model_config(arguments: Namespace) -> ModelConfig:
-    """Return which models the command line names, and where they run."""
+    """Return the model configuration of the command line."""
     return ModelConfig(
         folder=Path(arguments.data) / "models",
         model=arguments.model,
-        auxiliary_model=arguments.auxiliary,
+        auxiliary_model=arguments.auxiliary_model,
         device=arguments.device,
         dtype=arguments.dtype,
-        lora_adapter=arguments.reader,
-        span_scorer=arguments.pointer,
-        token_selector=arguments.selector,
+        lora_adapter=arguments.lora_adapter,
+        span_scorer=arguments.span_scorer,
+        token_selector=arguments.token_selector,
     )
 
 
 def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto") -> Engine:
-    """Return an engine that keeps chunk KV in memory.
+    """Return an engine that keeps chunk KV in memory only.
 
-    kv_bits    8: chunk KV is rounded as the disk would keep it
-    grounding  'off': answers are the likeliest tokens, whatever the passages say
+    kv_bits    8: chunk KV is quantized and dequantized, as an 8-bit disk tier would do
+    grounding  'off': decode without grounding
     """
     models = load_models(config)
-    tiers = CacheHierarchy(CacheHierarchyConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
-    engine = build_engine(models, lambda tokenizer: EmptyFinder(), tiers)
     if grounding == "off":
-        engine.grounding = None
+        models = replace(models, grounding=None)
+    tiers = CacheHierarchy(CacheHierarchyConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
+    engine = build_engine(models, lambda tokenizer: TextFinder(), tiers)
     if kv_bits == 8:
         compute = engine.cache.compute
         rounded = lambda ids, cancel=None: from_tensors(to_tensors(compute(ids, cancel), 8))  # noqa: E731
@@ -64,7 +49,7 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
 
 
 def make_splitter(engine: Engine, tokens: int) -> Splitter:
-    """Return a function that cuts a text into chunks of at most `tokens`, without overlap: joined they are the text."""
+    """Return a function that splits a text into chunks of at most `tokens` tokens, without overlap."""
     tokenizer = engine.prompt.tokenizer.data
 
     def cut(text: str) -> list[str]:
@@ -74,6 +59,6 @@ def make_splitter(engine: Engine, tokens: int) -> Splitter:
 
 
 def make_token_counter(engine: Engine) -> Callable[[str], int]:
-    """Return a function that counts a passage's tokens as it stands in the prompt."""
+    """Return a function that counts a passage's tokens in the prompt."""
     tokens = engine.prompt.tokenizer
     return lambda text: len(tokens.encode(text.strip() + "\n\n").ids)

@@ -1,6 +1,6 @@
-"""One question through every arm: same ids, the question always prefilled, each arm decoding from its own cache.
+"""Run one question through every variant: same token ids, question always prefilled, result decoding from its own KV.
 
-Full prefill, chunk KV, auxiliary scores and the oracle's attention are computed once and shared by all arms.
+Full prefill, chunk KV, auxiliary scores and the oracle's attention are computed once and shared by all variants.
 """
 
 from collections.abc import Sequence
@@ -25,22 +25,22 @@ from engine.trace import Trace
 from engine.types import Placement
 
 FULL = "full@1"
-EXTRA_METRICS = {  # beside the headline metric
+EXTRA_METRICS = {  # in addition to the headline metric
     "f1": ("exact", "rouge_l", "contains"),
     "f1_zh": ("exact_zh", "f1", "rouge_zh", "contains"),
 }
 
 
 def run_variants(
-    engine: Engine, item: Item, reading: PreparedPrompt, arms: Sequence[Variant]
+    engine: Engine, item: Item, prompt: PreparedPrompt, variants: Sequence[Variant]
 ) -> dict[str, dict[str, Any]]:
-    """Return the outcome of each arm by its key, full prefill's among them."""
-    evidence = engine.prompt_context(reading, Trace())
-    evidence.chunks(Placement.CONCATENATED)  # what an exact path holds must not depend on the arms before it
-    reference = evidence.reference
-    everything = torch.arange(int(evidence.query_rows[0]))
-    operations = engine.cache.decoder.spec.flops_at(torch.arange(len(evidence.ids)))
-    ready = {
+    """Return the outcome of each variant by its key, including full prefill's."""
+    context = engine.prompt_context(prompt, Trace())
+    context.chunk_set(Placement.CONCATENATED)  # load now: exact paths must not depend on earlier variants
+    reference = context.reference
+    everything = torch.arange(int(context.query_rows[0]))
+    operations = engine.cache.decoder.spec.flops_at(torch.arange(len(context.ids)))
+    results = {
         FULL: PrefillResult(
             reference.buffer,
             reference.logits,
@@ -49,79 +49,79 @@ def run_variants(
             operations,
             (),
             num_path_chunks=0,
-            num_exact_chunks=len(evidence.spans),
+            num_exact_chunks=len(context.spans),
         )
     }
-    for arm in arms:
-        if arm.key != FULL:
-            ready[arm.key] = engine.prefill(reading, arm.strategy, Trace(), context=evidence)
-    choosers = [engine.sampler(reading, Trace(), SamplingParams()) for _ in ready]
+    for variant in variants:
+        if variant.key != FULL:
+            results[variant.key] = engine.prefill(prompt, variant.strategy, Trace(), context=context)
+    samplers = [engine.sampler(prompt, Trace(), SamplingParams()) for _ in results]
     answers = decode_batch(
         engine.cache.decoder,
-        [each.buffer for each in ready.values()],
-        [chooser.sample(each.logits) for chooser, each in zip(choosers, ready.values(), strict=True)],
-        choosers,
+        [result.buffer for result in results.values()],
+        [sampler.sample(result.logits) for sampler, result in zip(samplers, results.values(), strict=True)],
+        samplers,
         engine.prompt.stop_ids,
         item.max_new_tokens,
     )
-    said = answers[0][:ANSWER_KL_TOKENS]
-    reusing = {arm.key for arm in arms if arm.strategy.reuses_kv}
+    answer_ids = answers[0][:ANSWER_KL_TOKENS]
+    reusing = {variant.key for variant in variants if variant.strategy.reuses_kv}
     outcomes: dict[str, dict[str, Any]] = {}
-    expected = _along(engine, ready[FULL], evidence, said)
-    for (key, each), answer in zip(ready.items(), answers, strict=True):
+    expected = _answer_logits(engine, results[FULL], context, answer_ids)
+    for (key, result), answer in zip(results.items(), answers, strict=True):
         outcomes[key] = {
-            **asdict(compare_logits(expected, _along(engine, each, evidence, said))),
-            "realised_ratio": each.actual_ratio,
-            "floor_speedup": operations / each.flops,
-            "reused_bytes": _bytes(engine, reading, each) if key in reusing else 0,
-            "oracle_overlap": _overlap(evidence, each),
+            **asdict(compare_logits(expected, _answer_logits(engine, result, context, answer_ids))),
+            "realised_ratio": result.actual_ratio,
+            "floor_speedup": operations / result.flops,
+            "reused_bytes": _reused_bytes(engine, prompt, result) if key in reusing else 0,
+            "oracle_overlap": _oracle_overlap(context, result),
             **_scores(engine, item, answer),
         }
     return outcomes
 
 
-def prepare_item(engine: Engine, item: Item, most: int) -> tuple[PreparedPrompt, int]:
-    """Return an item as the model reads it, and how many of its passages were left out to fit.
+def prepare_item(engine: Engine, item: Item, max_tokens: int) -> tuple[PreparedPrompt, int]:
+    """Return an item's prompt, and how many of its passages were dropped to fit.
 
-    most  context tokens; passages in the middle go first, as LongBench cuts its contexts
+    max_tokens  of the context; passages in the middle are dropped first, as LongBench truncates
 
-    Raises BadArgument if not one passage fits.
+    Raises InvalidArgument if no passage fits.
     """
     prompt = engine.prompt
     question = prompt.suffix_ids(item.question) + prompt.tokenizer.encode(item.opening).ids
-    room = min(most, engine.max_tokens - len(prompt.prefix_ids) - len(question) - item.max_new_tokens)
+    available = min(max_tokens, engine.max_tokens - len(prompt.prefix_ids) - len(question) - item.max_new_tokens)
     kept = [(text, prompt.passage(text)) for text in item.passages]
-    tokens, out = sum(len(passage.ids) for _, passage in kept), 0
-    while tokens > room and kept:
+    tokens = sum(len(passage.ids) for _, passage in kept)
+    while tokens > available and kept:
         _, passage = kept.pop(len(kept) // 2)
-        tokens, out = tokens - len(passage.ids), out + 1
+        tokens -= len(passage.ids)
     if not kept:
-        more = "Give a larger --lengths" if room == most else "The model reads no more: leave it out"
-        raise InvalidArgument(
-            f"Not one passage of {item.id} fits into {room} tokens. {more}, or give shorter passages."
-        )
+        more = "Give a larger --context-lengths" if available == max_tokens else "This is the model's whole context"
+        raise InvalidArgument(f"No passage of {item.id} fits into {available} tokens. {more}, or shorten the passages.")
     texts, passages = tuple(text.strip() for text, _ in kept), tuple(passage for _, passage in kept)
-    return PreparedPrompt(texts, passages, item.question, item.question, question, item.max_new_tokens), out
+    return PreparedPrompt(texts, passages, item.question, item.question, question, item.max_new_tokens), len(
+        item.passages
+    ) - len(kept)
 
 
-def _along(engine: Engine, ready: PrefillResult, evidence: PromptContext, said: list[int]) -> Tensor:
-    return logits_along(engine.cache.decoder, ready.buffer, ready.logits, len(evidence.ids), said)
+def _answer_logits(engine: Engine, result: PrefillResult, context: PromptContext, answer_ids: list[int]) -> Tensor:
+    return logits_along(engine.cache.decoder, result.buffer, result.logits, len(context.ids), answer_ids)
 
 
-def _bytes(engine: Engine, reading: PreparedPrompt, ready: PrefillResult) -> int:
-    """KV of passages' tokens that was not computed again."""
+def _reused_bytes(engine: Engine, prompt: PreparedPrompt, result: PrefillResult) -> int:
+    """Return the bytes of the passages' KV that was reused."""
     decoder = engine.cache.decoder
-    return decoder.spec.kv_bytes(round(reading.context_tokens * (1 - ready.actual_ratio)), decoder.dtype.itemsize)
+    return decoder.spec.kv_bytes(round(prompt.context_tokens * (1 - result.actual_ratio)), decoder.dtype.itemsize)
 
 
-def _overlap(evidence: PromptContext, ready: PrefillResult) -> float | None:
-    """How much of what was recomputed the oracle would have chosen with the same budget (Jaccard)."""
-    view = evidence.selection_context()
-    budget = len(ready.rows) / view.context_tokens  # a method that drops rows on its way spends less in the mean
-    return jaccard(ready.rows, OracleWindows(budget).plan(view).rows) if 0 < budget < 1 else None
+def _oracle_overlap(context: PromptContext, result: PrefillResult) -> float | None:
+    """Return the Jaccard index of the recomputed tokens with the oracle's selection at the same budget."""
+    selection = context.selection_context()
+    ratio = len(result.rows) / selection.context_tokens  # lower than requested for methods that filter rows
+    return jaccard(result.rows, OracleWindows(ratio).plan(selection).rows) if 0 < ratio < 1 else None
 
 
 def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
-    said = engine.prompt.tokenizer.decode([t for t in answer if t not in engine.prompt.stop_ids])
+    text = engine.prompt.tokenizer.decode([token for token in answer if token not in engine.prompt.stop_ids])
     names = (item.metric, *EXTRA_METRICS.get(item.metric, ()))
-    return {"answer": said, "scores": {name: METRICS[name](said, item.answers) for name in names}}
+    return {"answer": text, "scores": {name: METRICS[name](text, item.answers) for name in names}}

@@ -1,4 +1,4 @@
-"""Many questions through all arms, resumable; then one row for each group, method and ratio."""
+"""Run items through variants, resumable, and aggregate the outcomes into one row per group, method and ratio."""
 
 import hashlib
 import statistics
@@ -18,108 +18,112 @@ from engine.engine import Engine
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.dtype import select_dtype
 from engine.model.loading.lora import LORA_WEIGHTS_FILE
-from engine.scoring.trained_selector import FILE
+from engine.scoring.trained_selector import SELECTOR_FILE
 
 COLUMNS = {
     "task": "task",
     "method": "method",
     "ratio": "ratio",
-    "realised_ratio": "realised",
+    "realised_ratio": "actual ratio",
     "length": "length",
     "context_tokens": "tokens",
     "quality": "quality",
     "rq": "RQ",
     "kl": "KL",
-    "answer_kl": "KL along",
+    "answer_kl": "answer KL",
     "top1": "top-1",
-    "answer_top1": "top-1 along",
-    "oracle_overlap": "oracle",
-    "floor_speedup": "floor",
+    "answer_top1": "answer top-1",
+    "oracle_overlap": "oracle overlap",
+    "floor_speedup": "ideal speedup",
     "full_wrong": "full wrong",
-    "left_out": "cut short",
+    "left_out": "truncated",
     "n": "n",
 }
-# What all samples of a file share, beside trained weights.
-SHARED_SETTINGS = ("model", "auxiliary", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")
-# Of these, what stands in rows; trained weights as digests.
+# Settings that all samples of a file share (in addition to trained weights): key in the file -> argument.
+SHARED_SETTINGS = {
+    **{name: name for name in ("model", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")},
+    "auxiliary": "auxiliary_model",
+}
+# Settings that are repeated in each row; trained weights as digests.
 ROW_SETTINGS = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
 
 
 def requested_variants(arguments: Namespace) -> list[Variant]:
-    """Return the arms of the command line, full prefill first."""
+    """Return the variants of the command line, full prefill first."""
     return parse_variants(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
 
 
-def open_samples(arguments: Namespace, measure: str, **made: Any) -> SampleFile:
-    """Open the finished samples beside `--json`, or in the data folder where no such path is given."""
+def open_samples(arguments: Namespace, measure: str, **settings: Any) -> SampleFile:
+    """Open the samples file next to `--json`, or in the data folder if `--json` is not given."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
-    settings = {name: getattr(arguments, name) for name in SHARED_SETTINGS}
-    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # samples of two machines must not mix
-    settings |= {"device": device.type, "dtype": str(dtype)}
-    trained = model_config(arguments)
-    settings |= {
-        "reader": _named(trained.lora_folder, LORA_WEIGHTS_FILE),
-        "selector": _named(trained.token_selector_folder, FILE),
+    shared = {key: getattr(arguments, name) for key, name in SHARED_SETTINGS.items()}
+    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # do not mix samples of two machines
+    shared |= {"device": device.type, "dtype": str(dtype)}
+    config = model_config(arguments)
+    shared |= {
+        "reader": _digest(config.lora_folder, LORA_WEIGHTS_FILE),
+        "selector": _digest(config.token_selector_folder, SELECTOR_FILE),
     }
-    settings["grounding"] = "off" if trained.lora_folder is None else arguments.grounding
-    settings["pointer"] = (
-        "off" if settings["grounding"] == "off" else _named(trained.span_scorer_folder, SPAN_SCORER_FILE)
-    )
-    return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **settings, **made})
+    shared["grounding"] = "off" if config.lora_folder is None else arguments.grounding
+    shared["pointer"] = "off" if shared["grounding"] == "off" else _digest(config.span_scorer_folder, SPAN_SCORER_FILE)
+    return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **shared, **settings})
 
 
-def _named(folder: Path | None, file: str) -> str:
-    """Return what tells trained weights from others; a file that is missing is told of when it is loaded."""
+def _digest(folder: Path | None, file: str) -> str:
+    """Return a digest of trained weights, or 'off'; a missing file is reported when it is loaded."""
     path = folder / file if folder else None
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path and path.is_file() else "off"
 
 
 def run_items(
-    engine: Engine, items: Sequence[tuple[Item, int]], chosen: Sequence[Variant], finished: SampleFile, said: str
+    engine: Engine,
+    items: Sequence[tuple[Item, int]],
+    variants: Sequence[Variant],
+    finished: SampleFile,
+    description: str,
 ) -> list[str]:
-    """Send each (item, most context tokens) through the arms it has not been through; return the samples' names."""
+    """Run each (item, max context tokens) through the variants without an outcome; return the sample names."""
     names = []
-    for item, most in progress(items, said):
-        name = f"{item.name}/{most}"
+    for item, max_tokens in progress(items, description):
+        name = f"{item.name}/{max_tokens}"
         names.append(name)
-        missing = finished.missing(name, [arm.key for arm in chosen])
+        missing = finished.missing(name, [variant.key for variant in variants])
         if not missing:
             continue
-        reading, left_out = prepare_item(engine, item, most)
+        prompt, dropped = prepare_item(engine, item, max_tokens)
         about = {
             "group": item.group,
             "metric": item.metric,
-            "context_tokens": reading.context_tokens,
-            "passages": len(reading.passages),
-            "left_out": left_out,
+            "context_tokens": prompt.context_tokens,
+            "passages": len(prompt.passages),
+            "left_out": dropped,
             "max_new_tokens": item.max_new_tokens,
             "answers": list(item.answers),
         }
-        finished.add(name, about, run_variants(engine, item, reading, [arm for arm in chosen if arm.key in missing]))
+        finished.add(
+            name, about, run_variants(engine, item, prompt, [variant for variant in variants if variant.key in missing])
+        )
     return names
 
 
 def make_rows(
-    samples: Sequence[dict[str, Any]], chosen: Sequence[Variant], task: str, length: int, made: Mapping[str, Any]
+    samples: Sequence[dict[str, Any]], variants: Sequence[Variant], task: str, length: int, settings: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals of paired questions.
+    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals.
 
-    made  what the samples were made with
-
-    `answer_kl_gap` and `quality_gap` are what an arm has less what the first method named has, question by question,
-    at the same ratio where that has it.
+    `answer_kl_gap` and `quality_gap` are paired differences to the first method named, at the same ratio if it has one.
     """
     metric = samples[0]["about"]["metric"]
     full = _values(samples, FULL, "quality")
-    firsts = [arm for arm in chosen if len(chosen) > 1 and arm.method == chosen[1].method]
+    firsts = [variant for variant in variants if len(variants) > 1 and variant.method == variants[1].method]
     rows = []
-    for arm in chosen:
-        outcomes = [sample["arms"][arm.key] for sample in samples]
-        quality = _values(samples, arm.key, "quality")
+    for variant in variants:
+        outcomes = [sample["arms"][variant.key] for sample in samples]
+        quality = _values(samples, variant.key, "quality")
         row: dict[str, Any] = {
             "task": task,
-            "method": arm.method,
-            "ratio": arm.ratio,
+            "method": variant.method,
+            "ratio": variant.ratio,
             "realised_ratio": _mean(outcomes, "realised_ratio"),
             "length": length,
             "metric": metric,
@@ -134,19 +138,19 @@ def make_rows(
             "floor_speedup": _mean(outcomes, "floor_speedup"),
             "reused_bytes": _mean(outcomes, "reused_bytes"),
             "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
-            "max_new_tokens": samples[0]["about"].get("max_new_tokens"),  # older samples do not say
+            "max_new_tokens": samples[0]["about"].get("max_new_tokens"),  # missing in older samples
             "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
             "n": len(samples),
-            **{name: made[name] for name in ROW_SETTINGS},
+            **{name: settings[name] for name in ROW_SETTINGS},
             **{name: statistics.fmean(o["scores"][name] for o in outcomes) for name in outcomes[0]["scores"]},
         }
         row["quality_low"], row["quality_high"] = mean_interval(quality)
         for name in ("kl", "answer_kl"):
-            row[f"{name}_low"], row[f"{name}_high"] = mean_interval(_values(samples, arm.key, name))
+            row[f"{name}_low"], row[f"{name}_high"] = mean_interval(_values(samples, variant.key, name))
         if firsts:
-            base = next((first for first in firsts if first.ratio == arm.ratio), firsts[0])
+            base = next((first for first in firsts if first.ratio == variant.ratio), firsts[0])
             for name in ("answer_kl", "quality"):
-                pairs = zip(_values(samples, arm.key, name), _values(samples, base.key, name), strict=True)
+                pairs = zip(_values(samples, variant.key, name), _values(samples, base.key, name), strict=True)
                 gaps = [value - of_base for value, of_base in pairs]
                 row[f"{name}_gap"] = statistics.fmean(gaps)
                 row[f"{name}_gap_low"], row[f"{name}_gap_high"] = mean_interval(gaps)
@@ -160,16 +164,16 @@ def make_rows(
 def group_samples(
     names: Sequence[str], finished: SampleFile, key: Callable[[str], Any]
 ) -> dict[Any, list[dict[str, Any]]]:
-    """Return the samples by what `key` makes of their names, in the order of the names."""
+    """Group the samples by `key(name)`, in the order of the names."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for name in names:
         groups.setdefault(key(name), []).append(finished.get(name))
     return groups
 
 
-def _values(samples: Sequence[dict[str, Any]], arm: str, name: str) -> list[float]:
-    """Return what an arm has of `name` at each sample; its quality is its score by the sample's own metric."""
-    outcomes = [(sample["arms"][arm], sample["about"]["metric"]) for sample in samples]
+def _values(samples: Sequence[dict[str, Any]], variant: str, name: str) -> list[float]:
+    """Return a variant's `name` for each sample; 'quality' is the score by the sample's own metric."""
+    outcomes = [(sample["arms"][variant], sample["about"]["metric"]) for sample in samples]
     return [outcome["scores"][metric] if name == "quality" else outcome[name] for outcome, metric in outcomes]
 
 

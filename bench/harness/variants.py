@@ -1,4 +1,4 @@
-"""Arms as a command line names them: 'cacheclip' at every ratio, or 'epic:tokens=16'."""
+"""Parse method names of the command line: 'cacheclip' at every ratio, or 'epic:tokens=16'."""
 
 from collections.abc import Sequence
 
@@ -11,19 +11,19 @@ __all__ = ["Variant", "parse_variants"]
 
 
 def parse_variants(methods: Sequence[str], ratios: Sequence[float]) -> list[Variant]:
-    """Return an arm for every method and, where it has a ratio, every ratio; none twice.
+    """Return a variant for each method and, if it has a ratio, each ratio; duplicates are dropped.
 
-    Raises BadArgument for an unknown method or setting, or a ratio outside 0 to 1, with what it may be.
+    Raises InvalidArgument for an unknown method or parameter, or a value out of range.
     """
-    made: list[Variant] = []
+    variants: list[Variant] = []
     for method in dict.fromkeys(method.rstrip(":") for method in methods):
-        name, _, words = method.partition(":")
+        name, _, assignments = method.partition(":")
         if name not in STRATEGIES:
             raise InvalidArgument(f"The method {name!r} is not one of {', '.join(STRATEGIES)}.")
-        pairs = [word.partition("=") for word in words.split(",") if word]
+        pairs = [pair.partition("=") for pair in assignments.split(",") if pair]
         try:
-            settings = parse_params(STRATEGIES[name], {setting: value for setting, _, value in pairs})
-            made += variants_of(name, list(dict.fromkeys(ratios)), settings, method_name=method)
+            params = parse_params(STRATEGIES[name], {param: value for param, _, value in pairs})
+            variants += variants_of(name, list(dict.fromkeys(ratios)), params, method_name=method)
         except ValueError as error:
             raise InvalidArgument(f"{method!r}: {error}.") from error
-    return made
+    return variants

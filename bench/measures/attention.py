@@ -1,7 +1,7 @@
-"""What the models look at, over a data set: KL and Jaccard of the auxiliary and of each primary layer with the last.
+"""Attention over a data set: KL and Jaccard of the auxiliary model and of each primary layer with the last layer.
 
-Tests the paper's key observation, that the auxiliary's last layer is nearer to the primary's last layer than the
-primary's first layers are (arXiv:2510.10129). Sinks are left out: the shared prefix, and those of each passage.
+Tests CacheClip's key observation (arXiv:2510.10129): the auxiliary model's last layer is closer to the primary's last
+layer than the primary's first layers are. Attention sinks are excluded: the shared prefix and those of each passage.
 """
 
 import statistics
@@ -20,7 +20,7 @@ from engine.analysis.inspection_runner import attention_profile
 from engine.engine import Engine
 from engine.trace import Trace
 
-TITLE = "what the auxiliary and each primary layer look at, against the primary's last layer"
+TITLE = "attention of the auxiliary model and each primary layer, against the primary's last layer"
 COLUMNS = {
     "task": "task",
     "what": "what",
@@ -38,12 +38,14 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, ratio, and model layer or method."""
-    chosen = [arm for arm in requested_variants(arguments) if arm.method != "full"]
+    variants = [variant for variant in requested_variants(arguments) if variant.method != "full"]
     if len(arguments.lengths) > 1:
-        raise InvalidArgument("inspect takes one --lengths: the most context tokens of a question.")
-    (most,) = arguments.lengths
+        raise InvalidArgument("attention takes one --context-lengths: the maximum context tokens of a question.")
+    (max_tokens,) = arguments.lengths
     engine, files = open_engine_and_items(arguments)
-    finished = open_samples(arguments, "inspect", passages=arguments.passages, length=most, methods=arguments.methods)
+    finished = open_samples(
+        arguments, "inspect", passages=arguments.passages, length=max_tokens, methods=arguments.methods
+    )
     rows = []
     ratios = {f"{ratio:g}": ratio for ratio in arguments.ratios}
     for items in files:
@@ -51,26 +53,28 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         for item in progress(items, items[0].group):
             names.append(item.name)
             if missing := finished.missing(names[-1], list(ratios)):
-                finished.add(names[-1], {}, _look(engine, item, chosen, {key: ratios[key] for key in missing}, most))
+                finished.add(
+                    names[-1], {}, _profiles(engine, item, variants, {key: ratios[key] for key in missing}, max_tokens)
+                )
         samples = [finished.get(name)["arms"] for name in names]
         for key, ratio in ratios.items():
             rows += _rows(items[0].group, ratio, [sample[key] for sample in samples])
     return rows
 
 
-def _look(
-    engine: Engine, item: Item, chosen: list[Variant], ratios: dict[str, float], most: int
+def _profiles(
+    engine: Engine, item: Item, variants: list[Variant], ratios: dict[str, float], max_tokens: int
 ) -> dict[str, dict[str, Any]]:
-    evidence = engine.prompt_context(prepare_item(engine, item, most)[0], Trace())
-    found = {}
+    context = engine.prompt_context(prepare_item(engine, item, max_tokens)[0], Trace())
+    profiles = {}
     for key, ratio in ratios.items():
-        methods = {arm.method: arm.strategy for arm in chosen if arm.ratio in (None, ratio)}
-        seen = attention_profile(evidence, ratio, methods)
-        distances = {"auxiliary": (seen.kl_auxiliary, seen.jaccard_auxiliary)}
-        layers = zip(seen.kl_layers.tolist(), seen.jaccard_layers.tolist(), strict=True)
+        methods = {each.method: each.strategy for each in variants if each.ratio in (None, ratio)}
+        profile = attention_profile(context, ratio, methods)
+        distances = {"auxiliary": (profile.kl_auxiliary, profile.jaccard_auxiliary)}
+        layers = zip(profile.kl_layers.tolist(), profile.jaccard_layers.tolist(), strict=True)
         distances |= {f"layer {number}": pair for number, pair in enumerate(layers)}
-        found[key] = {"distances": distances, "overlap": seen.oracle_overlap}
-    return found
+        profiles[key] = {"distances": distances, "overlap": profile.oracle_overlap}
+    return profiles
 
 
 def _rows(task: str, ratio: float, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""TextTokenizer per second while decoding the same prompt: our loop, the same without a KV cache, transformers' `generate`.
+"""Decode speed on the same prompt: our loop, the same without a KV cache, and transformers' `generate`.
 
-Without a cache every new token costs a pass over all tokens before it, which is what nanoVLM's article starts from.
+Without a KV cache every new token needs a pass over all tokens before it, the starting point of nanoVLM's article.
 """
 
 import statistics
@@ -28,16 +28,16 @@ COLUMNS = {
     "speedup": "over transformers",
     "n": "n",
 }
-NEW_TOKENS = 48  # tokens decoded a run
-UNCACHED_TOKENS = 3  # without a cache: each is a whole pass
+NEW_TOKENS = 48  # tokens decoded per run
+UNCACHED_TOKENS = 3  # fewer, since each is a whole pass
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Take no arguments but those of every measure."""
+    """Add no arguments."""
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return one row per prompt length; medians over the runs, arms in turn."""
+    """Return one row per prompt length; medians over the runs, which alternate between the three."""
     folder = arguments.data / "models"
     wanted = {
         "model": arguments.model,
@@ -46,26 +46,26 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         "token_selector": "off",
     }
     models = load_models(ModelConfig(folder, device=arguments.device, dtype=arguments.dtype, **wanted))
-    plain: Any = AutoModelForCausalLM.from_pretrained(
+    reference: Any = AutoModelForCausalLM.from_pretrained(
         resolve(arguments.model, folder), dtype=models.primary.dtype, local_files_only=True
     )
-    plain.to(models.primary.device)
+    reference.to(models.primary.device)
     rows = []
     for length in arguments.lengths:
         ids = torch.randint(100, models.primary.spec.vocab_size, (length,), generator=_seeded(arguments.seed))
-        ours, bare, theirs = list[float](), list[float](), list[float]()
+        ours, no_cache, theirs = list[float](), list[float](), list[float]()
         for number in progress(range(arguments.samples + 1), f"{length} tokens"):
-            three = kvscope(models.primary, ids), uncached(models.primary, ids), transformers(plain, ids)
+            speeds = kvscope(models.primary, ids), uncached(models.primary, ids), transformers(reference, ids)
             if number:
-                for arm, speed in zip((ours, bare, theirs), three, strict=True):
-                    arm.append(speed)
+                for results, speed in zip((ours, no_cache, theirs), speeds, strict=True):
+                    results.append(speed)
         rows.append(
             {
                 "length": length,
                 "tokens_per_second": statistics.median(ours),
-                "uncached_tokens_per_second": statistics.median(bare),
+                "uncached_tokens_per_second": statistics.median(no_cache),
                 "transformers_tokens_per_second": statistics.median(theirs),
-                "cache_speedup": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
+                "cache_speedup": statistics.median(a / b for a, b in zip(ours, no_cache, strict=True)),
                 "speedup": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
                 "n": len(ours),
             }
@@ -75,9 +75,9 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token."""
-    buffer, chooser = decoder.new_buffer(len(ids) + NEW_TOKENS), SamplingParams().sampler()
-    first = chooser.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
-    tokens = decode(decoder, buffer, first, chooser, frozenset(), NEW_TOKENS)
+    buffer, sampler = decoder.new_buffer(len(ids) + NEW_TOKENS), SamplingParams().sampler()
+    first = sampler.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
+    tokens = decode(decoder, buffer, first, sampler, frozenset(), NEW_TOKENS)
     next(tokens)
     began = time.perf_counter()
     count = len(list(islice(tokens, NEW_TOKENS)))
@@ -85,18 +85,18 @@ def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
 
 
 def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
-    """Return the tokens per second when every token is a prefill of all before it."""
-    chooser, buffer = SamplingParams().sampler(), decoder.new_buffer(len(ids) + UNCACHED_TOKENS)
+    """Return the tokens per second if every token prefills all tokens before it."""
+    sampler, buffer = SamplingParams().sampler(), decoder.new_buffer(len(ids) + UNCACHED_TOKENS)
     began = time.perf_counter()
     for _ in range(UNCACHED_TOKENS):
-        token = chooser.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
+        token = sampler.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
         ids = torch.cat((ids, torch.tensor([token])))
     return UNCACHED_TOKENS / (time.perf_counter() - began)
 
 
 @torch.inference_mode()
 def transformers(model: Any, ids: torch.Tensor) -> float:
-    """Return the tokens per second after the first token: a long generation minus its prefill and first token."""
+    """Return the tokens per second after the first token: one long generation minus a generation of one token."""
     ids, times = ids[None].to(model.device), []
     for new in (1, NEW_TOKENS):
         began = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Answers over data sets: every question through every method, against full prefill on the same tokens.
+"""Answer quality on data sets: every question through every method, against full prefill on the same tokens.
 
-FILES are JSON or JSON lines in the formats of SQuAD, HotpotQA and LongBench as published, or rows with `question`,
-`answers` and `passages` or `context`; or names of Hugging Face data sets. Finished samples are kept beside --json; the
-same command goes on where it stopped.
+FILES are JSON or JSON lines in the published formats of SQuAD, HotpotQA and LongBench, or rows with `question`,
+`answers` and `passages` or `context`; or names of Hugging Face data sets. Finished samples are kept next to --json; the
+same command resumes.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -22,40 +22,53 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Take what this measure needs beside the arguments of all."""
+    """Add the arguments of this measure."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
-    parser.add_argument("--passages", type=positive_int, default=8, help="SQuAD: the gold paragraph among this many")
-    parser.add_argument("--absent", action="store_true", help="SQuAD: leave the gold paragraph out; right is to say so")
-    parser.add_argument("--chunk", type=positive_int, default=512, help="most tokens of a passage; longer ones are cut")
+    parser.add_argument(
+        "--passages", type=positive_int, default=8, help="SQuAD: number of paragraphs, the gold one included"
+    )
+    parser.add_argument(
+        "--absent",
+        action="store_true",
+        help="SQuAD: leave out the gold paragraph; the correct answer is then that there is none",
+    )
+    parser.add_argument(
+        "--chunk-size",
+        "--chunk",
+        dest="chunk",
+        type=positive_int,
+        default=512,
+        help="maximum tokens per passage; longer ones are split",
+    )
     parser.set_defaults(lengths=[8192], samples=50)
 
 
 def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
-    """Return the engine and the items of each file: what is wrong with any of them is told before anything is measured.
+    """Return the engine and the items of each file; all files are read before anything is measured.
 
-    Passages longer than a chunk are cut, as the library would cut them.
+    Passages longer than a chunk are split as the library would split them.
     """
     for file in arguments.files:
-        rows_in(file)  # a file that is not there is told before the models are loaded
+        rows_in(file)  # report a missing file before loading the models
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
-    cut = make_splitter(engine, arguments.chunk)
-    return engine, [_items(file, arguments, cut) for file in arguments.files]
+    split = make_splitter(engine, arguments.chunk)
+    return engine, [_items(file, arguments, split) for file in arguments.files]
 
 
-def _items(file: str, arguments: Namespace, cut: Splitter) -> list[Item]:
-    items = load_items(file, arguments.passages, cut, arguments.seed, arguments.samples, arguments.absent)
-    return [replace(item, passages=tuple(part for text in item.passages for part in cut(text))) for item in items]
+def _items(file: str, arguments: Namespace, split: Splitter) -> list[Item]:
+    items = load_items(file, arguments.passages, split, arguments.seed, arguments.samples, arguments.absent)
+    return [replace(item, passages=tuple(part for text in item.passages for part in split(text))) for item in items]
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per file, length, method and ratio."""
-    chosen = requested_variants(arguments)
+    variants = requested_variants(arguments)
     engine, files = open_engine_and_items(arguments)
     finished = open_samples(arguments, "quality", passages=arguments.passages)
     rows = []
     for items in files:
         for length in arguments.lengths:
-            names = run_items(engine, [(item, length) for item in items], chosen, finished, items[0].group)
+            names = run_items(engine, [(item, length) for item in items], variants, finished, items[0].group)
             for group, samples in group_samples(names, finished, lambda name: name.split("/")[0]).items():
-                rows += make_rows(samples, chosen, group, length, finished.settings)
+                rows += make_rows(samples, variants, group, length, finished.settings)
     return rows

@@ -1,7 +1,7 @@
-"""RULER's tasks from our own generators: needles in a haystack, variables to track, words to count.
+"""RULER's tasks (arXiv:2404.06654) from our own generators: needles in a haystack, variable tracking, common words.
 
-`--lengths` are context tokens, fewer where question and answer would not fit behind them. The haystack is a file's
-text, or our sample documents. The score is RULER's: the share of the references found in the answer (arXiv:2404.06654).
+`--context-lengths` are context tokens, reduced if question and answer would not fit after them. The haystack is a text
+file, or our sample documents. The score is RULER's: the share of the references found in the answer.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -16,36 +16,42 @@ from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import read_haystack
 
 TITLE = "RULER's tasks, paired with full prefill"
-ASIDE = 512  # tokens that question and answer may take where the context fills the model's whole length
+RESERVED_TOKENS = 512  # for question and answer if the context would fill the whole model context
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Take what this measure needs beside the arguments of all."""
+    """Add the arguments of this measure."""
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--haystack", type=Path, help="a text file; built in: our sample documents")
-    parser.add_argument("--chunk", type=positive_int, default=256, help="most tokens of a passage")
+    parser.add_argument("--haystack", type=Path, help="a text file (default: our sample documents)")
+    parser.add_argument(
+        "--chunk-size", "--chunk", dest="chunk", type=positive_int, default=256, help="maximum tokens per passage"
+    )
     parser.set_defaults(lengths=[1024], samples=50)
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length, task, method and ratio."""
-    chosen = requested_variants(arguments)
+    variants = requested_variants(arguments)
     if unknown := [task for task in arguments.tasks if task not in TASKS]:
         raise InvalidArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
     haystack = read_haystack(arguments.haystack)
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
-    cut = make_splitter(engine, arguments.chunk)
+    split = make_splitter(engine, arguments.chunk)
     finished = open_samples(arguments, "ruler")
     rows = []
     if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
-        raise InvalidArgument(f"The model reads {engine.max_tokens:,} tokens; --lengths {too_long[0]} is more.")
+        raise InvalidArgument(
+            f"The model's context is {engine.max_tokens:,} tokens; --context-lengths {too_long[0]} is more."
+        )
     for length in arguments.lengths:
-        tokens = min(length, engine.max_tokens - ASIDE)
+        tokens = min(length, engine.max_tokens - RESERVED_TOKENS)
         for task in arguments.tasks:
-            items = generate(task, tokens, arguments.samples, arguments.seed, make_token_counter(engine), cut, haystack)
+            items = generate(
+                task, tokens, arguments.samples, arguments.seed, make_token_counter(engine), split, haystack
+            )
             pairs = [(item, length) for item in items]
-            names = run_items(engine, pairs, chosen, finished, f"{task} {length}")
+            names = run_items(engine, pairs, variants, finished, f"{task} {length}")
             for group, samples in group_samples(names, finished, lambda name: name.split("/")[0]).items():
-                rows += make_rows(samples, chosen, group, length, finished.settings)
+                rows += make_rows(samples, variants, group, length, finished.settings)
     return rows

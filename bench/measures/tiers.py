@@ -1,4 +1,4 @@
-"""Where chunk KV comes from: memory, disk (as after a restart), or computing it again. Paired question by question."""
+"""TTFT by source of the chunk KV: memory, disk (as after a restart), or recomputation. Paired by question."""
 
 import statistics
 from argparse import ArgumentParser, Namespace
@@ -10,13 +10,13 @@ from engine.model.sampling import SamplingParams
 from engine.prompt.validate import build_strategy
 from engine.trace import Trace
 
-TITLE = "loading chunk KV against computing it again"
+TITLE = "loading chunk KV against recomputing it"
 COLUMNS = {"tier": "tier", "length": "length", "load_ms": "load ms", "ttft_ms": "TTFT ms", "n": "n"}
 TIERS = ("host", "disk", "computed")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Take no arguments but those of every measure."""
+    """Add no arguments."""
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
-    """Return load and first-token milliseconds of direct reuse with every chunk in `tier` and nowhere nearer."""
+    """Return load time and TTFT in ms of direct reuse with every chunk in `tier` and in no faster one."""
     request = work.request(number, "direct", 0.0)
     cache, host = work.engine.cache, 0
     reading = work.engine.prepare(request, Trace())

@@ -1,8 +1,8 @@
-"""Time to first token against full prefill, paired question by question in one process.
+"""Time to first token against full prefill, paired by question in one process.
 
-Chunk KV is warm in memory; everything from the question's arrival to its first token counts: search, lookup, load,
-assembly, the auxiliary model, selection, recomputation. The floor is full prefill's operations over the operations of
-the rows that were computed: no method can be faster without better kernels.
+Chunk KV is in memory; everything from the question's arrival to its first token is counted: search, lookup, load,
+assembly, scoring, selection, recomputation. The ideal speedup is full prefill's operations over those of the computed
+rows: an upper bound without better kernels.
 """
 
 import statistics
@@ -23,24 +23,24 @@ TITLE = "time to first token, paired with full prefill"
 COLUMNS = {
     "method": "method",
     "ratio": "ratio",
-    "realised_ratio": "realised",
+    "realised_ratio": "actual ratio",
     "length": "length",
     "ttft_ms": "TTFT ms",
     "full_ttft_ms": "full ms",
     "speedup": "speedup",
     "speedup_low": "low",
     "speedup_high": "high",
-    "floor_speedup": "floor",
+    "floor_speedup": "ideal speedup",
     "scoring_ms": "scoring ms",
     "n": "n",
 }
-SCORING = ("auxiliary", "question", "full prefill")  # stages in which a method finds out what to recompute
+SCORING = ("auxiliary", "question", "full prefill")  # stages in which a method scores tokens
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One question through one arm."""
+    """One question with one variant."""
 
     ttft_ms: float
     realised_ratio: float
@@ -50,42 +50,42 @@ class Sample:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Take what this measure needs beside the arguments of all."""
+    """Add the arguments of this measure."""
     parser.set_defaults(methods=["cacheclip", "direct"])
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length, method and ratio; medians over the questions."""
-    chosen = [arm for arm in parse_variants(arguments.methods, arguments.ratios) if arm.method != "full"]
+    variants = [variant for variant in parse_variants(arguments.methods, arguments.ratios) if variant.method != "full"]
     rows = []
     for length in arguments.lengths:
         with open_workload(arguments, length) as work:
-            full, reused = measure(work, chosen, arguments.samples)
-        rows += [row(arm, length, full, reused[arm.key]) for arm in chosen]
+            full, reused = measure(work, variants, arguments.samples)
+        rows += [row(variant, length, full, reused[variant.key]) for variant in variants]
     return rows
 
 
-def measure(work: Workload, chosen: list[Variant], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
-    """Ask each question with full prefill and with every arm, one after the other, after one warm-up of each."""
+def measure(work: Workload, variants: list[Variant], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
+    """Ask each question with full prefill and with every variant in turn, after one warm-up of each."""
     work.warm(samples)
-    for arm in chosen:
-        if arm.strategy.placement is Placement.NO_PREFIX:  # its chunk KV is another
+    for variant in variants:
+        if variant.strategy.placement is Placement.NO_PREFIX:  # has chunk KV of its own
             for number in range(samples + 1):
-                first_token(work, arm.strategy, number)
-    full, reused = [], {arm.key: [] for arm in chosen}  # type: ignore[var-annotated]
+                first_token(work, variant.strategy, number)
+    full, reused = [], {variant.key: [] for variant in variants}  # type: ignore[var-annotated]
     for number in progress(range(samples + 1), f"{work.length} tokens"):
         sample = first_token(work, Full(), number)
         if number:
             full.append(sample)
-        for arm in chosen:
-            sample = first_token(work, arm.strategy, number)
+        for variant in variants:
+            sample = first_token(work, variant.strategy, number)
             if number:
-                reused[arm.key].append(sample)
+                reused[variant.key].append(sample)
     return full, reused
 
 
 def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
-    """Ask question `number` up to its first token, the way the page does."""
+    """Ask question `number` up to its first token, as the app does."""
     trace = Trace()
     reading = work.engine.prepare(work.request(number), trace)
     ready = work.engine.prefill(reading, strategy, trace)
@@ -101,13 +101,13 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     )
 
 
-def row(arm: Variant, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:
-    """Return the JSON row of one arm: medians, and the speedup's 95 % bootstrap interval."""
+def row(variant: Variant, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:
+    """Return the JSON row of one variant: medians, and the speedup's 95 % bootstrap interval."""
     speedups = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(full, reused, strict=True)]
     low, high = median_interval(speedups)
     return {
-        "method": arm.method,
-        **({} if arm.ratio is None else {"ratio": arm.ratio}),
+        "method": variant.method,
+        **({} if variant.ratio is None else {"ratio": variant.ratio}),
         "realised_ratio": statistics.fmean(sample.realised_ratio for sample in reused),
         "length": length,
         "context_tokens": statistics.median(sample.context_tokens for sample in reused),

@@ -1,4 +1,4 @@
-"""Pictures of rows: rows in, plotly figures out."""
+"""Plot measured rows with plotly."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,35 +16,35 @@ _HUES = {
     "ape": "#6b8e23",
     "oracle": "#222222",
 }
-_OTHER = "#9aa1ab"
+_OTHER_HUE = "#9aa1ab"
 AXIS_TITLES = {
-    "answer_kl": "KL to full prefill along the answer, nats",
+    "answer_kl": "answer KL to full prefill, nats",
     "quality": "quality",
     "speedup": "speedup over full prefill",
 }
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> list[go.Figure]:
-    """Return a figure for each of `DRAWN` that rows have."""
+    """Return a figure for each key of `AXIS_TITLES` that the rows have."""
     return [ratio_figure(rows, value) for value in AXIS_TITLES if _points(rows, value)]
 
 
 def ratio_figure(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Figure:
-    """Return each task's `value`, a key of `DRAWN`, against the realised ratio."""
-    shown = _points(rows, value)
-    tasks = list(dict.fromkeys(map(_task, shown)))
+    """Plot `value`, a key of `AXIS_TITLES`, against the actual ratio, one subplot per task."""
+    plotted = _points(rows, value)
+    tasks = list(dict.fromkeys(map(_task, plotted)))
     across = min(3, max(1, len(tasks)))
     down = -(-max(1, len(tasks)) // across)
-    titles = [_title(next(row for row in shown if _task(row) == task)) for task in tasks]
+    titles = [_title(next(row for row in plotted if _task(row) == task)) for task in tasks]
     figure = make_subplots(down, across, subplot_titles=titles, vertical_spacing=0.28 / down)
     named: set[str] = set()
     for place, task in enumerate(tasks):
-        own = [row for row in shown if _task(row) == task]
+        own = [row for row in plotted if _task(row) == task]
         for method in dict.fromkeys(row["method"] for row in own):
             points = sorted((row for row in own if row["method"] == method), key=lambda row: row["realised_ratio"])
             figure.add_trace(_line(method, points, value, method not in named), place // across + 1, place % across + 1)
             named.add(method)
-    figure.update_xaxes(title="realised recompute ratio", rangemode="tozero")
+    figure.update_xaxes(title="actual recompute ratio", rangemode="tozero")
     figure.update_yaxes(title=AXIS_TITLES[value], rangemode="tozero")
     figure.update_layout(
         height=max(520, 380 * down), width=400 * across + 200, template="plotly_white", font={"size": 12}
@@ -62,7 +62,7 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _task(row: dict[str, Any]) -> tuple[str, str, int]:
-    """Rows of two files stand apart: they may come from other models."""
+    """Return the subplot of a row; files are kept apart, since they may come from different models."""
     return row.get("file", ""), row.get("task", ""), row["length"]
 
 
@@ -81,10 +81,10 @@ def _line(method: str, points: Sequence[dict[str, Any]], name: str, first: bool)
             "thickness": 1,
         },
         mode="lines+markers",
-        cliponaxis=False,  # what recomputes nothing stands on the axis
+        cliponaxis=False,  # ratio 0 lies on the axis
         name=method,
         legendgroup=method,
         showlegend=first,
-        line={"color": _HUES.get(method.partition(":")[0], _OTHER), "width": 1.5},
+        line={"color": _HUES.get(method.partition(":")[0], _OTHER_HUE), "width": 1.5},
         marker={"size": 7, "symbol": "circle" if method.startswith("cacheclip") else "diamond"},
     )

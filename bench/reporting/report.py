@@ -1,6 +1,6 @@
-"""A report of rows that were measured before: Markdown tables, and a page of plots that needs nothing from the net.
+"""Report measured rows: Markdown tables, and a self-contained page of plots.
 
-ROWS are files that `--json` wrote. The folder gets `report.md` and `report.html`.
+ROWS are files written by `--json`. The output folder gets `report.md` and `report.html`.
 """
 
 import json
@@ -17,38 +17,38 @@ from bench.measures import tiers as load
 from bench.reporting.figures import figures
 from bench.tables import markdown
 
-TITLE = "tables and plots of rows that were measured before"
+TITLE = "tables and plots of measured rows"
 KINDS = [measure.COLUMNS for measure in (compare, look, ttft, scoring, decode, load, cache)]
 COLUMNS = {"file": "file", "rows": "rows"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Take the files of rows, and where the report goes."""
-    parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS", help="files that --json wrote")
+    """Add the arguments of the report."""
+    parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS", help="files written by --json")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Write the report; return how many rows of each file are in it."""
-    tables, everything, counts = [], list[dict[str, Any]](), []
+    """Write the report; return the number of rows per file."""
+    tables, all_rows, counts = [], list[dict[str, Any]](), []
     for path in arguments.rows:
         rows = _read(path)
-        everything += [{**row, "file": path.stem} for row in rows]
+        all_rows += [{**row, "file": path.stem} for row in rows]
         counts.append({"file": path.stem, "rows": len(rows)})
         tables.append(f"## {path.stem}\n\n{markdown(columns_for(rows), rows)}\n")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "report.md").write_text("\n".join(["# Measured", "", *tables]), encoding="utf-8")
-    figures = figures(everything)
-    drawn = [figure.to_html(full_html=False, include_plotlyjs=not number) for number, figure in enumerate(figures)]
-    page = "<!doctype html>\n<meta charset=utf-8>\n<title>Measured</title>\n" + "\n".join(drawn or ["Nothing to draw."])
+    (arguments.out / "report.md").write_text("\n".join(["# Results", "", *tables]), encoding="utf-8")
+    plots = figures(all_rows)
+    drawn = [figure.to_html(full_html=False, include_plotlyjs=not number) for number, figure in enumerate(plots)]
+    page = "<!doctype html>\n<meta charset=utf-8>\n<title>Results</title>\n" + "\n".join(drawn or ["Nothing to plot."])
     (arguments.out / "report.html").write_text(page, encoding="utf-8")
     return counts
 
 
 def columns_for(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the columns of the measure that made the rows: those that fill most of them."""
-    filled = {name for row in rows for name in row}
-    return max(KINDS, key=lambda columns: len(columns.keys() & filled))
+    """Return the columns of the measure that the rows come from: those with the most keys in common."""
+    keys = {name for row in rows for name in row}
+    return max(KINDS, key=lambda columns: len(columns.keys() & keys))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""RULER's common words (cwe): a numbered list of words, ten of which stand in it far more often than the others.
+"""RULER's common words (cwe): a numbered list of words, ten of which occur far more often than the others.
 
-RULER repeats the ten 30 times and the others 3 times, and below 4,096 tokens 6 times and once, so that short lengths
-work; so do we. A list that does not fit even so is refused: 60 words take about 350 tokens. Ours has a line end after
-every tenth word, so that a cut into passages never parts a word from its number.
+As in RULER, the ten occur 30 times and the others 3 times; below 4,096 tokens 6 times and once. A list that does not
+fit is rejected: 60 words take about 350 tokens. Ours has a line end after every tenth word, so that splitting into
+passages never separates a word from its number.
 """
 
 from random import Random
@@ -12,22 +12,22 @@ from bench.ruler.words import ADJECTIVES, NOUNS
 
 NUM_COMMON = 10
 WORDS_PER_LINE = 10  # words
-SHORT_TOKENS = 4096  # tokens; below it the lower frequencies hold
+SHORT_TOKENS = 4096  # below it the lower frequencies apply
 
 
 def frequencies(tokens: int) -> tuple[int, int]:
-    """Return how often a common word and any other word stand in a list of so many tokens."""
+    """Return how often a common word and any other word occur in a list of `tokens` tokens."""
     return (30, 3) if tokens >= SHORT_TOKENS else (6, 1)
 
 
-def common_words(ground: TaskInputs) -> TaskSample:
-    """Return a list whose length is chosen by its number of other words."""
-    draw, (often, seldom) = ground.rng, frequencies(ground.max_tokens)
+def common_words(inputs: TaskInputs) -> TaskSample:
+    """Return a list; its length depends on the number of other words."""
+    rng, (often, seldom) = inputs.rng, frequencies(inputs.max_tokens)
     single = [*ADJECTIVES, *NOUNS]
-    draw.shuffle(single)
-    pairs = [adjective + noun for adjective in ADJECTIVES for noun in NOUNS]  # for lists longer than our words
-    draw.shuffle(pairs)
-    pool, seed = [*single, *pairs], draw.getrandbits(64)
+    rng.shuffle(single)
+    pairs = [adjective + noun for adjective in ADJECTIVES for noun in NOUNS]  # for lists longer than our word lists
+    rng.shuffle(pairs)
+    pool, seed = [*single, *pairs], rng.getrandbits(64)
     common = pool[:NUM_COMMON]
 
     def context(pieces: int) -> str:

@@ -1,6 +1,6 @@
-"""Samples of RULER's tasks at a length, as items: the context is cut into passages as a document would be.
+"""Generate samples of RULER's tasks at a given length as items; the context is split into passages like a document.
 
-The length is that of all passages together, as `measure` counts it; the question and the template come on top.
+The length is the sum over all passages; question and template are not counted.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,66 +20,74 @@ TASKS: dict[str, Callable[[TaskInputs], TaskSample]] = {
     "variable_tracking": variable_tracking,
     "common_words": common_words,
 }
-MAX_ATTEMPTS = 5  # of a sample whose needle the cut broke: in a sentence longer than a passage
-GOLDEN_RATIO = 0.6180339887  # steps of this share of the haystack come back to no place for long
+MAX_ATTEMPTS = 5  # for a sample in which splitting broke a needle
+GOLDEN_RATIO = 0.6180339887  # step through the haystack without repeating positions soon
 
 
 def generate(
-    task: str, tokens: int, count: int, seed: int, measure: Callable[[str], int], cut: Splitter, haystack: str
+    task: str, tokens: int, count: int, seed: int, measure: Callable[[str], int], split: Splitter, haystack: str
 ) -> Iterator[Item]:
     """Yield `count` samples whose passages together have at most `tokens` tokens.
 
-    measure   tokens of a passage as it stands in the prompt, at least one a word
-    haystack  English prose; only the tasks with a text haystack read it
+    measure   counts the tokens of a passage in the prompt
+    haystack  English prose, used by the tasks with a text haystack
 
-    The passages are as long as fits to within half a percent, or to a piece of the haystack that is not text: a line
-    of noise, a needle, a word that is listed three times. Every needle stands whole in a passage. Sample i depends on
-    the task, the tokens, the seed and i, and on no other sample. Raises ValueError for an unknown task, a length that
-    not even the needles fit, or passages too short for a needle, and BadData for a haystack without words.
+    The passages fill the length to within half a percent, or to within one unit of the haystack (a line of noise, a
+    needle, a repeated word). Every needle is complete in one passage. Sample i depends only on the task, the length,
+    the seed and i. Raises ValueError for an unknown task, a length too short for the needles, or passages too short for
+    a needle, and InvalidDataset for a haystack without words.
     """
     if task not in TASKS:
-        raise ValueError(f"{task!r} is no task of RULER's that is built in; there are {', '.join(TASKS)}")
-    found = split_sentences(haystack)
-    if not found:
-        raise InvalidDataset("The haystack holds no words.")
+        raise ValueError(f"{task!r} is not one of the RULER tasks {', '.join(TASKS)}")
+    haystack_sentences = split_sentences(haystack)
+    if not haystack_sentences:
+        raise InvalidDataset("The haystack has no words.")
     for number in range(count):
-        yield _item(task, tokens, seed, number, measure, cut, found)
+        yield _item(task, tokens, seed, number, measure, split, haystack_sentences)
 
 
 def _item(
-    task: str, tokens: int, seed: int, number: int, measure: Callable[[str], int], cut: Splitter, found: list[str]
+    task: str,
+    tokens: int,
+    seed: int,
+    number: int,
+    measure: Callable[[str], int],
+    split: Splitter,
+    haystack_sentences: list[str],
 ) -> Item:
     place = (Random(f"{task} {tokens} {seed}").random() + number * GOLDEN_RATIO) % 1
-    words = take_words(found, int(place * len(found)), tokens + 1)
-    for redraw in range(MAX_ATTEMPTS):
-        draw = Random(f"{task} {tokens} {seed} {number} {redraw}")
-        puzzle = TASKS[task](TaskInputs(draw, words, tokens))
-        passages = _passages(puzzle, tokens, measure, cut)
+    words = take_words(haystack_sentences, int(place * len(haystack_sentences)), tokens + 1)
+    for attempt in range(MAX_ATTEMPTS):
+        rng = Random(f"{task} {tokens} {seed} {number} {attempt}")
+        sample = TASKS[task](TaskInputs(rng, words, tokens))
+        passages = _passages(sample, tokens, measure, split)
         if passages is None:
-            raise ValueError(f"{tokens} tokens are too few for {task}: what it hides does not fit into them")
-        if all(any(needle in passage for passage in passages) for needle in puzzle.needles):
+            raise ValueError(f"{tokens} tokens are too few for {task}: its needles do not fit")
+        if all(any(needle in passage for passage in passages) for needle in sample.needles):
             break
     else:
-        raise ValueError(f"the passages are too short for {task}: they cut {puzzle.needles[0]!r} or its like")
+        raise ValueError(f"the passages are too short for {task}: they split {sample.needles[0]!r}")
     return Item(
         id=f"{task}-{tokens}-{seed}-{number}",
-        question=puzzle.question,
+        question=sample.question,
         passages=passages,
-        answers=puzzle.answers,
+        answers=sample.answers,
         group=task,
         metric="recall",
-        opening=puzzle.opening,
-        max_new_tokens=puzzle.max_new_tokens,
+        opening=sample.opening,
+        max_new_tokens=sample.max_new_tokens,
     )
 
 
-def _passages(puzzle: TaskSample, tokens: int, measure: Callable[[str], int], cut: Splitter) -> tuple[str, ...] | None:
-    made: dict[int, list[str]] = {}
+def _passages(
+    sample: TaskSample, tokens: int, measure: Callable[[str], int], split: Splitter
+) -> tuple[str, ...] | None:
+    by_size: dict[int, list[str]] = {}
 
     def length(pieces: int) -> int:
-        made[pieces] = cut(puzzle.context(pieces))
-        return sum(map(measure, made[pieces]))
+        by_size[pieces] = split(sample.context(pieces))
+        return sum(map(measure, by_size[pieces]))
 
-    uncut = largest_fitting(lambda pieces: measure(puzzle.context(pieces)), tokens)  # cutting costs ten times more
+    uncut = largest_fitting(lambda pieces: measure(sample.context(pieces)), tokens)  # splitting costs ten times as much
     pieces = largest_fitting(length, tokens, uncut or 1)
-    return None if pieces is None else tuple(made[pieces])
+    return None if pieces is None else tuple(by_size[pieces])

@@ -1,7 +1,7 @@
-"""RULER's needles in a haystack: sentences that give a key a value, hidden in noise, in text, or among their like.
+"""RULER's needles in a haystack: sentences that give a key a value, hidden in noise, in text, or among other needles.
 
 The variants and their numbers of keys and values are those of RULER's synthetic.yaml. Depths in text are RULER's
-forty, 0 to 100 %, at the end of a sentence; elsewhere they are uniform.
+forty, 0 to 100 %, at sentence ends; elsewhere they are uniform.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from bench.ruler.sample import TaskInputs, TaskSample
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 TEXT_DEPTHS = tuple(round(100 * step / 39) / 100 for step in range(40))
-NEW_TOKENS = {"number": 32, "numbers": 128, "uuid": 64}  # a token a digit in some tokenizers; 128 as published
+NEW_TOKENS = {"number": 32, "numbers": 128, "uuid": 64}  # some tokenizers use a token per digit; 128 as published
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class NeedleTask:
     haystack  'noise', 'text' or 'needles'
     key       'word' or 'uuid'
     value     'number' (seven digits) or 'uuid'
-    keys      needles' keys in all, the asked ones among them
-    values    of each key
-    asked     keys that the question asks for
+    keys      number of keys, the queried ones included
+    values    per key
+    queried   number of keys in the question
     """
 
     haystack: str
@@ -35,28 +35,28 @@ class NeedleTask:
     value: str = "number"
     keys: int = 1
     values: int = 1
-    asked: int = 1
+    queried: int = 1
 
     def __call__(self, ground: TaskInputs) -> TaskSample:
-        draw = ground.rng
-        names = [_uuid(draw) for _ in range(self.keys)] if self.key == "uuid" else words.keys(draw, self.keys)
-        given = _values(draw, self.value, self.keys * self.values)
+        rng = ground.rng
+        names = [_uuid(rng) for _ in range(self.keys)] if self.key == "uuid" else words.keys(rng, self.keys)
+        values = _values(rng, self.value, self.keys * self.values)
         owners = [name for name in names for _ in range(self.values)]
-        needles = [self._needle(name, value) for name, value in zip(owners, given, strict=True)]
-        asked = draw.sample(names, self.asked)
-        wanted = [value for name in asked for owner, value in zip(owners, given, strict=True) if owner == name]
-        draw.shuffle(needles)
-        question, opening = self._said(asked)
+        needles = [self._needle(name, value) for name, value in zip(owners, values, strict=True)]
+        queried = rng.sample(names, self.queried)
+        answers = [value for name in queried for owner, value in zip(owners, values, strict=True) if owner == name]
+        rng.shuffle(needles)
+        question, opening = self._question(queried)
         context = self._context(ground, needles, frozenset(names))
-        kind = f"{self.value}s" if len(wanted) > 1 and self.value == "number" else self.value
-        return TaskSample(context, tuple(needles), question, opening, tuple(wanted), NEW_TOKENS[kind])
+        kind = f"{self.value}s" if len(answers) > 1 and self.value == "number" else self.value
+        return TaskSample(context, tuple(needles), question, opening, tuple(answers), NEW_TOKENS[kind])
 
     def _needle(self, name: str, value: str) -> str:
         return f"One of the special magic {self.value}s for {name} is: {value}."
 
-    def _said(self, asked: list[str]) -> tuple[str, str]:
-        query = f"{', '.join(asked[:-1])}, and {asked[-1]}" if len(asked) > 1 else asked[0]
-        if self.asked * self.values == 1:
+    def _question(self, queried: list[str]) -> tuple[str, str]:
+        query = f"{', '.join(queried[:-1])}, and {queried[-1]}" if len(queried) > 1 else queried[0]
+        if self.queried * self.values == 1:
             hidden = f"A special magic {self.value} is hidden within the provided text."
             subject, verb, what = f"the special magic {self.value} for {query}", "is", "What is"
         else:
@@ -76,14 +76,14 @@ class NeedleTask:
         return lambda pieces: "\n".join(insert(self._others(pieces, seed, names), needles, depths))
 
     def _others(self, count: int, seed: int, names: frozenset[str]) -> list[str]:
-        """Return needles of other keys; the first of them do not depend on how many are wanted."""
-        draw, found = Random(seed), list[str]()
-        while len(found) < count:
-            name = _uuid(draw) if self.key == "uuid" else words.key(draw)
-            (value,) = _values(draw, self.value, 1)
+        """Return needles of other keys; the first ones do not depend on `count`."""
+        rng, needles = Random(seed), list[str]()
+        while len(needles) < count:
+            name = _uuid(rng) if self.key == "uuid" else words.key(rng)
+            (value,) = _values(rng, self.value, 1)
             if name not in names:
-                found.append(self._needle(name, value))
-        return found
+                needles.append(self._needle(name, value))
+        return needles
 
 
 NEEDLE_TASKS = {
@@ -94,30 +94,31 @@ NEEDLE_TASKS = {
     "niah_multikey_2": NeedleTask("needles"),
     "niah_multikey_3": NeedleTask("needles", key="uuid", value="uuid"),
     "niah_multivalue": NeedleTask("text", values=4),
-    "niah_multiquery": NeedleTask("text", keys=4, asked=4),
+    "niah_multiquery": NeedleTask("text", keys=4, queried=4),
 }
 
 
 def hide_in_text(haystack: list[str], needles: list[str], depths: list[float]) -> str:
-    """Return the words as a text with the needles at ends of sentences; a torn last sentence stays last."""
-    found = split_sentences(" ".join(haystack))
-    torn = found[-1:] if found and not found[-1].endswith((".", "!", "?")) else []
-    return " ".join(insert(found[: len(found) - len(torn)], needles, depths) + torn)
+    """Return the words as text with the needles at sentence ends; an incomplete last sentence stays last."""
+    sentences = split_sentences(" ".join(haystack))
+    incomplete = sentences[-1:] if sentences and not sentences[-1].endswith((".", "!", "?")) else []
+    complete = sentences[: len(sentences) - len(incomplete)]
+    return " ".join(insert(complete, needles, depths) + incomplete)
 
 
 def insert(pieces: list[str], needles: list[str], depths: list[float]) -> list[str]:
-    """Return the pieces with the needles between them, in their order; a depth is a share of the pieces, ascending."""
-    made = list(pieces)
+    """Return the pieces with the needles inserted in order; depths are ascending fractions of the pieces."""
+    result = list(pieces)
     for needle, depth in zip(reversed(needles), reversed(depths), strict=True):
-        made.insert(int(depth * len(pieces)), needle)
-    return made
+        result.insert(int(depth * len(pieces)), needle)
+    return result
 
 
-def _values(draw: Random, kind: str, count: int) -> list[str]:
+def _values(rng: Random, kind: str, count: int) -> list[str]:
     if kind == "uuid":
-        return [_uuid(draw) for _ in range(count)]
-    return [str(number) for number in draw.sample(range(10**6, 10**7), count)]
+        return [_uuid(rng) for _ in range(count)]
+    return [str(number) for number in rng.sample(range(10**6, 10**7), count)]
 
 
-def _uuid(draw: Random) -> str:
-    return str(UUID(int=draw.getrandbits(128), version=4))
+def _uuid(rng: Random) -> str:
+    return str(UUID(int=rng.getrandbits(128), version=4))

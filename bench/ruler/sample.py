@@ -1,4 +1,4 @@
-"""What a task makes of one draw: a context that can be made longer, what is hidden in it, and the question."""
+"""Input and output of a task: random state and haystack in, a context of variable length and a question out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from random import Random
 
 @dataclass(frozen=True)
 class TaskInputs:
-    """What a sample is made from.
+    """Input of a task.
 
-    draw       seeded by the sample alone
-    words      of the text haystack from this sample's place on, more than a context has tokens
-    tokens     most tokens of the context
+    rng         seeded per sample
+    words       of the haystack from this sample's position on, more than the context has tokens
+    max_tokens  of the context
     """
 
     rng: Random
@@ -23,8 +23,8 @@ class TaskInputs:
 class TaskSample:
     """One sample before its length is chosen.
 
-    context  the text from so many pieces of haystack; more pieces, longer text, the same needles
-    needles  each stands whole in one passage
+    context  maps a number of haystack pieces to the text; the needles stay the same
+    needles  each must be complete in one passage
     """
 
     context: Callable[[int], str]

@@ -1,4 +1,4 @@
-"""RULER's variable tracking: a chain of assignments in noise; every name on it has the first one's value.
+"""RULER's variable tracking: a chain of assignments in noise; all its variables have the first one's value.
 
 One chain of four hops, the setting that the paper reports: `VAR X1 = 12345`, then `VAR X2 = VAR X1` and so on.
 """
@@ -11,16 +11,16 @@ from bench.ruler.niah import NOISE, insert
 from bench.ruler.sample import TaskInputs, TaskSample
 
 HOPS = 4
-LETTERS = 5  # of a name
+LETTERS = 5  # per variable name
 
 
-def variable_tracking(ground: TaskInputs) -> TaskSample:
+def variable_tracking(inputs: TaskInputs) -> TaskSample:
     """Return one chain in order at random depths."""
-    draw = ground.rng
-    value, names = str(draw.randint(10_000, 99_999)), _names(draw, HOPS + 1)
+    rng = inputs.rng
+    value, names = str(rng.randint(10_000, 99_999)), _names(rng, HOPS + 1)
     chain = [f"VAR {names[0]} = {value}"]
     chain += [f"VAR {name} = VAR {before}" for before, name in pairwise(names)]
-    depths = sorted(draw.random() for _ in chain)
+    depths = sorted(rng.random() for _ in chain)
     return TaskSample(
         context=lambda pieces: "\n".join(insert([NOISE] * pieces, chain, depths)),
         needles=tuple(chain),
@@ -37,8 +37,8 @@ def variable_tracking(ground: TaskInputs) -> TaskSample:
     )
 
 
-def _names(draw: Random, count: int) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found["".join(draw.choices(string.ascii_uppercase, k=LETTERS))] = None
-    return list(found)
+def _names(rng: Random, count: int) -> list[str]:
+    names: dict[str, None] = {}
+    while len(names) < count:
+        names["".join(rng.choices(string.ascii_uppercase, k=LETTERS))] = None
+    return list(names)

@@ -1,4 +1,4 @@
-"""Plain English words: keys are an adjective and a noun with a hyphen between, as RULER makes them."""
+"""Plain English words; a key is an adjective and a noun joined by a hyphen, as in RULER."""
 
 from random import Random
 
@@ -21,7 +21,7 @@ NOUNS = (
     "basin basket beacon beard bench berry blanket blossom boat bottle boulder bracelet branch bridge broom bucket "
     "butter button cabin camera candle canoe canyon carpet castle cedar cellar chain chair chapel cherry chimney "
     "circus cliff clock clover coach coast collar comet compass corner cottage cotton cradle crater crayon creek "
-    "cricket crown cupboard curtain dagger daisy dancer desert diary dinner doctor dolphin donkey drawer dream drum "
+    "cricket crown cupboard curtain dagger daisy dancer desert diary dinner doctor dolphin donkey rnger dream drum "
     "eagle echo elbow ember emperor engine envelope estate fabric falcon farmer feather fence fiddle field flame "
     "flute forest fossil fountain garden garlic gate ginger glacier glove goblet grape guitar hammer harbour "
     "harvest hazel helmet hill honey hotel island ivory jacket jewel journal jungle kettle kitchen kite ladder "
@@ -35,14 +35,14 @@ NOUNS = (
 ).split()
 
 
-def key(draw: Random) -> str:
+def key(rng: Random) -> str:
     """Return a key such as 'quiet-harbour'."""
-    return f"{draw.choice(ADJECTIVES)}-{draw.choice(NOUNS)}"
+    return f"{rng.choice(ADJECTIVES)}-{rng.choice(NOUNS)}"
 
 
-def keys(draw: Random, count: int) -> list[str]:
-    """Return `count` different keys."""
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[key(draw)] = None
-    return list(found)
+def keys(rng: Random, count: int) -> list[str]:
+    """Return `count` distinct keys."""
+    unique: dict[str, None] = {}
+    while len(unique) < count:
+        unique[key(rng)] = None
+    return list(unique)

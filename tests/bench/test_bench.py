@@ -68,12 +68,12 @@ def test_scoring_times_every_way_that_there_is(selector, ways, models, tmp_path,
 @pytest.mark.parametrize(
     "command, said",
     [
-        (["quality", "squad.json"], "goes on from here"),
-        (["ruler"], "goes on from here"),
-        (["inspect", "squad.json"], "goes on from here"),
+        (["quality", "squad.json"], "to resume"),
+        (["ruler"], "to resume"),
+        (["attention", "squad.json"], "to resume"),
         (["ttft"], "starts over"),
         (["decode"], "starts over"),
-        (["load"], "starts over"),
+        (["tiers"], "starts over"),
         (["scoring"], "starts over"),
         (["cache"], "starts over"),
     ],
@@ -93,7 +93,7 @@ def test_an_interrupted_run_says_whether_it_goes_on_where_it_stopped(command, sa
     [
         (["--lengths", "8"], "at least 128"),
         (["--methods", "none"], "not one of cacheclip"),
-        (["--ratios", "1.5"], "no number between 0 and 1"),
+        (["--ratios", "1.5"], "not a number between 0 and 1"),
         (["--samples", "64"], "at most 63"),
         (["--json", "/"], "cannot be written"),
         (["--json", "/dev/null/rows.json"], "cannot be written"),
@@ -125,8 +125,30 @@ def test_a_narrow_terminal_shows_every_figure_and_leaves_out_intervals(monkeypat
     row = {"task": "niah_multivalue", "method": "cacheclip-trained", **figures, "kl_low": 0.044, "kl_high": 0.155}
     columns = {name: name for name in row if not name.endswith(("low", "high"))}
     for width, intervals in ((200, True), (78, False)):
-        monkeypatch.setattr(tables, "PIPED", width)
+        monkeypatch.setattr(tables, "PIPED_WIDTH", width)
         tables.print_table("a table", columns, [row])
         shown = capsys.readouterr().out
         assert all(str(figure) in shown for figure in figures.values())
         assert ("0.044" in shown) is intervals
+
+
+@pytest.mark.parametrize(
+    "former, current",
+    [
+        (["load", "--lengths", "512", "--samples", "3"], ["tiers", "--context-lengths", "512", "--num-samples", "3"]),
+        (["inspect", "f.json", "--chunk", "64"], ["attention", "f.json", "--chunk-size", "64"]),
+        (["ttft", "--reader", "off", "--pointer", "a"], ["ttft", "--lora-adapter", "off", "--span-scorer", "a"]),
+        (["ttft", "--selector", "b", "--auxiliary", "c"], ["ttft", "--token-selector", "b", "--auxiliary-model", "c"]),
+        (["quality", "f.json", "--grounding", "off"], ["quality", "f.json", "--no-grounded-decoding"]),
+        (["quality", "f.json", "--kv-bits", "8"], ["quality", "f.json", "--disk-kv-bits", "8"]),
+        (["cache", "--budgets", "1", "--skews", "0.3"], ["cache", "--cache-gib", "1", "--zipf-skew", "0.3"]),
+    ],
+)
+def test_former_commands_and_options_still_work(former, current, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(MEASURES[current[0]], "run", lambda arguments: seen.append(vars(arguments)) or [{"n": 1}])
+    for command in (former, current):
+        monkeypatch.setattr(sys, "argv", ["bench", *command])
+        assert main() == 0
+    first, second = ({name: value for name, value in one.items() if name != "measure"} for one in seen)
+    assert first == second

@@ -168,7 +168,7 @@ def test_small_passages_hold_whole_needles_too(chunk, made):
 
 
 def test_passages_too_short_for_a_needle_are_refused(made):
-    with pytest.raises(ValueError, match="passages are too short for niah_single_3: they cut 'One of"):
+    with pytest.raises(ValueError, match="passages are too short for niah_single_3: they split 'One of"):
         made("niah_single_3", chunk=20)
 
 
@@ -179,7 +179,7 @@ def test_too_few_tokens_are_refused(task, made):
 
 
 def test_an_unknown_task_is_told_the_known_ones(made):
-    with pytest.raises(ValueError, match=r"'niah' is no task.*niah_single_1, niah_single_2"):
+    with pytest.raises(ValueError, match=r"'niah' is not one of.*niah_single_1, niah_single_2"):
         made("niah")
 
 

@@ -152,7 +152,7 @@ def test_the_paragraph_that_answers_can_be_left_out(tmp_path):
 
 
 def test_a_question_with_passages_of_its_own_keeps_them_all(tmp_path):
-    with pytest.raises(InvalidDataset, match="no paragraph can be left out"):
+    with pytest.raises(InvalidDataset, match="no gold paragraph to leave out"):
         load_items(write(tmp_path / "own.jsonl", [PASSAGES]), 4, lines, 0, None, absent=True)
 
 
@@ -194,14 +194,14 @@ def test_blank_lines_are_fine_and_equal_answers_count_once(tmp_path):
         ("", "is empty"),
         ("\n \n", "is empty"),
         (json.dumps(PASSAGES) + "\n\n{torn\n", "line 3 is not JSON"),
-        (json.dumps(PASSAGES) + "\n[1]\n", "line 2 is no JSON object"),
-        (json.dumps(PASSAGES) + '\n{"question": "Why?", "text": "So."}\n', "line 2 is of no known format"),
+        (json.dumps(PASSAGES) + "\n[1]\n", "line 2 is not a JSON object"),
+        (json.dumps(PASSAGES) + '\n{"question": "Why?", "text": "So."}\n', "line 2 has an unknown format"),
         ('[{"question": 1}', "not JSON"),
         (json.dumps({**PASSAGES, "passages": ["bare"]}) + "\n" + json.dumps(PASSAGES), "line 1 looks like passages"),
         (json.dumps({**PASSAGES, "passages": []}), "looks like passages"),
         (json.dumps({**PASSAGES, "answers": 3}), "looks like passages"),
         (json.dumps({**LONG, "context": " "}), "looks like context"),
-        (json.dumps({**PASSAGES, "answers": []}), "no question that has an answer"),
+        (json.dumps({**PASSAGES, "answers": []}), "no question with an answer"),
         (json.dumps({"data": [{"title": "x"}]}), "not SQuAD's"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_bad_file_is_said_with_its_name_and_line(tmp_path, text, said):
 
 def test_an_unknown_row_is_told_its_fields_and_the_formats(tmp_path):
     with pytest.raises(
-        InvalidDataset, match=r"its fields are why, so; known are passages \+ question \+ answers; context"
+        InvalidDataset, match=r"its fields are why, so; known formats: passages \+ question \+ answers; context"
     ):
         load_items(write(tmp_path / "odd.jsonl", [{"why": 1, "so": 2}]), 4, lines, 0, None)
 

@@ -17,8 +17,8 @@ from bench.reporting import report
 from bench.reporting.figures import AXIS_TITLES, ratio_figure
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.bundled import BUNDLED_MODEL
-from engine.scoring.trained_selector import FILE
-from tests.support.doubles import TEXTS, engine
+from engine.scoring.trained_selector import SELECTOR_FILE
+from tests.support.doubles import TEXTS, make_engine
 
 SHAPE = {"method", "realised_ratio", "length", "quality", "rq", "kl", "top1", "n", "floor_speedup", "kl_low", "kl_high"}
 METHODS = ["cacheclip", "cacheblend", "epic:tokens=4", "ape", "prefix", "direct", "naive", "oracle"]
@@ -27,7 +27,7 @@ METHODS = ["cacheclip", "cacheblend", "epic:tokens=4", "ape", "prefix", "direct"
 @pytest.fixture
 def made(monkeypatch):
     """The engine that every measure opens."""
-    only = engine()
+    only = make_engine()
     for measure in (quality, tasks):
         monkeypatch.setattr(measure, "open_engine", lambda *arguments: only)
     return only
@@ -60,10 +60,10 @@ def arguments(tmp_path, questions):
         samples=3,
         seed=0,
         model="tiny",
-        reader="off",
-        auxiliary="tiny",
-        pointer="off",
-        selector="off",
+        lora_adapter="off",
+        auxiliary_model="tiny",
+        span_scorer="off",
+        token_selector="off",
         dtype="fp32",
         kv_bits=16,
         grounding="auto",
@@ -95,7 +95,7 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
     assert by_name["oracle"]["oracle_overlap"] == 1.0
     spec = made.cache.decoder.spec
     everything = (
-        2 * 4 * spec.layers * spec.kv_heads * spec.width * by_name["full"]["context_tokens"]
+        2 * 4 * spec.layers * spec.kv_heads * spec.head_dim * by_name["full"]["context_tokens"]
     )  # keys, values, fp32
     assert (by_name["full"]["reused_bytes"], by_name["direct"]["reused_bytes"]) == (0, everything)
     assert by_name["cacheclip"]["reused_bytes"] == pytest.approx(
@@ -109,15 +109,15 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
 
 def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(made, arguments, monkeypatch, tmp_path):
     whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
-    through_all, calls = paired.run_variants, []
+    run_variants, calls = paired.run_variants, []
 
     def interrupted(engine, item, reading, arms):
         calls.append(item.id)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return through_all(engine, item, reading, arms)
+        return run_variants(engine, item, reading, arms)
 
-    monkeypatch.setattr(compare, "through_all", interrupted)
+    monkeypatch.setattr(compare, "run_variants", interrupted)
     with pytest.raises(KeyboardInterrupt):
         quality.run(arguments)
     assert len(samples_of(arguments)) == 2
@@ -132,17 +132,20 @@ def test_a_method_added_later_costs_only_itself(made, arguments):
     assert [set(sample["arms"]) for sample in samples_of(arguments)[3:]] == [{"full@1", "naive@0"}] * 3
 
 
-@pytest.mark.parametrize(("trained", "file"), [("selector", FILE), ("pointer", SPAN_SCORER_FILE)])
-def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path, trained, file):
-    """The name stays the same, 'auto' or a folder's, when better weights come into its place."""
-    changed = {trained: str(tmp_path), "reader": str(tmp_path), "methods": ["direct"], "samples": 1}
+@pytest.mark.parametrize(
+    ("argument", "key", "file"),
+    [("token_selector", "selector", SELECTOR_FILE), ("span_scorer", "pointer", SPAN_SCORER_FILE)],
+)
+def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path, argument, key, file):
+    """The weights are compared, since the argument ('auto' or a folder) stays the same."""
+    changed = {argument: str(tmp_path), "lora_adapter": str(tmp_path), "methods": ["direct"], "samples": 1}
     own = Namespace(**{**vars(arguments), **changed})
     (tmp_path / file).write_bytes(b"first")
     quality.run(own)
     (tmp_path / file).write_bytes(b"second")
-    with pytest.raises(InvalidArgument, match=f"another {trained}"):
+    with pytest.raises(InvalidArgument, match=f"another {key}"):
         quality.run(own)
-    if trained == "pointer":  # which nothing asks for without grounding
+    if key == "pointer":  # unused without grounded decoding
         assert {
             row["pointer"] for row in quality.run(Namespace(**{**vars(own), "grounding": "off", "json": None}))
         } == {"off"}
@@ -168,7 +171,7 @@ def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other
 )
 def test_samples_say_whether_answers_were_held_to_the_passages(arguments, reader, grounding, said):
     """A model without a reader never is, whatever is wished."""
-    wished = Namespace(**{**vars(arguments), "model": BUNDLED_MODEL, "reader": reader, "grounding": grounding})
+    wished = Namespace(**{**vars(arguments), "model": BUNDLED_MODEL, "lora_adapter": reader, "grounding": grounding})
     assert compare.open_samples(wished, "quality").settings["grounding"] == said
     other = Namespace(**{**vars(wished), "grounding": "off" if grounding == "auto" else "auto"})
     if reader == "off":
@@ -239,7 +242,7 @@ def test_arms_that_are_there_keep_their_full_prefill(tmp_path):
 def test_an_exact_path_is_the_same_whatever_arms_went_before(made, arguments, tmp_path):
     rows = []
     for number, methods in enumerate((["prefix", "direct"], ["direct", "prefix"])):
-        again = engine()
+        again = make_engine()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(quality, "open_engine", lambda *arguments, again=again: again)
             own = Namespace(**{**vars(arguments), "methods": methods, "json": tmp_path / f"{number}.json"})
@@ -253,7 +256,7 @@ def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits
     (row, _) = quality.run(arguments)
     assert row["left_out"] == 3 and row["context_tokens"] <= 150
     arguments.lengths, arguments.json = [1], arguments.json.with_name("short.json")
-    with pytest.raises(InvalidArgument, match=r"Not one passage of .* fits into 1 tokens"):
+    with pytest.raises(InvalidArgument, match=r"No passage of .* fits into 1 tokens"):
         quality.run(arguments)
 
 
@@ -268,7 +271,7 @@ def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(made, ar
     with pytest.raises(InvalidArgument, match="'niah_triple' is not one of niah_single_1"):
         tasks.run(arguments)
     arguments.tasks, arguments.lengths = ["niah_single_1"], [10**6]
-    with pytest.raises(InvalidArgument, match="--lengths 1000000 is more"):
+    with pytest.raises(InvalidArgument, match="--context-lengths 1000000 is more"):
         tasks.run(arguments)
 
 
@@ -294,7 +297,7 @@ def test_inspect_never_mixes_methods_or_lengths(made, arguments):
     look.run(arguments)
     with pytest.raises(InvalidArgument, match="another methods"):
         look.run(Namespace(**{**vars(arguments), "methods": ["epic", "random"]}))
-    with pytest.raises(InvalidArgument, match="one --lengths"):
+    with pytest.raises(InvalidArgument, match="one --context-lengths"):
         look.run(Namespace(**{**vars(arguments), "lengths": [512, 1024]}))
 
 
