@@ -14,7 +14,7 @@ from engine.generation.grounded_sampler import GroundingModel
 from engine.generation.stream import stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.sampling import Sampler, SamplingParams
-from engine.passages import PassageCache, PassageModel
+from engine.passages import PassageCache
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult, prefill
 from engine.prompt.budget import estimate_budget
@@ -92,8 +92,8 @@ class Engine:
         kv_caches = [(cache, prompt)]
         if auxiliary is not None and auxiliary.cache is not cache:
             kv_caches.append((auxiliary.cache, auxiliary.prompt))
-        models: list[PassageModel | None] = [auxiliary.selector if auxiliary else None, grounding]
-        self.passages = PassageCache(kv_caches, [model for model in models if model is not None], self.scheduler)
+        heads = [auxiliary.selector if auxiliary else None, grounding.span_scorer if grounding else None]
+        self.passages = PassageCache(kv_caches, [head for head in heads if head is not None], self.scheduler)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Answer a request, token by token.

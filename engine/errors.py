@@ -8,19 +8,19 @@ class UnsupportedModel(KVScopeError):
 
 
 class ModelNotFound(KVScopeError):
-    hint = "Pass --model a folder in Hugging Face format, or the name of a model on the Hugging Face Hub."
+    hint = "Pass --model PATH-OR-NAME: a folder in Hugging Face format, or a name on the Hugging Face Hub."
 
 
 class TokenSelectorUnusable(KVScopeError):
-    hint = "Pass another folder as --token-selector, or off."
+    hint = "Use another --token-selector folder, or off."
 
 
 class SpanScorerUnusable(KVScopeError):
-    hint = "Pass another folder as --span-scorer, or off."
+    hint = "Use another --span-scorer folder, or off."
 
 
 class LoraAdapterUnusable(KVScopeError):
-    hint = "Pass another folder as --lora-adapter, or off."
+    hint = "Use another --lora-adapter folder, or off."
 
 
 class HubUnreachable(KVScopeError):

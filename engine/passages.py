@@ -1,39 +1,15 @@
-"""Everything that is cached per passage: chunk KV of all models, token ids, and encodings of the trained models."""
+"""Everything that is cached per passage: chunk KV of all models, token ids, and encodings of the trained heads."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
-from typing import Protocol
+from typing import Any
 
 from engine.kv.chunk_cache import ChunkCache
-from engine.model.tokenizer import Encoded
+from engine.model.trained_head import TrainedHead
 from engine.prompt.template import PromptTemplate
 from engine.scheduler.scheduler import Scheduler
-
-
-class PassageModel(Protocol):
-    """A trained model that encodes passages and caches the encodings by text, such as the token selector."""
-
-    def warm(self, text: str, passage: Encoded) -> None:
-        """Encode a passage ahead of a question; `passage` has its token ids in the main model.
-
-        Parameters
-        ----------
-        text
-            The passage.
-        passage
-            Its token ids and character spans in the main model's tokenizer.
-        """
-        ...
-
-    def forget(self, text: str) -> None:
-        """Delete the encoding of a passage."""
-        ...
-
-    def clear(self) -> None:
-        """Delete all encodings."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -41,12 +17,12 @@ class PassageCache:
     """Computes and deletes everything that is cached for a passage's text.
 
     kv_caches  chunk KV and prompt template of each model: the main model, then the auxiliary if it has KV of its own
-    models     trained models that encode passages
+    heads      trained heads that encode passages: token selector and span scorer
     scheduler  computing waits for its turn on the main model
     """
 
     kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]
-    models: Sequence[PassageModel]
+    heads: Sequence[TrainedHead[Any, Any]]
     scheduler: Scheduler
 
     def warm(self, text: str, cancel: Event | None = None) -> str:
@@ -59,8 +35,8 @@ class PassageCache:
         turn = self.scheduler.acquire(lambda: main_cache.count_cached_tokens([passage.ids]), cancel or Event())
         with self.track_deletions(), turn:
             tiers = [cache.get_or_compute(each.passage(text).ids, cancel)[1] for cache, each in self.kv_caches]
-            for model in self.models:
-                model.warm(text, passage)
+            for head in self.heads:
+                head.warm(text, passage)
             self.flush()
             return tiers[0]
 
@@ -74,8 +50,8 @@ class PassageCache:
         keys = [key for cache, template in self.kv_caches for key in cache.delete(template.encode_passage(text).ids)]
         for _, template in self.kv_caches:
             template.passage.forget(text)
-        for model in self.models:
-            model.forget(text)
+        for head in self.heads:
+            head.forget(text)
         return keys
 
     @contextmanager
@@ -88,8 +64,8 @@ class PassageCache:
                 if deleted:
                     for _, template in self.kv_caches:
                         template.passage.clear()
-                    for model in self.models:
-                        model.clear()
+                    for head in self.heads:
+                        head.clear()
 
     def delete_other_models(self) -> None:
         """Delete the KV of all models that are not loaded, because its passages cannot be told from its keys."""

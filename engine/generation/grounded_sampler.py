@@ -10,7 +10,6 @@ from torch import Tensor
 from engine.generation.grounding import SENTENCE_WEIGHT, QuoteState, SentenceScores
 from engine.generation.span_scorer import SpanScorer
 from engine.model.sampling import Sampler
-from engine.model.tokenizer import Encoded
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import PromptTemplate
 
@@ -32,21 +31,6 @@ class GroundingModel:
         span_scores = None if self.span_scorer is None else self.span_scorer.score(question, prepared.texts, cancel)
         scores = SentenceScores(prepared.texts, question, prepared.original_question, span_scores)
         return GroundedSampler(sampler, scores, prompt.tokenizer.decode, prompt.stop_ids)
-
-    def warm(self, text: str, passage: Encoded) -> None:
-        """Cache a passage in the span scorer."""
-        if self.span_scorer is not None:
-            self.span_scorer.warm(text, passage)
-
-    def forget(self, text: str) -> None:
-        """Drop a passage from the span scorer's cache."""
-        if self.span_scorer is not None:
-            self.span_scorer.forget(text)
-
-    def clear(self) -> None:
-        """Empty the span scorer's cache."""
-        if self.span_scorer is not None:
-            self.span_scorer.clear()
 
 
 class GroundedSampler:

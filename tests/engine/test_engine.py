@@ -290,7 +290,7 @@ def test_text_of_a_deleted_passage_is_gone_from_memory(meanwhile):
     auxiliary = tiny.decoder(tiny.qwen2, seed=3, words=300)
     selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
     engine = make_engine("ferry", "tern", auxiliary=auxiliary, selector=selector)
-    caches = engine.prompt.passage, engine.auxiliary.prompt.passage, selector._passage
+    caches = engine.prompt.passage, engine.auxiliary.prompt.passage, selector._passages
 
     def holds_text(cache):
         return TEXTS["ferry"].strip() in {text.strip() for text in cache.keys()}  # noqa: SIM118  no mapping
