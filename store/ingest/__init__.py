@@ -1,7 +1,7 @@
-"""From the bytes of a file to one plain text: PDF, Word, HTML, Markdown and text.
+"""Convert a file's bytes to plain text: PDF, Word, HTML, Markdown and text.
 
-What a file is, its content decides; its name only breaks ties. Every reader gives text with `\n` as the only
-line end and no control character but `\n` and `\t`, so offsets into it mean the same everywhere.
+The content decides the format; the name only breaks ties. Every parser returns text with `\n` as the only line end
+and no control characters but `\n` and `\t`, so offsets into it are unambiguous.
 """
 
 import os
@@ -28,10 +28,10 @@ PARSERS: dict[str, Callable[[bytes, str, ParseLimits], ParsedDocument]] = {
 def parse(data: bytes, name: str, limits: ParseLimits | None = None) -> ParsedDocument:
     """Return the text of a file's bytes.
 
-    name  as the person knows the file; for its extension and for messages, never opened
+    name  the file's name, for its extension and for messages; it is never opened
 
-    Raises UnreadableDocument for what holds no readable text, and DocumentTooLarge past one of `limits`; no
-    other error, whatever the bytes.
+    Raises UnreadableDocument if there is no readable text, DocumentTooLarge above one of `limits`, and no other
+    error, whatever the bytes.
     """
     limits = limits or ParseLimits()
     name = clean_name(name)
@@ -39,7 +39,7 @@ def parse(data: bytes, name: str, limits: ParseLimits | None = None) -> ParsedDo
     document = PARSERS[detect_format(data, name)](data, name, limits)
     limits.check_text(len(document.text), name)
     if not document.text.strip():
-        raise UnreadableDocument(f"{name} holds no text.")
+        raise UnreadableDocument(f"{name} contains no text.")
     return document
 
 
@@ -48,7 +48,7 @@ def read_file(path: Path, name: str, limits: ParseLimits) -> bytes:
     try:
         with path.open("rb") as file:
             limits.check_file(os.fstat(file.fileno()).st_size, name)
-            data = file.read(limits.file_bytes + 1)  # it may have grown since
+            data = file.read(limits.file_bytes + 1)  # the file may have grown
     except OSError as error:
         raise UnreadableDocument(f"{name} cannot be opened ({error.strerror}).") from error
     limits.check_file(len(data), name)

@@ -1,8 +1,8 @@
-"""Cut a text into chunks of at most so many tokens, at the ends of paragraphs, lines and sentences.
+"""Split a text into chunks of a bounded number of tokens, at the ends of paragraphs, lines and sentences.
 
-The splitter (semantic-text-splitter) takes the coarsest cut that fits, so a chunk seldom breaks a sentence. It holds
-Python's global lock while it works, so a long text goes to it in sections of whole paragraphs: a book of 20 million
-characters then neither freezes the page nor needs more memory than a section.
+The splitter (semantic-text-splitter) uses the coarsest boundary that fits, so a chunk seldom breaks a sentence. It
+holds the GIL while it works, so a long text is passed in sections of whole paragraphs: a book of 20 million
+characters then neither freezes the UI nor needs more memory than a section.
 """
 
 import re
@@ -15,16 +15,16 @@ from tokenizers import Tokenizer
 
 from store.types import Document, Progress
 
-MAX_SECTION_CHARS = 32_000  # characters; about a fifth of a second
-BOUNDARIES = tuple(  # the best first: after a paragraph, a line, a sentence, a word
+MAX_SECTION_CHARS = 32_000  # takes about a fifth of a second
+BOUNDARIES = tuple(  # ends of a paragraph, a line, a sentence, a word: the best first
     map(re.compile, (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+"))
 )
 
 
 @dataclass(frozen=True)
 class ChunkConfig:
-    """tokens   most tokens of a chunk, without special ones
-    overlap  most tokens that a chunk repeats from the one before; whole sentences or none"""
+    """tokens   maximum tokens of a chunk, without special ones
+    overlap  maximum tokens that a chunk repeats from the previous one, in whole sentences"""
 
     tokens: int = 512
     overlap: int = 50
@@ -37,7 +37,7 @@ class ChunkConfig:
 
 
 def chunk_config_of(document: Document) -> ChunkConfig:
-    """Return how a document was cut; one from before that was kept counts as cut in the default way."""
+    """Return the config a document was chunked with; the default if it was not recorded."""
     if document.chunk_tokens is None or document.chunk_overlap is None:
         return ChunkConfig()
     return ChunkConfig(document.chunk_tokens, document.chunk_overlap)
@@ -46,56 +46,58 @@ def chunk_config_of(document: Document) -> ChunkConfig:
 def split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> list[tuple[int, int]]:
     """Return the chunks of a text as (start, end) characters: `text[start:end]` is the chunk.
 
-    Both ends ascend strictly, no chunk is empty or blank at its ends, and only white space lies outside all of them.
-    A single character that takes more tokens than a chunk may have is a chunk nevertheless.
+    Starts and ends ascend strictly, no chunk is empty or has white space at its ends, and only white space lies
+    outside of all chunks. A single character with more tokens than allowed is a chunk nevertheless.
     """
-    return [span for spans in iter_split(text, tokenizer, config) for span in spans]
+    return [span for spans in _split_sections(text, tokenizer, config) for span in spans]
 
 
-def split_with_progress(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Generator[Progress, None, list[tuple[int, int]]]:
-    """Cut a text as `split` does, a section a step; return the chunks."""
+def split_with_progress(
+    text: str, tokenizer: Tokenizer, config: ChunkConfig
+) -> Generator[Progress, None, list[tuple[int, int]]]:
+    """Split a text as `split` does, yielding progress after each section; return the chunks."""
     spans: list[tuple[int, int]] = []
-    for more in iter_split(text, tokenizer, config):
-        spans += more
+    for section_spans in _split_sections(text, tokenizer, config):
+        spans += section_spans
         yield Progress("chunked", spans[-1][1] if spans else 0, len(text))
     return spans
 
 
-def iter_split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:
-    """Yield what `split` returns a section at a time, so that others get a turn and a person can cancel."""
-    splitter = _splitter(tokenizer, config)
-    for start, end in sections(text):
-        chunks = splitter.chunk_indices(text[start:end])
-        yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
-
-
 def sections(text: str, max_chars: int = MAX_SECTION_CHARS) -> Iterator[tuple[int, int]]:
-    """Yield spans that cover the text, each of at most `most` characters, ending at the end of a paragraph.
+    """Yield spans of at most `max_chars` characters that cover the text, each ending with a paragraph.
 
-    Without one in the second half of a section it ends with a line, a sentence or a word; without that, anywhere.
+    If the second half of a section has no such end it ends with a line, a sentence or a word, else anywhere.
     """
     start = 0
     while len(text) - start > max_chars:
-        end = next(filter(None, (_last(cut, text, start, max_chars) for cut in BOUNDARIES)), start + max_chars)
+        candidates = (_last_boundary(pattern, text, start, max_chars) for pattern in BOUNDARIES)
+        end = next(filter(None, candidates), start + max_chars)
         yield start, end
         start = end
     if start < len(text):
         yield start, len(text)
 
 
-def _last(pattern: re.Pattern[str], text: str, start: int, most: int) -> int | None:
-    ends = [match.end() for match in pattern.finditer(text, start + most // 2, start + most)]
+def _split_sections(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:
+    splitter = _splitter(tokenizer, config)
+    for start, end in sections(text):
+        chunks = splitter.chunk_indices(text[start:end])
+        yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
+
+
+def _last_boundary(pattern: re.Pattern[str], text: str, start: int, max_chars: int) -> int | None:
+    ends = [match.end() for match in pattern.finditer(text, start + max_chars // 2, start + max_chars)]
     return ends[-1] if ends else None
 
 
 @lru_cache(maxsize=4)
 def _splitter(tokenizer: Tokenizer, config: ChunkConfig) -> TextSplitter:
-    """Making one writes the tokenizer out and reads it again: a quarter of a second for 49,152 tokens."""
-    return TextSplitter.from_huggingface_tokenizer(_counting(tokenizer), config.tokens, overlap=config.overlap)
+    """Return a splitter; building one serialises the tokenizer: 0.25 s for a vocabulary of 49,152."""
+    return TextSplitter.from_huggingface_tokenizer(_untruncated(tokenizer), config.tokens, overlap=config.overlap)
 
 
-def _counting(tokenizer: Tokenizer) -> Tokenizer:
-    """Return the tokenizer without truncation: a truncated count would let a chunk grow without end."""
+def _untruncated(tokenizer: Tokenizer) -> Tokenizer:
+    """Return the tokenizer without truncation; with it, token counts would saturate and chunks grow without limit."""
     if tokenizer.truncation is None and tokenizer.padding is None:
         return tokenizer
     copy = Tokenizer.from_str(tokenizer.to_str())

@@ -1,7 +1,7 @@
-"""Word (.docx), with mammoth: to HTML, then the way of HTML, so that headings and tables survive alike.
+"""Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
-A .docx is a ZIP archive of XML. Three things are refused before mammoth sees it: an archive that unpacks to more than
-the limit, one that declares XML entities (a bomb, or a way to other files), and an encrypted one.
+A .docx is a ZIP archive of XML. Rejected before mammoth reads it: an archive that unpacks to more than the limit, one
+that declares XML entities (which can expand without end, or read other files), and an encrypted one.
 """
 
 import io
@@ -16,7 +16,7 @@ from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
 from store.ingest.html import html_to_markdown
 
-DAMAGE = (
+PARSER_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     ExpatError,
@@ -31,20 +31,20 @@ DAMAGE = (
     NotImplementedError,
     RecursionError,
     RuntimeError,
-)  # all that mammoth and zipfile were seen to raise on damaged files; a fuzzing test keeps the list honest
+)  # raised by mammoth and zipfile on damaged files; a fuzzing test covers the list
 
 
 def parse_docx(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
-    """Return a Word file's text as Markdown, without pictures and page numbers (a .docx has no fixed pages).
+    """Return a Word file's text as Markdown, without pictures and pages (a .docx has no fixed pages).
 
-    Raises UnreadableDocument if it is damaged, DocumentTooLarge if it unpacks to more than `limits` allow.
+    Raises UnreadableDocument if the file is damaged, DocumentTooLarge if it exceeds `limits`.
     """
     try:
         _check_archive(data, name, limits)
         html = mammoth.convert_to_html(
             io.BytesIO(data), convert_image=_no_pictures, include_embedded_style_map=False
         ).value
-    except DAMAGE as error:
+    except PARSER_ERRORS as error:
         raise UnreadableDocument(f"{name} is a damaged Word file ({type(error).__name__}).") from error
     limits.check_text(len(html), name)
     return ParsedDocument(html_to_markdown(html, name))
@@ -53,16 +53,16 @@ def parse_docx(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
 def _check_archive(data: bytes, name: str, limits: ParseLimits) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
-        unpacked = sum(member.file_size for member in members)  # zipfile reads no byte more than it declares
+        unpacked = sum(member.file_size for member in members)  # zipfile reads no more than declared
         if unpacked > limits.unpacked_bytes:
             raise DocumentTooLarge(
                 f"{name} unpacks to {unpacked / 2**20:.0f} MB; the limit is {limits.unpacked_bytes / 2**20:.0f} MB."
             )
-        for member in members:  # any of them may be named as the text; in UTF-16 every other byte is 0
+        for member in members:  # any of them can be the main part; UTF-16 adds zero bytes
             if b"<!ENTITY" in archive.read(member).replace(b"\0", b""):
                 raise UnreadableDocument(
-                    f"{name} declares XML entities, which may unpack without end. No Word file needs them; "
-                    "if an SVG picture in it does, take that out."
+                    f"{name} declares XML entities, which can expand without end. Word files do not need them; "
+                    "if an SVG picture in the file uses them, remove it."
                 )
 
 

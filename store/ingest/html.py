@@ -1,6 +1,7 @@
-"""HTML, with BeautifulSoup and markdownify: what a reader sees, as Markdown with its headings and tables.
+"""Parse HTML with BeautifulSoup and markdownify: the visible text as Markdown, with headings and tables.
 
-Scripts, styles, templates and the head go; so do pictures and link addresses, which cost tokens and answer nothing.
+Scripts, styles, templates and the head are removed. So are pictures and link targets, which cost tokens and answer no
+question.
 """
 
 import re
@@ -29,43 +30,43 @@ INVISIBLE_TAGS = [
     "object",
 ]
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
-WIDE = re.compile(r"utf.?(16|32)", re.I)  # whoever reads the declaration byte by byte knows that it is wrong
+WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
 
 
 class _Markdown(MarkdownConverter):
-    """markdownify, with list items that know their number: it counts the items before each, and there may be many."""
+    """markdownify with numbered list items in linear time: it counts the siblings before each item."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._items = Counter[int]()
+        self._num_items = Counter[int]()  # seen so far, by id of the list
 
     def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
-        before, self._items[id(el.parent)] = self._items[id(el.parent)], self._items[id(el.parent)] + 1
-        el.find_previous_siblings = lambda name: range(before)
+        index = self._num_items[id(el.parent)]
+        self._num_items[id(el.parent)] += 1
+        el.find_previous_siblings = lambda name: range(index)
         return str(super().convert_li(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
 
 
 def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
-    source = _characters(data, name)
+    source = _decode_html(data, name)
     limits.check_text(len(source), name)
     return ParsedDocument(html_to_markdown(source, name))
 
 
 def html_to_markdown(source: str, name: str) -> str:
-    """Return HTML as Markdown; where it is nested too deeply for that, its bare text, a line per element."""
-    end = source.rfind(">") + 1  # a tag that never ends would be looked for again at each sign behind it
+    """Return HTML as Markdown; if it is nested too deeply for that, its text with a line per element."""
+    end = source.rfind(">") + 1  # unterminated tags after it would make the parser quadratic
     source = source[:end] + source[end:].replace("<", "&lt;")
     try:
         soup = BeautifulSoup(source, "html.parser")
     except (ParserRejectedMarkup, RecursionError) as error:
         raise UnreadableDocument(f"{name} is HTML that cannot be read ({error}).") from error
     for tag in soup.find_all(INVISIBLE_TAGS):
-        # An unclosed head swallows the body, so its parts are dropped and not the head itself.
-        tag.decompose()
-    for remark in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):
-        remark.extract()
+        tag.decompose()  # the head stays: an unclosed one contains the body
+    for comment in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):
+        comment.extract()
     try:
         text = _Markdown(
             heading_style="ATX",
@@ -80,11 +81,11 @@ def html_to_markdown(source: str, name: str) -> str:
     return BLANK_LINES.sub("\n\n", normalize(text)).strip()
 
 
-def _characters(data: bytes, name: str) -> str:
+def _decode_html(data: bytes, name: str) -> str:
     declared = CHARSET.search(data[:4096])
     if declared and not WIDE.match(declared[1].decode()):
         try:
             return data.decode(declared[1].decode())
         except (LookupError, ValueError):
-            pass  # a wrong declaration is common; the bytes decide
+            pass  # wrong declarations are common
     return decode(data, name)

@@ -1,23 +1,23 @@
-"""A warning for texts that the search model hardly knows.
+"""Warn about texts in a language that the embedding model hardly knows.
 
-The embedder we ship (all-MiniLM-L6-v2) was trained on English. Told without a model: a text's script, by the share of
-its letters that are not Latin; else its language, by the small words that no prose can do without.
+The bundled embedder (all-MiniLM-L6-v2) was trained on English. The check needs no model: it looks at the ratio of
+non-Latin letters, and for Latin script at the frequency of each language's function words.
 """
 
 import re
 import unicodedata
 from collections import Counter
 
-SAMPLES = 20  # places looked at, evenly spread: a book need not be read whole
-SAMPLE = 2000  # characters at each
-FEWEST = 40  # letters below which nothing is said
-MOST = 0.3  # share of other letters up to which nothing is said: names and quotations
-LATIN_ENDS = 0x250
-LATIN = ((0x1E00, 0x1F00), (0x2C60, 0x2C80), (0xA720, 0xA800), (0xFB00, 0xFB07), (0xFF21, 0xFF5B))
+MAX_SAMPLES = 20  # evenly spread over the text
+SAMPLE_CHARS = 2000
+MIN_LETTERS = 40  # below that, no warning
+MAX_FOREIGN_RATIO = 0.3  # of non-Latin letters; names and quotations stay below
+LATIN_END = 0x250
+LATIN_RANGES = ((0x1E00, 0x1F00), (0x2C60, 0x2C80), (0xA720, 0xA800), (0xFB00, 0xFB07), (0xFF21, 0xFF5B))
 SCRIPTS = {"CJK": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean"}
 
 ENGLISH = "English"
-SMALL_WORDS = {  # the most frequent of each language; a word of several counts for each of them
+FUNCTION_WORDS = {  # the most frequent ones of each language; shared words count for each
     ENGLISH: "the of and to a in is that for it was with as on be by this are from at or an not which have you",
     "German": "der die und das den von zu ist mit des nicht auf ein eine dem sich im f\u00fcr in es als auch an werden",
     "French": "le la les de des et est une un dans pour que qui du sur pas au en il par ne se sont avec",
@@ -31,54 +31,58 @@ SMALL_WORDS = {  # the most frequent of each language; a word of several counts 
     "Turkish": "ve bir bu i\u00e7in ile da de olarak daha \u00e7ok gibi olan ne her kadar",
     "Czech": "a je se na v \u017ee to s z do i o ve jako za by pro k jsou",
 }
-_LANGUAGES: dict[str, set[str]] = {name: set(words.split()) for name, words in SMALL_WORDS.items()}
-FEWEST_WORDS = 30  # below which nothing is said
-DIFFERENT = 6  # small words that prose has at least: a loop has many an `i`
-OFTEN = 0.12  # share of all words that a language's small words have at least, in prose
-OVER = 1.5  # times as many as English ones
+LANGUAGES: dict[str, set[str]] = {name: set(words.split()) for name, words in FUNCTION_WORDS.items()}
+MIN_WORDS = 30  # below that, no warning
+MIN_DISTINCT_WORDS = 6  # function words; code has loops with many an `i`
+MIN_FUNCTION_WORD_RATIO = 0.12  # of all words, in prose
+MIN_RATIO_TO_ENGLISH = 1.5  # function words per English function word
 
 
 def language_warning(text: str) -> str:
-    """Return a sentence if most search questions will find this text by its words only; empty if not."""
-    seen = _samples(text)
-    letters = Counter(letter for part in seen for letter in part if letter.isalpha())
+    """Return a sentence if most questions will match this text by its words only, else ''."""
+    samples = _take_samples(text)
+    letters = Counter(letter for sample in samples for letter in sample if letter.isalpha())
+    foreign = Counter({letter: count for letter, count in letters.items() if not _is_latin(letter)})
     total = letters.total()
-    others = Counter({letter: count for letter, count in letters.items() if not _is_latin(letter)})
-    share = others.total() / total if total else 0.0
-    if total < FEWEST:
+    if total < MIN_LETTERS:
         return ""
-    if share > MOST:
-        said = f"{share * 100:.0f} % of the letters are {_script(others)}"
-    elif (language := _language(seen)) != ENGLISH:
-        said = f"The text seems to be {language}"
+    ratio = foreign.total() / total
+    if ratio > MAX_FOREIGN_RATIO:
+        finding = f"{ratio * 100:.0f} % of the letters are {_script(foreign)}"
+    elif (language := _language(samples)) != ENGLISH:
+        finding = f"The text seems to be {language}"
     else:
         return ""
-    return f"{said}, and the search model knows English best: ask with words that stand in the text."
+    return f"{finding}, and the search model knows English best: use words from the text in your questions."
 
 
-def _samples(text: str) -> list[str]:
-    if len(text) <= SAMPLES * SAMPLE:
+def _take_samples(text: str) -> list[str]:
+    if len(text) <= MAX_SAMPLES * SAMPLE_CHARS:
         return [text]
-    return [text[start : start + SAMPLE] for start in range(0, len(text), len(text) // SAMPLES)]
+    return [text[start : start + SAMPLE_CHARS] for start in range(0, len(text), len(text) // MAX_SAMPLES)]
 
 
-def _language(seen: list[str]) -> str:
-    """Return the language whose small words stand there clearly more often than the English ones; else English."""
-    words = Counter(word for part in seen for word in re.findall(r"[^\W\d_]+", part))  # not El Paso: that is a name
-    found = {name: sum(words[word] for word in small) for name, small in _LANGUAGES.items()}
-    best = max(found, key=lambda name: found[name])
-    prose = words.total() >= FEWEST_WORDS and sum(word in words for word in _LANGUAGES[best]) >= DIFFERENT
-    clear = found[best] > OVER * found[ENGLISH] and found[best] >= OFTEN * words.total()
-    return best if prose and clear else ENGLISH
+def _language(samples: list[str]) -> str:
+    """Return the language whose function words are clearly more frequent than the English ones, else English.
+
+    Words are case-sensitive, so that names such as El Paso do not count.
+    """
+    words = Counter(word for sample in samples for word in re.findall(r"[^\W\d_]+", sample))
+    counts = {name: sum(words[word] for word in function_words) for name, function_words in LANGUAGES.items()}
+    best = max(counts, key=lambda name: counts[name])
+    num_distinct = sum(word in words for word in LANGUAGES[best])
+    is_prose = words.total() >= MIN_WORDS and num_distinct >= MIN_DISTINCT_WORDS
+    is_frequent = counts[best] >= MIN_FUNCTION_WORD_RATIO * words.total()
+    return best if is_prose and is_frequent and counts[best] > MIN_RATIO_TO_ENGLISH * counts[ENGLISH] else ENGLISH
 
 
 def _is_latin(letter: str) -> bool:
     code = ord(letter)
-    return code < LATIN_ENDS or any(start <= code < end for start, end in LATIN)
+    return code < LATIN_END or any(start <= code < end for start, end in LATIN_RANGES)
 
 
 def _script(letters: Counter[str]) -> str:
-    """Return the script of most letters: 'Cyrillic', or 'Chinese'; Japanese mixes Han letters with its own."""
+    """Return the script of most letters: 'Cyrillic', or 'Chinese'; Japanese mixes kana with Han letters."""
     scripts: Counter[str] = Counter()
     for letter, count in letters.items():
         scripts[unicodedata.name(letter, "unknown").split()[0].split("-")[0]] += count

@@ -1,11 +1,12 @@
-"""PDF, with pypdfium2: the text layer of every page, and where each page begins.
+"""Parse PDF files with pypdfium2: the text layer of each page, and where each page begins.
 
-A scanned page is a picture and has no text layer; a file of such pages is refused with the reason, and one with
-some of them is read with a warning.
+A scanned page is a picture without a text layer. A file with only such pages is rejected; one with some of them gets
+a warning.
 """
 
 import threading
 from contextlib import closing
+from itertools import accumulate
 
 import pypdfium2 as pdfium
 from pypdfium2.raw import FPDF_ERR_PASSWORD
@@ -14,49 +15,49 @@ from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
 from store.ingest.text import normalize
 
-BETWEEN_PAGES = "\n\n"
-_PDFIUM = threading.Lock()  # PDFium itself is global and serves one thread at a time
+PAGE_SEPARATOR = "\n\n"
+_PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
 
 
 def parse_pdf(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
-    """Return the pages' text, two line ends apart.
+    """Return the text of all pages, separated by blank lines.
 
-    Raises UnreadableDocument if the file is encrypted, damaged or scanned, DocumentTooLarge past the text limit.
+    Raises UnreadableDocument if the file is encrypted, damaged or scanned, DocumentTooLarge above the text limit.
     """
     try:
-        with _PDFIUM:
-            pages, broken = _texts_of_pages(data, name, limits)
+        with _PDFIUM_LOCK:
+            pages, num_damaged = _page_texts(data, name, limits)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
-    if pages and broken == len(pages):
+    if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
     if not any(pages):
         raise UnreadableDocument(f"{name} has no text layer: it looks scanned and needs OCR (text recognition) first.")
-    starts, character = [], 0
-    for page in pages:
-        starts.append(character)
-        character += len(page) + len(BETWEEN_PAGES)
-    blank = pages.count("") - broken
-    remarks = (
-        f"{blank} of {len(pages)} pages have no text; if they are scanned, they need OCR" if blank else "",
-        f"{broken} of {len(pages)} pages are damaged and could not be read" if broken else "",
-    )
-    return ParsedDocument(BETWEEN_PAGES.join(pages), tuple(starts), ". ".join(filter(None, remarks)))
+    ends = accumulate(len(page) + len(PAGE_SEPARATOR) for page in pages[:-1])
+    num_blank = pages.count("") - num_damaged
+    warnings = []
+    if num_blank:
+        warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR")
+    if num_damaged:
+        warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read")
+    return ParsedDocument(PAGE_SEPARATOR.join(pages), (0, *ends), ". ".join(warnings))
 
 
-def _texts_of_pages(data: bytes, name: str, limits: ParseLimits) -> tuple[list[str], int]:
-    """Return the text of each page, and how many are damaged: those have none."""
-    texts, length, broken = list[str](), 0, 0
+def _page_texts(data: bytes, name: str, limits: ParseLimits) -> tuple[list[str], int]:
+    """Return the text of each page, and the number of damaged pages, whose text is empty."""
+    texts: list[str] = []
+    length = 0
+    num_damaged = 0
     with pdfium.PdfDocument(data) as document:
-        for number in range(len(document)):
+        for index in range(len(document)):
             try:
-                with closing(document[number]) as page, closing(page.get_textpage()) as layer:
-                    length += layer.count_chars()
+                with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
+                    length += text_layer.count_chars()
                     limits.check_text(length, name)
-                    texts.append(normalize(layer.get_text_range()).strip())
+                    texts.append(normalize(text_layer.get_text_range()).strip())
             except pdfium.PdfiumError:
                 texts.append("")
-                broken += 1
-    return texts, broken
+                num_damaged += 1
+    return texts, num_damaged

@@ -1,7 +1,6 @@
-"""What kind of file some bytes are.
+"""Detect a file's format from its first bytes, because downloads often have the wrong extension.
 
-A name is a claim that downloads and mail programs often get wrong, so the first bytes decide. A kind that holds no
-text is refused by its own name: 'a PNG picture' helps more than 'invalid PDF'.
+Unsupported formats are rejected by name: 'a PNG picture' helps more than 'invalid PDF'.
 """
 
 import io
@@ -43,7 +42,7 @@ TAG = re.compile(rb"<\0?[a-z!/]", re.I)  # the NUL: UTF-16
 def detect_format(data: bytes, name: str) -> str:
     """Return 'pdf', 'docx', 'html' or 'text' for the bytes of a file called `name`.
 
-    Raises UnreadableDocument if it is empty or plainly something else. 'text' still has to prove itself.
+    Raises UnreadableDocument if it is empty or of an unsupported format. 'text' is only a guess: it may be binary.
     """
     suffix = PurePath(name).suffix.lower()
     head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n\0")
@@ -52,22 +51,22 @@ def detect_format(data: bytes, name: str) -> str:
     if head.startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in head):
         return "pdf"
     if data.startswith(b"PK\x03\x04") or data.startswith(b"PK\x05\x06"):
-        return _kind_of_archive(data, name)
-    for magic, kind in UNSUPPORTED.items():
+        return _detect_archive_format(data, name)
+    for magic, description in UNSUPPORTED.items():
         if data.startswith(magic):
-            raise UnreadableDocument(f"{name} is {kind}.")
+            raise UnreadableDocument(f"{name} is {description}.")
     if HTML_START.match(data[:4096]) or (suffix in HTML_NAMES and TAG.search(data)):
         return "html"
     return "text"
 
 
-def _kind_of_archive(data: bytes, name: str) -> str:
+def _detect_archive_format(data: bytes, name: str) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = set(archive.namelist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError) as error:
-        raise UnreadableDocument(f"{name} is a torn Word file or ZIP archive.") from error
+        raise UnreadableDocument(f"{name} is a damaged Word file or ZIP archive.") from error
     if "word/document.xml" in members:
         return "docx"
-    kind = next((kind for member, kind in UNSUPPORTED_ARCHIVES.items() if member in members), "a ZIP archive")
-    raise UnreadableDocument(f"{name} is {kind}.")
+    descriptions = (text for member, text in UNSUPPORTED_ARCHIVES.items() if member in members)
+    raise UnreadableDocument(f"{name} is {next(descriptions, 'a ZIP archive')}.")

@@ -146,7 +146,7 @@ def test_empty_files_are_refused(content):
         (zipped({"a.txt": "x"}), "ZIP archive"),
         (zipped({"xl/workbook.xml": "x"}), "Excel"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "password-protected"),
-        (b"PK\x03\x04torn", "torn"),
+        (b"PK\x03\x04torn", "damaged Word"),
         (b"%PDF-1.4 torn", "damaged PDF"),
         (random.Random(0).randbytes(5000), "binary"),
         (b"text\0with NUL", "binary"),
