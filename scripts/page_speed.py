@@ -61,7 +61,8 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     files: set[str] = set()  # scripts and styles, fetched once
     network = context.new_cdp_session(page)
     network.on(
-        "Network.responseReceived", lambda event: "/assets/" in event["response"]["url"] and files.add(event["requestId"])
+        "Network.responseReceived",
+        lambda event: "/assets/" in event["response"]["url"] and files.add(event["requestId"]),
     )
     network.on(
         "Network.dataReceived",
@@ -79,7 +80,9 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     for percent in MOVES:
         times.append(page.evaluate(MOVE, percent))
         page.wait_for_timeout(800)
-    print(f"slider move to redraw: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {len(times)}")
+    print(
+        f"slider move to redraw: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {len(times)}"
+    )
 
 
 def _log() -> str:

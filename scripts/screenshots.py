@@ -26,7 +26,9 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1440, "height": 1080})
         page.goto(URL)
         wait_until_ready(page)
-        _ask(page, "Full prefill", OTHER)  # another question: the same one would leave an exact path, with nothing to recompute
+        _ask(
+            page, "Full prefill", OTHER
+        )  # another question: the same one would leave an exact path, with nothing to recompute
         _ask(page, "CacheClip trained")
         page.wait_for_timeout(1500)
         page.evaluate("scrollTo(0, 0)")
