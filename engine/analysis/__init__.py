@@ -1,1 +1,1 @@
-"""What models look at, and how alike two of them look: attention probes, KL, Jaccard; plain arrays out."""
+"""Analysis of methods and models: attention profiles, KL divergence, Jaccard overlap, comparisons of methods."""

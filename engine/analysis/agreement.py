@@ -1,4 +1,4 @@
-"""How alike two prefills of one prompt go on: their next tokens after each token that full prefill said."""
+"""Agreement of two prefills of the same prompt: their next-token distributions along one answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from torch import Tensor
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer, RowPass
 
-FOLLOWED = 16  # tokens of full prefill's answer along which others are compared with it
+ANSWER_KL_TOKENS = 16  # first tokens of full prefill's answer, over which distributions are compared
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far one's next tokens lie from full prefill's.
+    """Distance of a method's next-token distributions from full prefill's.
 
-    kl           KL(full || one) of the first token, nats
-    top1         1 if the likeliest first token is the same, else 0
-    answer_kl    mean KL along full prefill's answer, the first token among it
-    answer_top1  share of its tokens where the likeliest is the same
+    kl           KL(full || method) of the first token, nats
+    top1         1 if the most likely first token is the same, else 0
+    answer_kl    mean KL over the first tokens of full prefill's answer, nats
+    answer_top1  fraction of these tokens where the most likely one is the same
     """
 
     kl: float
@@ -29,22 +29,26 @@ class Agreement:
     answer_top1: float
 
 
-def logits_along(decoder: Decoder, buffer: KVBuffer, logits: Tensor, prompt_tokens: int, said: Sequence[int]) -> Tensor:
-    """Return the logits [max(1, tokens of `said`), V] with which a prefill would go on after each of these tokens.
+def logits_along(
+    decoder: Decoder, buffer: KVBuffer, logits: Tensor, prompt_tokens: int, token_ids: Sequence[int]
+) -> Tensor:
+    """Return the next-token logits [max(1, len(token_ids)), V] after the prompt and after each token but the last.
 
-    logits  [V] of the first token
-    said    token ids; they are written into the buffer behind the prompt, over whatever was decoded there
+    The tokens' KV overwrites whatever was decoded into the buffer after the prompt.
+
+    logits     [V] of the first token
+    token_ids  the answer to follow
     """
-    if len(said) < 2:
+    if len(token_ids) < 2:
         return logits[None]
-    slots = torch.arange(len(said) - 1) + prompt_tokens
-    hidden = decoder.forward(torch.tensor([said[:-1]]), buffer.positions(slots)[None], RowPass(buffer, slots))
+    slots = torch.arange(len(token_ids) - 1) + prompt_tokens
+    hidden = decoder.forward(torch.tensor([token_ids[:-1]]), buffer.positions(slots)[None], RowPass(buffer, slots))
     return torch.cat((logits[None], decoder.logits(hidden[0])))
 
 
-def compare_logits(full: Tensor, one: Tensor) -> Agreement:
-    """Return how far `one` lies from `full`, logits [T, V] each, as `along` gives them."""
-    reference, found = full.log_softmax(-1), one.log_softmax(-1)
-    kl = F.kl_div(found, reference, log_target=True, reduction="none").sum(-1).clamp(min=0)
-    agree = (full.argmax(-1) == one.argmax(-1)).float()
-    return Agreement(float(kl[0]), float(agree[0]), float(kl.mean()), float(agree.mean()))
+def compare_logits(reference: Tensor, other: Tensor) -> Agreement:
+    """Return the distance of `other` from `reference`, both logits [T, V] from `logits_along`."""
+    kl = F.kl_div(other.log_softmax(-1), reference.log_softmax(-1), log_target=True, reduction="none").sum(-1)
+    kl = kl.clamp(min=0)
+    same_top1 = (reference.argmax(-1) == other.argmax(-1)).float()
+    return Agreement(float(kl[0]), float(same_top1[0]), float(kl.mean()), float(same_top1.mean()))

@@ -1,24 +1,25 @@
-"""What a comparison shows a person: plain data, no tensors, so that the page can read it without torch."""
+"""Result of comparing methods on one question. Torch-free, so that the UI can import it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 from engine.trace import Stage
 
-MAX_ARMS = 64
+MAX_VARIANTS = 64
 MAX_REPEATS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """One question, and the arms it goes through: every method at every ratio, or once where it has no ratio.
+    """One question and the variants to run: each method at each ratio, or once if the method has no ratio.
 
-    methods    names in engine.strategies.STRATEGIES; full prefill comes first, named here or not
-    ratios     nominal, in [0, 1]
-    repeats    times that each arm's first token is timed
-    documents  ids of those to search; empty: all
+    methods         keys of engine.strategies.STRATEGIES; full prefill always runs first
+    ratios          nominal, in [0, 1]
+    repeats         TTFT measurements per variant
+    max_new_tokens  per answer; the default is enough to see where answers diverge
+    documents       ids of the documents to search; empty: all
     """
 
     question: str
@@ -26,36 +27,36 @@ class CompareRequest:
     ratios: tuple[float, ...] = (0.2,)
     passages: int = 3
     repeats: int = 1
-    max_new_tokens: int = 96  # of each arm's answer: enough to see where answers part
+    max_new_tokens: int = 96
     documents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One arm: what it took, and how near it comes to full prefill.
+    """Cost and quality of one variant, relative to full prefill.
 
-    key              names the arm: 'cacheclip@0.2', 'epic'
-    ratio            nominal; None where the method has none
-    ttfts_ms         one for each time; each with `Comparison.search_ms` in it
-    full_ms          median TTFT of full prefill
-    floor_ms         what the operations of the computed rows would take at full prefill's pace; no way is faster
-    kl, top1         KL(full || arm) of the first token in nats, and whether the likeliest first token is the same
-    answer_kl, answer_top1  mean along the first tokens of full prefill's answer
-    read_bytes       KV read from each tier, by its name
-    reused_bytes     KV of passages' tokens that was not computed again
-    stages           of the first time
-    answer           greedy, with [n] behind what passage n backs
+    key                     unique name: 'cacheclip@0.2', 'epic'
+    ratio                   nominal; None if the method has none
+    ttfts_ms                one per repeat; each includes `Comparison.search_ms`
+    full_ms                 median TTFT of full prefill
+    ideal_ms                full prefill's TTFT scaled by the recomputed rows' share of its operations: a lower bound
+    kl, top1                KL(full || variant) of the first token in nats; whether its most likely token is the same
+    answer_kl, answer_top1  means over the first tokens of full prefill's answer
+    read_bytes              KV bytes read from each tier
+    reused_bytes            KV bytes of passage tokens that were not recomputed
+    stages                  of the first run
+    answer                  decoded greedily, with [n] after text that passage n supports
     """
 
     key: str
     method: str
     label: str
     ratio: float | None
-    realised_ratio: float
+    actual_ratio: float
     recomputed_tokens: int
     ttfts_ms: tuple[float, ...]
     full_ms: float
-    floor_ms: float
+    ideal_ms: float
     kl: float
     top1: bool
     answer_kl: float
@@ -69,27 +70,33 @@ class Outcome:
 
     @property
     def ttft_ms(self) -> float:
-        """The median of all times."""
+        """Median TTFT."""
         return median(self.ttfts_ms)
 
     @property
     def rt(self) -> float:
-        """TTFT / full prefill's TTFT."""
+        """TTFT relative to full prefill's."""
         return self.ttft_ms / self.full_ms
 
-    def timed(self, ttft_ms: float) -> "Outcome":
-        """Return the outcome with one more time."""
+    def with_ttft(self, ttft_ms: float) -> "Outcome":
+        """Return the outcome with one more measurement."""
         return replace(self, ttfts_ms=(*self.ttfts_ms, ttft_ms))
 
+    def relative_to(self, full_ms: float) -> "Outcome":
+        """Return the outcome for an updated TTFT of full prefill."""
+        return replace(self, full_ms=full_ms, ideal_ms=self.ideal_ms * full_ms / self.full_ms)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data: figures, answer, stages."""
-        held = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        return {**held, "ttft_ms": self.ttft_ms, "rt": self.rt, "n": len(self.ttfts_ms)}
+        """Return plain data under the keys that API clients read."""
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        plain["realised_ratio"] = plain.pop("actual_ratio")
+        plain["floor_ms"] = plain.pop("ideal_ms")
+        return plain | {"ttft_ms": self.ttft_ms, "rt": self.rt, "n": len(self.ttfts_ms)}
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """A passage that every arm reads, as its answers cite it. `rank` is from 1."""
+class ComparedPassage:
+    """A passage in the prompt of every variant; answers cite it as [rank]."""
 
     rank: int
     document: str
@@ -99,20 +106,20 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One snapshot of a growing comparison. `state` is 'searching', 'warming', 'running', 'done' or 'stopped'.
+    """A snapshot of a running comparison. `state` is 'searching', 'warming', 'running', 'done' or 'stopped'.
 
-    now            label of the arm under way: 'CacheBlend at 20 %'
-    step, steps    which of all timed passes is under way, from 1, and how many there are
-    round          of `wanted.repeats`, from 1
-    search_ms      search and lookup: done once, the same for all, and part of every TTFT
-    prompt_tokens  prefix, passages and question
-    outcomes       full prefill first, then in the order asked for
-    notes          what a person should know: passages left out
+    current_label  of the variant that is running: 'CacheBlend at 20 %'
+    step, steps    number of the current run, from 1, and the number of all runs
+    round          current repeat, from 1
+    search_ms      retrieval and lookup: run once and added to every TTFT
+    prompt_tokens  shared prefix, passages and question
+    outcomes       full prefill first, then in the requested order
+    notes          for the user, e.g. on passages that did not fit
     """
 
     request: CompareRequest
     state: str = "searching"
-    now: str = ""
+    current_label: str = ""
     step: int = 0
     steps: int = 0
     round: int = 1
@@ -120,16 +127,16 @@ class Comparison:
     context_tokens: int = 0
     prompt_tokens: int = 0
     model: str = ""
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[ComparedPassage, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return self.state in ("done", "stopped")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data: what was asked, how far it went, and each arm's outcome."""
+        """Return plain data: the request, the progress and all outcomes."""
         return {
             "question": self.request.question,
             "methods": list(self.request.methods),

@@ -1,231 +1,236 @@
-"""One question through several arms, one after the other, each at its own cost.
+"""Compare methods on one question: run the variants one after the other, each at its full cost.
 
-Search runs once, so that all arms read the same ids. Full prefill goes first and is the reference. Each arm gets
-evidence of its own, so its TTFT holds everything that it costs: loading, the auxiliary model, selection, recomputation,
-the first token; the common search is added to each. Before the first time, the passages' KV is brought to memory and
-each kind of work is done once, for nobody. What earlier answers left in the knowledge tree behind the first passage is
-left aside, and nothing is kept: a path that one arm computed would make the next one exact.
+Retrieval runs once, so all variants read the same token ids. Full prefill runs first and is the reference. Each variant
+gets its own `PromptContext`, so its TTFT includes loading, the auxiliary model, selection, recomputation and the first
+token; the shared retrieval time is added. Before the first measurement, the passages' KV is loaded into memory and
+every code path is warmed up once; the results are discarded. Exact paths of earlier answers are used for the first
+passage only, and no KV is inserted: a path that one variant computed would make the next one exact.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from threading import Event
 
 from torch import Tensor
 
-from engine.analysis.agreement import FOLLOWED, compare_logits, logits_along
+from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, logits_along
+from engine.analysis.comparison import MAX_REPEATS, MAX_VARIANTS, ComparedPassage, CompareRequest, Comparison, Outcome
 from engine.analysis.variants import Variant, variants_of
-from engine.analysis.comparison import MAX_ARMS, MAX_REPEATS, CompareRequest, Comparison, Outcome, Passage
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.generation.citations import cite
-from engine.generation.stream import Writing, written
+from engine.generation.stream import GeneratedText, generate_text
 from engine.model.sampling import Sampler, SamplingParams
+from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult
-from engine.prompt.builder import PreparedPrompt, validate
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.validate import validate
 from engine.request import Request
 from engine.strategies import STRATEGIES, Direct
 from engine.trace import Trace
 
 
-def compare(engine: Engine, wanted: CompareRequest, cancel: Event | None = None) -> Iterator[Comparison]:
-    """Yield one growing comparison; the last one is 'done', or 'stopped' with what was finished if `cancel` was set.
+def compare(engine: Engine, request: CompareRequest, cancel: Event | None = None) -> Iterator[Comparison]:
+    """Yield growing snapshots; the last one is 'done', or 'stopped' with the finished outcomes if `cancel` was set.
 
-    Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound without a passage to compare on.
+    Raises BadRequest or QuestionTooLong before anything is computed, and NoPassageFound if retrieval finds nothing.
     """
-    cancel, arms = cancel or Event(), requested_variants(wanted)
-    shown = Comparison(wanted, steps=len(arms) * wanted.repeats, model=engine.cache.decoder.name)
-    yield shown
+    cancel = cancel or Event()
+    variants = requested_variants(request)
+    comparison = Comparison(request, steps=len(variants) * request.repeats, model=engine.cache.decoder.name)
+    yield comparison
     try:
-        with engine.track_deletions():
-            for grown in _run(engine, shown, arms, cancel):
-                shown = grown
-                yield shown
+        with engine.passages.track_deletions():
+            for snapshot in _run(engine, comparison, variants, cancel):
+                comparison = snapshot
+                yield comparison
                 if cancel.is_set():
                     raise Cancelled
-        yield replace(shown, state="done", now="")
+        yield replace(comparison, state="done", current_label="")
     except Cancelled:
-        yield replace(shown, state="stopped", now="")
+        yield replace(comparison, state="stopped", current_label="")
 
 
-def requested_variants(wanted: CompareRequest) -> list[Variant]:
-    """Return the arms, full prefill first, each once.
-
-    Raises BadRequest for what is unknown or outside its range, with what it may be.
-    """
-    validate(_request(wanted))
-    if not isinstance(wanted.repeats, int) or not 1 <= wanted.repeats <= MAX_REPEATS:
-        raise BadRequest(f"The repeats must be a whole number between 1 and {MAX_REPEATS}, got {wanted.repeats!r}.")
-    for kind, listed in (("methods", wanted.methods), ("ratios", wanted.ratios)):
-        if not isinstance(listed, list | tuple) or not listed:
-            raise BadRequest(f"Give at least one of the {kind}, as a list; got {listed!r}.")
-    made: dict[str, Variant] = {}
-    for name in ("full", *wanted.methods):
+def requested_variants(request: CompareRequest) -> list[Variant]:
+    """Return the distinct variants, full prefill first. Raises BadRequest for an unknown method or a bad value."""
+    validate(_retrieval_request(request))
+    if not isinstance(request.repeats, int) or not 1 <= request.repeats <= MAX_REPEATS:
+        raise BadRequest(f"The repeats must be a whole number between 1 and {MAX_REPEATS}, got {request.repeats!r}.")
+    for name, values in (("methods", request.methods), ("ratios", request.ratios)):
+        if not isinstance(values, list | tuple) or not values:
+            raise BadRequest(f"The {name} must be a list with at least one entry, got {values!r}.")
+    variants: dict[str, Variant] = {}
+    for name in ("full", *request.methods):
         if name not in list(STRATEGIES):
             raise BadRequest(f"The method {name!r} is not one of {', '.join(STRATEGIES)}.")
         try:
-            made.update((arm.key, arm) for arm in variants_of(name, wanted.ratios))
+            variants.update((variant.key, variant) for variant in variants_of(name, request.ratios))
         except ValueError as error:
             raise BadRequest(f"The {error}.") from error
-    if len(made) > MAX_ARMS:
-        raise BadRequest(f"{len(made)} methods and ratios are too many: {MAX_ARMS} at most.")
-    return list(made.values())
+    if len(variants) > MAX_VARIANTS:
+        raise BadRequest(
+            f"At most {MAX_VARIANTS} combinations of method and ratio can be compared, got {len(variants)}."
+        )
+    return list(variants.values())
 
 
-def _request(wanted: CompareRequest) -> Request:
-    """Return what is searched for: all arms read what this finds."""
+def _retrieval_request(request: CompareRequest) -> Request:
+    """Return the request whose retrieval result all variants read."""
     return Request(
-        wanted.question,
-        passages=wanted.passages,
-        max_new_tokens=wanted.max_new_tokens,
-        documents=wanted.documents,
+        request.question,
+        passages=request.passages,
+        max_new_tokens=request.max_new_tokens,
+        documents=request.documents,
     )
 
 
-def _run(engine: Engine, shown: Comparison, arms: Sequence[Variant], cancel: Event) -> Iterator[Comparison]:
+def _run(engine: Engine, comparison: Comparison, variants: Sequence[Variant], cancel: Event) -> Iterator[Comparison]:
     if cancel.is_set():
         raise Cancelled
-    began = Trace()
-    reading = engine.prepare(_request(shown.request), began)
-    if not reading.passages:
-        raise NoPassageFound("No passage was found to compare on.")
-    lane = _Lane(engine, reading, cancel, began.now_ms())
-    shown = replace(
-        shown,
+    trace = Trace()
+    prompt = engine.prepare(_retrieval_request(comparison.request), trace)
+    if not prompt.passages:
+        raise NoPassageFound("No passages were found for this question.")
+    runner = _VariantRunner(engine, prompt, cancel, trace.now_ms())
+    comparison = replace(
+        comparison,
         state="warming",
-        search_ms=lane.search_ms,
-        context_tokens=reading.context_tokens,
-        prompt_tokens=lane.prompt_tokens,
-        passages=_passages(reading),
-        notes=reading.notes,
+        search_ms=runner.search_ms,
+        context_tokens=prompt.context_tokens,
+        prompt_tokens=runner.prompt_tokens,
+        passages=_compared_passages(prompt),
+        notes=prompt.notes,
     )
-    yield shown
-    lane.warm(arms)
-    full: _Said | None = None
+    yield comparison
+    runner.warm_up(variants)
+    reference: _Reference | None = None
     outcomes: dict[str, Outcome] = {}
-    for number in range(shown.request.repeats):
-        for arm in arms:
-            shown = replace(shown, state="running", now=arm.title, step=shown.step + 1, round=number + 1)
-            yield shown
-            with lane.turn():
-                if full is None:
-                    outcomes[arm.key], full = lane.first(arm, None)
-                elif number == 0:
-                    outcomes[arm.key], _ = lane.first(arm, full)
+    for repeat in range(comparison.request.repeats):
+        for variant in variants:
+            step = comparison.step + 1
+            comparison = replace(comparison, state="running", current_label=variant.title, step=step, round=repeat + 1)
+            yield comparison
+            with runner.acquire():
+                if repeat == 0:
+                    outcomes[variant.key], reference = runner.measure(variant, reference)
                 else:
-                    outcomes[arm.key] = outcomes[arm.key].timed(lane.prefill(arm)[1].ttft_ms or 0.0)
-            full_ms = outcomes[arms[0].key].ttft_ms
-            outcomes = {key: _against(outcome, full_ms) for key, outcome in outcomes.items()}
-            shown = replace(shown, outcomes=tuple(outcomes.values()))
-            yield shown
+                    _, trace, _, _ = runner.prefill(variant)
+                    outcomes[variant.key] = outcomes[variant.key].with_ttft(trace.ttft_ms or 0.0)
+            full_ms = outcomes[variants[0].key].ttft_ms
+            outcomes = {key: outcome.relative_to(full_ms) for key, outcome in outcomes.items()}
+            comparison = replace(comparison, outcomes=tuple(outcomes.values()))
+            yield comparison
 
 
-def _against(outcome: Outcome, full_ms: float) -> Outcome:
-    return replace(outcome, full_ms=full_ms, floor_ms=outcome.floor_ms * full_ms / outcome.full_ms)
-
-
-def _passages(reading: PreparedPrompt) -> tuple[Passage, ...]:
-    pairs = enumerate(zip(reading.hits, reading.passages, strict=True), 1)
-    return tuple(Passage(rank, hit.chunk.document_name, hit.chunk.page, len(read.ids)) for rank, (hit, read) in pairs)
+def _compared_passages(prompt: PreparedPrompt) -> tuple[ComparedPassage, ...]:
+    return tuple(
+        ComparedPassage(rank, hit.chunk.document_name, hit.chunk.page, len(encoded.ids))
+        for rank, (hit, encoded) in enumerate(zip(prompt.hits, prompt.passages, strict=True), 1)
+    )
 
 
 @dataclass(frozen=True)
-class _Said:
-    """Full prefill's answer: its first token ids, and the logits [T, V] along them."""
+class _Reference:
+    """Full prefill's first answer tokens, the logits [T, V] along them, and its operations."""
 
-    tokens: list[int]
+    token_ids: list[int]
     logits: Tensor
     operations: float
 
 
 @dataclass(frozen=True)
-class _Lane:
-    """One reading, on which every arm starts from the same place."""
+class _VariantRunner:
+    """Runs variants on one prompt, each from the same cache state."""
 
     engine: Engine
-    reading: PreparedPrompt
+    prompt: PreparedPrompt
     cancel: Event
     search_ms: float
 
     @property
     def prompt_tokens(self) -> int:
-        return len(self.engine.prompt.prefix_ids) + self.reading.context_tokens + len(self.reading.suffix_ids)
+        return len(self.engine.template.prefix_ids) + self.prompt.context_tokens + len(self.prompt.suffix_ids)
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Hold the model for one pass. As if nothing were cached: whoever waits with a question goes before."""
-        with self.engine.scheduler.acquire(lambda: (0, self.prompt_tokens), self.cancel):
-            yield
+    def acquire(self) -> AbstractContextManager[None]:
+        """Wait for the model. The run counts as uncached, so waiting questions are scheduled first."""
+        return self.engine.scheduler.acquire(lambda: (0, self.prompt_tokens), self.cancel)
 
-    def warm(self, arms: Sequence[Variant]) -> None:
-        """Bring all that is cached to memory, and do each kind of work once, for nobody."""
-        for text in self.reading.texts:
-            self.engine.warm(text, self.cancel)
+    def warm_up(self, variants: Sequence[Variant]) -> None:
+        """Load all cached KV into memory and run every code path once; the results are discarded."""
+        for text in self.prompt.texts:
+            self.engine.passages.warm(text, self.cancel)
         trace = Trace()
-        with self.turn(), closing(self.engine.prompt_context(self.reading, trace, self.cancel, max_path_chunks=1)) as evidence:
-            for strategy in (arm.strategy for arm in arms if arm.strategy.reuses):
-                evidence.load(strategy.placement, strategy.scoring)
-                if strategy.scoring is not None:
-                    evidence.scores(strategy.scoring)
-            self.engine.prefill(self.reading, Direct(), trace, self.cancel, evidence)
-            self.engine.sampler(self.reading, trace, SamplingParams(), self.cancel)
+        with self.acquire(), closing(self._context(trace)) as context:
+            for strategy in (variant.strategy for variant in variants if variant.strategy.reuses_kv):
+                context.load(strategy.placement, strategy.score_mode)
+                if strategy.score_mode is not None:
+                    context.scores(strategy.score_mode)
+            self.engine.prefill(self.prompt, Direct(), trace, self.cancel, context)
+            self.engine.sampler(self.prompt, trace, SamplingParams(), self.cancel)
 
-    def prefill(self, arm: Variant) -> tuple[PrefillResult, Trace, int, Sampler]:
-        """Return the arm's prompt, its trace, whose TTFT counts the search, its first token, and who chose that."""
+    def prefill(self, variant: Variant) -> tuple[PrefillResult, Trace, int, Sampler]:
+        """Return the prefill, its trace with the search time added to the TTFT, the first token and its sampler."""
         trace = Trace(synchronize=self.engine.cache.decoder.synchronize)
-        with closing(self.engine.prompt_context(self.reading, trace, self.cancel, max_path_chunks=1)) as evidence:
-            ready = self.engine.prefill(self.reading, arm.strategy, trace, self.cancel, evidence)
-            chooser = self.engine.sampler(self.reading, trace, SamplingParams(), self.cancel)
-            first = chooser.sample(ready.logits)
+        with closing(self._context(trace)) as context:
+            result = self.engine.prefill(self.prompt, variant.strategy, trace, self.cancel, context)
+            sampler = self.engine.sampler(self.prompt, trace, SamplingParams(), self.cancel)
+            first_token = sampler.sample(result.logits)
             trace.first_token()
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms
-        return ready, trace, first, chooser
+        return result, trace, first_token, sampler
 
-    def first(self, arm: Variant, full: _Said | None) -> tuple[Outcome, _Said]:
-        """Time an arm, let it answer, and set it against full prefill; without one it is the full prefill."""
-        ready, trace, first, chooser = self.prefill(arm)
-        decoder, prompt = self.engine.cache.decoder, self.engine.prompt
-        writing = Writing()
-        for grown in written(decoder, prompt, ready.buffer, first, chooser, self.reading.max_new_tokens, self.cancel):
-            writing = grown
-        said = full.tokens if full else writing.tokens[:FOLLOWED]
-        logits = logits_along(decoder, ready.buffer, ready.logits, self.prompt_tokens, said)
-        full = full or _Said(said, logits, ready.operations)
-        near = compare_logits(full.logits, logits)
-        text, cited = cite(writing.text.strip(), self.reading.texts, self.reading.standalone_question)
+    def measure(self, variant: Variant, reference: _Reference | None) -> tuple[Outcome, _Reference]:
+        """Time a variant, generate its answer and compare it with the reference; without one it becomes it."""
+        result, trace, first_token, sampler = self.prefill(variant)
+        decoder = self.engine.cache.decoder
+        generated = GeneratedText()
+        for snapshot in generate_text(
+            decoder, self.engine.template, result.buffer, first_token, sampler, self.prompt.max_new_tokens, self.cancel
+        ):
+            generated = snapshot
+        token_ids = reference.token_ids if reference else generated.tokens[:ANSWER_KL_TOKENS]
+        logits = logits_along(decoder, result.buffer, result.logits, self.prompt_tokens, token_ids)
+        reference = reference or _Reference(token_ids, logits, result.flops)
+        agreement = compare_logits(reference.logits, logits)
+        answer, cited = cite(generated.text.strip(), self.prompt.texts, self.prompt.standalone_question)
         ttft_ms = trace.ttft_ms or 0.0
-        context = self.reading.context_tokens
+        recomputed_tokens = round(self.prompt.context_tokens * result.actual_ratio)
+        reused_tokens = round(self.prompt.context_tokens * (1 - result.actual_ratio))
         outcome = Outcome(
-            key=arm.key,
-            method=arm.method,
-            label=arm.strategy.label,
-            ratio=arm.asked,
-            realised_ratio=ready.actual_ratio,
-            recomputed_tokens=round(context * ready.actual_ratio),
+            key=variant.key,
+            method=variant.method,
+            label=variant.strategy.label,
+            ratio=variant.requested_ratio,
+            actual_ratio=result.actual_ratio,
+            recomputed_tokens=recomputed_tokens,
             ttfts_ms=(ttft_ms,),
             full_ms=ttft_ms,
-            floor_ms=ttft_ms * ready.operations / full.operations,
-            kl=near.kl,
-            top1=near.top1 == 1.0,
-            answer_kl=near.answer_kl,
-            answer_top1=near.answer_top1,
-            read_bytes=self._read(ready),
-            reused_bytes=self._bytes(round(context * (1 - ready.actual_ratio))) if arm.strategy.reuses else 0,
+            ideal_ms=ttft_ms * result.flops / reference.operations,
+            kl=agreement.kl,
+            top1=agreement.top1 == 1.0,
+            answer_kl=agreement.answer_kl,
+            answer_top1=agreement.answer_top1,
+            read_bytes=self._read_bytes(result),
+            reused_bytes=self._kv_bytes(reused_tokens) if variant.strategy.reuses_kv else 0,
             stages=tuple(trace.stages),
-            answer=text,
+            answer=answer,
             cited=tuple(sorted(cited)),
-            new_tokens=len(writing.tokens),
+            new_tokens=len(generated.tokens),
         )
-        return outcome, full
+        return outcome, reference
 
-    def _bytes(self, tokens: int) -> int:
+    def _context(self, trace: Trace) -> PromptContext:
+        return self.engine.prompt_context(self.prompt, trace, self.cancel, max_path_chunks=1)
+
+    def _kv_bytes(self, tokens: int) -> int:
         decoder = self.engine.cache.decoder
         return decoder.spec.kv_bytes(tokens, decoder.dtype.itemsize)
 
-    def _read(self, ready: PrefillResult) -> dict[str, int]:
-        read: dict[str, int] = {}
-        for tier, passage in zip(ready.tiers, self.reading.passages, strict=True):
+    def _read_bytes(self, result: PrefillResult) -> dict[str, int]:
+        read: Counter[str] = Counter()
+        for tier, passage in zip(result.tiers, self.prompt.passages, strict=True):
             if tier not in ("none", "computed"):
-                read[tier] = read.get(tier, 0) + self._bytes(len(passage.ids))
-        return read
+                read[tier] += self._kv_bytes(len(passage.ids))
+        return dict(read)

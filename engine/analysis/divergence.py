@@ -1,28 +1,29 @@
-"""How alike two views of the same context are.
+"""KL divergence and Jaccard overlap of attention over the same context.
 
-Attention sinks would swamp every comparison: the columns of the shared prefix and of the passages' own sinks are left
-out before anything comes here, and what is left is renormalised to sum to 1.
+Attention sinks would dominate both measures. Callers drop the columns of the shared prefix and of the passages' own
+sinks first; the rest is renormalized to sum to 1.
 """
 
 from torch import Tensor
 
-TINY = 1e-9  # attention that counts as none, so that a logarithm exists
+EPSILON = 1e-9  # added to every probability, so that its logarithm is finite
 
 
-def renormalised(attention: Tensor) -> Tensor:
-    """Return attention [..., T] over the context alone as a distribution, fp32."""
-    kept = attention.float() + TINY
-    return kept / kept.sum(-1, keepdim=True)
+def renormalize(attention: Tensor) -> Tensor:
+    """Return attention [..., T] over the context as a distribution, fp32."""
+    positive = attention.float() + EPSILON
+    return positive / positive.sum(-1, keepdim=True)
 
 
-def kl(reference: Tensor, other: Tensor) -> Tensor:
-    """Return KL(reference || other) in nats, [...], for attention [..., T]; both are renormalised first."""
-    ours, theirs = renormalised(reference), renormalised(other)
-    return (ours * (ours / theirs).log()).sum(-1)
+def kl_divergence(reference: Tensor, other: Tensor) -> Tensor:
+    """Return KL(reference || other) in nats, [...], for attention [..., T]; both are renormalized first."""
+    p = renormalize(reference)
+    q = renormalize(other)
+    return (p * (p / q).log()).sum(-1)
 
 
 def jaccard(one: Tensor, other: Tensor) -> float:
-    """Return |both| / |either| of two sets of slots, [R] and [S]; 1 for two empty sets."""
-    both = len(set(one.tolist()) & set(other.tolist()))
-    either = len(one) + len(other) - both
-    return both / either if either else 1.0
+    """Return |intersection| / |union| of two sets of token indices, [R] and [S]; 1 for two empty sets."""
+    intersection = len(set(one.tolist()) & set(other.tolist()))
+    union = len(one) + len(other) - intersection
+    return intersection / union if union else 1.0

@@ -1,7 +1,6 @@
-"""A question inspected: what both models look at, and what every method would recompute at every ratio.
+"""Result of inspecting a question: both models' attention, and each method's token selection at every ratio.
 
-All of it is plain numpy, computed once, so that a page can move its ratio slider without asking a model again.
-`probe` computes it.
+Plain numpy, computed once by `inspection_runner`, so that the UI can move its ratio slider without running a model.
 """
 
 from dataclasses import dataclass, field
@@ -9,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from engine.analysis.attention_profile import BINS, AttentionProfile, parts, window_starts
+from engine.analysis.attention_profile import MAX_BINS, AttentionProfile, passage_slices, window_starts
 
 PERCENTS = 101  # nominal ratios of the grid: 0, 1, ... 100 %
-NEVER = 255  # the onset of a token that no ratio recomputes
+NEVER = 255  # onset of a token that no ratio selects
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
-    """What one method recomputes at each nominal ratio.
+class RatioSelection:
+    """Tokens that one method recomputes at each nominal ratio.
 
-    onset      [T] uint8: the smallest ratio, in percent, at which a token is recomputed, or NEVER
-    gaps       by percent: tokens left out there although a smaller ratio takes them. A passage's short last window
-               may fit into what is left of a small budget and lose its place to a better window under a larger one
-    has_ratio  whether the method has a ratio at all; without one it recomputes the same tokens at each
+    onset      [T] uint8: the smallest ratio, in percent, at which a token is selected, or NEVER
+    gaps       by percent: tokens not selected there although a smaller ratio selects them. A passage's short last
+               window may fit into the rest of a small budget and lose its place to a better window in a larger one
+    has_ratio  False if the method selects the same tokens at every ratio
     """
 
     onset: np.ndarray
@@ -30,24 +29,23 @@ class Selection:
     has_ratio: bool = True
 
     @classmethod
-    def of(cls, taken: np.ndarray, has_ratio: bool = True) -> "Selection":
-        """Return the selection that recomputes `taken` [101, T] bool, a row for each percent."""
-        first = taken.argmax(axis=0)
-        onset = np.where(taken.any(axis=0), first, NEVER).astype(np.uint8)
-        missing = {percent: np.flatnonzero((onset <= percent) & ~row) for percent, row in enumerate(taken)}
-        return cls(onset, {percent: slots for percent, slots in missing.items() if len(slots)}, has_ratio)
+    def from_masks(cls, masks: np.ndarray, has_ratio: bool = True) -> "RatioSelection":
+        """Encode the selection masks [101, T] bool, one row per percent."""
+        onset = np.where(masks.any(axis=0), masks.argmax(axis=0), NEVER).astype(np.uint8)
+        missing = {percent: np.flatnonzero((onset <= percent) & ~mask) for percent, mask in enumerate(masks)}
+        return cls(onset, {percent: tokens for percent, tokens in missing.items() if len(tokens)}, has_ratio)
 
-    def at(self, percent: int) -> np.ndarray:
+    def mask_at(self, percent: int) -> np.ndarray:
         """Return which tokens are recomputed at a nominal ratio of `percent`, [T] bool."""
-        taken = self.onset <= percent
+        mask = self.onset <= percent
         if percent in self.gaps:
-            taken[self.gaps[percent]] = False
-        return taken
+            mask[self.gaps[percent]] = False
+        return mask
 
 
 @dataclass(frozen=True, eq=False)
-class Excerpt:
-    """One passage that was read. `spans` [tokens, 2]: the characters of `text` that each token stands for."""
+class InspectedPassage:
+    """A passage of the prompt. `spans` [tokens, 2] are each token's characters (start, end) in `text`."""
 
     document: str
     page: int | None
@@ -57,59 +55,59 @@ class Excerpt:
 
 @dataclass(frozen=True, eq=False)
 class Inspection(AttentionProfile):
-    """Looks, and what a page needs to draw them beside the passages.
+    """An attention profile with the passages, selections and curves that the Inspect page draws.
 
-    excerpts    the passages, in prompt order
-    exact       how many passages, from the first, are exact as they stand: recomputing them would change nothing
-    selections  by method; one that decides while it computes (CacheBlend) has none
-    alike       [101] by method, and for 'auxiliary': Jaccard with the primary's last layer at each ratio, NaN where
-                nothing is recomputed. A method's tokens are compared with as many of the oracle's, to the percent
-    ranks       [2, windows]: rank of each window of 8 tokens for the auxiliary and for the primary's last layer,
-                1 is the most looked at
+    passages            in prompt order
+    num_exact_passages  leading passages whose cached KV is exact: recomputing them would change nothing
+    selections          by method; methods that select during the forward pass (CacheBlend) have none
+    agreement           by method, and for 'auxiliary': Jaccard at each ratio [101], NaN where nothing is recomputed.
+                        The auxiliary's top tokens are compared with those of the primary's last layer; a method's
+                        tokens with the oracle's at the same number of tokens, rounded to a percent
+    window_ranks        [2, windows]: rank of each window of 8 tokens for the auxiliary and for the primary's last
+                        layer; 1 gets the most attention
     """
 
     question: str
-    excerpts: tuple[Excerpt, ...]
-    exact: int
-    selections: dict[str, Selection]
-    alike: dict[str, np.ndarray]
-    ranks: np.ndarray
+    passages: tuple[InspectedPassage, ...]
+    num_exact_passages: int
+    selections: dict[str, RatioSelection]
+    agreement: dict[str, np.ndarray]
+    window_ranks: np.ndarray
 
     @property
-    def tokens(self) -> int:
-        """TextTokenizer of all passages."""
+    def num_tokens(self) -> int:
+        """Tokens of all passages."""
         return len(self.auxiliary)
 
     @property
     def rank_correlation(self) -> float:
-        """Spearman's: 1 where both models rank the windows alike, 0 where they have nothing to do with each other."""
-        constant = self.ranks.shape[1] < 2
-        return 0.0 if constant else float(np.corrcoef(self.ranks)[0, 1])
+        """Spearman's correlation of the window ranks: 1 for the same order, 0 for unrelated orders."""
+        return float(np.corrcoef(self.window_ranks)[0, 1]) if self.window_ranks.shape[1] > 1 else 0.0
 
     @property
-    def parts(self) -> list[slice]:
-        """The tokens of each passage."""
-        return parts(self.passages)
+    def passage_slices(self) -> list[slice]:
+        """The token range of each passage."""
+        return passage_slices(self.passage_lengths)
 
     @property
-    def windows(self) -> np.ndarray:
-        """The first token of each window of 8, as `ranks` has them."""
-        return window_starts(self.passages)
+    def window_starts(self) -> np.ndarray:
+        """The first token of each window of `window_ranks`."""
+        return window_starts(self.passage_lengths)
 
-    def as_dict(self, bins: int = BINS) -> dict[str, Any]:
-        """Return what Looks does, the curves over the ratio in whole percent, ranks, and sinks by token number."""
-        curves = {name: [None if np.isnan(y) else float(y) for y in curve] for name, curve in self.alike.items()}
+    def as_dict(self, bins: int = MAX_BINS) -> dict[str, Any]:
+        """Return the profile's data with the curves over the ratio in percent, window ranks, and sinks by index."""
+        curves = {name: [None if np.isnan(y) else float(y) for y in curve] for name, curve in self.agreement.items()}
         return super().as_dict(bins) | {
             "jaccard_over_ratio": curves,
-            "window_ranks": self.ranks.tolist(),
+            "window_ranks": self.window_ranks.tolist(),
             "rank_correlation": self.rank_correlation,
             "sinks": np.flatnonzero(self.sinks).tolist(),
         }
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of an inspection: what is being done, in a few words; the last step holds what was found."""
+class InspectionStep:
+    """Progress of an inspection: the current step as a short message; the last step carries the result."""
 
-    said: str
-    found: Inspection | None = None
+    message: str
+    inspection: Inspection | None = None

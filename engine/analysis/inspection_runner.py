@@ -1,171 +1,179 @@
-"""Asks the models what they look at, and every method what it would recompute; plain arrays out."""
+"""Inspect a question: measure both models' attention and evaluate every method's plan at every ratio."""
 
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.analysis.attention_profile import AttentionProfile
-from engine.analysis.divergence import jaccard, kl, renormalised
-from engine.analysis.inspection import PERCENTS, Excerpt, Inspection, Selection, Step
-from engine.analysis.sinks import sinks, window_ranks
+from engine.analysis.divergence import jaccard, kl_divergence, renormalize
+from engine.analysis.inspection import PERCENTS, InspectedPassage, Inspection, InspectionStep, RatioSelection
+from engine.analysis.sinks import find_sinks, window_ranks
+from engine.analysis.variants import has_ratio
+from engine.engine import Engine
 from engine.errors import Cancelled, NoPassageFound
-from engine.method import params_of
 from engine.prefill.context import PromptContext
-from engine.prefill.recompute import without_path
-from engine.prompt.builder import PreparedPrompt, build_strategy, validate
+from engine.prefill.plan import plan_recompute
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.validate import build_strategy, validate
 from engine.request import Request
 from engine.strategies import STRATEGIES, Full, OracleWindows, Strategy
 from engine.strategies.windows import top_tokens
 from engine.trace import Trace
 from engine.types import Placement, ScoreMode, SelectionContext
 
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
+def inspect(engine: Engine, request: Request, cancel: Event) -> Iterator[InspectionStep]:
+    """Yield progress steps, the last one with the result; no answer is generated. Costs a full prefill.
 
-def inspect(engine: "Engine", request: Request, cancel: Event) -> Iterator[Step]:
-    """Yield what is being done, a step at a time; the last step holds what was found. Nothing is answered.
-
-    Costs a full prefill. Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound without a
-    passage to look at, and Cancelled once `cancel` is set.
+    Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound if retrieval finds nothing, and
+    Cancelled once `cancel` is set.
     """
     validate(request)
     trace = Trace(synchronize=engine.cache.decoder.synchronize)
-    every = {name: build_strategy(replace(request, method=name, options={})) for name in STRATEGIES}
-    yield Step("Finding passages")
-    with engine.track_deletions():
-        reading = engine.prepare(request, trace)
-        if not reading.passages:
-            raise NoPassageFound("No passage was found to look at.")
-        yield Step("Waiting for the model")
+    strategies = {name: build_strategy(replace(request, method=name, options={})) for name in STRATEGIES}
+    yield InspectionStep("Retrieving passages")
+    with engine.passages.track_deletions():
+        prompt = engine.prepare(request, trace)
+        if not prompt.passages:
+            raise NoPassageFound("No passages were found for this question.")
+        yield InspectionStep("Waiting for the model")
         with (
-            engine.acquire(reading, Full(), trace, cancel),
-            closing(engine.prompt_context(reading, trace, cancel)) as evidence,
+            engine.acquire(prompt, Full(), trace, cancel),
+            closing(engine.prompt_context(prompt, trace, cancel)) as context,
         ):
-            yield Step("Loading what is stored of the passages")
-            evidence.chunks(Placement.CONCATENATED)
-            yield Step(f"Reading all {reading.context_tokens:,} tokens of the passages, once and in full")
-            _ = evidence.reference
-            yield Step("Asking the small model where it looks")
-            seen = attention_profile(evidence, request.recompute_ratio, every)
+            yield InspectionStep("Loading the passages' KV cache")
+            context.chunk_set(Placement.CONCATENATED)
+            yield InspectionStep(f"Running a full prefill of {prompt.context_tokens:,} passage tokens")
+            _ = context.reference
+            yield InspectionStep("Scoring tokens with the auxiliary model")
+            profile = attention_profile(context, request.recompute_ratio, strategies)
             selections = {}
-            for name, strategy in every.items():
-                yield Step(f"{strategy.label}: what it would recompute at every ratio")
+            for name, strategy in strategies.items():
+                yield InspectionStep(f"{strategy.label}: selecting tokens at every ratio")
                 if cancel.is_set():
                     raise Cancelled
-                if (found := selection(strategy, view_for(evidence, strategy))) is not None:
-                    selections[name] = found
-            yield Step("Done", _inspection(seen, reading, evidence, selections))
+                selection = selection_by_ratio(strategy, selection_context_for(context, strategy))
+                if selection is not None:
+                    selections[name] = selection
+            yield InspectionStep("Done", _build_inspection(profile, prompt, context, selections))
 
 
 def attention_profile(
-    evidence: PromptContext, ratio: float, methods: dict[str, Strategy] | None = None
+    context: PromptContext, ratio: float, methods: dict[str, Strategy] | None = None
 ) -> AttentionProfile:
-    """Compare what the models look at. Costs a full prefill, unless the evidence holds one.
+    """Compare the models' attention. Costs a full prefill, unless the context holds one already.
 
-    ratio    of the context tokens that count as looked at, in [0, 1], sinks left out
-    methods  by name, whose plans are compared with the oracle's of the same size; those that plan layer by layer have
-             no plan beforehand and are left out
+    ratio    fraction of the context tokens, sinks excluded, that counts as "most attended", in [0, 1]
+    methods  by name; each plan is compared with the oracle's plan of the same size. Methods that select during the
+             forward pass have no plan in advance and are skipped
     """
-    primary, scores = evidence.reference.attention, evidence.scores(ScoreMode.PER_CHUNK)
-    view, overlap = evidence.selection_context(), {}
-    left_out = sinks(primary.numpy(), view.lengths)
-    layers, theirs = (each[..., torch.from_numpy(~left_out)] for each in (primary, scores))
-    last, chosen = layers[-1], top_tokens(layers[-1], ratio)
+    primary = context.reference.attention
+    auxiliary = context.scores(ScoreMode.PER_CHUNK)
+    view = context.selection_context()
+    sinks = find_sinks(primary.numpy(), view.lengths)
+    is_counted = torch.from_numpy(~sinks)
+    layers = primary[..., is_counted]
+    scores = auxiliary[..., is_counted]
+    last = layers[-1]
+    top = top_tokens(last, ratio)
+    overlap = {}
     for name, strategy in (methods or {}).items():
-        plan = without_path(strategy.plan(view), view)
-        share = len(plan.rows) / view.context_tokens if view.context_tokens else 0.0
-        if plan.row_filter is None and 0 < share < 1:
-            overlap[name] = jaccard(plan.rows, OracleWindows(share).plan(view).rows)
+        plan = plan_recompute(strategy, view)
+        budget = len(plan.rows) / view.context_tokens if view.context_tokens else 0.0
+        if plan.row_filter is None and 0 < budget < 1:
+            overlap[name] = jaccard(plan.rows, OracleWindows(budget).plan(view).rows)
     return AttentionProfile(
-        renormalised(scores).numpy(),
-        renormalised(primary).numpy(),
-        float(kl(last, theirs)),
-        kl(last, layers).numpy(),
-        jaccard(chosen, top_tokens(theirs, ratio)),
-        np.array([jaccard(chosen, top_tokens(layer, ratio)) for layer in layers]),
-        overlap,
-        ratio,
-        tuple(view.lengths),
-        left_out,
+        auxiliary=renormalize(auxiliary).numpy(),
+        primary=renormalize(primary).numpy(),
+        kl_auxiliary=float(kl_divergence(last, scores)),
+        kl_layers=kl_divergence(last, layers).numpy(),
+        jaccard_auxiliary=jaccard(top, top_tokens(scores, ratio)),
+        jaccard_layers=np.array([jaccard(top, top_tokens(layer, ratio)) for layer in layers]),
+        oracle_overlap=overlap,
+        ratio=ratio,
+        passage_lengths=tuple(view.lengths),
+        sinks=sinks,
     )
 
 
-def view_for(evidence: PromptContext, strategy: Strategy) -> SelectionContext:
-    """Return what the strategy plans from. Chunks are loaded where it matters what of them is exact."""
-    if strategy.reuses and strategy.placement in (Placement.CONCATENATED, Placement.EXACT_PREFIX):
-        evidence.chunks(strategy.placement)
-    return evidence.selection_context(strategy.placement)
+def selection_context_for(context: PromptContext, strategy: Strategy) -> SelectionContext:
+    """Return the strategy's input; chunks are loaded first if the plan depends on which of them are exact."""
+    if strategy.reuses_kv and strategy.placement in (Placement.CONCATENATED, Placement.EXACT_PREFIX):
+        context.chunk_set(strategy.placement)
+    return context.selection_context(strategy.placement)
 
 
-def selection(strategy: Strategy, view: SelectionContext) -> Selection | None:
-    """Return what a strategy recomputes at each ratio, by its own plan; None where it decides on its way."""
+def selection_by_ratio(strategy: Strategy, view: SelectionContext) -> RatioSelection | None:
+    """Return the tokens of the strategy's plan at each ratio; None if it selects during the forward pass."""
     if strategy.plan(view).row_filter is not None:
         return None
-    has_ratio = any(setting.name == "ratio" for setting in params_of(type(strategy)))
-    if not has_ratio:
-        return Selection.of(np.broadcast_to(_taken(strategy, view), (PERCENTS, view.context_tokens)), has_ratio)
-    settable: Any = strategy
-    at_each = (replace(settable, ratio=percent / 100) for percent in range(PERCENTS))
-    return Selection.of(np.stack([_taken(each, view) for each in at_each]))
+    if not has_ratio(type(strategy)):
+        masks = np.broadcast_to(_recompute_mask(strategy, view), (PERCENTS, view.context_tokens))
+        return RatioSelection.from_masks(masks, has_ratio=False)
+    base: Any = strategy
+    by_ratio = (replace(base, ratio=percent / 100) for percent in range(PERCENTS))
+    return RatioSelection.from_masks(np.stack([_recompute_mask(each, view) for each in by_ratio]))
 
 
-def _taken(strategy: Strategy, view: SelectionContext) -> np.ndarray:
-    """Return which context tokens the strategy's plan gives fresh KV, [T] bool."""
+def _recompute_mask(strategy: Strategy, view: SelectionContext) -> np.ndarray:
+    """Return which context tokens the strategy's plan recomputes, [T] bool."""
     start = view.spans[0].start
-    taken = np.zeros(start + view.context_tokens, dtype=bool)
-    taken[without_path(strategy.plan(view), view).rows.numpy()] = True
-    return taken[start:]
+    mask = np.zeros(start + view.context_tokens, dtype=bool)
+    mask[plan_recompute(strategy, view).rows.numpy()] = True
+    return mask[start:]
 
 
-def _inspection(
-    seen: AttentionProfile, reading: PreparedPrompt, evidence: PromptContext, selections: dict[str, Selection]
+def _build_inspection(
+    profile: AttentionProfile, prompt: PreparedPrompt, context: PromptContext, selections: dict[str, RatioSelection]
 ) -> Inspection:
-    excerpts = tuple(
-        Excerpt(
+    passages = tuple(
+        InspectedPassage(
             hit.chunk.document_name,
             hit.chunk.page,
             text,
             np.minimum(np.array(encoded.spans, dtype=np.int32).reshape(-1, 2), len(text)),
         )
-        for hit, text, encoded in zip(reading.hits, reading.texts, reading.passages, strict=True)
+        for hit, text, encoded in zip(prompt.hits, prompt.texts, prompt.passages, strict=True)
     )
-    scores, last = evidence.scores(ScoreMode.PER_CHUNK), evidence.reference.attention[-1]
-    kept = torch.from_numpy(~seen.sinks)
+    scores = context.scores(ScoreMode.PER_CHUNK)
+    last = context.reference.attention[-1]
+    is_counted = torch.from_numpy(~profile.sinks)
+    auxiliary_curve = _top_token_curve(last[is_counted], scores[is_counted])
     return Inspection(
-        **vars(seen),
-        question=reading.standalone_question,
-        excerpts=excerpts,
-        exact=evidence.selection_context().num_exact_chunks,
+        **vars(profile),
+        question=prompt.standalone_question,
+        passages=passages,
+        num_exact_passages=context.selection_context().num_exact_chunks,
         selections=selections,
-        alike={"auxiliary": _alike_top(last[kept], scores[kept])} | _alike_oracle(selections),
-        ranks=np.stack([window_ranks(values.numpy(), seen.passages) for values in (scores, last)]),
+        agreement={"auxiliary": auxiliary_curve} | _oracle_curves(selections),
+        window_ranks=np.stack([window_ranks(values.numpy(), profile.passage_lengths) for values in (scores, last)]),
     )
 
 
-def _alike_top(last: Tensor, scores: Tensor) -> np.ndarray:
-    """Return the Jaccard of the two's top tokens at each ratio, [101]."""
+def _top_token_curve(one: Tensor, other: Tensor) -> np.ndarray:
+    """Return the Jaccard of both score vectors' top tokens at each ratio, [101]."""
     ratios = [percent / 100 for percent in range(1, PERCENTS)]
-    return np.array([np.nan, *(jaccard(top_tokens(last, ratio), top_tokens(scores, ratio)) for ratio in ratios)])
+    return np.array([np.nan, *(jaccard(top_tokens(one, ratio), top_tokens(other, ratio)) for ratio in ratios)])
 
 
-def _alike_oracle(selections: dict[str, Selection]) -> dict[str, np.ndarray]:
-    """Return the Jaccard of each method's tokens and as many of the oracle's, at each ratio, [101] by method."""
+def _oracle_curves(selections: dict[str, RatioSelection]) -> dict[str, np.ndarray]:
+    """Return by method: the Jaccard of its tokens with as many of the oracle's at each ratio, [101]."""
+    oracle = selections["oracle"]
     return {
-        name: np.array([_alike(chosen.at(percent), selections["oracle"]) for percent in range(PERCENTS)])
-        for name, chosen in selections.items()
-        if chosen.has_ratio
+        name: np.array([_oracle_overlap(selection.mask_at(percent), oracle) for percent in range(PERCENTS)])
+        for name, selection in selections.items()
+        if selection.has_ratio
     }
 
 
-def _alike(taken: np.ndarray, oracle: Selection) -> float:
-    if not taken.any():
+def _oracle_overlap(mask: np.ndarray, oracle: RatioSelection) -> float:
+    if not mask.any():
         return float("nan")
-    best = oracle.at(round(100 * taken.mean()))
-    return float((taken & best).sum() / (taken | best).sum())
+    best = oracle.mask_at(round(100 * mask.mean()))
+    return float((mask & best).sum() / (mask | best).sum())

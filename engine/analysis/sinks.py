@@ -1,42 +1,42 @@
-"""What attention over a context says: which tokens are sinks, and which windows of 8 come first.
+"""Attention sinks, and the ranking of windows of 8 tokens by attention.
 
-A sink draws attention whatever is asked: Xiao et al., arXiv:2309.17453. The first tokens of a prompt are the known
-ones; they lie in the shared prefix, which is left out here. But a passage has sinks of its own. In the embedded model
-a few words such as "the" get more than 50 times the median attention in the same nine of its thirty layers; what a
-question is about rarely stands out so far in so many. That is the definition: a guess from one question's attention.
+A sink attracts attention whatever the question is (Xiao et al., arXiv:2309.17453). The best-known sinks, the first
+tokens of a prompt, belong to the shared prefix, which is excluded here; but passages have sinks of their own. In the
+bundled model a few words such as "the" get more than 50 times the median attention in the same nine of thirty layers.
+Tokens that answer the question rarely exceed that factor in so many layers, so the definition below is a heuristic.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from engine.analysis.attention_profile import parts, window_starts
+from engine.analysis.attention_profile import passage_slices, window_starts
 
-FAR = 50  # times the median attention of the passage's tokens
-LAYERS = 0.25  # share of the layers in which a sink is that far above
+MIN_MEDIAN_FACTOR = 50  # a sink's attention, as a multiple of its passage's median
+MIN_LAYER_FRACTION = 0.25  # fraction of the layers in which a token must exceed it
 
 
-def sinks(primary: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+def find_sinks(primary: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
     """Return which tokens are sinks, [T] bool.
 
-    primary  [L, T] attention of each layer of a full prefill
-    lengths  tokens of each passage: T in sum
-
     A sink gets at least 50 times its passage's median attention in at least a quarter of the layers.
+
+    primary  [L, T] attention of each layer in a full prefill
+    lengths  tokens of each passage, T in total
     """
-    found = np.zeros(primary.shape[-1], dtype=bool)
-    for part in parts(lengths):
-        paid = primary[:, part]
-        far = paid >= FAR * np.median(paid, axis=1, keepdims=True)
-        found[part] = (far & (paid > 0)).mean(axis=0) >= LAYERS
-    return found
+    is_sink = np.zeros(primary.shape[-1], dtype=bool)
+    for part in passage_slices(lengths):
+        attention = primary[:, part]
+        exceeds = attention >= MIN_MEDIAN_FACTOR * np.median(attention, axis=1, keepdims=True)
+        is_sink[part] = (exceeds & (attention > 0)).mean(axis=0) >= MIN_LAYER_FRACTION
+    return is_sink
 
 
 def window_ranks(values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-    """Return the rank of each window by its mean value, [windows], 1 is the highest; of equals the earlier one.
+    """Return the rank of each window by its mean value, [windows]: 1 is the highest, ties go to the earlier window.
 
     values   [T]
-    lengths  tokens of each passage: T in sum
+    lengths  tokens of each passage, T in total
     """
     starts = window_starts(lengths)
     if not len(starts):

@@ -1,19 +1,21 @@
-"""Arms of a comparison: a method with its settings and a nominal ratio. Every question goes through all arms."""
+"""Variants in a comparison: a method with its parameters and a nominal ratio (the "arms" of an experiment)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.method import params_of
+from engine.method import list_params
 from engine.strategies import STRATEGIES, Strategy
 
-FIXED = {"direct": 0.0, "naive": 0.0, "ape": 0.0, "full": 1.0}  # the ratio of methods that cannot choose one
+FIXED_RATIOS = {"direct": 0.0, "naive": 0.0, "ape": 0.0, "full": 1.0}  # of methods without a ratio parameter
 
 
 @dataclass(frozen=True)
 class Variant:
-    """method  its name, or as the bench's command line writes it with settings: 'epic:tokens=16'
-    ratio   nominal; None where the method has none
+    """One method as it is run.
+
+    method  its name, possibly with parameters as on the bench's command line: 'epic:tokens=16'
+    ratio   nominal; None if the method has none
     """
 
     method: str
@@ -22,35 +24,39 @@ class Variant:
 
     @property
     def key(self) -> str:
+        """Unique name: 'cacheblend@0.2', 'epic'."""
         return self.method if self.ratio is None else f"{self.method}@{self.ratio:g}"
 
     @property
-    def asked(self) -> float | None:
-        """The nominal ratio where the method lets one choose it."""
-        return self.ratio if _has_ratio(self.strategy) else None
+    def requested_ratio(self) -> float | None:
+        """The nominal ratio; None unless the method has a ratio parameter."""
+        return self.ratio if has_ratio(type(self.strategy)) else None
 
     @property
     def title(self) -> str:
-        """What a person reads: 'CacheBlend at 20 %'."""
-        return self.strategy.label + ("" if self.asked is None else f" at {100 * self.asked:g}\u00a0%")
+        """Display name: 'CacheBlend at 20 %'."""
+        ratio = self.requested_ratio
+        return self.strategy.label + ("" if ratio is None else f" at {100 * ratio:g}\u00a0%")
 
 
 def variants_of(
-    name: str, ratios: Sequence[float], settings: Mapping[str, Any] | None = None, called: str = ""
+    name: str, ratios: Sequence[float], params: Mapping[str, Any] | None = None, method_name: str = ""
 ) -> list[Variant]:
-    """Return the arms of one method: one for every ratio where it has a ratio that `settings` leaves open, else one.
+    """Return one variant per ratio, or a single one if the method has no ratio or `params` fixes it.
 
-    name    of STRATEGIES
-    called  what the arms' method is called; its name if empty
+    name         key in STRATEGIES
+    method_name  `Variant.method` of the results; `name` if empty
 
-    Raises ValueError for a setting or a ratio that it may not have.
+    Raises ValueError for an invalid parameter or ratio.
     """
     build: Callable[..., Strategy] = STRATEGIES[name]
-    chosen = dict(settings or {})
-    if _has_ratio(build) and "ratio" not in chosen:
-        return [Variant(called or name, ratio, build(**chosen, ratio=ratio)) for ratio in ratios]
-    return [Variant(called or name, chosen.get("ratio", FIXED.get(name)), build(**chosen))]
+    arguments = dict(params or {})
+    method = method_name or name
+    if has_ratio(build) and "ratio" not in arguments:
+        return [Variant(method, ratio, build(**arguments, ratio=ratio)) for ratio in ratios]
+    return [Variant(method, arguments.get("ratio", FIXED_RATIOS.get(name)), build(**arguments))]
 
 
-def _has_ratio(strategy: Any) -> bool:
-    return any(setting.name == "ratio" for setting in params_of(strategy))
+def has_ratio(strategy: Any) -> bool:
+    """Return whether a strategy class has a ratio parameter."""
+    return any(param.name == "ratio" for param in list_params(strategy))

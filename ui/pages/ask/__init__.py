@@ -1,1 +1,1 @@
-"""The parts of the Ask page: the composer, the chat so far, the answer with its passages, and its numbers."""
+"""The Ask page: question box, chat, answer with its passages, and metrics."""

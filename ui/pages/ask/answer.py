@@ -1,26 +1,20 @@
-"""The answer as HTML: the question, what is going on, the text with its citations, and what a person should know."""
+"""The current answer as HTML: question, state, text with citations, notes and buttons."""
 
 from collections.abc import Mapping
 
 from engine.request import Answer
 from engine.text import CITATION_MARK
-from ui.html import Markup, join, tag
+from ui.html import Markup, button, error_box, join, progress_line, tag
 
-_STATES = {
-    "waiting": "Waiting for the model…",
-    "searching": "Searching…",
-    "reading": "Reading passages…",
-    "writing": "Writing…",
-    "stopped": "Stopped. This is what was written so far.",
-}
-_ACTS = {
+_STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
+_BUTTONS = {
     "copy": ("Copy", "Copy the answer"),
-    "retry": ("Retry", "Ask the same question again, with the settings of now"),
-    "edit": ("Edit", "Change the question; its answer is replaced"),
-    "expand": ("Inspect", "See what the models look at for this question"),
-    "apply": ("Compare", "Ask the same of several methods, side by side"),
+    "retry": ("Retry", "Ask again with the current settings"),
+    "edit": ("Edit", "Edit the question and replace this answer"),
+    "expand": ("Inspect", "Show attention and token selection for this question"),
+    "apply": ("Compare", "Compare methods on this question"),
 }
-# Buttons and citations inside our own HTML become events with what to do and to which passage.
+# Turns clicks on buttons and citations inside our HTML into Gradio events with the clicked passage.
 ON_CLICK = """
 element.addEventListener('click', (event) => {
     const button = event.target.closest('[data-act]');
@@ -28,89 +22,79 @@ element.addEventListener('click', (event) => {
     if (button.dataset.act === 'copy') {
         const text = element.querySelector('.kv-text').cloneNode(true);
         for (const cite of text.querySelectorAll('.kv-cite')) cite.textContent = `[${cite.textContent}]`;
-        const tell = (said) => () => { button.textContent = said; };
-        const copied = navigator.clipboard?.writeText(text.textContent) ?? Promise.reject();  // over plain http: none
-        copied.then(tell('Copied'), tell('Copying failed'));
+        const show = (message) => () => { button.textContent = message; };
+        const copied = navigator.clipboard?.writeText(text.textContent) ?? Promise.reject();  // missing over plain http
+        copied.then(show('Copied'), show('Copying failed'));
         return;
     }
-    const {id = '', rank = '', said = ''} = button.dataset;
-    trigger(button.dataset.act, {id, rank, said});
+    const {id = '', rank = '', context = ''} = button.dataset;
+    trigger(button.dataset.act, {id, rank, context});
 });
 """
-_SAID = 600  # characters before a mark, to find what they quote
+_MAX_CONTEXT_CHARS = 600  # text before a citation that is sent with a click, to find the quoted sentence
 
 
-def reply(answer: Answer) -> Markup:
-    """Return the current question and its growing answer."""
+def render_answer(answer: Answer) -> Markup:
+    """Return the question and the answer so far."""
     chunks = {source.rank: source.chunk for source in answer.sources}
-    ended = answer.state in ("done", "stopped")
+    has_ended = answer.state in ("done", "stopped")
+    state = progress_line(_STATES[answer.state]) if answer.state in _STATES else None
+    if answer.state == "stopped":
+        state = tag("p", "Stopped. The answer is incomplete.", class_="kv-state")
+    text = tag("div", link_citations(answer.text, chunks), class_="kv-text", dir="auto") if answer.text else None
+    if answer.state == "done" and not answer.text:
+        text = tag("p", "The model returned an empty answer.", class_="kv-muted")
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
+    buttons = (button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items())
     return tag(
         "article",
-        _question(answer.request.question),
-        _state(answer.state),
-        tag("div", cited(answer.text, chunks), class_="kv-text", dir="auto") if answer.text else _silence(answer),
+        render_question(answer.request.question),
+        state,
+        text,
         notes if answer.notes else None,
-        _acts() if ended else None,
+        tag("div", *buttons, class_="kv-acts") if has_ended else None,
         class_="kv-reply",
-        aria_busy="false" if ended else "true",
+        aria_busy="false" if has_ended else "true",
     )
 
 
-def waiting(question: str) -> Markup:
-    """Return the view between the click and the first sign of the engine."""
-    return tag("article", _question(question), _state("waiting"), class_="kv-reply", aria_busy="true")
+def render_waiting(question: str) -> Markup:
+    """Return the view between the click and the first snapshot of the answer."""
+    state = progress_line("Waiting for the model")
+    return tag("article", render_question(question), state, class_="kv-reply", aria_busy="true")
 
 
-def error(question: str, sentence: str, written: str = "") -> Markup:
-    """Return an error that stays on the page, below what was `written` before it."""
+def render_error(question: str, message: str, text: str = "") -> Markup:
+    """Return an error message below the text that was generated before it."""
     return tag(
         "article",
-        _question(question) if question else None,
-        tag("div", written, class_="kv-text", dir="auto") if written else None,
-        tag("p", sentence, class_="kv-trouble", role="alert", dir="auto"),
+        render_question(question) if question else None,
+        tag("div", text, class_="kv-text", dir="auto") if text else None,
+        error_box(message),
         class_="kv-reply",
     )
 
 
-def cited(text: str, chunks: Mapping[int, str]) -> Markup:
-    """Return the text with every [n] of a passage as a button that opens it.
-
-    chunks  ids of the passages by their rank
-    """
-    parts: list[object] = []
-    said = ""
-    for number, part in enumerate(CITATION_MARK.split(text)):
-        if number % 2 == 0:
-            parts.append(part)
-            said = part.strip()[-_SAID:] or said  # two marks can stand behind one sentence
-        elif int(part) in chunks:
-            rank = int(part)
-            opens = {"data_act": "select", "data_id": chunks[rank], "data_rank": rank, "data_said": said}
-            parts.append(
-                tag("button", str(rank), type="button", class_="kv-cite", aria_label=f"Source {rank}", **opens)
-            )
-        else:
-            parts.append(f"[{part}]")
-    return join(*parts)
-
-
-def _acts() -> Markup:
-    buttons = (tag("button", label, type="button", data_act=act, title=says) for act, (label, says) in _ACTS.items())
-    return tag("div", *buttons, class_="kv-acts")
-
-
-def _question(question: str) -> Markup:
+def render_question(question: str) -> Markup:
+    """Return the question as the heading of its answer."""
     return tag("h2", question, class_="kv-question", dir="auto")
 
 
-def _state(state: str) -> Markup | None:
-    if state not in _STATES:
-        return None
-    running = state != "stopped"
-    dots = tag("span", class_="kv-pulse", aria_hidden="true") if running else None
-    return tag("p", dots, _STATES[state], class_="kv-state")
+def link_citations(text: str, chunks: Mapping[int, str]) -> Markup:
+    """Return the text with each [n] of a passage as a button that opens the passage.
 
-
-def _silence(answer: Answer) -> Markup | None:
-    return tag("p", "The model wrote nothing.", class_="kv-muted") if answer.state == "done" else None
+    chunks  chunk ids by passage rank
+    """
+    parts: list[object] = []
+    context = ""
+    for index, part in enumerate(CITATION_MARK.split(text)):
+        if index % 2 == 0:
+            parts.append(part)
+            context = part.strip()[-_MAX_CONTEXT_CHARS:] or context  # two marks can follow one sentence
+        elif int(part) in chunks:
+            rank = int(part)
+            attributes = {"data_rank": rank, "data_context": context, "aria_label": f"Source {rank}"}
+            parts.append(button("select", chunks[rank], str(rank), class_="kv-cite", **attributes))
+        else:
+            parts.append(f"[{part}]")
+    return join(*parts)

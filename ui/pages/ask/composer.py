@@ -1,4 +1,4 @@
-"""The question box and the settings beside it."""
+"""The question box and its settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,73 +9,84 @@ from gradio.components import Component
 
 from backend.interface.backend import Backend
 from engine.request import ChatTurn, Request
-from ui.components.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider, shown
-from ui.components.method_options import Options
+from ui.components.inputs import (
+    method_choice,
+    passages_slider,
+    question_box,
+    ratio_slider,
+    run_and_stop_buttons,
+    visibility,
+)
+from ui.components.method_options import MethodOptions
 from ui.events import QUIET, Update
-from ui.html import Markup, tag
-from ui.pages.ask.scope import Scope
+from ui.html import tag
+from ui.pages.ask.scope import DocumentScope
 
 _DEFAULTS = Request(question="")
-_RATIO = "Share of the passages computed again. Less is faster; more is closer to a full reading."
+_RATIO_INFO = "Share of the passages' tokens to recompute. Lower is faster, higher is closer to full prefill."
 
 
 @dataclass(frozen=True, slots=True)
 class Composer:
-    """Its components.
+    """The components of the question box.
 
-    said      a sentence about the question that was not asked
-    settings  what is the same for every method
-    options   what only the chosen method has
+    message   why a question was not sent
+    settings  those that all methods share
+    options   those that only the chosen method has
     """
 
     question: gr.Textbox
-    said: gr.HTML
+    message: gr.HTML
     settings: list[Component]
-    scope: Scope
-    options: Options
-    ask: gr.Button
-    stop: gr.Button
+    scope: DocumentScope
+    options: MethodOptions
+    ask_button: gr.Button
+    stop_button: gr.Button
 
     def inputs(self) -> list[Component]:
-        """Return everything beside the question, in the order of `values` in `request`."""
+        """Return all components except the question, in the order of `values` in `to_request`."""
         return [*self.settings, *self.scope.components(), *self.options.components()]
 
-    def request(self, question: str, values: Sequence[Any], earlier: tuple[ChatTurn, ...] = ()) -> Request:
-        """Return what the inputs say as a Request; ranges are the engine's to judge."""
-        method, passages, percent, temperature, length, documents, whole, *options = values
+    def to_request(self, question: str, values: Sequence[Any], history: tuple[ChatTurn, ...] = ()) -> Request:
+        """Return the inputs' values as a Request; the engine validates them."""
+        method, passages, percent, temperature, max_new_tokens, documents, whole, *options = values
         return Request(
             question=question.strip(),
             method=method,
-            ratio=percent / 100,
+            recompute_ratio=percent / 100,
             passages=int(passages),
             temperature=float(temperature),
-            max_new_tokens=int(length),
+            max_new_tokens=int(max_new_tokens),
             options=self.options.read(method, options),
             documents=tuple(documents or ()),
-            earlier=earlier,
-            whole=bool(whole),
+            history=history,
+            whole_document=bool(whole),
         )
 
 
 def build(backend: Backend) -> Composer:
-    """Draw and connect the box inside the open Blocks.
+    """Create and connect the components inside the open Blocks.
 
-    What is the same for every method stands first, so that choosing one moves nothing but its own settings.
+    Shared settings come first, so that choosing a method moves nothing but its own options.
     """
     methods = backend.methods()
-    known = {each.name: each for each in methods}
+    by_name = {method.name: method for method in methods}
     with gr.Column(elem_id="composer", min_width=0):
         with gr.Row(elem_id="ask-row", equal_height=False):
             question = question_box("Question", "Ask your documents…", "question", autofocus=True)
-            ask, stop = go_and_stop("Ask", "ask", "stop")
-        said = gr.HTML(elem_id="ask-said", js_on_load=None)
-        gr.HTML(_toggle(), elem_id="settings-toggle", js_on_load=None)
+            ask_button, stop_button = run_and_stop_buttons("Ask", "ask", "stop")
+        message = gr.HTML(elem_id="ask-said", js_on_load=None)
+        # Phones show this button instead of the settings.
+        toggle = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
+        gr.HTML(
+            tag("button", "Method and settings", type="button", **toggle), elem_id="settings-toggle", js_on_load=None
+        )
         with gr.Row(elem_id="settings", equal_height=False):
-            method, first = method_choice(methods, "method")
+            method, default = method_choice(methods, "method")
             passages = passages_slider("passages-count")
-            ratio = ratio_slider("ratio", _RATIO, first.has_ratio)
-            scope = Scope(backend)
-            options = Options(methods, first.name)
+            ratio = ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
+            scope = DocumentScope(backend)
+            options = MethodOptions(methods, default.name)
         with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
             temperature = gr.Slider(
                 0,
@@ -83,31 +94,29 @@ def build(backend: Backend) -> Composer:
                 value=_DEFAULTS.temperature,
                 step=0.1,
                 label="Temperature",
-                info="0 always picks the likeliest word; higher is livelier and less faithful.",
+                info="0 always picks the most likely token; higher is more varied and less faithful.",
                 buttons=[],
                 min_width=200,
             )
-            length = gr.Slider(
+            max_new_tokens = gr.Slider(
                 16,
                 1024,
                 value=_DEFAULTS.max_new_tokens,
                 step=16,
-                label="Longest answer, tokens",
-                info="The answer ends here at the latest. A token is about three quarters of a word.",
+                label="Max answer length (tokens)",
+                info="A token is about three quarters of a word.",
                 buttons=[],
                 min_width=200,
             )
 
-    def choose(name: str) -> Update:
-        chosen = known[name]
-        update: Update = {method: gr.update(info=chosen.description), ratio: gr.update(visible=shown(chosen.has_ratio))}
-        return update | options.show(name)
+    def change_method(name: str) -> Update:
+        selected = by_name[name]
+        return {
+            method: gr.update(info=selected.description),
+            ratio: gr.update(visible=visibility(selected.has_ratio)),
+            **options.show(name),
+        }
 
-    method.change(choose, method, [method, ratio, *options.components()], queue=False, **QUIET)
-    return Composer(question, said, [method, passages, ratio, temperature, length], scope, options, ask, stop)
-
-
-def _toggle() -> Markup:
-    """Return the button that a phone shows in the place of the settings."""
-    opens = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
-    return tag("button", "Method and settings", type="button", **opens)
+    method.change(change_method, method, [method, ratio, *options.components()], queue=False, **QUIET)
+    settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens]
+    return Composer(question, message, settings, scope, options, ask_button, stop_button)

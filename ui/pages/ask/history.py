@@ -1,8 +1,8 @@
-"""A session's chat and the browser that keeps it: restore, keep, open another, rename, export, delete."""
+"""Events of the chat bar: restore, save, open, rename, export and delete chats, which the browser stores."""
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
@@ -10,120 +10,115 @@ from gradio.components import Component
 
 from ui.events import QUIET, Update, session_of
 from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import Listed, busybar, chatbar
+from ui.pages.ask.chats.chat_bar import ChatSummary, render_busy_bar, render_chat_bar
 from ui.pages.ask.results import Results
 
-_LOAD = "() => [kvscopeChats.load()]"
-_CLEAR = "(sent, box) => [sent?.answered === box ? '' : box]"  # what was typed meanwhile stays
-_TAKE = "(sent) => [kvscopeChats.take(sent), null]"
-_NAME = 120  # most characters of a title
+_LOAD_JS = "() => [kvscopeChats.load()]"
+_CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
+_SAVE_JS = "(sent) => [kvscopeChats.take(sent), null]"
+_MAX_TITLE_CHARS = 120
 
 
-class History:
-    """The bar over the thread, and what a chat shows when it is opened.
+@dataclass(frozen=True, slots=True)
+class ChatHistory:
+    """The chat bar, and the components that change with the chat.
 
-    chat       the session's chat, a State
-    replacing  whether the chat's last turn gives way to the next answer, a State; never that of another chat
-    carrier    JSON that goes between the server and the script which keeps the chats
-    results    where a chat is shown
-    empty      what only an empty chat shows
-    busy       whether a session is being answered; its chat then stays as it is until the answer ends
+    chat           State: the session's chat
+    replaces_last  State: whether the next answer replaces the chat's last turn; reset when another chat is opened
+    carrier        JSON exchanged with the browser script that stores the chats
+    welcome        components that only an empty chat shows
+    is_busy        whether a session's question is running; its chat cannot be changed meanwhile
     """
 
-    def __init__(
-        self,
-        chat: gr.State,
-        replacing: gr.State,
-        carrier: gr.JSON,
-        bar: gr.HTML,
-        results: Results,
-        empty: Sequence[Component | gr.Column],
-        busy: Callable[[str], bool],
-    ) -> None:
-        self._chat, self._replacing, self._carrier, self._bar = chat, replacing, carrier, bar
-        self._results, self._empty, self._busy = results, empty, busy
-        acted = bar.click(self.act, chat, [*self.components(), *results.components()], queue=False, **QUIET)
-        self._then_tell(acted)
+    chat: gr.State
+    replaces_last: gr.State
+    carrier: gr.JSON
+    bar: gr.HTML
+    results: Results
+    welcome: Sequence[Component | gr.Column]
+    is_busy: Callable[[str], bool]
 
     def components(self) -> list[Any]:
-        """Return what `keep`, `talking` and `held` fill."""
-        return [self._chat, self._replacing, self._carrier, self._bar, *self._empty]
+        """Return the outputs of all methods that return an Update, except those in `results`."""
+        return [self.chat, self.replaces_last, self.carrier, self.bar, *self.welcome]
 
-    def wire(self, page: gr.Blocks) -> None:
-        """Show what this tab showed before it was refreshed."""
-        outputs = [*self.components(), *self._results.components()]
-        page.load(self.restore, self._carrier, outputs, js=_LOAD, queue=False, **QUIET)
+    def connect(self, page: gr.Blocks) -> None:
+        """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
+        outputs = [*self.components(), *self.results.components()]
+        page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, queue=False, **QUIET)
+        self._then_store(self.bar.click(self.handle_action, self.chat, outputs, queue=False, **QUIET))
 
-    def then_keep(self, answered: Any, box: gr.Textbox) -> None:
-        """Let the browser clear the box and keep the chat once an answer has ended, and show its name in the bar."""
-        cleared = answered.then(None, [self._carrier, box], box, js=_CLEAR, queue=False, **QUIET)
-        self._then_tell(cleared)
+    def then_save(self, event: Any, box: gr.Textbox) -> None:
+        """After `event`, clear the question box, store the chat in the browser and update the bar."""
+        self._then_store(event.then(None, [self.carrier, box], box, js=_CLEAR_BOX_JS, queue=False, **QUIET))
 
-    def restore(self, told: Any) -> Update:
-        """Show the chat that the browser kept for this tab, if it is one."""
-        known = _known(told)
-        chat = Chat.of(known.get("chat"))
-        return {**self._open(chat), self._bar: chatbar(chat, Listed.all(known.get("listing")))}
+    def restore(self, data: Any) -> Update:
+        """Show the chat that the browser stored for this tab; a new one if there is none."""
+        stored = _as_dict(data)
+        chat = Chat.from_saved(stored.get("chat"))
+        bar = render_chat_bar(chat, ChatSummary.parse_all(stored.get("listing")))
+        return {**self._open(chat), self.bar: bar}
 
-    def act(self, chat: Chat, event: gr.EventData, request: gr.Request) -> Update:
-        """Follow a button of the bar, unless an answer is being written into this chat."""
-        if self._busy(session_of(request)):
+    def handle_action(self, chat: Chat, event: gr.EventData, request: gr.Request) -> Update:
+        """Handle a click on a button of the bar, unless the session is busy."""
+        if self.is_busy(session_of(request)):
             return gr.skip()
-        told = _known(event._data)
-        act = told.get("act")
-        if act in ("markdown", "json"):
-            return {self._carrier: {"file": _file(chat, act)}}
-        if act == "rename":
-            return self.keep(replace(chat, title=str(told.get("title") or "")[:_NAME]))
-        opened = Chat.of(told.get("chat"))
-        forget = {"forget": chat.id} if act == "delete" else {}
-        return {**self._open(opened), self._carrier: {"here": opened.id, **forget}}
+        data = _as_dict(event._data)
+        action = data.get("act")
+        if action in ("markdown", "json"):
+            return {self.carrier: {"file": _export(chat, action)}}
+        if action == "rename":
+            return self.save(replace(chat, title=str(data.get("title") or "")[:_MAX_TITLE_CHARS]))
+        opened = Chat.from_saved(data.get("chat"))
+        deleted = {"forget": chat.id} if action == "delete" else {}
+        return {**self._open(opened), self.carrier: {"here": opened.id, **deleted}}
 
-    def listed(self, told: Any, chat: Chat, request: gr.Request) -> Update:
-        """Show the bar as it is now. A chat that another tab has changed has become a copy, with an id of its own."""
-        if self._busy(session_of(request)):
-            return {self._carrier: None}
-        known = _known(told)
-        called = str(known.get("id") or chat.id)
-        kept = chat if called == chat.id else replace(chat, id=called)
-        bar = chatbar(kept, Listed.all(known.get("listing")), str(known.get("trouble")))
-        moved = {} if kept is chat else {self._chat: kept}
-        return {**moved, self._bar: bar, self._carrier: None}
+    def refresh_bar(self, data: Any, chat: Chat, request: gr.Request) -> Update:
+        """Show the bar with the browser's current list; a chat changed in another tab continues as a copy."""
+        if self.is_busy(session_of(request)):
+            return {self.carrier: None}
+        stored = _as_dict(data)
+        chat_id = str(stored.get("id") or chat.id)
+        update: Update = {self.carrier: None}
+        if chat_id != chat.id:
+            chat = replace(chat, id=chat_id)
+            update[self.chat] = chat
+        summaries = ChatSummary.parse_all(stored.get("listing"))
+        return update | {self.bar: render_chat_bar(chat, summaries, str(stored.get("trouble")))}
 
-    def keep(self, chat: Chat, answered: str | None = None) -> Update:
-        """Return what makes the session and the browser keep a chat.
+    def save(self, chat: Chat, answered: str | None = None) -> Update:
+        """Keep the chat in the session and send it to the browser.
 
-        answered  the question that is done with; the box is cleared if it still holds it
+        answered  the completed question; the question box is cleared if it still holds it
         """
-        return {self._chat: chat, self._carrier: {"chat": chat.as_dict(), "answered": answered}}
+        return {self.chat: chat, self.carrier: {"chat": chat.as_dict(), "answered": answered}}
 
-    def talking(self, talking: bool = True) -> Update:
-        """Hide what only an empty chat shows, or show it."""
+    def show_welcome(self, visible: bool) -> Update:
+        """Show or hide the components of an empty chat."""
         return {
-            part: gr.Column(visible=not talking) if isinstance(part, gr.Column) else gr.HTML(visible=not talking)
-            for part in self._empty
+            part: gr.Column(visible=visible) if isinstance(part, gr.Column) else gr.HTML(visible=visible)
+            for part in self.welcome
         }
 
-    def held(self, chat: Chat) -> Update:
-        """Show the bar as it stands while an answer is written; `listed` shows it in use again."""
-        return {self._bar: busybar(chat)}
+    def show_busy(self, chat: Chat) -> Update:
+        """Disable the bar while an answer is generated; `refresh_bar` enables it again."""
+        return {self.bar: render_busy_bar(chat)}
 
-    def _then_tell(self, done: Any) -> None:
-        """Let the browser take what it is sent, and show what it says then."""
-        inputs, outputs = [self._carrier, self._chat], [self._chat, self._bar, self._carrier]
-        done.then(self.listed, inputs, outputs, js=_TAKE, queue=False, **QUIET)
+    def _then_store(self, event: Any) -> None:
+        """After `event`, let the browser store what it was sent, and update the bar with its reply."""
+        inputs = [self.carrier, self.chat]
+        event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, queue=False, **QUIET)
 
     def _open(self, chat: Chat) -> Update:
-        shown = {self._chat: chat, self._replacing: False, **self._results.open(chat)}
-        return {**shown, **self.talking(bool(chat.turns))}
+        view = {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
+        return {**view, **self.show_welcome(not chat.turns)}
 
 
-def _known(told: Any) -> dict[str, Any]:
-    """Return what the browser told; nothing if it told something else."""
-    return told if isinstance(told, dict) else {}
+def _as_dict(data: Any) -> dict[str, Any]:
+    return data if isinstance(data, dict) else {}
 
 
-def _file(chat: Chat, kind: str) -> dict[str, str]:
+def _export(chat: Chat, kind: str) -> dict[str, str]:
     name = re.sub(r"[^\w -]+", "", chat.name).strip()[:60] or "chat"
     if kind == "json":
         return {"name": f"{name}.json", "kind": "application/json", "text": chat.as_json()}

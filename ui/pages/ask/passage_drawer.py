@@ -1,4 +1,4 @@
-"""The side panel that a citation opens: the passage where it stands, on its page."""
+"""The side panel that a citation opens: the passage in its surrounding text."""
 
 from typing import Any
 
@@ -7,13 +7,12 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.errors import ModelNotReady
-from ui.components import excerpt
+from ui.components.excerpt import find_quote, page_label, render_excerpt
 from ui.events import QUIET, Update
 from ui.html import Markup, tag
 
-# What the answer quotes of the passage that is shown is brought into sight; the panel takes the focus, for Esc and
-# screen readers. When it closes, the focus goes back to the citation that opened it, which may have been drawn anew,
-# unless it has gone elsewhere.
+# Scrolls to the quote and focuses the panel, for the Esc key and screen readers. Closing returns the focus to the
+# citation that opened the panel (possibly re-rendered since), unless the focus has moved elsewhere.
 _ON_LOAD = """
 let opener = null;
 document.addEventListener('click', (event) => { opener = event.target.closest?.('.kv-cite') ?? opener; });
@@ -34,32 +33,30 @@ new MutationObserver(() => {
 """
 
 
-class Drawer:
+class PassageDrawer:
     """One panel for all citations of the page."""
 
     def __init__(self, backend: Backend) -> None:
+        """Create the closed panel inside the open Blocks."""
         self._backend = backend
-
-    def build(self) -> None:
-        """Draw the panel, still closed, inside the open Blocks."""
         self._panel = gr.HTML(elem_id="drawer", js_on_load=_ON_LOAD)
         self._panel.clear(lambda: "", None, self._panel, queue=False, **QUIET)
 
-    def follow(self, cites: gr.HTML) -> None:
-        """Open the passage whose citation is clicked there."""
-        cites.select(self.show, None, self._panel, queue=False, **QUIET)
+    def follow(self, citations: gr.HTML) -> None:
+        """Open the panel when a citation in that component is clicked."""
+        citations.select(self.show, None, self._panel, queue=False, **QUIET)
 
     def show(self, event: gr.EventData) -> Update:
-        """Show the passage that was cited, or say why it cannot be shown."""
-        told: dict[str, Any] = event._data
-        chunk, rank, said = (str(told.get(name, "")) for name in ("id", "rank", "said"))
+        """Show the cited passage, or an error message if it is not available."""
+        data: dict[str, Any] = event._data
+        chunk, rank, context = (str(data.get(name, "")) for name in ("id", "rank", "context"))
         try:
-            found = self._backend.library.excerpt(chunk)
-            quote = excerpt.backing(found, said)
-            where, text = tag("p", excerpt.place(found, quote), class_="kv-muted"), excerpt.marked(found, quote)
-            return {self._panel: _panel(rank, found.chunk.document_name, where, text)}
-        except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
-            title = "Not yet" if isinstance(error, ModelNotReady) else "Not here any more"
+            excerpt = self._backend.library.excerpt(chunk)
+            quote = find_quote(excerpt, context)
+            location = tag("p", page_label(excerpt, quote), class_="kv-muted")
+            return {self._panel: _panel(rank, excerpt.chunk.document_name, location, render_excerpt(excerpt, quote))}
+        except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
+            title = "Not available yet" if isinstance(error, ModelNotReady) else "No longer available"
             return {self._panel: _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))}
 
 

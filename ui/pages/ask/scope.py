@@ -1,4 +1,4 @@
-"""Which documents a question goes to: all, chosen ones, or one of them from its first passage to its last."""
+"""The documents a question is asked of: all, selected ones, or all passages of a single one."""
 
 from typing import Any
 
@@ -9,49 +9,52 @@ from backend.interface.backend import Backend
 from engine.request import Request
 from store.errors import KVScopeError
 from ui.components.document_picker import DocumentPicker
-from ui.components.inputs import shown
+from ui.components.inputs import visibility
 from ui.events import QUIET, Update
 
-_WHOLE = "All of it in order, instead of the best passages."
+_WHOLE_INFO = "All passages in order, instead of the best-matching ones."
 
 
-class Scope:
-    """Two components; `read` says what they mean."""
+class DocumentScope:
+    """The document picker, and a checkbox to use the whole document if exactly one is selected."""
 
     def __init__(self, backend: Backend) -> None:
-        """Draw them inside the open Blocks."""
-        self._backend, self._where = backend, DocumentPicker(backend, "where")
-        self.documents = self._where.documents
+        """Create both inside the open Blocks."""
+        self._backend = backend
+        self._picker = DocumentPicker(backend, "where")
+        self.documents = self._picker.documents
         self.whole = gr.Checkbox(
-            label="Read it whole",
-            info=_WHOLE,
-            visible=shown(False),
+            label="Use the whole document",
+            info=_WHOLE_INFO,
+            visible=visibility(False),
             min_width=120,
             elem_id="whole",
         )
-        self.documents.change(self._choose, self.documents, self.whole, queue=False, **QUIET)
+        self.documents.change(self._checkbox_for, self.documents, self.whole, queue=False, **QUIET)
 
     def components(self) -> list[Component]:
-        """Return both, in the order of `read`."""
+        """Return the picker's dropdown and the checkbox."""
         return [self.documents, self.whole]
 
-    def follow(self, shelf: gr.HTML) -> None:
-        """Offer what is there now whenever the list of documents changes."""
-        shelf.change(self.refresh, self.documents, [self.documents, self.whole], queue=False, **QUIET)
+    def follow(self, document_list: gr.HTML) -> None:
+        """Update both whenever the sidebar's list of documents changes."""
+        document_list.change(self.refresh, self.documents, self.components(), queue=False, **QUIET)
 
-    def refresh(self, chosen: list[str] | None) -> Update:
-        """Return the choices of now; what was deleted is no longer chosen."""
-        return {self.documents: self._where.refresh(chosen), self.whole: self._choose(self._where.left(chosen))}
+    def refresh(self, selected: list[str] | None) -> Update:
+        """Return both for the current documents; deleted ones are deselected."""
+        existing = self._picker.only_existing(selected)
+        return {self.documents: self._picker.refresh(selected), self.whole: self._checkbox_for(existing)}
 
-    def _choose(self, chosen: list[str] | None) -> Any:
-        """Offer to read one chosen document whole, with its length; not where it is too long."""
-        if len(chosen or []) != 1:
-            return gr.Checkbox(visible=shown(False), value=False)
+    def _checkbox_for(self, selected: list[str] | None) -> Any:
+        """Show the checkbox if one document is selected, disabled if it does not fit into the context."""
+        if len(selected or []) != 1:
+            return gr.Checkbox(visible=visibility(False), value=False)
         try:
-            budget = self._backend.budget(Request("", documents=tuple(chosen or ()), whole=True))
-        except KVScopeError:  # the models are still loading: the question itself will say what is wrong
-            return gr.Checkbox(visible=True, interactive=True, info=_WHOLE)
+            budget = self._backend.budget(Request("", documents=tuple(selected or ()), whole_document=True))
+        except KVScopeError:  # e.g. the models are still loading; asking reports what is wrong
+            return gr.Checkbox(visible=True, interactive=True, info=_WHOLE_INFO)
         if budget.fits_whole:
-            return gr.Checkbox(visible=True, interactive=True, info=f"{_WHOLE} It has {budget.documents:,} tokens.")
-        said = f"Too long: it has {budget.documents:,} tokens, the model reads {budget.max_tokens:,} in all."
-        return gr.Checkbox(visible=True, interactive=False, value=False, info=said)
+            info = f"{_WHOLE_INFO} It has {budget.document_tokens:,} tokens."
+            return gr.Checkbox(visible=True, interactive=True, info=info)
+        info = f"Too long: {budget.document_tokens:,} tokens; the model's context holds {budget.max_tokens:,}."
+        return gr.Checkbox(visible=True, interactive=False, value=False, info=info)

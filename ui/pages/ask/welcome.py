@@ -1,32 +1,32 @@
-"""What an empty page says: what it is for, one click to try it, and what the colours will mean."""
+"""The empty Ask page: what the app does, and what the colours of an answer mean."""
 
 from ui.html import Markup, join, tag
 
-_PROMISE = "Questions to your own documents, answered on this machine. What was read once is not read again."
-_TOUR = (
-    ("Abc", "kv-plain", "Text whose keys and values were kept from an earlier reading, and are used again."),
-    ("Abc", "kv-fresh", "Text that was computed anew for this question, because a small model looked at it."),
-    ("1", "kv-cite", "Where the answer has it from. Click it to see the passage on its page."),
-    ("memory", "kv-badge", "Which tier the passage came from: memory, disk, or computed just now."),
+_TAGLINE = "Ask questions about your own documents, on this machine. Each passage is processed once and reused."
+_LEGEND = (
+    ("Abc", "kv-plain", "Reused: the keys and values (KV) of this text come from the cache."),
+    ("Abc", "kv-fresh", "Recomputed for this question, because the auxiliary model selected it."),
+    ("1", "kv-cite", "Source of this statement. Click it to see the passage on its page."),
+    ("memory", "kv-badge", "Cache tier of the passage: memory, disk, or computed just now."),
 )
+_TIP = "Move Recompute % and press Retry: higher is closer to full prefill, lower is faster."
 
 
-def promise() -> Markup:
-    """Return the first sentence of an empty page."""
-    return tag("p", _PROMISE, class_="kv-promise")
+def render_tagline() -> Markup:
+    """Return the sentence at the top of an empty page."""
+    return tag("p", _TAGLINE, class_="kv-promise")
 
 
-def tour() -> Markup:
-    """Return the short tour: what each colour of an answer means."""
+def render_legend() -> Markup:
+    """Return the legend of an answer's colours."""
     rows = (
         tag(
             "div",
-            tag("dt", tag("mark" if look == "kv-fresh" else "span", word, class_=look)),
+            tag("dt", tag("mark" if css_class == "kv-fresh" else "span", example, class_=css_class)),
             tag("dd", meaning),
         )
-        for word, look, meaning in _TOUR
+        for example, css_class, meaning in _LEGEND
     )
-    last = "Move Recompute % and press Retry: more is closer to a full reading, less is faster. The bars say why."
     return join(
-        tag("h2", "What the colours mean"), tag("dl", *rows, class_="kv-tour"), tag("p", last, class_="kv-muted")
+        tag("h2", "What the colours mean"), tag("dl", *rows, class_="kv-tour"), tag("p", _TIP, class_="kv-muted")
     )

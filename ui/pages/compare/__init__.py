@@ -1,1 +1,1 @@
-"""The parts of the Compare page: the table of figures, answers with their differences, and files to download."""
+"""The Compare page: one question through several methods, side by side."""

@@ -1,51 +1,56 @@
-"""An answer with the words marked in which it differs from another: merged runs, never one element a word."""
+"""Word-level differences between two answers, marked as merged runs rather than one element per word."""
 
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from engine.analysis.comparison import Passage
+from engine.analysis.comparison import ComparedPassage
 from ui.html import Markup, join, tag
 
-GAP = "\u22ef"  # stands where words are left out
+GAP = "\u22ef"  # shown in place of missing words
 _WORDS = re.compile(r"\S+\s*|\s+")
-_CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes it; a run of words may begin with it
+_CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes them; a run of words may start with one
 
 
-def differences(reference: str, other: str, passages: Sequence[Passage] = ()) -> Markup:
-    """Return the text of `other`; what `reference` says in the place of a marked run is in its title.
+def mark_differences(reference: str, other: str, passages: Sequence[ComparedPassage] = ()) -> Markup:
+    """Return `other` with differing runs of words marked; each tooltip shows the reference's words.
 
-    passages  what [n] in the texts cites
+    passages  the sources of citations [n]
     """
-    there, here = _WORDS.findall(reference), _WORDS.findall(other)
-    matcher = SequenceMatcher(None, [word.rstrip() for word in there], [word.rstrip() for word in here], autojunk=False)
+    reference_words = _WORDS.findall(reference)
+    other_words = _WORDS.findall(other)
+    matcher = SequenceMatcher(
+        None, [word.rstrip() for word in reference_words], [word.rstrip() for word in other_words], autojunk=False
+    )
     parts: list[object] = []
-    for kind, a, b, c, d in matcher.get_opcodes():
-        was, now = "".join(there[a:b]).strip(), "".join(here[c:d])
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        old = "".join(reference_words[start:end]).strip()
+        new = "".join(other_words[other_start:other_end])
         if kind == "equal":
-            parts.append(_cited(now, passages))
+            parts.append(_label_citations(new, passages))
         elif kind == "delete":
-            parts.append(tag("mark", GAP, class_="kv-gap", title=f"Left out: {was}", aria_label="words left out"))
+            parts.append(tag("mark", GAP, class_="kv-gap", title=f"Left out: {old}", aria_label="words left out"))
         else:
-            body = now.rstrip()
-            said = f"Full prefill: {was}" if kind == "replace" else "Not in full prefill's answer"
-            parts += [tag("mark", _cited(body, passages), class_="kv-differs", title=said), now[len(body) :]]
+            text = new.rstrip()
+            tooltip = f"Full prefill: {old}" if kind == "replace" else "Not in full prefill's answer"
+            mark = tag("mark", _label_citations(text, passages), class_="kv-differs", title=tooltip)
+            parts += [mark, new[len(text) :]]
     return join(*parts)
 
 
-def same(reference: str, other: str) -> bool:
-    """Return whether two answers have the same words."""
+def has_same_words(reference: str, other: str) -> bool:
+    """Return whether two answers are equal up to white space."""
     return reference.split() == other.split()
 
 
-def _cited(text: str, passages: Sequence[Passage]) -> Markup:
-    known = {f"[{passage.rank}]": passage for passage in passages}
+def _label_citations(text: str, passages: Sequence[ComparedPassage]) -> Markup:
+    sources = {f"[{passage.rank}]": passage for passage in passages}
     parts: list[object] = []
     for part in _CITATION.split(text):
-        if part in known:
-            page = "" if known[part].page is None else f", page {known[part].page}"
-            where = f"{known[part].document}{page}"
-            parts.append(tag("span", part[1:-1], class_="kv-cite", title=where, aria_label=f"Source: {where}"))
+        if part in sources:
+            page = "" if sources[part].page is None else f", page {sources[part].page}"
+            name = f"{sources[part].document}{page}"
+            parts.append(tag("span", part[1:-1], class_="kv-cite", title=name, aria_label=f"Source: {name}"))
         else:
             parts.append(part)
     return join(*parts)

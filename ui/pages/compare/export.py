@@ -1,4 +1,4 @@
-"""A comparison as a file: CSV for a spreadsheet, JSON for a program."""
+"""A comparison as a file: CSV for spreadsheets, JSON for programs."""
 
 import csv
 import json
@@ -7,28 +7,28 @@ from typing import Any
 
 from engine.analysis.comparison import Comparison, Outcome
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run text that starts with these
 
 
-def as_csv(comparison: Comparison, path: Path) -> Path:
-    """Write a row for each outcome; times in ms, KL in nats, sizes in bytes. Texts cannot become formulas."""
+def write_csv(comparison: Comparison, path: Path) -> Path:
+    """Write one row per outcome: times in ms, KL in nats, sizes in bytes."""
     rows = [_row(comparison, outcome) for outcome in comparison.outcomes]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["question"])
         writer.writeheader()
-        writer.writerows({name: guarded(value) for name, value in row.items()} for row in rows)
+        writer.writerows({name: escape_formula(value) for name, value in row.items()} for row in rows)
     return path
 
 
-def as_json(comparison: Comparison, path: Path) -> Path:
-    """Write everything, stages and all times included."""
+def write_json(comparison: Comparison, path: Path) -> Path:
+    """Write the whole comparison with all stages and measurements."""
     path.write_text(json.dumps(comparison.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
     return path
 
 
-def guarded(value: Any) -> Any:
-    """Return a text so that a spreadsheet shows it and never runs it; numbers as they are."""
-    return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA) else value
+def escape_formula(value: Any) -> Any:
+    """Return a text so that spreadsheets show it instead of running it; other values unchanged."""
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA_STARTS) else value
 
 
 def _row(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
@@ -37,11 +37,11 @@ def _row(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
         "model": comparison.model,
         "method": outcome.method,
         "ratio": outcome.ratio,
-        "realised_ratio": outcome.realised_ratio,
+        "realised_ratio": outcome.actual_ratio,
         "ttft_ms": outcome.ttft_ms,
         "n": len(outcome.ttfts_ms),
         "rt": outcome.rt,
-        "floor_ms": outcome.floor_ms,
+        "floor_ms": outcome.ideal_ms,
         "search_ms": comparison.search_ms,
         "kl": outcome.kl,
         "top1": int(outcome.top1),

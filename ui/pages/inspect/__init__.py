@@ -1,1 +1,1 @@
-"""The parts of the Inspect page: what a session holds of one question, and how it is shown."""
+"""The Inspect page: attention of both models for a question, and the tokens that each method recomputes."""

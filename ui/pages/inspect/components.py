@@ -1,4 +1,4 @@
-"""The components of the Inspect page and where they stand."""
+"""The components of the Inspect page and their layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,146 +8,154 @@ import gradio as gr
 from backend.interface.backend import Backend
 from engine.method import MethodInfo
 from ui.components.document_picker import DocumentPicker
-from ui.components.inputs import go_and_stop, method_choice, passages_slider, question_box, ratio_slider
+from ui.components.inputs import method_choice, passages_slider, question_box, ratio_slider, run_and_stop_buttons
 from ui.html import Markup, tag
-from ui.pages.inspect import view as inspected
+from ui.pages.inspect.view import render_legend
 
-ALL = 0  # which passage is looked at: every one
-_RATIO = "Moves at once: the choice is drawn from stored scores, no model runs."
-_EMPTY = (
-    "See where the models look for a question, and which words each method would compute anew at every ratio. "
-    "Type a question above and press Inspect: the passages are read once in full, then the slider answers at once."
+ALL_PASSAGES = 0  # value of the passage choice
+_RATIO_INFO = "Updates instantly from stored scores; no model runs."
+_INTRO = (
+    "See which tokens the models attend to for a question, and which tokens each method recomputes at every ratio. "
+    "Type a question above and press Inspect: after one full prefill of the passages, the slider responds instantly."
 )
-_MAP = (
-    "Each row is a layer of the main model, each column a spot in the passages; "
-    "the stronger the colour, the more the question looks there."
-)
-_KL = "How differently each layer looks, compared with the last one: 0 is the same."
-_AGREEMENT = "Of the tokens that either side picks, the share that both pick: 1 is full agreement."
-_RANKS = "Each dot is a window of 8 tokens; near the diagonal, both models find it equally worth looking at."
-_HINTS = {
-    _MAP: "Attention of the question's tokens in a full prefill, averaged over heads, beside the average of its row. "
-    "The shared prefix is left out. The top row is the auxiliary model, which reads each passage alone.",
-    _KL: "Kullback-Leibler divergence KL(last layer || layer), in nats; the prefix and the passages' sinks are left "
-    "out, since they would swamp it. The dashed line is the auxiliary model's last layer: where it lies below a bar, "
-    "the small model is the better guide than that layer.",
-    _AGREEMENT: "Jaccard similarity with the primary's last layer, sinks left out. Amber: the chosen method against as "
-    "many tokens of the oracle, which knows where the main model looks. Violet: the most looked-at tokens of the small "
-    "model. Grey: the other methods; dotted: chance.",
-    _RANKS: "Windows ranked by mean attention: the auxiliary across, the primary's last layer up. Amber dots are "
-    "recomputed. Spearman's rank correlation is 1 for the same order, 0 for none.",
-}
-_KL_KEYS = (("green", "layer of the main model"), ("violet", "small model"))
-_AGREEMENT_KEYS = (("orange", "chosen method"), ("violet", "small model"), ("grey", "the others"))
-_RANKS_KEYS = (("orange", "recomputed"), ("grey", "reused"))
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What the page's events read and fill."""
+class FigureCaption:
+    """Title, one-sentence description, tooltip, and colour keys of a figure."""
+
+    title: str
+    description: str
+    tooltip: str
+    keys: tuple[tuple[str, str], ...] = ()
+
+    def render(self) -> Markup:
+        hint = tag("span", "?", class_="kv-hint", title=self.tooltip, tabindex=0, role="note", aria_label=self.tooltip)
+        keys = [tag("li", name, class_=f"kv-key kv-key-{colour}") for colour, name in self.keys]
+        return tag(
+            "header",
+            tag("h3", self.title, " ", hint),
+            tag("p", self.description),
+            tag("ul", *keys, class_="kv-keys", aria_label="Colours") if keys else None,
+            class_="kv-caption",
+        )
+
+
+_MAP = FigureCaption(
+    "Attention from the question, by layer",
+    "Each row is a layer of the main model, each column a position in the passages; "
+    "stronger colour means more attention from the question.",
+    "Attention of the question's tokens in a full prefill, averaged over heads, relative to the average of its row. "
+    "The shared prefix is left out. The top row is the auxiliary model, which sees each passage alone.",
+)
+_KL = FigureCaption(
+    "Difference from the last layer",
+    "How much each layer's attention differs from the last layer's: 0 is identical.",
+    "Kullback-Leibler divergence KL(last layer || layer), in nats, without the prefix and the passages' sinks, which "
+    "would dominate it. The dashed line is the auxiliary model's last layer: where it is below a bar, the auxiliary "
+    "model predicts the last layer better than that layer does.",
+    (("green", "layer of the main model"), ("violet", "auxiliary model")),
+)
+_AGREEMENT = FigureCaption(
+    "Agreement by recompute ratio",
+    "Of the tokens that either side selects, the share that both select: 1 is full agreement.",
+    "Jaccard similarity, sinks left out. Amber: the chosen method against as many tokens of the oracle, which uses the "
+    "main model's own attention. Violet: most attended tokens of the auxiliary model against those of the main model's "
+    "last layer. Grey: the other methods; dotted: chance.",
+    (("orange", "chosen method"), ("violet", "auxiliary model"), ("grey", "other methods")),
+)
+_RANKS = FigureCaption(
+    "Auxiliary model vs. main model",
+    "Each dot is a window of 8 tokens; near the diagonal, both models rank its attention alike.",
+    "Windows ranked by mean attention: the auxiliary model on the x-axis, the main model's last layer on the y-axis. "
+    "Amber dots are recomputed. Spearman's rank correlation is 1 for the same order, 0 for none.",
+    (("orange", "recomputed"), ("grey", "reused")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InspectComponents:
+    """The components that events read and update."""
 
     question: gr.Textbox
     inspect: gr.Button
     stop: gr.Button
-    where: DocumentPicker
+    documents: DocumentPicker
     passages: gr.Slider
     progress: gr.HTML
-    empty: gr.HTML
-    found: gr.Column
-    only: gr.Radio
+    intro: gr.HTML
+    results: gr.Column
+    passage_choice: gr.Radio
     text: gr.HTML
     method: gr.Dropdown
     ratio: gr.Slider
     summary: gr.HTML
-    apply: gr.Button
-    halt: gr.Button
+    ask: gr.Button
+    stop_answer: gr.Button
     answer: gr.HTML
-    map: gr.Plot
+    attention_map: gr.Plot
     kl: gr.Plot
     agreement: gr.Plot
-    ranks: gr.HTML
+    rank_scatter: gr.HTML
 
 
-def draw(methods: Sequence[MethodInfo], backend: Backend) -> Parts:
-    """Draw the page inside the open tab."""
+def build(methods: Sequence[MethodInfo], backend: Backend) -> InspectComponents:
+    """Create the components inside the open tab."""
     with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
         with gr.Row(elem_id="inspect-box", equal_height=False):
-            question, inspect, stop, passages = _box()
-            where = DocumentPicker(backend, "inspect-where")
+            question = question_box("Question to inspect", "Which question do you want to inspect?", "inspect-question")
+            inspect, stop = run_and_stop_buttons("Inspect", "inspect-go", "inspect-stop")
+            passages = passages_slider("inspect-count", None)
+            documents = DocumentPicker(backend, "inspect-where")
         progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
-        empty = gr.HTML(tag("p", _EMPTY, class_="kv-lede"), elem_id="inspect-empty", js_on_load=None)
-        with gr.Column(elem_id="inspect-found", min_width=0, visible=False) as found:
+        intro = gr.HTML(tag("p", _INTRO, class_="kv-lede"), elem_id="inspect-empty", js_on_load=None)
+        with gr.Column(elem_id="inspect-found", min_width=0, visible=False) as results:
             with gr.Column(elem_id="inspect-choice", min_width=0):
-                method, ratio = _choice(methods)
+                method, default = method_choice(methods, "inspect-method")
+                ratio = ratio_slider("inspect-ratio", _RATIO_INFO, default.has_ratio)
                 summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
                 with gr.Row(elem_id="inspect-apply-row"):
-                    apply = gr.Button("Apply: ask with this", variant="primary", elem_id="inspect-apply")
-                    halt = gr.Button("Stop", variant="stop", visible=False, elem_id="inspect-halt")
+                    ask = gr.Button("Ask with these settings", variant="primary", elem_id="inspect-apply")
+                    stop_answer = gr.Button("Stop", variant="stop", visible=False, elem_id="inspect-halt")
                 answer = gr.HTML(elem_id="inspect-answer", js_on_load=None)
             with gr.Column(elem_id="inspect-text", min_width=0):
-                gr.HTML(inspected.legend(), js_on_load=None, elem_id="inspect-legend")
-                only = gr.Radio([("All", ALL)], value=ALL, label="Passage", elem_id="inspect-only")
+                gr.HTML(render_legend(), js_on_load=None, elem_id="inspect-legend")
+                passage_choice = gr.Radio(
+                    [("All", ALL_PASSAGES)], value=ALL_PASSAGES, label="Passage", elem_id="inspect-only"
+                )
                 text = gr.HTML(elem_id="inspect-passages", js_on_load=None)
             with gr.Column(elem_id="inspect-figures", min_width=0):
-                with gr.Column(elem_classes="kv-panel kv-wide", min_width=0):
-                    gr.HTML(_caption("Where the question looks, layer by layer", _MAP), js_on_load=None)
-                    heat = _plot("inspect-map")
-                with gr.Column(elem_classes="kv-panel kv-wide", min_width=0):
-                    gr.HTML(_caption("Layers against the last layer", _KL, *_KL_KEYS), js_on_load=None)
-                    kl = _plot("inspect-kl")
+                attention_map = _plot_panel(_MAP, "inspect-map", wide=True)
+                kl = _plot_panel(_KL, "inspect-kl", wide=True)
+                agreement = _plot_panel(_AGREEMENT, "inspect-agreement")
                 with gr.Column(elem_classes="kv-panel", min_width=0):
-                    gr.HTML(_caption("Agreement over the ratio", _AGREEMENT, *_AGREEMENT_KEYS), js_on_load=None)
-                    agreement = _plot("inspect-agreement")
-                with gr.Column(elem_classes="kv-panel", min_width=0):
-                    gr.HTML(_caption("Small model against main model", _RANKS, *_RANKS_KEYS), js_on_load=None)
-                    ranks = gr.HTML(elem_id="inspect-ranks", js_on_load=None)
-    return Parts(
+                    gr.HTML(_RANKS.render(), js_on_load=None)
+                    rank_scatter = gr.HTML(elem_id="inspect-ranks", js_on_load=None)
+    return InspectComponents(
         question=question,
         inspect=inspect,
         stop=stop,
-        where=where,
+        documents=documents,
         passages=passages,
         progress=progress,
-        empty=empty,
-        found=found,
-        only=only,
+        intro=intro,
+        results=results,
+        passage_choice=passage_choice,
         text=text,
         method=method,
         ratio=ratio,
         summary=summary,
-        apply=apply,
-        halt=halt,
+        ask=ask,
+        stop_answer=stop_answer,
         answer=answer,
-        map=heat,
+        attention_map=attention_map,
         kl=kl,
         agreement=agreement,
-        ranks=ranks,
+        rank_scatter=rank_scatter,
     )
 
 
-def _box() -> tuple[gr.Textbox, gr.Button, gr.Button, gr.Slider]:
-    question = question_box("Question to inspect", "Which question do you want to look into?", "inspect-question")
-    passages = passages_slider("inspect-count", None)
-    return question, *go_and_stop("Inspect", "inspect-go", "inspect-stop"), passages
-
-
-def _choice(methods: Sequence[MethodInfo]) -> tuple[gr.Dropdown, gr.Slider]:
-    method, first = method_choice(methods, "inspect-method")
-    return method, ratio_slider("inspect-ratio", _RATIO, first.has_ratio)
-
-
-def _plot(name: str) -> gr.Plot:
-    return gr.Plot(show_label=False, container=False, buttons=[], elem_id=name, elem_classes="kv-plot")
-
-
-def _caption(title: str, sentence: str, *keys: tuple[str, str]) -> Markup:
-    said = _HINTS[sentence]
-    hint = tag("span", "?", class_="kv-hint", title=said, tabindex=0, role="note", aria_label=said)
-    named = [tag("li", name, class_=f"kv-key kv-key-{colour}") for colour, name in keys]
-    return tag(
-        "header",
-        tag("h3", title, " ", hint),
-        tag("p", sentence),
-        tag("ul", *named, class_="kv-keys", aria_label="Colours") if named else None,
-        class_="kv-caption",
-    )
+def _plot_panel(caption: FigureCaption, elem_id: str, wide: bool = False) -> gr.Plot:
+    with gr.Column(elem_classes=f"kv-panel{' kv-wide' if wide else ''}", min_width=0):
+        gr.HTML(caption.render(), js_on_load=None)
+        return gr.Plot(show_label=False, container=False, buttons=[], elem_id=elem_id, elem_classes="kv-plot")

@@ -1,7 +1,8 @@
-"""The Inspect page: where both models look for a question, and which tokens each method recomputes.
+"""The Inspect page: attention of both models for a question, and the tokens each method recomputes.
 
-One click reads the passages in full; after that the sliders only redraw what is held. 'Apply' asks the question.
-Both end by drawing what was found with the settings of that moment, which may have been changed while they ran.
+Inspecting costs one full prefill; afterwards, sliders only redraw stored results. 'Ask with these settings' answers the
+question. After each of the two, a separate step redraws with the settings of that moment, which the user may have
+changed meanwhile.
 """
 
 from collections.abc import Iterator
@@ -11,198 +12,217 @@ import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from backend.interface.errors import user_message
+from engine.analysis.inspection import Inspection
 from engine.method import MethodInfo
 from engine.request import Answer, Request
 from ui.cancellation import SessionTasks
 from ui.components.document_picker import QuestionInputs
-from ui.components.inputs import shown
-from ui.events import ALWAYS, MODEL, QUIET, Update, session_of
-from ui.figures.agreement import agreement, distance
-from ui.figures.attention_map import attention_map
-from ui.pages.inspect import view as inspected
-from ui.pages.inspect.components import ALL, Parts, draw
-from ui.pages.inspect.session import Held
+from ui.components.inputs import visibility
+from ui.events import ALLOW_MULTIPLE, MODEL_QUEUE, QUIET, Update, session_of
+from ui.figures.agreement import agreement_figure, layer_kl_figure
+from ui.figures.attention_map import attention_figure
+from ui.html import error_box, progress_line
+from ui.pages.inspect import components, view
+from ui.pages.inspect.components import ALL_PASSAGES, InspectComponents
+from ui.pages.inspect.session import InspectionSession
 from ui.throttle import coalesce
 
-_BLANK = "Type a question first, then press Enter."
+_NO_QUESTION = error_box("Type a question first, then press Enter.")
 
 
 class Inspect:
-    """Looks into one session's question at a time; what was found lies in the session's State."""
+    """Runs at most one inspection or answer per session; results are kept in the session's State."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._methods = {method.name: method for method in backend.methods()}
-        self.stops = SessionTasks()
+        self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
-        """Draw and connect the page inside its open tab."""
-        self._held = gr.State(None)  # nothing listens to its changes: Gradio would hash all of it
-        self._parts: Parts = draw(list(self._methods.values()), self._backend)
-        self._wire()
+        """Create the page's components inside its open tab and connect their events."""
+        self.session = gr.State(None)  # must have no change listener, or Gradio hashes all of it
+        self.components: InspectComponents = components.build(list(self._methods.values()), self._backend)
+        self._connect()
 
     @property
-    def asks(self) -> QuestionInputs:
-        """What is asked, for a page that sends a question here."""
-        return QuestionInputs(self._parts.question, self._parts.passages, self._parts.where)
+    def question_inputs(self) -> QuestionInputs:
+        """The inputs that another page fills when it sends a question here."""
+        return QuestionInputs(self.components.question, self.components.passages, self.components.documents)
 
     def stop(self, request: gr.Request) -> None:
-        """Stop what this session has asked for, now."""
-        self.stops.stop(session_of(request))
+        """Cancel the session's running inspection or answer."""
+        self.tasks.stop(session_of(request))
 
-    def begin(self, question: str, request: gr.Request) -> Update:
-        """Answer the click at once, before the model is free; while this session looks, nothing else begins."""
-        session = session_of(request)
-        if not question.strip() and not self.stops.busy(session):
-            return {self._parts.progress: inspected.trouble(_BLANK)}
-        if not question.strip() or not self.stops.start(session):
+    def begin_inspection(self, question: str, request: gr.Request) -> Update:
+        """Acknowledge the click before the model is free; does nothing while the session is busy."""
+        session_id = session_of(request)
+        if not question.strip() and not self.tasks.is_busy(session_id):
+            return {self.components.progress: _NO_QUESTION}
+        if not question.strip() or not self.tasks.start(session_id):
             return gr.skip()
-        return {self._parts.progress: inspected.waiting("Waiting for the model"), **self._running(True)}
+        return {self.components.progress: progress_line("Waiting for the model"), **self._buttons(running=True)}
 
-    def look(
-        self, question: str, passages: float, nominal: float, where: list[str], request: gr.Request
+    def run_inspection(
+        self, question: str, passages: float, target: float, documents: list[str], request: gr.Request
     ) -> Iterator[Update]:
-        """Inspect the question that has begun, saying what is done; then hold what was found, for `drill` to draw."""
-        parts, session = self._parts, session_of(request)
-        if (stop := self.stops.take(session)) is None:  # a click that began nothing
-            yield gr.skip()
+        """Inspect the question that has begun; stores the result for `show_passage` to draw."""
+        ui = self.components
+        session_id = session_of(request)
+        cancel = self.tasks.claim(session_id)
+        if cancel is None:  # the click started nothing
+            yield gr.skip()  # a generator without any update would clear every output
             return
         try:
             if not question.strip():
-                yield {parts.progress: inspected.trouble(_BLANK)}  # a generator without updates would empty all
+                yield {ui.progress: _NO_QUESTION}
                 return
-            chosen = tuple(where or ())
-            wanted = Request(question.strip(), ratio=nominal / 100, passages=int(passages), documents=chosen)
-            for step in self._backend.inspection.inspect(wanted, stop):
-                if step.found is None:
-                    yield {parts.progress: inspected.waiting(step.said)}
-                    continue
-                held = Held(step.found, int(passages), documents=chosen)
-                choices = [("All", ALL), *((str(rank), rank) for rank in range(1, len(step.found.excerpts) + 1))]
-                seen = {
-                    self._held: held,
-                    parts.progress: "",
-                    parts.empty: gr.update(visible=False),
-                    parts.found: gr.update(visible=True),
-                    parts.only: gr.update(choices=choices, value=ALL),
-                    parts.answer: "",
-                    parts.kl: distance(step.found.kl_layers.tolist(), step.found.kl_auxiliary),
-                    **self._running(False),
-                }
-                self.stops.finish(session, stop)
-                yield seen
-        except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
-            said = inspected.note("Stopped.") if stop.is_set() else inspected.trouble(user_message(error))
-            self.stops.finish(session, stop)
-            yield {parts.progress: said, **self._running(False)}
+            inspect_request = Request(
+                question.strip(),
+                recompute_ratio=target / 100,
+                passages=int(passages),
+                documents=tuple(documents or ()),
+            )
+            for step in self._backend.inspection.inspect(inspect_request, cancel):
+                if step.inspection is None:
+                    yield {ui.progress: progress_line(step.message)}
+                else:
+                    self.tasks.finish(session_id, cancel)
+                    yield self._finished(inspect_request, step.inspection)
+        except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
+            message = view.render_note("Stopped.") if cancel.is_set() else error_box(user_message(error))
+            self.tasks.finish(session_id, cancel)
+            yield {ui.progress: message, **self._buttons(running=False)}
         finally:
-            self.stops.finish(session, stop)
+            self.tasks.finish(session_id, cancel)
 
-    def choose(self, held: Held | None, method: str, nominal: float, only: int) -> Update:
-        """Show another method: what it says of itself, its slider if it has one, and what it recomputes."""
-        how, parts = self._methods[method], self._parts
-        said = {parts.method: gr.update(info=how.description), parts.ratio: gr.update(visible=shown(how.has_ratio))}
-        return {**said, **self.redraw(held, method, nominal, only)}
-
-    def redraw(self, held: Held | None, method: str, nominal: float, only: int) -> Update:
-        """Draw what depends on method and ratio, from what is held; no model is asked."""
-        if held is None:
-            return {self._parts.summary: ""}
-        how, parts, at = self._methods[method], self._parts, round(nominal)
+    def change_method(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
+        """Show another method: its description, its ratio slider if it has one, and the tokens it recomputes."""
+        info = self._methods[method]
         return {
-            parts.summary: inspected.summary(held, how, at),
-            parts.text: inspected.passages(held, how, at, only),
-            parts.ranks: inspected.ranks(held, how, at, only),
-            parts.agreement: self._agreement(held, how, at),
+            self.components.method: gr.update(info=info.description),
+            self.components.ratio: gr.update(visible=visibility(info.has_ratio)),
+            **self.redraw(session, method, target, rank),
         }
 
-    def drill(self, held: Held | None, method: str, nominal: float, only: int) -> Update:
-        """Draw one passage, or all, in every figure that shows tokens."""
-        if held is None:
-            return {self._parts.summary: ""}
-        found = held.found
-        part = found.parts[only - 1] if only else slice(0, found.tokens)
-        lengths = [found.passages[only - 1]] if only else list(found.passages)
-        heat = attention_map(found.auxiliary[part], found.primary[:, part], lengths, first=only or 1)
-        return {self._parts.map: heat, **self.redraw(held, method, nominal, only)}
+    def redraw(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
+        """Draw everything that depends on method and ratio, from stored results."""
+        if session is None:
+            return {self.components.summary: ""}
+        info = self._methods[method]
+        percent = round(target)
+        return {
+            self.components.summary: view.render_summary(session, info, percent),
+            self.components.text: view.render_passages(session, info, percent, rank),
+            self.components.rank_scatter: view.render_rank_scatter(session, info, percent, rank),
+            self.components.agreement: self._agreement(session, info, percent),
+        }
 
-    def apply(self, held: Held | None, method: str, nominal: float, request: gr.Request) -> Iterator[Update]:
-        """Ask the inspected question with these settings; then hold what its answer rests on, for `redraw` to mark."""
-        parts, session, answer = self._parts, session_of(request), None
-        how = self._methods[method]
-        if (stop := self.stops.take(session)) is None:  # a click that began nothing
+    def show_passage(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
+        """Draw the passage of `rank`, or all for 0, in every figure that shows tokens."""
+        if session is None:
+            return {self.components.summary: ""}
+        inspection = session.inspection
+        part = inspection.passage_slices[rank - 1] if rank else slice(0, inspection.num_tokens)
+        lengths = [inspection.passage_lengths[rank - 1]] if rank else list(inspection.passage_lengths)
+        figure = attention_figure(inspection.auxiliary[part], inspection.primary[:, part], lengths, first=rank or 1)
+        return {self.components.attention_map: figure, **self.redraw(session, method, target, rank)}
+
+    def begin_answer(self, request: gr.Request) -> Update:
+        """Acknowledge the click before the model is free; does nothing while the session is busy."""
+        if not self.tasks.start(session_of(request)):
+            return gr.skip()
+        return {self.components.answer: progress_line("Waiting for the model"), **self._buttons(running=True)}
+
+    def answer(
+        self, session: InspectionSession | None, method: str, target: float, request: gr.Request
+    ) -> Iterator[Update]:
+        """Answer the inspected question with these settings; stores its quotes for `redraw` to mark."""
+        ui = self.components
+        session_id = session_of(request)
+        cancel = self.tasks.claim(session_id)
+        if cancel is None:  # the click started nothing
             yield gr.skip()
             return
+        answer: Answer | None = None
+        percent = round(target)
         try:
-            if held is None:
-                yield {parts.answer: inspected.trouble(_BLANK)}
+            if session is None:
+                yield {ui.answer: _NO_QUESTION}
                 return
-            wanted = Request(held.found.question, method, round(nominal) / 100, held.passages, documents=held.documents)
-            for answer in coalesce(self._backend.ask(wanted, stop), _milestone):
-                yield {parts.answer: inspected.answer(answer, how)}
-            self.stops.finish(session, stop)
+            ask_request = Request(
+                session.inspection.question, method, percent / 100, session.num_passages, documents=session.documents
+            )
+            for answer in coalesce(self._backend.ask(ask_request, cancel), _milestone):
+                yield {ui.answer: view.render_answer(answer, self._methods[method])}
+            self.tasks.finish(session_id, cancel)
             if answer is not None:
-                yield {self._held: held.after(answer, round(nominal)), **self._running(False)}
-        except Exception as error:  # noqa: BLE001  the page's border: every error becomes a sentence, bugs are logged
-            self.stops.finish(session, stop)
-            yield {parts.answer: inspected.trouble(user_message(error)), **self._running(False)}
+                yield {self.session: session.with_answer(answer, percent), **self._buttons(running=False)}
+        except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
+            self.tasks.finish(session_id, cancel)
+            yield {ui.answer: error_box(user_message(error)), **self._buttons(running=False)}
         finally:
-            self.stops.finish(session, stop)
+            self.tasks.finish(session_id, cancel)
 
-    def applying(self, request: gr.Request) -> Update:
-        """Answer the click on Apply at once; while this session looks, nothing else begins."""
-        if not self.stops.start(session_of(request)):
-            return gr.skip()
-        return {self._parts.answer: inspected.waiting("Waiting for the model"), **self._running(True)}
+    def _finished(self, request: Request, inspection: Inspection) -> Update:
+        ui = self.components
+        ranks = range(1, len(inspection.passages) + 1)
+        choices = [("All", ALL_PASSAGES), *((str(rank), rank) for rank in ranks)]
+        return {
+            self.session: InspectionSession(inspection, request.passages, documents=request.documents),
+            ui.progress: "",
+            ui.intro: gr.update(visible=False),
+            ui.results: gr.update(visible=True),
+            ui.passage_choice: gr.update(choices=choices, value=ALL_PASSAGES),
+            ui.answer: "",
+            ui.kl: layer_kl_figure(inspection.kl_layers.tolist(), inspection.kl_auxiliary),
+            **self._buttons(running=False),
+        }
 
-    def _wire(self) -> None:
-        parts = self._parts
-        buttons = [parts.inspect, parts.stop, parts.apply, parts.halt]
-        chosen = [self._held, parts.method, parts.ratio, parts.only]
-        drawn = [parts.summary, parts.text, parts.ranks, parts.agreement]
-        slow: dict[str, Any] = {
-            "concurrency_id": MODEL,
+    def _agreement(self, session: InspectionSession, method: MethodInfo, percent: int) -> Any:
+        """Return the agreement figure; a method without a ratio is one point, at the ratio it recomputes."""
+        point = None
+        mask = session.recompute_mask(method.name, percent)
+        if not method.has_ratio and mask is not None:
+            point = session.inspection.oracle_overlap.get(method.name)
+            percent = round(100 * float(mask.mean()))
+        labels = {each.name: each.label for each in self._methods.values()}
+        return agreement_figure(session.inspection.agreement, labels, method.name, percent, point)
+
+    def _buttons(self, running: bool) -> Update:
+        ui = self.components
+        run = gr.Button(visible=not running)
+        stop = gr.Button(visible=running)
+        return {ui.inspect: run, ui.ask: run, ui.stop: stop, ui.stop_answer: stop}
+
+    def _connect(self) -> None:
+        ui = self.components
+        buttons = [ui.inspect, ui.stop, ui.ask, ui.stop_answer]
+        choices = [self.session, ui.method, ui.ratio, ui.passage_choice]
+        redrawn = [ui.summary, ui.text, ui.rank_scatter, ui.agreement]
+        model: dict[str, Any] = {
+            "concurrency_id": MODEL_QUEUE,
             "concurrency_limit": MAX_CONCURRENT_REQUESTS,
-            **ALWAYS,
+            **ALLOW_MULTIPLE,
             **QUIET,
         }
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
-        clicked = gr.on(
-            [parts.inspect.click, parts.question.submit],
-            self.begin,
-            parts.question,
-            [parts.progress, *buttons],
-            queue=False,
-            **QUIET,
-        )
-        everything = [parts.progress, parts.empty, parts.found, parts.only, parts.answer, parts.kl]
-        wanted = [parts.question, parts.passages, parts.ratio, parts.where.documents]
-        looked = clicked.then(self.look, wanted, [self._held, *everything, *buttons], **slow)
-        looked.then(self.drill, chosen, [parts.map, *drawn], **instant)
-        parts.ratio.change(self.redraw, chosen, drawn, **instant)
-        parts.method.change(self.choose, chosen, [parts.method, parts.ratio, *drawn], **instant)
-        parts.only.input(self.drill, chosen, [parts.map, *drawn], **instant)
-        clicked = parts.apply.click(self.applying, None, [parts.answer, *buttons], queue=False, **QUIET)
-        asked = [self._held, parts.method, parts.ratio]
-        applied = clicked.then(self.apply, asked, [self._held, parts.answer, *buttons], **slow)
-        applied.then(self.redraw, chosen, drawn, **instant)
-        for button in (parts.stop, parts.halt):
+        inputs = [ui.question, ui.passages, ui.ratio, ui.documents.documents]
+        shown = [self.session, ui.progress, ui.intro, ui.results, ui.passage_choice, ui.answer, ui.kl]
+        submit = [ui.inspect.click, ui.question.submit]
+        begun = gr.on(submit, self.begin_inspection, ui.question, [ui.progress, *buttons], queue=False, **QUIET)
+        inspected = begun.then(self.run_inspection, inputs, [*shown, *buttons], **model)
+        inspected.then(self.show_passage, choices, [ui.attention_map, *redrawn], **instant)
+        ui.ratio.change(self.redraw, choices, redrawn, **instant)
+        ui.method.change(self.change_method, choices, [ui.method, ui.ratio, *redrawn], **instant)
+        ui.passage_choice.input(self.show_passage, choices, [ui.attention_map, *redrawn], **instant)
+        begun = ui.ask.click(self.begin_answer, None, [ui.answer, *buttons], queue=False, **QUIET)
+        ask_inputs = [self.session, ui.method, ui.ratio]
+        answered = begun.then(self.answer, ask_inputs, [self.session, ui.answer, *buttons], **model)
+        answered.then(self.redraw, choices, redrawn, **instant)
+        for button in (ui.stop, ui.stop_answer):
             button.click(self.stop, None, None, queue=False, **QUIET)
-
-    def _agreement(self, held: Held, how: MethodInfo, at: int) -> Any:
-        """Return the figure; a method without a ratio is a point at what it recomputes."""
-        point, taken = None, held.taken(how.name, at)
-        if not how.has_ratio and taken is not None:
-            point, at = held.found.overlap.get(how.name), round(100 * float(taken.mean()))
-        labels = {each.name: each.label for each in self._methods.values()}
-        return agreement(held.found.alike, labels, how.name, at, point)
-
-    def _running(self, running: bool) -> Update:
-        parts = self._parts
-        idle, busy = gr.Button(visible=not running), gr.Button(visible=running)
-        return {parts.inspect: idle, parts.apply: idle, parts.stop: busy, parts.halt: busy}
 
 
 def _milestone(answer: Answer) -> object:
-    """What is worth redrawing more than the text for."""
+    """Return what changes when more than the text must be redrawn."""
     return answer.state, answer.trace.ttft_ms is None

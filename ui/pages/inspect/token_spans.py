@@ -1,7 +1,7 @@
-"""The fate of each piece of a passage's text: reused or recomputed, sink or not, cited or not; as few pieces as can be.
+"""Passage text as spans of equal marking: recomputed, sink, cited, or any combination.
 
-Neighbouring characters of one fate are one piece. A method that picks single tokens would still make a piece of nearly
-every token; where a passage would fall into more than 200 pieces, tokens share the fate of most of their block.
+Adjacent characters with the same marks form one span. A method that selects single tokens would create almost one span
+per token; beyond 200 spans, blocks of tokens take the colour of their majority.
 """
 
 from collections.abc import Iterable
@@ -10,53 +10,54 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.analysis.report import Excerpt
+from engine.analysis.inspection import InspectedPassage
 
-MOST = 200  # pieces of one passage that recomputing may make
+MAX_SPANS = 200  # per passage, from recomputed tokens alone
 RECOMPUTED, SINK, CITED = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """A run of characters. `fate` is a sum of RECOMPUTED, SINK and CITED; 0 is text that is reused as it stands."""
+class MarkedSpan:
+    """A run of characters; `marks` is a sum of RECOMPUTED, SINK and CITED, 0 for reused text."""
 
     text: str
-    fate: int
+    marks: int
 
 
-def fates(
-    excerpt: Excerpt, recomputed: np.ndarray, sinks: np.ndarray, cited: Iterable[tuple[int, int]] = ()
-) -> tuple[list[Fate], int]:
-    """Return the pieces of a passage, whose texts joined are the passage, and how many tokens share one fate at least.
+def mark_spans(
+    passage: InspectedPassage, recomputed: np.ndarray, sinks: np.ndarray, quotes: Iterable[tuple[int, int]] = ()
+) -> tuple[list[MarkedSpan], int]:
+    """Return the spans of a passage, and the block size in tokens to which `recomputed` was coarsened.
 
     recomputed, sinks  [tokens] bool
-    cited              characters (start, end) that an answer rests on
+    quotes             characters (start, end) that an answer quotes
     """
-    recomputed, block = _coarse(recomputed)
-    marks = np.zeros(len(excerpt.text), dtype=np.uint8)
+    recomputed, block = _coarsen(recomputed)
+    marks = np.zeros(len(passage.text), dtype=np.uint8)
     for first, last in _runs(recomputed):
-        marks[excerpt.spans[first, 0] : excerpt.spans[last - 1, 1]] |= RECOMPUTED
-    for start, end in excerpt.spans[sinks].tolist():
-        word = excerpt.text[start:end]  # the space before a word belongs to its token, and looks odd in its colour
-        marks[end - len(word.lstrip()) : end] |= SINK
-    for start, end in cited:
+        marks[passage.spans[first, 0] : passage.spans[last - 1, 1]] |= RECOMPUTED
+    for start, end in passage.spans[sinks].tolist():
+        word = passage.text[start:end].lstrip()  # a token includes the space before its word, which stays unmarked
+        marks[end - len(word) : end] |= SINK
+    for start, end in quotes:
         marks[start:end] |= CITED
-    cuts = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)] if len(marks) else []
-    return [Fate(excerpt.text[a:b], int(marks[a])) for a, b in pairwise(cuts)], block
+    bounds = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)] if len(marks) else []
+    return [MarkedSpan(passage.text[start:end], int(marks[start])) for start, end in pairwise(bounds)], block
 
 
-def _runs(chosen: np.ndarray) -> list[tuple[int, int]]:
-    """Return where the true stretches of [tokens] begin and end."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
+def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
+    """Return start and end of each run of True in [tokens]."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
     return list(zip(edges[0::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def _coarse(chosen: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the choice in the smallest blocks (1, 8, 16 ... tokens) whose changes stay below MOST, and their size."""
-    block, coarse = 1, chosen
-    while 2 * len(_runs(coarse)) + 1 > MOST:
+def _coarsen(mask: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the mask and its block size: the smallest of 1, 8, 16 ... tokens with at most MAX_SPANS spans."""
+    block = 1
+    coarse = mask
+    while 2 * len(_runs(coarse)) + 1 > MAX_SPANS:
         block = 8 if block == 1 else 2 * block
-        starts = np.arange(0, len(chosen), block)
-        share = np.add.reduceat(chosen.astype(int), starts) / np.diff([*starts, len(chosen)])
-        coarse = np.repeat(share >= 0.5, block)[: len(chosen)]
+        starts = np.arange(0, len(mask), block)
+        fraction = np.add.reduceat(mask.astype(int), starts) / np.diff([*starts, len(mask)])
+        coarse = np.repeat(fraction >= 0.5, block)[: len(mask)]
     return coarse, block

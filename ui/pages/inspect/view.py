@@ -1,155 +1,159 @@
-"""An inspected question as HTML: what the colours mean, what is recomputed, the passages with their curves."""
+"""An inspected question as HTML: legend, recompute summary, passages with attention curves, rank scatter."""
 
 from collections.abc import Iterable
 
 import numpy as np
 
-from engine.analysis.report import Excerpt
+from engine.analysis.inspection import InspectedPassage
 from engine.method import MethodInfo
 from engine.request import Answer
-from ui.figures.rank_scatter import scatter
-from ui.figures.sparklines import peak, strips
+from ui.figures.answer_metrics import render_metrics
+from ui.figures.rank_scatter import rank_scatter
+from ui.figures.sparklines import peak, sparklines
 from ui.format import UNKNOWN, count, percent
-from ui.html import Markup, join, tag
-from ui.pages.ask.metrics import numbers
-from ui.pages.inspect.session import Held
-from ui.pages.inspect.token_spans import CITED, RECOMPUTED, SINK, Fate, fates
+from ui.html import Markup, join, progress_line, tag
+from ui.pages.inspect.session import InspectionSession
+from ui.pages.inspect.token_spans import CITED, RECOMPUTED, SINK, MarkedSpan, mark_spans
 
-_LOOKS = {RECOMPUTED: "kv-fresh", SINK: "kv-sink", CITED: "kv-quoted"}
+_CLASSES = {RECOMPUTED: "kv-fresh", SINK: "kv-sink", CITED: "kv-quoted"}
 _STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
 _SINK = (
-    "A sink: a token that draws attention in many layers whatever is asked, often a word like 'the'. "
+    "Attention sink: a token that attracts attention whatever the question is, often a word like 'the'. "
     "It gets at least 50 times its passage's median in at least a quarter of the layers."
 )
 _LEGEND = (
-    ("", "reused", "Keys and values come from the cache, computed when the passage was first read."),
-    (_LOOKS[RECOMPUTED], "recomputed", "Keys and values are computed anew for this question, seeing all passages."),
-    (_LOOKS[SINK], "sink", _SINK),
-    (_LOOKS[CITED], "cited", "The answer rests on this sentence. It shows after 'Apply'."),
+    ("", "reused", "Keys and values (KV) come from the cache."),
+    (_CLASSES[RECOMPUTED], "recomputed", "Keys and values (KV) are recomputed for this question, over all passages."),
+    (_CLASSES[SINK], "sink", _SINK),
+    (_CLASSES[CITED], "cited", "The answer quotes this sentence. Shown after 'Ask with these settings'."),
 )
 
 
-def legend() -> Markup:
-    """Return the four colours, each with what it means."""
+def render_legend() -> Markup:
+    """Return the four colours with their meanings."""
     entries = (
-        tag("li", tag("span", "Abc", class_=f"kv-swatch {look}".strip()), name, title=meaning, tabindex=0)
-        for look, name, meaning in _LEGEND
+        tag("li", tag("span", "Abc", class_=f"kv-swatch {css_class}".strip()), name, title=meaning, tabindex=0)
+        for css_class, name, meaning in _LEGEND
     )
     return tag("ul", *entries, class_="kv-fates", aria_label="What the colours mean")
 
 
-def summary(held: Held, method: MethodInfo, nominal: int) -> Markup:
-    """Return how much the method recomputes, in large, and what it means for the passages."""
-    taken, tokens = held.taken(method.name, nominal), held.found.tokens
-    if taken is None:
-        said = f"{method.label} decides while it computes. Press Apply to ask with it and see what it chose."
-        return tag("div", _big(UNKNOWN, f"of {count(tokens, 'token')} recomputed"), tag("p", said, class_="kv-muted"))
-    fresh, exact = int(taken.sum()), held.found.exact
-    asked = f"asked for {percent(nominal / 100)}" if method.has_ratio else f"{method.label} has no ratio"
-    first = "Passage 1 is exact" if exact == 1 else f"Passages 1 to {exact} are exact"
-    stands = f"{first} as it stands: nothing before it is new." if exact == 1 else f"{first} as they stand."
+def render_summary(session: InspectionSession, method: MethodInfo, target: int) -> Markup:
+    """Return how much the method recomputes at a ratio of `target` percent."""
+    mask = session.recompute_mask(method.name, target)
+    tokens = session.inspection.num_tokens
+    if mask is None:
+        hint = f"{method.label} selects tokens during the forward pass. Ask with these settings to see its selection."
+        return tag("div", _headline(UNKNOWN, f"of {count(tokens, 'token')} recomputed"), _muted(hint))
+    recomputed = int(mask.sum())
+    ratio = f"target {percent(target / 100)}" if method.has_ratio else f"{method.label} has no ratio"
+    exact = session.inspection.num_exact_passages
+    exact_note = "Passage 1 is exact already." if exact == 1 else f"Passages 1 to {exact} are exact already."
+    tooltip = "Cached keys and values (KV) equal those of full prefill, so recomputing them changes nothing."
     return tag(
         "div",
-        _big(percent(fresh / tokens if tokens else 0, 1), f"{fresh:,} of {count(tokens, 'token')} recomputed, {asked}"),
-        tag("p", stands, class_="kv-muted", title="Its keys and values equal those of a full reading.")
-        if exact and method.has_ratio
-        else None,
+        _headline(
+            percent(recomputed / tokens if tokens else 0, 1),
+            f"{recomputed:,} of {count(tokens, 'token')} recomputed, {ratio}",
+        ),
+        tag("p", exact_note, class_="kv-muted", title=tooltip) if exact and method.has_ratio else None,
     )
 
 
-def passages(held: Held, method: MethodInfo, nominal: int, only: int = 0) -> Markup:
-    """Return the passages with their curves and marked text; `only` one of them, from 1, or all for 0."""
-    found = held.found
-    taken = held.taken(method.name, nominal)
-    taken = np.zeros(found.tokens, dtype=bool) if taken is None else taken
-    shown = [(rank, part) for rank, part in enumerate(found.parts, start=1) if only in (0, rank)]
-    most = tuple(peak(values, [part for _, part in shown]) for values in (found.auxiliary, found.primary[-1]))
+def render_passages(session: InspectionSession, method: MethodInfo, target: int, rank: int = 0) -> Markup:
+    """Return the passages with attention curves and marked text; only the one of `rank` unless it is 0."""
+    inspection = session.inspection
+    mask = session.recompute_mask(method.name, target)
+    mask = np.zeros(inspection.num_tokens, dtype=bool) if mask is None else mask
+    visible = [(each, part) for each, part in enumerate(inspection.passage_slices, start=1) if rank in (0, each)]
+    slices = [part for _, part in visible]
+    last_layer = inspection.primary[-1]
+    peaks = (peak(inspection.auxiliary, slices), peak(last_layer, slices))
     cards = []
-    for rank, part in shown:
-        curves = strips(found.auxiliary[part], found.primary[-1][part], taken[part], (most[0], most[1]))
-        quotes = [(start, end) for cited, start, end in held.cited if cited == rank]
-        pieces, block = fates(found.excerpts[rank - 1], taken[part], found.sinks[part], quotes)
-        cards.append(_card(rank, found.excerpts[rank - 1], curves, pieces, block, int(taken[part].sum())))
-    return tag("ol", *cards, class_=f"kv-inspected{' kv-alone' if only else ''}")
+    for each, part in visible:
+        passage = inspection.passages[each - 1]
+        curves = sparklines(inspection.auxiliary[part], last_layer[part], mask[part], peaks)
+        quotes = [(start, end) for quoted_rank, start, end in session.quotes if quoted_rank == each]
+        spans, block = mark_spans(passage, mask[part], inspection.sinks[part], quotes)
+        cards.append(_card(each, passage, curves, spans, block, int(mask[part].sum())))
+    return tag("ol", *cards, class_=f"kv-inspected{' kv-alone' if rank else ''}")
 
 
-def ranks(held: Held, method: MethodInfo, nominal: int, only: int = 0) -> Markup:
-    """Return the rank scatter of all windows, or those of one passage, with its axes in words."""
-    found, taken = held.found, held.taken(method.name, nominal)
-    starts = found.windows
-    fresh = np.zeros(len(starts), dtype=bool)
-    if taken is not None and len(starts):
-        fresh = 2 * np.add.reduceat(taken.astype(int), starts) >= np.diff([*starts, found.tokens])
-    part = found.parts[only - 1] if only else slice(0, found.tokens)
+def render_rank_scatter(session: InspectionSession, method: MethodInfo, target: int, rank: int = 0) -> Markup:
+    """Return the rank scatter of all windows, or of one passage's, with axis labels."""
+    inspection = session.inspection
+    mask = session.recompute_mask(method.name, target)
+    starts = inspection.window_starts
+    recomputed = np.zeros(len(starts), dtype=bool)
+    if mask is not None and len(starts):
+        recomputed = 2 * np.add.reduceat(mask.astype(int), starts) >= np.diff([*starts, inspection.num_tokens])
+    part = inspection.passage_slices[rank - 1] if rank else slice(0, inspection.num_tokens)
     inside = (starts >= part.start) & (starts < part.stop)
+    correlation = inspection.rank_correlation
     return tag(
         "div",
-        tag("span", "main model: most looked at \u2192", class_="kv-up"),
-        scatter(found.ranks[:, inside], fresh[inside], found.rank_correlation, len(starts)),
-        tag("span", "small model: most looked at \u2192", class_="kv-across"),
-        tag(
-            "p", f"Rank correlation {found.rank_correlation:.2f} over {count(len(starts), 'window')}", class_="kv-muted"
-        ),
+        tag("span", "main model: most attention \u2192", class_="kv-up"),
+        rank_scatter(inspection.window_ranks[:, inside], recomputed[inside], correlation, len(starts)),
+        tag("span", "auxiliary model: most attention \u2192", class_="kv-across"),
+        _muted(f"Rank correlation {correlation:.2f} over {count(len(starts), 'window')}"),
         class_="kv-scatter-frame",
     )
 
 
-def answer(said: Answer, method: MethodInfo) -> Markup:
-    """Return a growing answer with its figures."""
-    state = waiting(_STATES[said.state]) if said.state in _STATES else None
-    stopped = note("Stopped. This is what was written so far.") if said.state == "stopped" else None
-    written = tag("div", said.text, class_="kv-text", dir="auto") if said.text else None
-    return tag("article", state, stopped, written, numbers(said, method), aria_busy=str(state is not None).lower())
+def render_answer(answer: Answer, method: MethodInfo) -> Markup:
+    """Return the answer so far with its metrics."""
+    state = progress_line(_STATES[answer.state]) if answer.state in _STATES else None
+    stopped = render_note("Stopped. The answer is incomplete.") if answer.state == "stopped" else None
+    text = tag("div", answer.text, class_="kv-text", dir="auto") if answer.text else None
+    is_busy = str(state is not None).lower()
+    return tag("article", state, stopped, text, render_metrics(answer, method), aria_busy=is_busy)
 
 
-def waiting(said: str) -> Markup:
-    """Return what is being done."""
-    pulse = tag("span", class_="kv-pulse", aria_hidden="true")
-    return tag("p", pulse, f"{said}…", class_="kv-state", role="status")
+def render_note(message: str) -> Markup:
+    """Return a message in muted text."""
+    return tag("p", message, class_="kv-muted", role="status")
 
 
-def trouble(said: str) -> Markup:
-    """Return an error in its place."""
-    return tag("p", said, class_="kv-trouble", role="alert", dir="auto")
+def _muted(text: str) -> Markup:
+    return tag("p", text, class_="kv-muted")
 
 
-def note(said: str) -> Markup:
-    """Return a quiet sentence."""
-    return tag("p", said, class_="kv-muted", role="status")
+def _headline(value: str, caption: str) -> Markup:
+    return tag("p", tag("strong", value), tag("small", caption), class_="kv-big")
 
 
-def _big(value: str, below: str) -> Markup:
-    return tag("p", tag("strong", value), tag("small", below), class_="kv-big")
-
-
-def _card(rank: int, excerpt: Excerpt, curves: Markup, pieces: Iterable[Fate], block: int, fresh: int) -> Markup:
-    tokens = len(excerpt.spans)
-    coarse = f" The method picks single tokens: {block} neighbours share the colour of most of them."
-    said = f"{fresh:,} of {count(tokens, 'token')} recomputed ({percent(fresh / tokens if tokens else 0)})."
+def _card(
+    rank: int, passage: InspectedPassage, curves: Markup, spans: Iterable[MarkedSpan], block: int, recomputed: int
+) -> Markup:
+    tokens = len(passage.spans)
+    ratio = recomputed / tokens if tokens else 0
+    caption = f"{recomputed:,} of {count(tokens, 'token')} recomputed ({percent(ratio)})."
+    if block > 1:
+        caption += f" The method selects single tokens; colours show the majority of every {block} tokens."
     return tag(
         "li",
         tag(
             "div",
             tag("span", rank, class_="kv-rank", aria_label=f"Passage {rank}"),
-            tag("bdi", excerpt.document, class_="kv-document", title=excerpt.document),
-            None if excerpt.page is None else tag("span", f"page {excerpt.page}", class_="kv-page"),
+            tag("bdi", passage.document, class_="kv-document", title=passage.document),
+            None if passage.page is None else tag("span", f"page {passage.page}", class_="kv-page"),
             class_="kv-card-head",
         ),
         curves,
         tag(
             "div",
-            join(*(_piece(piece) for piece in pieces)),
+            join(*(_span(span) for span in spans)),
             class_="kv-passage",
             dir="auto",
             tabindex=0,
             role="region",
             aria_label=f"Text of passage {rank}",
         ),
-        tag("p", said, coarse if block > 1 else None),
+        tag("p", caption),
         class_="kv-card",
     )
 
 
-def _piece(piece: Fate) -> object:
-    looks = [look for bit, look in _LOOKS.items() if piece.fate & bit]
-    return tag("span", piece.text, class_=" ".join(looks)) if looks else piece.text
+def _span(span: MarkedSpan) -> object:
+    classes = [css_class for mark, css_class in _CLASSES.items() if span.marks & mark]
+    return tag("span", span.text, class_=" ".join(classes)) if classes else span.text

@@ -1,1 +1,1 @@
-"""Chat state: turns, chat bar, export."""
+"""Chats: their turns, the bar that lists them, and export."""

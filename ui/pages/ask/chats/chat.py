@@ -1,4 +1,4 @@
-"""A chat: a title and its turns. Chats live in the person's own browser, so what comes back from there is checked."""
+"""A chat: a title and its turns. Chats are stored in the user's browser, so loading one validates it."""
 
 import json
 import secrets
@@ -11,20 +11,22 @@ from pydantic import TypeAdapter, ValidationError
 
 from engine.prompt.followups import relevant_turns
 from engine.request import ChatTurn
-from ui.format import day, duration, percent, short
-from ui.pages.ask.chats import export_markdown as markdown
-from ui.pages.ask.chats.turn import Turn
+from ui.format import day, short
+from ui.pages.ask.chats.export_markdown import escape_block, escape_line
+from ui.pages.ask.chats.turn import Turn, TurnSource
 
-MOST_TURNS = 100  # of one chat; those that were asked again go first, then the oldest
-_LEANED_ON = 3  # earlier questions that a new one is understood by
-_TITLE = 60
+MAX_TURNS = 100  # per chat; replaced turns are dropped first, then the oldest
+_HISTORY_TURNS = 3  # earlier turns that may resolve a follow-up question
+_MAX_NAME_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """id     random; empty until its first turn, if the browser told nothing of its chats
-    title  what a person called it; empty: its first question
-    at     of its last turn, seconds since the epoch
+    """A conversation. Browsers store it as JSON under these names: do not rename the fields.
+
+    id     random; empty until the first turn if the browser has no storage
+    title  given by the user; empty: the first question is shown
+    at     Unix time of the last turn
     """
 
     id: str
@@ -34,64 +36,69 @@ class Chat:
 
     @classmethod
     def new(cls) -> "Chat":
-        """Return an empty chat with an id of its own."""
+        """Return an empty chat with a new id."""
         return cls(secrets.token_hex(8))
 
     @classmethod
-    def of(cls, saved: Any) -> "Chat":
-        """Return what a browser kept; an empty chat if it is not one, whatever it is."""
+    def from_saved(cls, saved: Any) -> "Chat":
+        """Return the chat that `as_dict` saved; a new chat if `saved` is anything else."""
         try:
-            return _CHAT.validate_python(saved)
+            return _CHAT_ADAPTER.validate_python(saved)
         except ValidationError:
             return cls.new()
 
     @property
-    def shown(self) -> list[Turn]:
+    def visible_turns(self) -> list[Turn]:
         """The turns of the thread, oldest first."""
         return [turn for turn in self.turns if not turn.replaced]
 
     @property
     def name(self) -> str:
-        return self.title or (short(self.turns[0].question, _TITLE) if self.turns else "New chat")
+        """The title, or else the first question."""
+        return self.title or (short(self.turns[0].question, _MAX_NAME_CHARS) if self.turns else "New chat")
 
     @property
-    def full(self) -> bool:
-        """Whether one more turn takes the place of the oldest in the thread."""
-        return len(self.shown) >= MOST_TURNS
+    def is_full(self) -> bool:
+        """Whether the next turn drops the oldest one of the thread."""
+        return len(self.visible_turns) >= MAX_TURNS
 
-    def earlier(self) -> tuple[ChatTurn, ...]:
-        """Return what a new question may lean on."""
-        return tuple(turn.exchange() for turn in self.shown[-_LEANED_ON:])
+    def recent_history(self) -> tuple[ChatTurn, ...]:
+        """Return the turns that a new question may refer to."""
+        return tuple(turn.to_chat_turn() for turn in self.visible_turns[-_HISTORY_TURNS:])
 
-    def last_by_itself(self) -> str:
-        """Return the last question, behind those that it leans on: so it can be asked where this chat is not."""
-        *before, last = self.shown
-        leaning = relevant_turns(last.question, [turn.exchange() for turn in before[-_LEANED_ON:]])
-        return " ".join([*(exchange.question for exchange in leaning), last.question])
+    def standalone_question(self) -> str:
+        """Return the last question, preceded by the earlier ones it refers to, for use outside this chat."""
+        *earlier, last = self.visible_turns
+        history = relevant_turns(last.question, [turn.to_chat_turn() for turn in earlier[-_HISTORY_TURNS:]])
+        return " ".join([*(turn.question for turn in history), last.question])
 
     def add(self, turn: Turn, clock: Callable[[], float] = time.time) -> "Chat":
         """Return the chat with one more turn, and with an id if it had none."""
         turns = [*self.turns, turn]
-        while len(turns) > MOST_TURNS:
+        while len(turns) > MAX_TURNS:
             turns.remove(next((each for each in turns if each.replaced), turns[0]))
         return replace(self, id=self.id or Chat.new().id, turns=tuple(turns), at=clock())
 
     def without_last(self) -> "Chat":
-        """Return the chat with its last shown turn replaced by whatever comes next."""
+        """Return the chat with its last visible turn marked as replaced."""
         turns = list(self.turns)
-        for place in reversed(range(len(turns))):
-            if not turns[place].replaced:
-                turns[place] = replace(turns[place], replaced=True)
+        for index in reversed(range(len(turns))):
+            if not turns[index].replaced:
+                turns[index] = replace(turns[index], replaced=True)
                 break
         return replace(self, turns=tuple(turns))
 
     def full_ttft_ms(self, turn: Turn) -> float | None:
-        """Return what the first token of the same question took with full prefill; None if that was not measured."""
-        alike = (t for t in self.turns if t.whole and _asked(t) == _asked(turn) and t.ttft_ms is not None)
-        return next((other.ttft_ms for other in reversed(list(alike))), None)
+        """Return the latest TTFT of full prefill for the same question and passages; None if it was not measured."""
+        ttfts_ms = [
+            each.ttft_ms
+            for each in self.turns
+            if each.whole and _prompt_of(each) == _prompt_of(turn) and each.ttft_ms is not None
+        ]
+        return ttfts_ms[-1] if ttfts_ms else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, as the browser keeps it and `of` reads it."""
+        """Return plain data, as the browser stores it and `from_saved` reads it."""
         return asdict(self)
 
     def as_json(self) -> str:
@@ -99,23 +106,23 @@ class Chat:
         return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
 
     def as_markdown(self) -> str:
-        """Return the chat for reading; every answer with its sources and what it took."""
-        parts = [f"# {markdown.line(self.name)}", f"Asked with KVScope, {day(self.at)}."]
-        for turn in self.shown:
-            parts += [f"## {markdown.line(turn.question)}", markdown.block(turn.text) or "*No answer was written.*"]
-            read = [_source(passage.rank, passage.document, passage.page) for passage in turn.passages]
-            asked = "" if turn.nominal is None or turn.realised is None else f", {percent(turn.realised)} recomputed"
-            took = f"*{markdown.line(turn.said)}{asked}; first token after {duration(turn.ttft_ms)}.*"
-            parts += ["\n".join(read), took] if read else [took]
-        return "\n\n".join(parts) + "\n"
+        """Return the chat for download, each answer with its sources and metrics."""
+        blocks = [f"# {escape_line(self.name)}", f"Asked with KVScope, {day(self.at)}."]
+        for turn in self.visible_turns:
+            blocks += [f"## {escape_line(turn.question)}", escape_block(turn.text) or "*No answer was generated.*"]
+            if turn.passages:
+                blocks.append("\n".join(_source_item(source) for source in turn.passages))
+            blocks.append(f"*{escape_line(turn.metrics_line)}*")
+        return "\n\n".join(blocks) + "\n"
 
 
-_CHAT = TypeAdapter(Chat)
+_CHAT_ADAPTER = TypeAdapter(Chat)
 
 
-def _asked(turn: Turn) -> tuple[str, tuple[str, ...]]:
-    return turn.question, tuple(passage.chunk for passage in turn.passages)
+def _prompt_of(turn: Turn) -> tuple[str, tuple[str, ...]]:
+    return turn.question, tuple(source.chunk for source in turn.passages)
 
 
-def _source(rank: int, document: str, page: int | None) -> str:
-    return f"- [{rank}] {markdown.line(document)}" + ("" if page is None else f", page {page}")
+def _source_item(source: TurnSource) -> str:
+    page = "" if source.page is None else f", page {source.page}"
+    return f"- [{source.rank}] {escape_line(source.document)}{page}"

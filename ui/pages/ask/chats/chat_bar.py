@@ -1,30 +1,33 @@
-"""The bar over a thread: which chat this is, the others in this browser, and what can be done with it."""
+"""The bar above the thread: name of the current chat, list of all chats in this browser, and the chat's actions."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ui.format import count, day
-from ui.html import Markup, join, tag
-from ui.pages.ask.chats.chat import MOST_TURNS, Chat
+from pydantic import TypeAdapter, ValidationError
 
-_TROUBLE = {
-    "full": "This browser's storage is full: this chat is not kept. Export it before you leave it, or delete old chats "
-    "in another tab; the next answer then keeps all of it.",
-    "off": "This browser's storage is switched off: this chat is not kept. Export it before you leave it.",
-    "copied": "Another tab has gone on with this chat. What is here was kept as a copy of its own.",
+from ui.format import count, day
+from ui.html import Markup, button, join, tag
+from ui.pages.ask.chats.chat import MAX_TURNS, Chat
+
+_STORAGE_PROBLEMS = {
+    "full": "This browser's storage is full: this chat is not saved. Export it, or delete old chats in another tab; "
+    "the next answer then saves the whole chat.",
+    "off": "This browser's storage is switched off: this chat is not saved. Export it to keep it.",
+    "copied": "Another tab has changed this chat. This version was saved as a copy.",
 }
-_LONG = (
-    f"This chat holds {MOST_TURNS} questions, the most that are kept of one: the next takes the place of the oldest. "
+_CHAT_FULL = (
+    f"This chat has {MAX_TURNS} questions, the maximum: the next one replaces the oldest. "
     "Export it, or start a new chat."
 )
-# Buttons inside our own HTML. Chats live in this browser: what a button needs of them, the script puts into the event.
+# Clicks on buttons inside our HTML. The chats are stored in the browser, so the script adds what the server needs.
 ON_CLICK = """
 element.addEventListener('click', (event) => {
     const button = event.target.closest('button[data-act]');
     if (!button) return;
-    const told = kvscopeChats.act(button, element);
-    if (told) trigger('click', told);
+    const action = kvscopeChats.act(button, element);
+    if (action) trigger('click', action);
 });
 element.addEventListener('submit', (event) => {
     event.preventDefault();
@@ -34,8 +37,8 @@ element.addEventListener('submit', (event) => {
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A chat of this browser, as the list shows it."""
+class ChatSummary:
+    """A chat in the list: id, title, Unix time of the last turn, and number of turns."""
 
     id: str
     title: str
@@ -43,82 +46,65 @@ class Listed:
     turns: int
 
     @classmethod
-    def all(cls, told: Any) -> list["Listed"]:
-        """Return what a browser told of its chats; what is not a chat is left out."""
-        read = (cls._of(row) for row in (told if isinstance(told, list) else []))
-        return [row for row in read if row]
-
-    @classmethod
-    def _of(cls, row: Any) -> "Listed | None":
-        try:
-            return cls(str(row["id"]), str(row["title"]), float(row["at"]), int(row["turns"]))
-        except (TypeError, KeyError, ValueError, OverflowError):
-            return None
+    def parse_all(cls, rows: Any) -> list["ChatSummary"]:
+        """Return the valid entries of the list that the browser sent."""
+        summaries = []
+        for row in rows if isinstance(rows, list) else []:
+            with suppress(ValidationError):
+                summaries.append(_SUMMARY_ADAPTER.validate_python(row))
+        return summaries
 
 
-def chatbar(chat: Chat, others: Iterable[Listed], trouble: str = "") -> Markup:
-    """Return the bar. Renaming and deleting ask in place, in the browser; nothing is rendered twice for them.
+_SUMMARY_ADAPTER = TypeAdapter(ChatSummary)
 
-    trouble  what the browser says of the last time it was to keep a chat: a key of `_TROUBLE`, or nothing
+
+def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary], problem: str = "") -> Markup:
+    """Return the bar. Renaming and the confirmation of deleting happen in the browser, without the server.
+
+    problem  why the browser could not save the chat: a key of `_STORAGE_PROBLEMS`, or anything else for none
     """
-    listed = list(others)
-    chats = (
-        tag("ul", *(_row(each, each.id == chat.id) for each in listed), class_="kv-chat-list")
-        if listed
-        else tag("p", "Chats are kept in this browser only. There is none yet.", class_="kv-muted")
-    )
-    said = _TROUBLE.get(trouble) or (_LONG if chat.full else None)
-    return join(_bar(chat, chats), tag("p", said, class_="kv-warning", role="alert") if said else None)
+    items = [_list_item(each, each.id == chat.id) for each in chats]
+    if items:
+        chat_list = tag("ul", *items, class_="kv-chat-list")
+    else:
+        chat_list = tag("p", "Chats are saved in this browser only. There are none yet.", class_="kv-muted")
+    warning = _STORAGE_PROBLEMS.get(problem) or (_CHAT_FULL if chat.is_full else None)
+    return join(_bar(chat, chat_list), tag("p", warning, class_="kv-warning", role="alert") if warning else None)
 
 
-def busybar(chat: Chat) -> Markup:
-    """Return the bar without its list, out of reach: an answer is being written into this chat."""
+def render_busy_bar(chat: Chat) -> Markup:
+    """Return the bar disabled and without its list, while an answer is generated in this chat."""
     return _bar(chat, None, inert=True)
 
 
-def _bar(chat: Chat, chats: Markup | None, inert: bool = False) -> Markup:
-    saved = bool(chat.turns)
+def _bar(chat: Chat, chat_list: Markup | None, inert: bool = False) -> Markup:
+    name_input = tag(
+        "input", type="text", name_="title", value=chat.name, maxlength=120, aria_label="Name of this chat"
+    )
+    actions = (
+        button("new", None, "New chat", title="Start a new chat; this one stays in the list"),
+        button("rename", None, "Rename"),
+        button("markdown", None, "Export", title="Download this chat as Markdown"),
+        button("json", None, "JSON", title="Download this chat as JSON"),
+        button("delete", chat.id, "Delete", title="Delete this chat from this browser"),
+    )
     return tag(
         "nav",
         tag(
             "details",
             tag("summary", tag("bdi", chat.name, class_="kv-clip"), title="All chats in this browser"),
-            chats,
+            chat_list,
             class_="kv-chats",
         ),
-        tag(
-            "form",
-            tag("input", type="text", name_="title", value=chat.name, maxlength=120, aria_label="Name of this chat"),
-            tag("button", "Save", type="submit"),
-            data_id=chat.id,
-            hidden=True,
-        ),
-        tag(
-            "div",
-            *(
-                (
-                    _button("new", "New chat", title="Start over; this chat stays in the list"),
-                    _button("rename", "Rename"),
-                    _button("markdown", "Export", title="Download this chat as Markdown"),
-                    _button("json", "JSON", title="Download this chat as JSON"),
-                    _button("delete", "Delete", data_id=chat.id, title="Remove this chat from this browser"),
-                )
-                if saved
-                else ()
-            ),
-            class_="kv-chat-acts",
-        ),
+        tag("form", name_input, tag("button", "Save", type="submit"), data_id=chat.id, hidden=True),
+        tag("div", *(actions if chat.turns else ()), class_="kv-chat-acts"),
         aria_label="Chats",
         class_="kv-chatbar",
         inert=inert,
     )
 
 
-def _row(each: Listed, here: bool) -> Markup:
-    about = tag("small", f"{count(each.turns, 'question')}, {day(each.at)}")
-    name = tag("bdi", each.title or "Untitled", class_="kv-clip")
-    return tag("li", _button("open", name, about, data_id=each.id, aria_current="true" if here else None))
-
-
-def _button(act: str, *label: object, **attributes: object) -> Markup:
-    return tag("button", *label, type="button", data_act=act, **attributes)
+def _list_item(chat: ChatSummary, is_current: bool) -> Markup:
+    details = tag("small", f"{count(chat.turns, 'question')}, {day(chat.at)}")
+    name = tag("bdi", chat.title or "Untitled", class_="kv-clip")
+    return tag("li", button("open", chat.id, name, details, aria_current="true" if is_current else None))

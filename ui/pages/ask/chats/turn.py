@@ -1,18 +1,16 @@
-"""One question of a chat, kept as plain data after its answer is complete."""
+"""One turn of a chat: question, finished answer and metrics as plain data."""
 
 from dataclasses import dataclass
 
 from engine.method import MethodInfo
 from engine.request import Answer, ChatTurn
-from ui.components.method_options import unusual
+from ui.components.method_options import non_default_options
+from ui.format import duration, percent
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A passage that was read for an answer.
-
-    chunk  its id in the store, which finds its text again
-    """
+class TurnSource:
+    """A passage in the prompt of an answer. `chunk` is its id in the store."""
 
     rank: int
     document: str
@@ -23,16 +21,16 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the thread and the table of numbers show of an answer.
+    """What a chat keeps of an answer. Browsers store chats as JSON under these names: do not rename the fields.
 
     method    its label
-    options   what differs from the method's defaults, in words
-    nominal   None where the method has no ratio
-    realised  None where it was stopped before that was known
-    whole     everything was computed for it: its time to first token is what no reuse costs
-    replaced  asked again or edited since; the table still has it, the thread has not
-    scope     ids of the documents that it was looked for in; none: all
-    best      how many passages were looked for; 0 where a document was read whole
+    options   those that differ from the method's defaults, as text
+    nominal   target recompute ratio; None if the method has none
+    realised  actual recompute ratio; None if the request was stopped before prefill ended
+    whole     computed with full prefill, so its TTFT is the baseline
+    replaced  retried or edited since: kept in the metrics table, hidden in the thread
+    scope     ids of the documents searched; empty: all
+    best      number of passages requested; 0 if a whole document was used
     """
 
     question: str
@@ -44,7 +42,7 @@ class Turn:
     realised: float | None
     ttft_ms: float | None
     tokens_per_second: float | None
-    passages: tuple[Read, ...] = ()
+    passages: tuple[TurnSource, ...] = ()
     context_tokens: int = 0
     whole: bool = False
     replaced: bool = False
@@ -52,32 +50,37 @@ class Turn:
     best: int = 0
 
     @classmethod
-    def of(cls, answer: Answer, method: MethodInfo) -> "Turn":
-        """Return the turn that a finished answer leaves behind."""
+    def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
+        """Return the turn of a finished answer."""
+        sources = (TurnSource(each.rank, each.document, each.page, each.chunk, each.cited) for each in answer.sources)
         return cls(
             question=answer.request.question,
             text=answer.text,
             stopped=answer.state == "stopped",
             method=method.label,
-            options=tuple(unusual(method, answer.request.options)),
-            nominal=answer.request.ratio if method.has_ratio else None,
-            realised=None if answer.trace.ttft_ms is None else answer.realised_ratio,
+            options=tuple(non_default_options(method, answer.request.options)),
+            nominal=answer.request.recompute_ratio if method.has_ratio else None,
+            realised=None if answer.trace.ttft_ms is None else answer.actual_ratio,
             ttft_ms=answer.trace.ttft_ms,
             tokens_per_second=answer.tokens_per_second,
-            passages=tuple(
-                Read(source.rank, source.document, source.page, source.chunk, source.cited) for source in answer.sources
-            ),
+            passages=tuple(sources),
             context_tokens=answer.context_tokens,
             whole=answer.request.method == "full",
             scope=tuple(answer.request.documents),
-            best=0 if answer.request.whole else answer.request.passages,
+            best=0 if answer.request.whole_document else answer.request.passages,
         )
 
     @property
-    def said(self) -> str:
-        """How it was answered, in a few words: 'CacheBlend · Check layer: 3'."""
+    def summary(self) -> str:
+        """Method and options: 'CacheBlend · Check layer: 3'."""
         return " · ".join((self.method, *self.options, *(["stopped"] if self.stopped else [])))
 
-    def exchange(self) -> ChatTurn:
-        """Return what a later question may lean on."""
-        return ChatTurn(self.question, self.text, tuple(passage.chunk for passage in self.passages if passage.chunk))
+    @property
+    def metrics_line(self) -> str:
+        """Summary, actual recompute ratio and TTFT on one line."""
+        recomputed = f" · {percent(self.realised)} recomputed" if self.passages and self.realised is not None else ""
+        return f"{self.summary}{recomputed} · first token after {duration(self.ttft_ms)}"
+
+    def to_chat_turn(self) -> ChatTurn:
+        """Return the turn as conversation history for the engine."""
+        return ChatTurn(self.question, self.text, tuple(source.chunk for source in self.passages if source.chunk))
