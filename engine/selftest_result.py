@@ -1,17 +1,19 @@
-"""What a model's self-test measured. Free of torch, so that the UI can show it."""
+"""The result of a model's self-test, as plain data for the UI."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTestResult:
-    """What a model's self-test measured, in standard deviations of the reference logits.
+    """How far recomputed logits are from the reference, in standard deviations of the reference logits.
 
-    deviation  root mean square of the logits' differences, which must not pass `bound`
-    largest    of a single logit, for comparison
+    deviation       root mean square of the differences; at most `bound`
+    max_difference  largest difference of a single logit
+    bound           depends on the dtype
+    ms              duration of the test
     """
 
     deviation: float
-    largest: float
+    max_difference: float
     bound: float
     ms: float

@@ -1,1 +1,1 @@
-"""RAGCache: a knowledge tree that keeps the KV worth keeping, in tiers."""
+"""The knowledge tree of RAGCache (arXiv:2404.12457): chunk KV in tiers of memory and disk, with eviction."""

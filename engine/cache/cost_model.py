@@ -1,7 +1,7 @@
-"""What computing costs on this machine: T(cached, computed), measured once on a small grid, bilinear in between.
+"""Prefill cost on this machine: T(cached, computed), measured on a small grid and interpolated bilinearly.
 
-RAGCache's replacement policy (arXiv:2404.12457) weighs KV by the time that computing it again would take, and that
-depends on how much stands before it as well as on its length.
+RAGCache's eviction policy (arXiv:2404.12457) weighs KV by the time to compute it again. That time depends on the
+number of cached tokens before it as well as on its own length.
 """
 
 import json
@@ -16,21 +16,25 @@ from pathlib import Path
 import torch
 
 from engine.model.decoder import Decoder
+from store.atomic import write_atomic
 
-CACHED = (0, 512, 2048)
-COMPUTED = (1, 64, 256, 1024)
-QUICK_MS = 100.0  # a longer pass is measured once: noise matters less there, and somebody waits
-FEW = 64  # tokens; a pass over fewer waits for the weights and says nothing about more
-PATIENCE_MS = 500.0  # a point that should take longer is estimated from its operations
+CACHED_TOKENS = (0, 512, 2048)
+COMPUTED_TOKENS = (1, 64, 256, 1024)
+MAX_REPEATED_MS = 100.0  # slower passes are measured once: their noise matters less
+MIN_SPEED_TOKENS = 64  # a shorter pass is limited by reading the weights and does not show the compute speed
+MAX_MEASURED_MS = 500.0  # slower passes are not run but estimated from their FLOPs
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Milliseconds of a pass over `computed` tokens behind `cached` ones.
+    """Milliseconds to compute `computed` tokens after `cached` ones.
 
-    cached, computed  ascending tokens, at least two each
-    ms                [cached][computed]
+    The field names are keys of the stored JSON.
+
+    cached    tokens, ascending, at least two values
+    computed  tokens, ascending, at least two values
+    ms        [cached][computed]
     """
 
     cached: tuple[int, ...]
@@ -42,69 +46,73 @@ class CostModel:
         if min(len(self.cached), len(self.computed)) < 2 or shape != [len(self.computed)] * len(self.cached):
             raise ValueError(f"a grid of {len(self.cached)} x {len(self.computed)} points has rows of {shape}")
 
-    def of(self, cached: int, computed: int) -> float:
-        """Return T(cached, computed) in milliseconds; outside the grid as its outermost cells go on."""
-        row, down = _cell(self.cached, cached)
-        column, right = _cell(self.computed, computed)
+    def estimate_ms(self, cached: int, computed: int) -> float:
+        """Return T(cached, computed) in ms; extrapolates linearly outside the grid, but never below 0."""
+        row, down = _grid_cell(self.cached, cached)
+        column, right = _grid_cell(self.computed, computed)
         upper, lower = self.ms[row], self.ms[row + 1]
         above = upper[column] * (1 - right) + upper[column + 1] * right
         below = lower[column] * (1 - right) + lower[column + 1] * right
         return max(0.0, above * (1 - down) + below * down)
 
-    def per_token(self, cached: int, computed: int) -> float:
-        """Return T(cached, computed) / computed; 0 where nothing is computed."""
-        return self.of(cached, computed) / computed if computed else 0.0
+    def ms_per_token(self, cached: int, computed: int) -> float:
+        """Return T(cached, computed) / computed; 0 if nothing is computed."""
+        return self.estimate_ms(cached, computed) / computed if computed else 0.0
 
 
-def measured(decoder: Decoder, clock: Callable[[], float] = time.perf_counter) -> CostModel:
-    """Measure a model on this machine: a few seconds, once. Each quick point is the better of two runs.
+def measure_costs(decoder: Decoder, timer: Callable[[], float] = time.perf_counter) -> CostModel:
+    """Measure a model on this machine, in a few seconds. Fast passes take the better of two runs.
 
-    clock  seconds, monotonic
+    timer  monotonic seconds
     """
-    rows, speed = [], 0.0  # operations a millisecond
-    _pass_ms(decoder, 0, FEW, clock)  # the first pass of a process is slower
-    for cached in CACHED:
+    rows = []
+    flops_per_ms = 0.0
+    _time_pass(decoder, 0, MIN_SPEED_TOKENS, timer)  # warm-up
+    for cached in CACHED_TOKENS:
         row = []
-        for computed in COMPUTED:
-            work = decoder.spec.operations(computed, computed * cached + computed * (computed + 1) // 2)
-            if speed and work / speed > PATIENCE_MS:
-                row.append(work / speed)
-            else:
-                first = _pass_ms(decoder, cached, computed, clock)
-                row.append(first if first > QUICK_MS else min(first, _pass_ms(decoder, cached, computed, clock)))
-                if computed >= FEW:
-                    speed = work / max(row[-1], 1e-3)
+        for computed in COMPUTED_TOKENS:
+            flops = decoder.spec.flops(computed, computed * cached + computed * (computed + 1) // 2)
+            if flops_per_ms and flops / flops_per_ms > MAX_MEASURED_MS:
+                row.append(flops / flops_per_ms)
+                continue
+            ms = _time_pass(decoder, cached, computed, timer)
+            if ms <= MAX_REPEATED_MS:
+                ms = min(ms, _time_pass(decoder, cached, computed, timer))
+            row.append(ms)
+            if computed >= MIN_SPEED_TOKENS:
+                flops_per_ms = flops / max(ms, 1e-3)
         rows.append(tuple(row))
-    return CostModel(CACHED, COMPUTED, tuple(rows))
+    return CostModel(CACHED_TOKENS, COMPUTED_TOKENS, tuple(rows))
 
 
-def kept(path: Path, measure: Callable[[], CostModel]) -> CostModel:
-    """Return the costs that a file holds, or measure them and write the file; one that cannot be used is replaced."""
+def load_or_measure(path: Path, measure: Callable[[], CostModel]) -> CostModel:
+    """Return the costs stored in a file; if it is missing or invalid, measure them and write it."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        held = json.loads(path.read_text())
-        rows = tuple(tuple(float(ms) for ms in row) for row in held["ms"])
-        return CostModel(tuple(held["cached"]), tuple(held["computed"]), rows)
+        stored = json.loads(path.read_text())
+        rows = tuple(tuple(float(ms) for ms in row) for row in stored["ms"])
+        return CostModel(tuple(stored["cached"]), tuple(stored["computed"]), rows)
     costs = measure()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(costs)) + "\n")
+        write_atomic(path, (json.dumps(asdict(costs)) + "\n").encode())
     except OSError as error:
-        log.warning("the measured costs are not kept: %s", error)
+        log.warning("the measured costs could not be saved: %s", error)
     return costs
 
 
-def _pass_ms(decoder: Decoder, cached: int, computed: int, clock: Callable[[], float]) -> float:
-    buffer = decoder.buffer(cached + computed)
+def _time_pass(decoder: Decoder, cached: int, computed: int, timer: Callable[[], float]) -> float:
+    """Return the milliseconds of one pass over `computed` tokens after `cached` ones."""
+    buffer = decoder.new_buffer(cached + computed)
     buffer.keys.zero_()
     buffer.values.zero_()
     ids = torch.arange(computed) % 100 + 1
-    began = clock()
-    decoder.prefill(ids, buffer, torch.arange(cached, cached + computed))
+    began = timer()
+    decoder.forward_rows(ids, buffer, torch.arange(cached, cached + computed))
     decoder.synchronize()
-    return 1e3 * (clock() - began)
+    return 1e3 * (timer() - began)
 
 
-def _cell(points: Sequence[int], at: int) -> tuple[int, float]:
-    """Return the number of the grid cell for a value, and how far into the cell it lies."""
-    cell = min(max(bisect_right(points, at) - 1, 0), len(points) - 2)
-    return cell, (at - points[cell]) / (points[cell + 1] - points[cell])
+def _grid_cell(points: Sequence[int], value: int) -> tuple[int, float]:
+    """Return the index of the grid cell that contains a value, and the value's relative position in it."""
+    cell = min(max(bisect_right(points, value) - 1, 0), len(points) - 2)
+    return cell, (value - points[cell]) / (points[cell + 1] - points[cell])

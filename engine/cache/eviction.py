@@ -1,7 +1,10 @@
-"""Replacement policies: which node of a tier is worth least. The one with the lowest priority goes first.
+"""Eviction policies: the evictable node with the lowest priority leaves its tier first.
 
-PGDSF is RAGCache's (arXiv:2404.12457): the clock makes what was not used for long go, however dear it was; the cost of
-a token is measured and counts the passages that stand before it. The others are its rivals there.
+PGDSF (prefix-aware greedy-dual-size-frequency) is from RAGCache (arXiv:2404.12457). Its cost per token is measured
+and depends on the cached prefix. The other policies are the paper's baselines; GDSF is Cherkasova's (HP Labs, 1998).
+
+The term `clock` is GDSF's aging. It is the highest priority that a tier has evicted and is added to the priority of
+every node that is used or inserted later, so that nodes without recent uses lose rank, whatever they cost.
 """
 
 from typing import Protocol
@@ -10,36 +13,52 @@ from engine.cache.node import Node
 
 
 class Policy(Protocol):
-    """A pure function of what a node has seen."""
+    """A pure function of a node's statistics.
+
+    A new policy implements `priority` and is added to `POLICIES`.
+    """
 
     def priority(self, node: Node, clock: float) -> float:
-        """Return what the node is worth in a tier whose clock stands at the highest priority evicted so far."""
+        """Return the priority of a node in a tier.
+
+        Parameters
+        ----------
+        node
+            Its frequency, last use and cost per token are known.
+        clock
+            The tier's aging term: the highest priority evicted from it so far.
+
+        Returns
+        -------
+        float
+            The lowest priority is evicted first.
+        """
         ...
 
 
 class PGDSF:
-    """clock + frequency x cost / size, cost / size being the mean milliseconds that a token of it took to compute."""
+    """clock + frequency x cost / size; cost / size is the mean time in ms that a token of the node took."""
 
     def priority(self, node: Node, clock: float) -> float:
         return clock + node.frequency * node.ms_per_token
 
 
 class GDSF:
-    """The same with a cost that is proportional to size, so that every token costs the same (Cherkasova, 1998)."""
+    """clock + frequency: the cost is taken as proportional to the size, so every token costs the same."""
 
     def priority(self, node: Node, clock: float) -> float:
         return clock + node.frequency
 
 
 class LRU:
-    """The least recently used goes first."""
+    """Evict the least recently used node."""
 
     def priority(self, node: Node, clock: float) -> float:
         return node.last_use
 
 
 class LFU:
-    """The least frequently used goes first; nothing ages."""
+    """Evict the least frequently used node; there is no aging."""
 
     def priority(self, node: Node, clock: float) -> float:
         return node.frequency

@@ -1,4 +1,4 @@
-"""How questions were served from the knowledge tree: tokens found as an exact prefix, as a chunk, or not at all."""
+"""Cache hit statistics per request: tokens reused as an exact prefix, reused by content, or computed."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from threading import Lock
 
 from engine.request import Source
 
-KEPT = 400  # questions that `recent` goes back
+HISTORY_LEN = 400  # requests that `recent` returns at most
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStats:
-    """One question, counted in tokens of its passages.
+    """One request, in tokens of its passages.
 
-    number  from 1, in the order in which their first tokens came
-    exact   found as part of an exact path: KV used as it stands
-    chunk   found by content
-    missed  looked for and computed
-    full    not looked for: the method computes everything
+    number  from 1, in the order of first tokens
+    exact   reused as part of an exact prefix, unchanged
+    chunk   reused by content (chunk hit)
+    missed  looked up and computed (miss)
+    full    not looked up: the method computes all tokens
     """
 
     number: int
@@ -30,7 +30,7 @@ class QueryStats:
 
 @dataclass(frozen=True, slots=True)
 class StatsTotals:
-    """Sums over all questions since the process began; none of them ever falls. TextTokenizer, as in `Service`."""
+    """Sums over all requests since the process began; fields as in `QueryStats`. They never decrease."""
 
     questions: int = 0
     exact: int = 0
@@ -40,37 +40,37 @@ class StatsTotals:
 
     @property
     def hit_rate(self) -> float | None:
-        """Found tokens / tokens that were looked for; None where none was."""
-        asked = self.exact + self.chunk + self.missed
-        return (self.exact + self.chunk) / asked if asked else None
+        """Reused tokens / tokens looked up; None if none were looked up."""
+        looked_up = self.exact + self.chunk + self.missed
+        return (self.exact + self.chunk) / looked_up if looked_up else None
 
 
 class CacheStats:
-    """The log of one engine, for any number of threads. The page reads `recent`, a monitor `totals`."""
+    """Hit statistics of one engine. Thread-safe."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._lock, self._totals = Lock(), StatsTotals()
-        self._recent: deque[QueryStats] = deque(maxlen=kept)
+    def __init__(self, history_len: int = HISTORY_LEN) -> None:
+        self._lock = Lock()
+        self._totals = StatsTotals()
+        self._recent: deque[QueryStats] = deque(maxlen=history_len)
 
-    def count(self, sources: Sequence[Source]) -> None:
-        """Count one question by what its passages say of where their KV was found."""
+    def record(self, sources: Sequence[Source]) -> None:
+        """Count one request by the cache results of its passages."""
         tokens = {"exact prefix hit": 0, "chunk hit": 0, "miss": 0, "none": 0}
         for source in sources:
-            tokens[source.found] += source.tokens
+            tokens[source.cache_result] += source.tokens
         exact, chunk, missed, full = tokens.values()
         with self._lock:
-            was = self._totals
-            now = StatsTotals(
-                was.questions + 1, was.exact + exact, was.chunk + chunk, was.missed + missed, was.full + full
+            old = self._totals
+            self._totals = StatsTotals(
+                old.questions + 1, old.exact + exact, old.chunk + chunk, old.missed + missed, old.full + full
             )
-            self._totals = now
-            self._recent.append(QueryStats(now.questions, exact, chunk, missed, full))
+            self._recent.append(QueryStats(self._totals.questions, exact, chunk, missed, full))
 
     def totals(self) -> StatsTotals:
-        """Return the sums over all questions."""
+        """Return the sums over all requests."""
         return self._totals
 
     def recent(self) -> tuple[QueryStats, ...]:
-        """Return the last few hundred questions, oldest first."""
+        """Return the last requests, oldest first."""
         with self._lock:
             return tuple(self._recent)

@@ -1,9 +1,8 @@
-"""The knowledge tree: which chunk sequences have KV, and which of it stays where when room is short.
+"""The knowledge tree of RAGCache (arXiv:2404.12457): a prefix tree over chunk sequences, whose KV is kept in tiers.
 
-A node's KV is exact behind its path; at depth 1 that is the position-independent chunk KV. Always true: a node's parent
-lies at least as fast as the node; a tier holds at most its budget; a held node keeps its copies. So only leaves of a
-tier are evicted. What leaves a tier goes to the next slower one, unless a copy is there already (swap out only once).
-Source: RAGCache, arXiv:2404.12457.
+A node's KV is exact after its ancestors; at depth 1 it is the chunk's own KV, which any prompt can reuse by content.
+KV evicted from a tier is copied to the next slower one, unless that has it already (the paper's swap-out-only-once).
+`engine.cache.replicas` lists the invariants.
 """
 
 import time
@@ -21,229 +20,242 @@ from engine.cache.tier import KV, Record, Tier
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """Where a node belongs: its own key, its chunk's, its parent's (None at depth 1), its tokens, and its family.
+    """The identity of a node.
 
-    family  names what all nodes of one model and prefix share
+    key        identifies the path
+    chunk      identifies the last chunk alone
+    parent     key of the parent; None at depth 1
+    tokens     of the last chunk
+    namespace  shared by all nodes of one model and prefix
     """
 
     key: str
     chunk: str
     parent: str | None
     tokens: int
-    family: str = ""
+    namespace: str = ""
 
 
 class KnowledgeTree(Generic[KV]):
-    """A tree for any number of threads.
+    """A prefix tree of chunk KV over tiers of memory and disk. Thread-safe.
 
-    tiers   the fastest first
-    policy  decides what goes; PGDSF unless given
-    clock   seconds, monotonic: measures how fast tiers are read, never ages
+    tiers      the fastest first
+    policy     eviction policy; PGDSF by default
+    timer      monotonic seconds, to measure read times
+    use_count  uses so far; the logical time of `Node.last_use`
     """
 
     def __init__(
-        self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, clock: Callable[[], float] = time.perf_counter
+        self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, timer: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._copies, self._clock, self._lock = Replicas(tiers, policy or PGDSF()), clock, RLock()
-        self.uses = 0  # so far; a node's age is how many came since its last
-        self._visits: list[list[str]] = []  # chunks deleted during each visit
+        self.use_count = 0
+        self._replicas = Replicas(tiers, policy or PGDSF())
+        self._timer = timer
+        self._lock = RLock()
+        self._deletion_logs: list[list[str]] = []  # one for each block inside `track_deletions`
 
     @property
     def tiers(self) -> tuple[Tier[KV], ...]:
-        return self._copies.tiers
+        return self._replicas.tiers
 
     def __len__(self) -> int:
-        return len(self._copies.nodes)
+        return len(self._replicas.nodes)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._copies.nodes
+        return key in self._replicas.nodes
 
     def match_prefix(self, keys: Sequence[str]) -> list[Node]:
-        """Return the nodes of the longest leading part of `keys` that is here; each key names its whole path."""
+        """Return the nodes of the longest cached prefix of a path.
+
+        keys  of each node of the path, from depth 1 on
+        """
         with self._lock:
-            found = []
+            nodes = []
             for key in keys:
-                if (node := self._copies.nodes.get(key)) is None:
+                if (node := self._replicas.nodes.get(key)) is None:
                     break
-                found.append(node)
-            return found
+                nodes.append(node)
+            return nodes
 
     @contextmanager
     def pinned_while(self, keys: Sequence[str]) -> Iterator[list[Node]]:
-        """Hold the nodes of the longest path of `keys`, so that nothing of it is evicted."""
+        """Yield the nodes of `match_prefix(keys)` and protect them from eviction inside the block."""
         with self._lock:
             nodes = self.match_prefix(keys)
-            self._hold(nodes, 1)
+            self._add_references(nodes, 1)
         try:
             yield nodes
         finally:
             with self._lock:
-                self._hold(nodes, -1)
+                self._add_references(nodes, -1)
 
     @contextmanager
     def locked(self) -> Iterator[Replicas[KV]]:
-        """Keep every other thread out while somebody looks at all nodes and copies, or changes several."""
+        """Lock the tree and yield its nodes and replicas, to read or change several of them atomically."""
         with self._lock:
-            yield self._copies
+            yield self._replicas
 
     @contextmanager
     def track_deletions(self) -> Iterator[list[str]]:
-        """Enclose work that computes KV: a chunk that is deleted meanwhile is deleted again at its end.
+        """Yield a list that collects the chunks deleted inside the block, and delete them again at its end.
 
-        Yields the chunks that were, a list that grows.
+        A block that computes KV must use it, or a chunk deleted in the meantime would be inserted again.
         """
         deleted: list[str] = []
         with self._lock:
-            self._visits.append(deleted)
+            self._deletion_logs.append(deleted)
         try:
             yield deleted
         finally:
             with self._lock:
-                self._visits = [other for other in self._visits if other is not deleted]
-                for chunk in set(deleted):  # visits that were there at the deletion know it themselves
-                    self._drop(chunk)
+                self._deletion_logs = [log for log in self._deletion_logs if log is not deleted]
+                for chunk in set(deleted):  # not through `delete`: other blocks have logged the deletion themselves
+                    self._delete(chunk)
 
     def read(self, node: Node) -> tuple[KV, str] | None:
-        """Return a held node's KV and the name of the tier it came from, and bring it up to the fastest.
+        """Return the KV of a node inside `pinned_while` and the name of its tier; promote it to the fastest tier.
 
-        Read a path from its beginning. No other thread waits for the reading. None if the KV is lost.
+        Read ancestors first. The tree is not locked while the store reads. Returns None if the KV was lost.
         """
         with self._lock:
             level = node.level
             if level == len(self.tiers):
                 return None
-        tier, began = self.tiers[level], self._clock()
+        tier = self.tiers[level]
+        began = self._timer()
         try:
             kv = tier.store.get(node.key)
         except KeyError:
-            self.lost(node.key, level)
+            self.record_loss(node.key, level)
             return self.read(node)
         with self._lock:
-            if level in node.copies:
-                size = node.copies[level].size_bytes
-                self._bring_up(node, kv)
+            if level in node.replicas:
+                size_bytes = node.replicas[level].size_bytes
+                self._promote(node, kv)
                 if node.level < level:
-                    kv = self.tiers[node.level].store.get(node.key)  # on a GPU, which spares a second transfer
-                tier.was_read(size, 1e3 * (self._clock() - began))  # with the transfer
+                    kv = self.tiers[node.level].store.get(node.key)  # already on the GPU: no second transfer
+                tier.record_read(size_bytes, 1e3 * (self._timer() - began))  # includes the transfer
         return kv, tier.name
 
-    def read_ms(self, node: Node) -> float:
-        """Return how long reading a node should take by what was measured; 0 where nothing was."""
+    def estimate_read_ms(self, node: Node) -> float:
+        """Return the expected milliseconds to read a node; 0 if its tier has not been measured."""
         with self._lock:
-            if not node.copies:
+            if not node.replicas:
                 return 0.0
-            return (self.tiers[node.level].ms_per_byte or 0.0) * node.copies[node.level].size_bytes
+            return (self.tiers[node.level].ms_per_byte or 0.0) * node.replicas[node.level].size_bytes
 
     def record_skip(self, node: Node) -> None:
-        """Note that computing was thought faster than reading: the next time reading is thought a little faster."""
+        """Note that a node was recomputed because reading seemed slower; lowers the tier's estimated read time."""
         with self._lock:
-            if node.copies:
-                self.tiers[node.level].forget()
+            if node.replicas:
+                self.tiers[node.level].decay_read_time()
 
-    def insert(self, place: NodeKey, kv: KV, ms_per_token: float) -> Node | None:
-        """Put a node into the fastest tier that has room for it, evicting what is worth least; count it as used.
+    def insert(self, node_key: NodeKey, kv: KV, ms_per_token: float) -> Node | None:
+        """Insert KV into the fastest tier that accepts it, evicting others; counts as a miss and as a use.
 
-        ms_per_token  what computing it took
+        A node that exists is promoted, and its KV in memory is replaced: that may have been quantized on disk.
 
-        Returns None where no tier takes it, or its parent is not here. A node that is here already is brought up, and
-        what memory has of it replaced: that may have come back rounded.
+        ms_per_token  time that computing the KV took
+
+        Returns None if no tier accepts the KV or the parent is not in the tree.
         """
         with self._lock:
-            parent = self._copies.nodes.get(place.parent) if place.parent is not None else None
-            if place.parent is not None and parent is None:
+            parent = self._replicas.nodes.get(node_key.parent) if node_key.parent is not None else None
+            if node_key.parent is not None and parent is None:
                 return None
-            if (node := self._copies.nodes.get(place.key)) is None:
-                node = Node(place.key, place.chunk, parent, place.tokens, len(self.tiers), place.family)
-                self._copies.attach(node)
-            node.missed(ms_per_token)
+            if (node := self._replicas.nodes.get(node_key.key)) is None:
+                node = Node(node_key.key, node_key.chunk, parent, node_key.tokens, len(self.tiers), node_key.namespace)
+                self._replicas.attach(node)
+            node.record_miss(ms_per_token)
             self.record_hit([node])
             try:
-                with self._held([node, *node.ancestors()]):
-                    self._copies.refresh(node, kv)
-                    self._bring_up(node, kv)
+                with self._referenced([node, *node.ancestors()]):
+                    self._replicas.refresh(node, kv)
+                    self._promote(node, kv)
             finally:
-                if not node.copies:
-                    self._copies.detach(node)
-            return node if node.copies else None
+                if not node.replicas:
+                    self._replicas.detach(node)
+            return node if node.replicas else None
 
     def record_hit(self, nodes: Sequence[Node]) -> None:
         """Count one use of each node."""
         with self._lock:
-            self.uses += 1
+            self.use_count += 1
             for node in nodes:
-                node.frequency, node.last_use = node.frequency + 1, self.uses
-                self._copies.update_priorities(node)
+                node.frequency += 1
+                node.last_use = self.use_count
+                self._replicas.update_priorities(node)
 
     def replicate(self, key: str) -> bool:
-        """Copy a node to the slowest tier as well; return whether it is there now."""
+        """Copy a node to the slowest tier as well; return whether that tier has it now."""
         last = len(self.tiers) - 1
         with self._lock:
-            if (node := self._copies.nodes.get(key)) is None or last in node.copies:
+            if (node := self._replicas.nodes.get(key)) is None or last in node.replicas:
                 return node is not None
-            with self._held([node, *node.ancestors()]):
-                return self._copies.put(node, last, self.tiers[node.level].store.get(key))
+            with self._referenced([node, *node.ancestors()]):
+                return self._replicas.put(node, last, self.tiers[node.level].store.get(key))
 
     def delete(self, chunk: str) -> None:
-        """Remove a chunk, and every path that goes through it, from every tier; held or not."""
+        """Delete all paths that contain a chunk from every tier, protected or not."""
         with self._lock:
-            for deleted in self._visits:
-                deleted.append(chunk)
-            self._drop(chunk)
+            for log in self._deletion_logs:
+                log.append(chunk)
+            self._delete(chunk)
 
-    def _drop(self, chunk: str) -> None:
-        for node in list(self._copies.by_chunk.get(chunk, ())):
-            self._copies.drop(node)
-
-    def delete_except(self, families: Sequence[str]) -> None:
-        """Remove every path of a family that is not among these, from every tier."""
+    def delete_except(self, namespaces: Sequence[str]) -> None:
+        """Delete all paths outside the given namespaces from every tier."""
         with self._lock:
-            for node in list(self._copies.nodes.values()):
-                if node.family not in families:
-                    self._copies.drop(node)
+            for node in list(self._replicas.nodes.values()):
+                if node.namespace not in namespaces:
+                    self._replicas.remove_subtree(node)
 
-    def clear(self, number: int | None = None) -> None:
-        """Remove every copy in one tier or in all, held or not. What has no copy left is gone."""
+    def clear(self, level: int | None = None) -> None:
+        """Remove all replicas from one tier or from all, protected or not."""
         with self._lock:
-            for node in reversed(list(self._copies.nodes.values())):  # children first: what is deeper came later
-                for tier in list(node.copies) if number is None else [number]:
-                    if tier in node.copies:
-                        self._copies.remove(node, tier)
+            for node in reversed(list(self._replicas.nodes.values())):  # children before their parents
+                for each in list(node.replicas) if level is None else [level]:
+                    if each in node.replicas:
+                        self._replicas.remove(node, each)
 
-    def lost(self, key: str, number: int) -> None:
-        """Forget a copy that turned out not to be there."""
+    def record_loss(self, key: str, level: int) -> None:
+        """Remove a replica whose KV the tier's store does not have."""
         with self._lock:
-            if (node := self._copies.nodes.get(key)) is not None and number in node.copies:
-                self._copies.remove(node, number)
+            if (node := self._replicas.nodes.get(key)) is not None and level in node.replicas:
+                self._replicas.remove(node, level)
 
-    def restore(self, found: Sequence[tuple[str, int, Record]]) -> list[str]:
-        """Take in what the slowest tier's store has from an earlier process: key, bytes and record of each.
+    def restore(self, stored: Sequence[tuple[str, int, Record]]) -> list[str]:
+        """Add what an earlier process left in the slowest tier: key, bytes and record of each node.
 
-        Returns the keys for which there is no place: the path to them is broken, or the budget is smaller now.
+        Returns the keys that were not added, because an ancestor is missing or the budget is smaller now.
         """
         with self._lock:
-            self._copies.restore(found)
-            return [key for key, _, _ in found if key not in self]
+            self._replicas.restore(stored)
+            return [key for key, _, _ in stored if key not in self]
 
     def records(self) -> dict[str, tuple[int, Record]]:
-        """Return bytes and record of every node that lies in the slowest tier."""
+        """Return the bytes and record, by key, of every node in the slowest tier."""
         with self._lock:
-            return self._copies.records()
+            return self._replicas.records()
 
-    def _bring_up(self, node: Node, kv: KV) -> None:
-        """Copy a held node into the fastest tier that takes it; its parent lies at least as fast."""
-        for number in range(node.parent.level if node.parent else 0, node.level):
-            if self._copies.put(node, number, kv):
+    def _delete(self, chunk: str) -> None:
+        for node in list(self._replicas.by_chunk.get(chunk, ())):
+            self._replicas.remove_subtree(node)
+
+    def _promote(self, node: Node, kv: KV) -> None:
+        """Copy a protected node to the fastest tier that accepts it, but none faster than its parent's."""
+        for level in range(node.parent.level if node.parent else 0, node.level):
+            if self._replicas.put(node, level, kv):
                 return
 
     @contextmanager
-    def _held(self, nodes: Sequence[Node]) -> Iterator[None]:
-        self._hold(nodes, 1)
+    def _referenced(self, nodes: Sequence[Node]) -> Iterator[None]:
+        self._add_references(nodes, 1)
         try:
             yield
         finally:
-            self._hold(nodes, -1)
+            self._add_references(nodes, -1)
 
-    def _hold(self, nodes: Sequence[Node], by: int) -> None:
+    def _add_references(self, nodes: Sequence[Node], count: int) -> None:
         for node in nodes:
-            node.holds += by
-            self._copies.offer(node)
+            node.ref_count += count
+            self._replicas.add_candidate(node)

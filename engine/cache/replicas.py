@@ -1,11 +1,11 @@
-"""Which node has a copy in which tier: put, evict, pin, drop. The mechanics under the knowledge tree; its caller locks.
+"""Placement of nodes in tiers: insert, evict, pin and remove replicas. The knowledge tree locks; this module does not.
 
-Always true between two calls:
-- a node's parent lies in the same tier as the node or in a faster one;
-- a node leaves a tier only when no child of it lies there or faster (leaf only), nobody holds it, and neither it nor
-  one behind it is pinned;
-- a tier's bytes are the sum of its copies, at most its budget.
-What a deletion takes from under a node takes the node as well.
+Invariants between two calls:
+- a node's parent has a replica in the same tier as the node or in a faster one;
+- a policy evicts a node from a tier only if no child has a replica there or in a faster tier (leaves first), the node
+  has no readers, and neither it nor a descendant is pinned;
+- a tier's `size_bytes` is the sum over its replicas and at most its budget.
+Deleting a node deletes its descendants.
 """
 
 from collections.abc import Sequence
@@ -18,28 +18,36 @@ from store.errors import StoreFull
 
 
 class Replicas(Generic[KV]):
-    """Nodes by key, and their copies in tiers (the fastest first) under a replacement policy."""
+    """All nodes, and their replicas in the tiers.
+
+    tiers     the fastest first; a level is an index into them
+    policy    chooses what is evicted
+    nodes     by key, parents before their children
+    by_chunk  nodes whose last chunk is the key
+    pinned    nodes pinned by the user
+    """
 
     def __init__(self, tiers: Sequence[Tier[KV]], policy: Policy) -> None:
-        self.tiers, self._policy = tuple(tiers), policy
+        self.tiers = tuple(tiers)
         self.nodes: dict[str, Node] = {}
         self.by_chunk: dict[str, set[Node]] = {}
         self.pinned: set[Node] = set()
+        self._policy = policy
 
     @property
-    def policy(self) -> str:
-        """The name of what decides who goes."""
+    def policy_name(self) -> str:
+        """'PGDSF', 'GDSF', 'LRU' or 'LFU'."""
         return type(self._policy).__name__
 
     def attach(self, node: Node) -> None:
-        """Make a node without copies known."""
+        """Add a node that has no replicas yet."""
         self.nodes[node.key] = node
         self.by_chunk.setdefault(node.chunk, set()).add(node)
         if node.parent is not None:
             node.parent.children.add(node)
 
     def detach(self, node: Node) -> None:
-        """Forget a node without copies."""
+        """Remove a node that has no replicas left."""
         self.pin(node, False)
         del self.nodes[node.key]
         self.by_chunk[node.chunk].discard(node)
@@ -48,172 +56,193 @@ class Replicas(Generic[KV]):
         if node.parent is not None:
             node.parent.children.discard(node)
 
-    def put(self, node: Node, number: int, kv: KV) -> bool:
-        """Copy a node into a tier, evicting what is worth less; return whether it is there now.
+    def put(self, node: Node, level: int, kv: KV) -> bool:
+        """Store a node's KV in a tier, evicting others if necessary; return whether the tier has it now.
 
-        The node and all before it must be held, or be just leaving a faster tier.
+        The node and its ancestors must have readers, or the node must be leaving a faster tier.
         """
-        if number in node.copies:
+        if level in node.replicas:
             return True
-        tier = self.tiers[number]
-        if node.family in tier.closed_to:
+        tier = self.tiers[level]
+        if node.namespace in tier.excluded_namespaces:
             return False
-        size = tier.store.size_of(kv)
-        if not tier.store.takes_more() or not self.free_space(number, size):
+        size_bytes = tier.store.size_of(kv)
+        if not tier.store.can_accept() or not self.free_space(level, size_bytes):
             return False
         try:
             tier.store.put(node.key, kv, self.record(node))
         except StoreFull:
             return False
-        self.register(node, number, size)
+        self.register(node, level, size_bytes)
         return True
 
     def refresh(self, node: Node, kv: KV) -> None:
-        """Put KV of the same size in the place of what a node has in the tiers before the slowest."""
-        for number in node.copies:
-            if number < len(self.tiers) - 1:
-                self.tiers[number].store.put(node.key, kv, self.record(node))
+        """Replace a node's KV, by KV of the same size, in all tiers but the slowest."""
+        for level in node.replicas:
+            if level < len(self.tiers) - 1:
+                self.tiers[level].store.put(node.key, kv, self.record(node))
 
-    def register(self, node: Node, number: int, size: int) -> None:
-        """Count a copy that the tier's store has."""
-        tier, level = self.tiers[number], node.level
-        node.copies[number] = Replica(size, self._policy.priority(node, tier.clock), 0)
-        tier.size_bytes += size
+    def register(self, node: Node, level: int, size_bytes: int) -> None:
+        """Add a replica that the tier's store already holds."""
+        tier = self.tiers[level]
+        old_level = node.level
+        node.replicas[level] = Replica(size_bytes, self._policy.priority(node, tier.clock))
+        tier.size_bytes += size_bytes
         tier.nodes += 1
-        self._moved(node, level)
-        self.offer(node)
+        self._update_parent(node, old_level)
+        self.add_candidate(node)
 
-    def free_space(self, number: int, size: int) -> bool:
-        """Evict from a tier until `size` bytes fit; return whether they do."""
-        tier = self.tiers[number]
-        if size + self.pinned_bytes(number) > tier.budget_bytes:
+    def free_space(self, level: int, size_bytes: int) -> bool:
+        """Evict from a tier until `size_bytes` fit; return whether they do."""
+        tier = self.tiers[level]
+        if size_bytes + self.pinned_bytes(level) > tier.budget_bytes:
             return False
-        while tier.size_bytes + size > tier.budget_bytes:
-            if (leaf := tier.lowest(number)) is None:
+        while tier.size_bytes + size_bytes > tier.budget_bytes:
+            node = tier.pop_lowest()
+            if node is None:
                 return False
-            if _may_go(leaf, number):
-                self._evict(leaf, number)
+            if _is_evictable(node, level):
+                self._evict(node, level)
         return True
 
-    def remove(self, node: Node, number: int) -> None:
-        """Take a copy away, held or not, and whatever may no longer stand without it."""
-        tier, level = self.tiers[number], node.level
-        copy = node.copies.pop(number)
-        tier.size_bytes -= copy.size_bytes
+    def remove(self, node: Node, level: int) -> None:
+        """Remove a replica, protected or not, and every child that would be in a faster tier than its parent."""
+        tier = self.tiers[level]
+        old_level = node.level
+        replica = node.replicas.pop(level)
+        replica.entry_id = 0
+        tier.size_bytes -= replica.size_bytes
         tier.nodes -= 1
-        self._moved(node, level)
+        self._update_parent(node, old_level)
         for child in list(node.children):
             if child.level < node.level:
-                self.drop(child)
-        if not node.copies:
+                self.remove_subtree(child)
+        if not node.replicas:
             self.detach(node)
         tier.store.delete(node.key)
 
-    def drop(self, node: Node) -> None:
-        """Take a node and all behind it out of every tier, held or not."""
-        self.take(node, set(range(len(self.tiers))))
+    def remove_subtree(self, node: Node) -> None:
+        """Remove a node and its descendants from every tier, protected or not."""
+        self.remove_from(node, set(range(len(self.tiers))))
 
-    def take(self, node: Node, numbers: set[int]) -> None:
-        """Take a node out of some tiers, held or not, and what stands behind it out of these and of all that are
-        faster than where the node still lies.
+    def remove_from(self, node: Node, levels: set[int]) -> None:
+        """Remove a node from some tiers, protected or not.
+
+        Descendants are removed from the same tiers, and from every tier faster than the node's fastest remaining one.
         """
-        level = min(node.copies.keys() - numbers, default=len(self.tiers))
+        fastest = min(node.replicas.keys() - levels, default=len(self.tiers))
         for child in list(node.children):
-            self.take(child, numbers | set(range(level)))
-        for number in numbers & node.copies.keys():
-            self.remove(node, number)
+            self.remove_from(child, levels | set(range(fastest)))
+        for level in levels & node.replicas.keys():
+            self.remove(node, level)
 
     def pin(self, node: Node, pinned: bool) -> None:
-        """Keep a node, and all before it, from being evicted; or let it go again."""
+        """Protect a node and its ancestors from eviction, or end that protection."""
         if node.pinned == pinned:
             return
         node.pinned = pinned
-        (self.pinned.add if pinned else self.pinned.discard)(node)
-        for one in (node, *node.ancestors()):
-            one.pins += 1 if pinned else -1
-            self.offer(one)
+        if pinned:
+            self.pinned.add(node)
+        else:
+            self.pinned.discard(node)
+        for protected in (node, *node.ancestors()):
+            protected.pin_count += 1 if pinned else -1
+            self.add_candidate(protected)
 
-    def pinned_bytes(self, number: int) -> int:
-        """Return the bytes in a tier that pins keep there."""
-        kept = {one for node in self.pinned for one in (node, *node.ancestors())}
-        return sum(node.copies[number].size_bytes for node in kept if number in node.copies)
+    def pinned_bytes(self, level: int) -> int:
+        """Return the bytes of a tier that pins protect."""
+        nodes = {protected for node in self.pinned for protected in (node, *node.ancestors())}
+        return sum(node.replicas[level].size_bytes for node in nodes if level in node.replicas)
 
-    def staying_bytes(self, number: int) -> int:
-        """Return the bytes in a tier that cannot leave it now: read, or kept by a pin."""
-        here = (node for node in self.nodes.values() if node.stays)
-        return sum(node.copies[number].size_bytes for node in here if number in node.copies)
+    def protected_bytes(self, level: int) -> int:
+        """Return the bytes of a tier that readers or pins protect."""
+        nodes = (node for node in self.nodes.values() if node.is_protected and level in node.replicas)
+        return sum(node.replicas[level].size_bytes for node in nodes)
 
-    def shrink(self, number: int, budget_bytes: int) -> None:
-        """Give a tier another budget, at least its `staying_bytes`, and evict down to it."""
-        tier = self.tiers[number]
+    def set_budget(self, level: int, budget_bytes: int) -> None:
+        """Change a tier's budget, to no less than its `protected_bytes`, and evict down to it."""
+        tier = self.tiers[level]
         tier.budget_bytes = budget_bytes
-        if self.free_space(number, 0):
+        if self.free_space(level, 0):
             return
-        for node in reversed(list(self.nodes.values())):  # what is left has a copy in a faster tier and loses nothing
+        for node in reversed(list(self.nodes.values())):  # the rest has a replica in a faster tier: nothing is lost
             if tier.size_bytes <= budget_bytes:
                 return
-            if number in node.copies and not node.stays:
-                self.remove(node, number)
+            if level in node.replicas and not node.is_protected:
+                self.remove(node, level)
 
     def update_priorities(self, node: Node) -> None:
-        """Give every copy its priority of now."""
-        for number, copy in node.copies.items():
-            copy.priority = self._policy.priority(node, self.tiers[number].clock)
-        self.offer(node)
+        """Compute the priority of every replica of a node again, after its statistics changed."""
+        for level, replica in node.replicas.items():
+            replica.priority = self._policy.priority(node, self.tiers[level].clock)
+        self.add_candidate(node)
 
-    def offer(self, node: Node) -> None:
-        """Let a node go from where it may go."""
-        for number, copy in node.copies.items():
-            if _may_go(node, number):
-                self.tiers[number].offer(node, copy)
-                self.tiers[number].compact(number)
+    def add_candidate(self, node: Node) -> None:
+        """Make a node an eviction candidate in every tier that may evict it."""
+        for level, replica in node.replicas.items():
+            if _is_evictable(node, level):
+                self.tiers[level].push_candidate(node, replica)
 
-    def restore(self, found: Sequence[tuple[str, int, Record]]) -> None:
-        """Take in what the slowest store has: key, bytes and record of each, as far as paths and the budget reach."""
-        last, waiting = len(self.tiers) - 1, list(found)
-        while ready := [one for one in waiting if one[2].parent is None or one[2].parent in self.nodes]:
+    def restore(self, stored: Sequence[tuple[str, int, Record]]) -> None:
+        """Add the slowest store's content, given as keys, bytes and records.
+
+        Skips records whose parent is missing, then evicts down to the budget.
+        """
+        last = len(self.tiers) - 1
+        pending = list(stored)
+        while ready := [entry for entry in pending if entry[2].parent is None or entry[2].parent in self.nodes]:
             for key, size_bytes, record in ready:
                 parent = self.nodes[record.parent] if record.parent is not None else None
-                node = Node(key, record.chunk, parent, record.tokens, len(self.tiers), record.family)
-                node.remember(record.frequency, record.misses, record.cost)
+                node = Node(
+                    key,
+                    record.chunk,
+                    parent,
+                    record.tokens,
+                    len(self.tiers),
+                    namespace=record.family,
+                    frequency=record.frequency,
+                    misses=record.misses,
+                    cost_sum=record.cost,
+                )
                 self.attach(node)
                 self.register(node, last, size_bytes)
-            waiting = [one for one in waiting if one[0] not in self.nodes]
+            pending = [entry for entry in pending if entry[0] not in self.nodes]
         self.free_space(last, 0)
 
     def records(self) -> dict[str, tuple[int, Record]]:
-        """Return bytes and record of every node that lies in the slowest tier."""
+        """Return the bytes and record, by key, of every node in the slowest tier."""
         last = len(self.tiers) - 1
-        nodes = (node for node in self.nodes.values() if last in node.copies)
-        return {node.key: (node.copies[last].size_bytes, self.record(node)) for node in nodes}
+        nodes = (node for node in self.nodes.values() if last in node.replicas)
+        return {node.key: (node.replicas[last].size_bytes, self.record(node)) for node in nodes}
 
     @staticmethod
     def record(node: Node) -> Record:
-        """Return what a store keeps beside the node's KV."""
+        """Return what a store writes beside the node's KV."""
         parent = node.parent.key if node.parent else None
-        return Record(node.chunk, parent, node.tokens, *node.worth(), node.family)
+        return Record(node.chunk, parent, node.tokens, node.frequency, node.misses, node.cost_sum, node.namespace)
 
-    def _evict(self, leaf: Node, number: int) -> None:
-        tier = self.tiers[number]
-        tier.clock = max(tier.clock, leaf.copies[number].priority)
-        if number + 1 < len(self.tiers) and number + 1 not in leaf.copies:
-            kv = tier.store.get(leaf.key)
-            for slower in range(number + 1, len(self.tiers)):
-                if self.put(leaf, slower, kv):
+    def _evict(self, node: Node, level: int) -> None:
+        """Evict a node from a tier; without a replica in the next slower tier, its KV is copied to a slower one."""
+        tier = self.tiers[level]
+        tier.clock = max(tier.clock, node.replicas[level].priority)
+        if level + 1 < len(self.tiers) and level + 1 not in node.replicas:
+            kv = tier.store.get(node.key)
+            for slower in range(level + 1, len(self.tiers)):
+                if self.put(node, slower, kv):
                     break
-        self.remove(leaf, number)
+        self.remove(node, level)
 
-    def _moved(self, node: Node, level: int) -> None:
-        """Tell the parent that its child's fastest copy was at `level` and is elsewhere now."""
+    def _update_parent(self, node: Node, old_level: int) -> None:
+        """Update the parent's `children_within` after the node's fastest level changed from `old_level`."""
         parent = node.parent
-        if parent is None or node.level == level:
+        if parent is None or node.level == old_level:
             return
-        for number in range(node.level, level):
-            parent.near[number] += 1
-        for number in range(level, node.level):
-            parent.near[number] -= 1
-        self.offer(parent)
+        for level in range(node.level, old_level):
+            parent.children_within[level] += 1
+        for level in range(old_level, node.level):
+            parent.children_within[level] -= 1
+        self.add_candidate(parent)
 
 
-def _may_go(node: Node, number: int) -> bool:
-    return not node.stays and node.near[number] == 0
+def _is_evictable(node: Node, level: int) -> bool:
+    return not node.is_protected and node.children_within[level] == 0

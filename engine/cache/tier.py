@@ -1,4 +1,4 @@
-"""A tier: a place for KV with a byte budget, a clock of its own, and a heap of what may go."""
+"""A tier: a store for KV with a byte budget, an aging clock and a heap of eviction candidates."""
 
 import heapq
 from dataclasses import dataclass
@@ -7,12 +7,15 @@ from typing import Generic, Protocol, TypeVar
 from engine.cache.node import Node, Replica
 
 KV = TypeVar("KV")
-LEARNING = 0.2  # weight of the newest reading in the measured speed
+EMA_WEIGHT = 0.2  # of the newest sample in the measured read time
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a store keeps beside a node's KV, so that the tree comes back after a restart."""
+    """A node as stored with its KV, from which the tree is restored at the next start.
+
+    The field names are keys of the stored JSON. `cost` is `Node.cost_sum`, `family` is `Node.namespace`.
+    """
 
     chunk: str
     parent: str | None
@@ -24,71 +27,79 @@ class Record:
 
 
 class Store(Protocol[KV]):
-    """Where a tier's bytes are. Losing KV is a miss."""
+    """Where a tier keeps its bytes. Losing KV is allowed: it becomes a miss."""
 
     def size_of(self, kv: KV) -> int:
         """Return the bytes that `put` would take."""
         ...
 
-    def takes_more(self) -> bool:
-        """Return whether `put` would be taken now; asked before anything is evicted for it."""
+    def can_accept(self) -> bool:
+        """Return whether `put` would succeed now; checked before anything is evicted for it."""
         ...
 
-    def put(self, key: str, kv: KV, record: Record) -> None: ...
+    def put(self, key: str, kv: KV, record: Record) -> None:
+        """Store KV, replacing that of the same key. Raises StoreFull."""
+        ...
 
     def get(self, key: str) -> KV:
-        """Raise KeyError if it is not there, or not whole."""
+        """Return KV. Raises KeyError if it is missing or damaged."""
         ...
 
-    def delete(self, key: str) -> None: ...
+    def delete(self, key: str) -> None:
+        """Delete KV; a missing key is no error."""
+        ...
 
 
 class Tier(Generic[KV]):
-    """name          'device', 'host' or 'disk'
-    budget_bytes  never exceeded
-    clock         the highest priority that was evicted
-    ms_per_byte   of reading, measured; None until something was read
-    closed_to     families whose KV does not belong here: their model reads it elsewhere
+    """One level of the cache hierarchy.
+
+    name                 'device', 'host' or 'disk'
+    budget_bytes         never exceeded
+    size_bytes           sum over the replicas in this tier
+    nodes                number of replicas in this tier
+    clock                GDSF's aging term (engine.cache.eviction): the highest priority evicted so far
+    ms_per_byte          measured read time, exponentially averaged; None before the first read
+    excluded_namespaces  namespaces whose KV is not stored here
     """
 
     def __init__(self, name: str, budget_bytes: int, store: Store[KV]) -> None:
         if budget_bytes < 0:
             raise ValueError(f"budget_bytes must not be negative, got {budget_bytes}")
-        self.name, self.budget_bytes, self.store = name, budget_bytes, store
-        self.size_bytes, self.nodes, self.clock = 0, 0, 0.0
+        self.name = name
+        self.budget_bytes = budget_bytes
+        self.store = store
+        self.size_bytes = 0
+        self.nodes = 0
+        self.clock = 0.0
         self.ms_per_byte: float | None = None
-        self.closed_to: set[str] = set()
-        self._heap: list[tuple[float, int, Node]] = []
-        self._entries = 0
+        self.excluded_namespaces: set[str] = set()
+        self._heap: list[tuple[float, int, Node, Replica]] = []
+        self._last_entry_id = 0
 
-    def offer(self, node: Node, copy: Replica) -> None:
-        """Let the node go when its priority is the lowest."""
-        self._entries += 1
-        copy.entry = self._entries
-        heapq.heappush(self._heap, (copy.priority, copy.entry, node))
+    def push_candidate(self, node: Node, replica: Replica) -> None:
+        """Make a replica an eviction candidate at its current priority; its earlier heap entry becomes stale."""
+        self._last_entry_id += 1
+        replica.entry_id = self._last_entry_id
+        heapq.heappush(self._heap, (replica.priority, replica.entry_id, node, replica))
+        if len(self._heap) > 4 * self.nodes + 64:
+            self._heap = [entry for entry in self._heap if entry[3].entry_id == entry[1]]
+            heapq.heapify(self._heap)
 
-    def lowest(self, number: int) -> Node | None:
-        """Take out the offered node of the lowest priority; `number` is this tier's own. Void entries are dropped."""
+    def pop_lowest(self) -> Node | None:
+        """Remove and return the candidate with the lowest priority; None if there is none."""
         while self._heap:
-            _, entry, node = heapq.heappop(self._heap)
-            if (copy := node.copies.get(number)) is not None and copy.entry == entry:
+            _, entry_id, node, replica = heapq.heappop(self._heap)
+            if replica.entry_id == entry_id:
                 return node
         return None
 
-    def compact(self, number: int) -> None:
-        """Drop void entries once they are many."""
-        if len(self._heap) > 4 * self.nodes + 64:
-            copies = ((entry, entry[2].copies.get(number)) for entry in self._heap)
-            self._heap = [entry for entry, copy in copies if copy is not None and copy.entry == entry[1]]
-            heapq.heapify(self._heap)
+    def record_read(self, size_bytes: int, ms: float) -> None:
+        """Update the measured read time."""
+        sample = ms / max(1, size_bytes)
+        average = self.ms_per_byte
+        self.ms_per_byte = sample if average is None else average + EMA_WEIGHT * (sample - average)
 
-    def was_read(self, size_bytes: int, ms: float) -> None:
-        """Learn how fast reading is."""
-        rate = ms / max(1, size_bytes)
-        old = self.ms_per_byte
-        self.ms_per_byte = rate if old is None else old + LEARNING * (rate - old)
-
-    def forget(self) -> None:
-        """Trust the measured speed a little less, so that a slow moment is not believed for ever."""
+    def decay_read_time(self) -> None:
+        """Lower the measured read time, so that one slow read does not stop reads forever."""
         if self.ms_per_byte is not None:
-            self.ms_per_byte *= 1 - LEARNING
+            self.ms_per_byte *= 1 - EMA_WEIGHT

@@ -1,1 +1,1 @@
-"""One decoder: resolve, load, run chosen rows, decode. Only this folder knows transformers' insides."""
+"""One decoder: resolve, load, run selected rows, decode. Only this package knows the internals of transformers."""

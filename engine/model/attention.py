@@ -1,8 +1,8 @@
-"""Attention that each forward pass brings along.
+"""Attention that is defined by the forward pass, not by the model.
 
-transformers calls the attention function registered for a model. Ours hands the call to the pass that travels in the
-keyword arguments of the layer (`reader`), so that prefill of chosen rows, the auxiliary model's batch of chunks and
-decoding share the model's own layers and need no patched model code.
+transformers calls the attention function registered under `ATTENTION_NAME`. Ours delegates to the `AttentionPass` among
+the layer's keyword arguments. So recomputation of selected rows, the auxiliary model's batch of chunks, and decoding
+all use the model's own layers, without patched model code.
 """
 
 from typing import Any, Protocol
@@ -15,92 +15,129 @@ from transformers.masking_utils import sdpa_mask
 
 from engine.types import ParallelAttention
 
-NAME = "kvscope"
+ATTENTION_NAME = "kvscope"
 
 
-class Reader(Protocol):
-    """Where one forward pass keeps its keys and values, and what its rows see.
+class AttentionPass(Protocol):
+    """One forward pass: where it keeps keys and values, and what each of its rows attends to.
 
-    It stands in for transformers' Cache inside a layer, hence the name and argument order of `update`.
+    It replaces transformers' Cache inside a layer, hence the name and argument order of `update`.
     """
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Take the fresh [B, H, R, D] of one layer; return the keys and values to attend to."""
+        """Store the new keys and values of a layer.
+
+        Parameters
+        ----------
+        keys, values
+            [B, H, R, D] of this pass's rows, keys rotated.
+        layer
+            Index of the layer.
+
+        Returns
+        -------
+        tuple of Tensor
+            The keys and values to attend to, as `attend` takes them.
+        """
         ...
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-        """Return [B, query heads, R, D] for the [B, query heads, R, D] queries."""
+        """Return the attention output.
+
+        Parameters
+        ----------
+        layer
+            Index of the layer.
+        query
+            [B, query heads, R, D], rotated.
+        keys, values
+            What `update` returned.
+        scaling
+            Factor of the logits.
+
+        Returns
+        -------
+        Tensor
+            [B, query heads, R, D].
+        """
         ...
 
 
-def _hand_over(
+def _attention_forward(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    reader: Reader | None = None,
+    attention_pass: AttentionPass | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    if reader is None:
-        raise RuntimeError("a model with kvscope attention runs through engine.model.Decoder only")
-    assert isinstance(module.layer_idx, int)
-    mixed = reader.attend(module.layer_idx, query, key, value, scaling or query.shape[-1] ** -0.5)
-    return mixed.transpose(1, 2), None
+    if attention_pass is None:
+        raise RuntimeError("a model with kvscope attention runs through engine.model.decoder.Decoder only")
+    layer: Any = module.layer_idx
+    output = attention_pass.attend(layer, query, key, value, scaling or query.shape[-1] ** -0.5)
+    return output.transpose(1, 2), None
 
 
-def register() -> None:
-    """Make the attention known to transformers. Without the mask line transformers drops masks silently."""
-    AttentionInterface.register(NAME, _hand_over)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+def register_attention() -> None:
+    """Register the attention with transformers, and its mask: without one transformers would ignore masks silently."""
+    AttentionInterface.register(ATTENTION_NAME, _attention_forward)
+    AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor | None, causal: bool) -> Tensor:
     """Return softmax(query keys^T scaling + mask) values, [B, query heads, R, D].
 
     query         [B, query heads, R, D]
-    keys, values  [B, H, T, D]; each serves query heads / H neighbouring query heads
-    mask          additive, broadcast to [B, 1, R, T]; None sees everything
-    causal        row i sees keys 0..i (only for R == T, without a mask)
+    keys, values  [B, H, T, D]; each head serves query heads / H adjacent query heads
+    mask          additive, broadcast to [B, 1, R, T]; None masks nothing
+    causal        row i attends to keys 0..i; only for R == T and without a mask
     """
     groups = query.shape[1] // keys.shape[1]
     if groups > 1 and query.shape[2] == 1 and mask is None:
-        # One row: its query heads become rows of their shared key head, so that no key is read twice.
-        batch, heads, _, width = query.shape
-        folded = query.view(batch, heads // groups, groups, width)
-        return F.scaled_dot_product_attention(folded, keys, values, scale=scaling).view(batch, heads, 1, width)
+        # One row: make the query heads of a key head its rows, so that each key is read once.
+        batch, heads, _, head_dim = query.shape
+        folded = query.view(batch, heads // groups, groups, head_dim)
+        return F.scaled_dot_product_attention(folded, keys, values, scale=scaling).view(batch, heads, 1, head_dim)
     return F.scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1
     )
 
 
-def attend_merged(
-    query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor, context: slice, merge: ParallelAttention
+def attend_parallel(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scaling: float,
+    mask: Tensor,
+    context: slice,
+    parallel: ParallelAttention,
 ) -> Tensor:
-    """Return attention to the slots in `context` merged with attention to all others, [B, query heads, R, D] (APE).
+    """Return APE's attention (arXiv:2502.05431) to the `context` slots and all others, [B, query heads, R, D].
 
-    mask  additive, [1, 1, R, T]; must hide none of the context
+    mask  additive, [1, 1, R, T]; must mask no context slot
 
-    The context's logits are divided by the temperature, and its log-sum-exp is multiplied by scale and temperature
-    before both meet in a softmax. With both at 1 this is plain attention. In fp32; source: arXiv:2502.05431.
+    The context's logits are divided by the temperature, and its log-sum-exp is multiplied by scale and temperature.
+    A softmax over both log-sum-exps then weights the two outputs. With temperature = scale = 1 this is plain attention.
+    Computed in fp32.
     """
-    batch, heads, rows, width = query.shape
+    batch, heads, rows, head_dim = query.shape
     groups = heads // keys.shape[1]
-    folded = query.reshape(batch, keys.shape[1], groups * rows, width).float()
+    folded = query.reshape(batch, keys.shape[1], groups * rows, head_dim).float()
     logits = folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
-    behind = logits[..., context] / merge.temperature
-    other = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)
+    context_logits = logits[..., context] / parallel.temperature
+    other_logits = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)
     other_values = torch.cat((values[:, :, : context.start], values[:, :, context.stop :]), dim=2).float()
-    ours = behind.logsumexp(-1) * merge.scale * merge.temperature
-    share = torch.sigmoid(ours - other.logsumexp(-1))[..., None]
-    mixed = share * (behind.softmax(-1) @ values[:, :, context].float())
-    mixed += (1 - share) * (other.softmax(-1) @ other_values)
-    return mixed.reshape(batch, heads, rows, width).to(query.dtype)
+    context_lse = context_logits.logsumexp(-1) * parallel.scale * parallel.temperature
+    context_weight = torch.sigmoid(context_lse - other_logits.logsumexp(-1))[..., None]
+    output = context_weight * (context_logits.softmax(-1) @ values[:, :, context].float())
+    output += (1 - context_weight) * (other_logits.softmax(-1) @ other_values)
+    return output.reshape(batch, heads, rows, head_dim).to(query.dtype)
 
 
-def weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
-    """Return the attention weights written out, [query heads, R, T] in fp32.
+def attention_weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
+    """Return softmax(query keys^T scaling + mask), [query heads, R, T] in fp32.
 
     query  [1, query heads, R, D]
     keys   [1, H, T, D]
@@ -112,16 +149,15 @@ def weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor
     return logits.softmax(-1).view(heads * groups, rows, -1)
 
 
-def weighted(attention: Tensor, values: Tensor) -> Tensor:
-    """Return what rows with these attention weights [query heads, R, T] read from values [1, H, T, D]."""
-    heads, rows, keys = attention.shape
-    folded = attention.view(values.shape[1], -1, keys).to(values.dtype)
+def apply_weights(weights: Tensor, values: Tensor) -> Tensor:
+    """Return weights [query heads, R, T] times values [1, H, T, D], [1, query heads, R, D]."""
+    heads, rows, num_keys = weights.shape
+    folded = weights.view(values.shape[1], -1, num_keys).to(values.dtype)
     return (folded @ values[0]).view(1, heads, rows, -1)
 
 
-def visible(row_slots: Tensor, keys: int, dtype: torch.dtype) -> Tensor:
-    """Return the additive mask [1, 1, R, keys] in which row i sees the slots at or before row_slots[i]."""
-    hidden = torch.arange(keys, device=row_slots.device)[None, :] > row_slots[:, None]
-    return torch.zeros(hidden.shape, dtype=dtype, device=row_slots.device).masked_fill_(hidden, float("-inf"))[
-        None, None
-    ]
+def causal_mask(row_slots: Tensor, num_keys: int, dtype: torch.dtype) -> Tensor:
+    """Return the additive mask [1, 1, R, num_keys] in which row i attends to slots 0..row_slots[i]."""
+    masked = torch.arange(num_keys, device=row_slots.device)[None, :] > row_slots[:, None]
+    mask = torch.zeros(masked.shape, dtype=dtype, device=row_slots.device)
+    return mask.masked_fill_(masked, float("-inf"))[None, None]

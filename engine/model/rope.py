@@ -1,10 +1,9 @@
-"""Move cached keys to new positions.
+"""Re-rotate cached keys to new positions (RoPE: RoFormer, arXiv:2104.09864, section 3.2).
 
-A key cached at position p carries the rotation R(p). Rotations add up, so R(q - p) R(p) = R(q): turning by the
-difference moves the key, and the unrotated key never has to be kept. Values carry no position and are left alone.
+A key cached at position p carries the rotation R(p). Rotations compose, R(q - p) R(p) = R(q), so rotating by the
+difference moves the key; the unrotated key is not needed. Values carry no position and do not change.
 
-Half-split layout only (channel i is paired with i + D/2), as in Llama, Qwen and Mistral.
-Source: RoFormer, arXiv:2104.09864, section 3.2.
+Supports the half-split layout only (channel i is paired with channel i + D/2), as in Llama, Qwen and Mistral.
 """
 
 import torch
@@ -12,16 +11,16 @@ from torch import Tensor
 
 
 def move_keys(keys: Tensor, shift: int | Tensor, inv_freq: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return `keys` as if every token had been cached `shift` positions later.
+    """Return `keys` as if every token were `shift` positions later.
 
     keys      [..., T, D]  rotated, any float dtype; not modified
-    shift     signed; negative moves the tokens earlier. A tensor, one for each token, is broadcast against [..., T]
+    shift     negative moves tokens to earlier positions; a tensor with one value per token broadcasts against [..., T]
     inv_freq  [D/2]        the model's own frequencies, radians per token
-    out       [..., T, D]  written if given, e.g. a place in a buffer
+    out       [..., T, D]  optional output, e.g. a view of a buffer
 
-    Angles are formed in fp32: near position 40 000, bf16 integers are 256 apart. YaRN's attention factor is already
-    inside the cached key and must not be applied again, which is why this takes frequencies and not the model's
-    cos/sin tables.
+    Angles are computed in fp32: near position 40,000, adjacent bf16 integers differ by 256. A cached key already
+    includes YaRN's attention factor. So this takes frequencies and not the model's cos and sin tables, which would
+    apply the factor again.
 
     Raises ValueError if the last axis of `keys` is not twice the length of `inv_freq`.
     """

@@ -1,4 +1,4 @@
-"""Decode token by token on the prompt's own buffer (prefill once, then one row a step, as nanoVLM teaches it)."""
+"""Sampling, and decoding on the prompt's KV buffer: after the prefill, one row per step."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,13 +12,18 @@ from engine.errors import Cancelled
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import BatchDecode, KVBuffer
 
+MIN_TEMPERATURE = 1e-4  # greedy below it: dividing logits by less overflows
+
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How the next token is chosen.
+    """Parameters of sampling.
 
-    temperature  0 takes the likeliest token
-    top_p        keeps the likeliest tokens whose probabilities sum to at least this
+    temperature  0 is greedy decoding
+    top_p        nucleus sampling (arXiv:1904.09751): keep the likeliest tokens with this total probability
+    seed         makes sampling repeatable
+
+    Raises ValueError for values out of range.
     """
 
     temperature: float = 0.0
@@ -34,45 +39,42 @@ class SamplingParams:
 
 
 class Sampler(Protocol):
-    """Chooses the tokens of one answer, one after the other."""
+    """Chooses the tokens of one answer in order."""
 
     def sample(self, logits: Tensor) -> int:
         """Return a token id for logits [V]."""
         ...
 
 
-COLD = 1e-4  # below it the likeliest token is all there is, and logits over it overflow
-
-
 class TokenSampler:
-    """Chooses tokens with a random generator of its own, so that a seed repeats an answer."""
+    """Samples by temperature and top-p, with its own random generator."""
 
-    def __init__(self, sampling: SamplingParams) -> None:
-        self._sampling = sampling
-        self._generator = torch.Generator().manual_seed(sampling.seed)
+    def __init__(self, params: SamplingParams) -> None:
+        self._params = params
+        self._generator = torch.Generator().manual_seed(params.seed)
 
     def sample(self, logits: Tensor) -> int:
         """Return a token id for logits [V]."""
-        if self._sampling.temperature < COLD:
+        if self._params.temperature < MIN_TEMPERATURE:
             return int(logits.argmax())
-        chances, ids = (logits.cpu() / self._sampling.temperature).softmax(-1).sort(descending=True)
-        before = chances.cumsum(-1) - chances
-        chances = chances.masked_fill(before >= self._sampling.top_p, 0.0)
-        return int(ids[torch.multinomial(chances, 1, generator=self._generator)])
+        probs, ids = (logits.cpu() / self._params.temperature).softmax(-1).sort(descending=True)
+        preceding = probs.cumsum(-1) - probs
+        probs = probs.masked_fill(preceding >= self._params.top_p, 0.0)
+        return int(ids[torch.multinomial(probs, 1, generator=self._generator)])
 
 
 def decode(
     decoder: Decoder,
     buffer: KVBuffer,
     first: int,
-    chooser: Sampler,
+    sampler: Sampler,
     stop_ids: frozenset[int],
     max_new_tokens: int,
     cancel: Event | None = None,
 ) -> Iterator[int]:
-    """Yield `first` and its successors until a stop id, `max_new_tokens`, or a full buffer.
+    """Yield tokens from `first` on, until a stop id, `max_new_tokens` or a full buffer.
 
-    buffer  holds the whole prompt; every yielded token but the last gets a slot in it
+    buffer  has the whole prompt; each yielded token but the last is appended to it
 
     Raises Cancelled between two tokens once `cancel` is set.
     """
@@ -85,51 +87,51 @@ def decode(
             raise Cancelled
         if step + 1 == max_new_tokens or buffer.length == buffer.capacity:
             return
-        logits = decoder.prefill(torch.tensor([token]), buffer, torch.tensor([buffer.length]))
-        token = chooser.sample(logits)
+        logits = decoder.forward_rows(torch.tensor([token]), buffer, torch.tensor([buffer.length]))
+        token = sampler.sample(logits)
 
 
-def decode_together(
+def decode_batch(
     decoder: Decoder,
     buffers: list[KVBuffer],
     firsts: list[int],
-    choosers: list[Sampler],
+    samplers: list[Sampler],
     stop_ids: frozenset[int],
     max_new_tokens: int,
 ) -> list[list[int]]:
-    """Return the continuation of each buffer's prompt, decoded side by side in one batch.
+    """Return what `decode` yields for each buffer, up to rounding, decoded as one batch.
 
-    firsts    the first token of each, which its chooser chose
+    firsts  first token of each answer
 
-    Reading the weights is most of a step's time, so ten prompts take little longer than one. Each answer is the one
-    that `decode` gives, up to rounding.
+    A step mostly waits for the weights, so ten prompts take little longer than one.
     """
     answers: list[list[int]] = [[] for _ in buffers]
-    tokens, going = list(firsts), list(range(len(buffers)))
+    tokens = list(firsts)
+    running = list(range(len(buffers)))
     for step in range(max_new_tokens):
-        going = [i for i in going if tokens[i] not in stop_ids]
-        for i in going:
+        running = [i for i in running if tokens[i] not in stop_ids]
+        for i in running:
             answers[i].append(tokens[i])
-        going = [i for i in going if buffers[i].length < buffers[i].capacity]
-        if not going or step + 1 == max_new_tokens:
+        running = [i for i in running if buffers[i].length < buffers[i].capacity]
+        if not running or step + 1 == max_new_tokens:
             break
-        batch = BatchDecode([buffers[i] for i in going])
-        hidden = decoder.forward(torch.tensor([[tokens[i]] for i in going]), batch.positions, batch)
-        for i, logits in zip(going, decoder.logits(hidden[:, -1]), strict=True):
-            tokens[i] = choosers[i].sample(logits)
+        batch = BatchDecode([buffers[i] for i in running])
+        hidden = decoder.forward(torch.tensor([[tokens[i]] for i in running]), batch.positions, batch)
+        for i, logits in zip(running, decoder.logits(hidden[:, -1]), strict=True):
+            tokens[i] = samplers[i].sample(logits)
     return answers
 
 
-def cut_at(pieces: Iterable[str], stops: tuple[str, ...]) -> Iterator[str]:
-    """Yield the text of `pieces` up to the first stop string, holding back what may be the start of one."""
-    held = ""
+def truncate_at(pieces: Iterable[str], stops: tuple[str, ...]) -> Iterator[str]:
+    """Yield the text of `pieces` up to the first stop string; the possible start of one is held back."""
+    pending = ""
     for piece in pieces:
-        held += piece
-        ends = [at for stop in stops if (at := held.find(stop)) >= 0]
+        pending += piece
+        ends = [at for stop in stops if (at := pending.find(stop)) >= 0]
         if ends:
-            yield held[: min(ends)]
+            yield pending[: min(ends)]
             return
-        keep = max((size for stop in stops for size in range(1, len(stop)) if held.endswith(stop[:size])), default=0)
-        yield held[: len(held) - keep]
-        held = held[len(held) - keep :]
-    yield held
+        keep = max((size for stop in stops for size in range(1, len(stop)) if pending.endswith(stop[:size])), default=0)
+        yield pending[: len(pending) - keep]
+        pending = pending[len(pending) - keep :]
+    yield pending

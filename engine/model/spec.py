@@ -1,92 +1,101 @@
-"""What the engine needs to know of a model, and which models it refuses.
+"""What the engine needs to know about a model, and which models it rejects.
 
-Moving a key needs positions that enter as a rotation whose angles depend on nothing but the distance. Attention that
-forgets (sliding window, linear, hybrid) or frequencies that change with the length would make reuse silently wrong.
+Moving a key to another position requires RoPE whose angles depend on the distance alone. Sliding-window, linear or
+hybrid attention, and frequencies that depend on the text's length, would make KV reuse silently wrong.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor
 
-from engine.errors import UnsupportedModel
+from engine.errors import ModelNotFound, UnsupportedModel
 
-FAMILIES = (
-    "llama",
-    "qwen2",
-    "qwen3",
-    "mistral",
-)  # half-split rotary in every layer, no other source of position
-ROTARIES = ("default", "linear", "llama3", "yarn")  # fixed frequencies
+MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")  # half-split RoPE in every layer, no other position encoding
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # fixed frequencies
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """Shapes and limits of one decoder."""
+class ModelSpec:
+    """Shapes and limits of a decoder.
+
+    heads           query heads
+    max_positions   context length in tokens
+    inv_freq        RoPE frequencies, [D/2] fp32, radians per token
+    num_parameters  including the token embeddings, without a separate LM head
+    forward_config  other configuration values that change what the same weights compute; part of the fingerprint
+    """
 
     layers: int
-    heads: int  # query heads
+    heads: int
     kv_heads: int
-    width: int  # of one head
-    hidden: int
-    vocab: int
+    head_dim: int
+    hidden_size: int
+    vocab_size: int
     max_positions: int
-    inv_freq: Tensor  # [D/2] fp32, radians per token
-    parameters: int
-    forward: str = ""  # what else of the configuration changes what the same weights compute
+    inv_freq: Tensor
+    num_parameters: int
+    forward_config: str = ""
 
     def kv_bytes(self, tokens: int, element_bytes: int) -> int:
-        """Return the bytes that the KV of `tokens` takes."""
-        return 2 * self.layers * self.kv_heads * self.width * tokens * element_bytes
+        """Return the size of the KV of `tokens`."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * tokens * element_bytes
 
-    def operations(self, rows: int, keys: int) -> float:
-        """Return the floating-point operations of `rows` rows that see `keys` keys in sum over the rows."""
-        matrices = self.hidden * self.width * (2 * self.heads + 2 * self.kv_heads)
-        return self.layers * (2.0 * rows * (matrices + self._mlp) + 4.0 * keys * self.heads * self.width)
+    def flops(self, rows: int, keys: int) -> float:
+        """Return the floating-point operations of a pass over `rows`, whose rows attend to `keys` keys in total."""
+        projections = self.hidden_size * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        layer_weights = (self.num_parameters - self.vocab_size * self.hidden_size) / self.layers
+        weights = max(projections, layer_weights)
+        return self.layers * (2.0 * rows * weights + 4.0 * keys * self.heads * self.head_dim)
 
-    def operations_of(self, slots: Tensor) -> float:
-        """Return the floating-point operations of rows at these slots [R], each seeing all slots up to its own."""
-        return self.operations(len(slots), int((slots + 1).sum()))
-
-    @property
-    def _mlp(self) -> float:
-        attention = self.hidden * self.width * (2 * self.heads + 2 * self.kv_heads)
-        return max(0.0, (self.parameters - self.vocab * self.hidden) / self.layers - attention)
+    def flops_at(self, slots: Tensor) -> float:
+        """Return the floating-point operations of rows at `slots` [R], each attending to all slots up to its own."""
+        return self.flops(len(slots), int((slots + 1).sum()))
 
 
-def read_spec(model: Any) -> Spec:
-    """Return the spec of a loaded transformers model. Raises UnsupportedModel with the property that is in the way."""
+def read_spec(model: Any) -> ModelSpec:
+    """Return the spec of a loaded transformers model. Raises UnsupportedModel, naming the unsupported property."""
     config = model.config
-    check(config)
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    check_supported(config)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     inv_freq = model.model.rotary_emb.inv_freq.detach().float().cpu().clone()
-    if 2 * len(inv_freq) != width:
-        raise UnsupportedModel(f"{config.model_type}: {2 * len(inv_freq)} of {width} channels are rotated.")
-    return Spec(
+    if 2 * len(inv_freq) != head_dim:
+        raise UnsupportedModel(f"The model rotates only {2 * len(inv_freq)} of {head_dim} channels of a head.")
+    return ModelSpec(
         layers=config.num_hidden_layers,
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
-        width=width,
-        hidden=config.hidden_size,
-        vocab=config.vocab_size,
+        head_dim=head_dim,
+        hidden_size=config.hidden_size,
+        vocab_size=config.vocab_size,
         max_positions=config.max_position_embeddings,
         inv_freq=inv_freq,
-        parameters=sum(weight.numel() for weight in model.model.parameters()),
-        forward=f"{config.rms_norm_eps} {config.hidden_act} {model.model.rotary_emb.attention_scaling}",
+        num_parameters=sum(weight.numel() for weight in model.model.parameters()),
+        forward_config=f"{config.rms_norm_eps} {config.hidden_act} {model.model.rotary_emb.attention_scaling}",
     )
 
 
-def check(config: Any) -> None:
-    """Raise UnsupportedModel unless a transformers config describes a plain rotary decoder."""
-    if config.model_type not in FAMILIES:
-        raise UnsupportedModel(f"A {config.model_type!r} model is not one of {', '.join(FAMILIES)}.")
+def check_config_json(config: Any, name: str) -> None:
+    """Check the parsed config.json of model `name`. Raises ModelNotFound if it is malformed, and UnsupportedModel."""
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise ModelNotFound(f"The config.json of {name} does not describe a model.")
+    check_supported(SimpleNamespace(**config))
+
+
+def check_supported(config: Any) -> None:
+    """Raise UnsupportedModel unless a transformers config describes a decoder with plain RoPE and full attention."""
+    if config.model_type not in MODEL_TYPES:
+        raise UnsupportedModel(
+            f"Model type {config.model_type!r} is not supported, only {', '.join(MODEL_TYPES)}."
+        )
     rope = getattr(config, "rope_parameters", None) or {}
-    kind = rope.get("rope_type", "default")
-    if kind not in ROTARIES:
-        raise UnsupportedModel(f"Its rotary frequencies ({kind!r}) depend on the length of the text.")
+    rope_type = rope.get("rope_type", "default")
+    if rope_type not in ROPE_TYPES:
+        raise UnsupportedModel(f"The model's RoPE frequencies ({rope_type!r}) depend on the length of the text.")
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UnsupportedModel("Only a part of each head is rotated.")
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    windowed = getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
-    if kinds != {"full_attention"} or windowed:
-        raise UnsupportedModel("Some of its layers attend to a sliding window or not at all.")
+        raise UnsupportedModel("The model rotates only a part of each head.")
+    layer_types = set(getattr(config, "layer_types", None) or ["full_attention"])
+    sliding_window = getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
+    if layer_types != {"full_attention"} or sliding_window:
+        raise UnsupportedModel("Some layers of the model use sliding-window attention or no attention.")

@@ -1,7 +1,7 @@
-"""Text to token ids with character spans, and back, as a stream.
+"""Tokenization with character spans, and streaming detokenization.
 
-What a person or a document wrote is data: a chat marker such as <|im_end|> in it is cut into ordinary characters and
-can never end a turn. Only our own prompt template may use the model's special tokens.
+Text from users and documents is data: a special token such as <|im_end|> in it is tokenized as ordinary characters and
+cannot end a turn. Only our own prompt template may contain special tokens.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ from tokenizers.decoders import DecodeStream
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of one text, and the characters each token stands for.
+    """Token ids of a text, and the characters of each token.
 
-    spans   (start, end) per token, both ascending; several byte-level tokens can share one character
+    spans  (start, end) of each token, both ascending; several byte-level tokens can share a character
     """
 
     ids: tuple[int, ...]
@@ -24,35 +24,38 @@ class Encoded:
 
 
 class TextTokenizer:
-    """A tokenizer for text as data.
+    """A tokenizer that distinguishes data from our own template text.
 
-    tokenizer  the backend of a fast transformers tokenizer; not modified
+    tokenizer    the backend of a fast transformers tokenizer; not modified
+    template     recognizes special tokens
+    data         treats special tokens as ordinary characters
+    fingerprint  of the tokenizer's content
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        serialised = tokenizer.to_str()
-        self.template = Tokenizer.from_str(serialised)
-        self.data = Tokenizer.from_str(serialised)
+        serialized = tokenizer.to_str()
+        self.template = Tokenizer.from_str(serialized)
+        self.data = Tokenizer.from_str(serialized)
         self.data.encode_special_tokens = True
         for each in (self.template, self.data):
             each.no_truncation()
             each.no_padding()
-        self.fingerprint = hashlib.sha256(serialised.encode()).hexdigest()[:16]
+        self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()[:16]
 
     def encode(self, text: str) -> Encoded:
-        """Return the ids and spans of a text in which special tokens are plain characters."""
-        found = self.data.encode(text, add_special_tokens=False)
-        return Encoded(tuple(found.ids), tuple(found.offsets))
+        """Return the ids and spans of a text, treating special tokens as ordinary characters."""
+        encoding = self.data.encode(text, add_special_tokens=False)
+        return Encoded(tuple(encoding.ids), tuple(encoding.offsets))
 
     def encode_template(self, text: str) -> tuple[int, ...]:
-        """Return the ids of our own template text, special tokens included."""
+        """Return the ids of template text, including special tokens."""
         return tuple(self.template.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids without special tokens; a character that is not whole is written as U+FFFD."""
+        """Return the text of ids without special tokens; an incomplete character becomes U+FFFD."""
         return self.template.decode(list(ids), skip_special_tokens=True)
 
     def stream(self) -> Callable[[int], str]:
-        """Return a function that takes one id after the other and returns the text that became whole ('' if none)."""
-        decoding = DecodeStream(skip_special_tokens=True)
-        return lambda token: decoding.step(self.template, token) or ""
+        """Return a function that takes the next id and returns the text completed by it, or ''."""
+        stream = DecodeStream(skip_special_tokens=True)
+        return lambda token: stream.step(self.template, token) or ""

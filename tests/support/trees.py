@@ -1,4 +1,4 @@
-"""A knowledge tree over plain bytes, and an independent check of what must always be true of it."""
+"""A knowledge tree over plain bytes, and an independent check of its invariants."""
 
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Tier
@@ -6,70 +6,91 @@ from store.errors import StoreFull
 
 
 class ByteStore:
-    """A Store in a dict; KV is the pair (key, bytes). `full` makes it refuse."""
+    """A Store in a dict; KV is a pair (key, bytes). `full` makes `put` fail.
+
+    stored  KV and record by key
+    """
 
     def __init__(self):
-        self.held, self.full = {}, False
+        self.stored = {}
+        self.full = False
 
     def size_of(self, kv):
         return kv[1]
 
-    def takes_more(self):
+    def can_accept(self):
         return True
 
     def put(self, key, kv, record):
         if self.full:
             raise StoreFull("No space left on device.")
-        self.held[key] = (kv, record)
+        self.stored[key] = (kv, record)
 
     def get(self, key):
-        return self.held[key][0]
+        return self.stored[key][0]
 
     def delete(self, key):
-        self.held.pop(key, None)
+        self.stored.pop(key, None)
 
 
-def tree(*budgets, policy=None, stores=None):
-    """A tree with a tier for each budget, the fastest first."""
+def make_tree(*budgets, policy=None, stores=None):
+    """A tree with one tier per budget, the fastest first."""
     stores = stores or [ByteStore() for _ in budgets]
-    return KnowledgeTree(
-        [Tier(f"tier {n}", b, s) for n, (b, s) in enumerate(zip(budgets, stores, strict=True))], policy
-    )
-
-
-def places(chunks, tokens=10):
-    """The places on the way to the end of a sequence of chunks."""
-    keys = ["/".join(chunks[: end + 1]) for end in range(len(chunks))]
-    return [
-        NodeKey(key, chunk, parent, tokens) for key, chunk, parent in zip(keys, chunks, [None, *keys], strict=False)
+    tiers = [
+        Tier(f"tier {level}", budget, store) for level, (budget, store) in enumerate(zip(budgets, stores, strict=True))
     ]
+    return KnowledgeTree(tiers, policy)
 
 
-def grow(made, chunks, size=10, cost=1.0):
-    """Insert a whole path; return the nodes that found a place."""
-    found = [made.insert(place, (place.key, size), cost) for place in places(chunks)]
-    return [node for node in found if node is not None]
+def node_keys(chunks, tokens=10):
+    """The `NodeKey` of each node on the path of a chunk sequence."""
+    keys = path_keys(chunks)
+    return [NodeKey(*node, tokens) for node in zip(keys, chunks, [None, *keys], strict=False)]
 
 
-def all_nodes(made):
-    return list(made._copies.nodes.values())
+def path_keys(chunks):
+    """The key of each node on the path of a chunk sequence."""
+    return ["/".join(chunks[: end + 1]) for end in range(len(chunks))]
 
 
-def check(made):
-    """Every law of the tree that holds between two operations, computed anew from the nodes alone."""
-    nodes = all_nodes(made)
-    for number, tier in enumerate(made.tiers):
-        here = [node for node in nodes if number in node.copies]
-        assert tier.size_bytes == sum(node.copies[number].size_bytes for node in here) <= tier.budget_bytes
-        assert tier.nodes == len(here)
-        assert set(tier.store.held) == {node.key for node in here}
-        pinned = {one.key for node in nodes if node.pinned for one in (node, *node.ancestors())}
-        assert made._copies.pinned_bytes(number) == sum(n.copies[number].size_bytes for n in here if n.key in pinned)
-        for node in here:
+def insert_path(tree, chunks, size=10, cost=1.0):
+    """Insert a whole path; return the nodes that were accepted."""
+    nodes = [tree.insert(node_key, (node_key.key, size), cost) for node_key in node_keys(chunks)]
+    return [node for node in nodes if node is not None]
+
+
+def stored_records(tree):
+    """What `restore` takes: the content of the slowest tier."""
+    return [(key, *entry) for key, entry in tree.records().items()]
+
+
+def all_nodes(tree):
+    with tree.locked() as replicas:
+        return list(replicas.nodes.values())
+
+
+def all_keys(tree):
+    return {node.key for node in all_nodes(tree)}
+
+
+def check_invariants(tree):
+    """Check every invariant that holds between two operations, computed from the nodes alone."""
+    nodes = all_nodes(tree)
+    for level, tier in enumerate(tree.tiers):
+        members = [node for node in nodes if level in node.replicas]
+        assert tier.size_bytes == sum(node.replicas[level].size_bytes for node in members) <= tier.budget_bytes
+        assert tier.nodes == len(members)
+        assert set(tier.store.stored) == {node.key for node in members}
+        pinned = {each.key for node in nodes if node.pinned for each in (node, *node.ancestors())}
+        with tree.locked() as replicas:
+            pinned_bytes = replicas.pinned_bytes(level)
+        assert pinned_bytes == sum(node.replicas[level].size_bytes for node in members if node.key in pinned)
+        for node in members:
             assert tier.store.get(node.key)[0] == node.key
+    levels = range(len(tree.tiers))
     for node in nodes:
-        assert node.copies
-        assert node.pins == sum(other.pinned for other in nodes if node in (other, *other.ancestors()))
-        assert node.parent is None or (node.parent.key in made and node.parent.level <= node.level)
-        assert node.near == [sum(child.level <= number for child in node.children) for number in range(len(made.tiers))]
-        assert all(child.parent is node and child.key in made for child in node.children)
+        assert node.replicas
+        assert node.pin_count == sum(other.pinned for other in nodes if node in (other, *other.ancestors()))
+        assert node.parent is None or (node.parent.key in tree and node.parent.level <= node.level)
+        assert node.children_within == [sum(child.level <= level for child in node.children) for level in levels]
+        assert all(child.parent is node and child.key in tree for child in node.children)

@@ -1,1 +1,1 @@
-"""Tiers of chunk KV: device, host and disk."""
+"""Tiers of chunk KV: GPU memory, host memory and disk."""

@@ -1,4 +1,4 @@
-"""The knowledge tree over device, host and disk as an app opens and closes it."""
+"""The cache hierarchy of an application: the knowledge tree over GPU memory, host memory and disk."""
 
 import logging
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from engine.types import ChunkKV
 from store.errors import StoreFull
 from store.types import BlobStore
 
-PATIENCE_S = 10.0  # for what is not written when the app closes
+CLOSE_TIMEOUT_S = 10.0  # for writing the queue
 CPU = torch.device("cpu")
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CacheHierarchyConfig:
-    """Budgets in bytes; 0 leaves a tier out of use.
+    """Budgets of the tiers in bytes; 0 disables a tier.
 
-    device_bytes  only where the primary runs on a GPU
-    policy        a name in engine.cache.eviction.POLICIES
-    bits          8 or 16: of KV on disk
+    device_bytes  used only if the primary model runs on a GPU
+    policy        a key of engine.cache.eviction.POLICIES
+    bits          of KV on disk: 16, or 8 (quantized)
     """
 
     host_bytes: int
@@ -36,59 +36,61 @@ class CacheHierarchyConfig:
 
 
 class CacheHierarchy:
-    """The tree with its disk behind a writer's thread. Opening takes in what an earlier process left.
+    """The knowledge tree and its disk writer. The tree starts with the KV that earlier processes left on disk.
 
-    blobs   None goes without a disk: KV is then lost at restart
-    device  of the primary
+    blobs   the disk tier; without it, KV is lost on restart
+    device  of the primary model
     """
 
     def __init__(self, config: CacheHierarchyConfig, blobs: BlobStore | None, device: torch.device) -> None:
         self._writer = None
-        places: list[tuple[str, int, Store[ChunkKV]]] = [("host", config.host_bytes, MemoryStore(CPU))]
+        tiers: list[tuple[str, int, Store[ChunkKV]]] = [("host", config.host_bytes, MemoryStore(CPU))]
         if device.type != "cpu":
-            places.insert(0, ("device", config.device_bytes, MemoryStore(device)))
+            tiers.insert(0, ("device", config.device_bytes, MemoryStore(device)))
         if blobs is not None:
             disk = DiskStore(blobs, config.bits)
-            self._writer = WriteBehind(disk, lambda key: self.tree.lost(key, len(places) - 1))
-            places.append(("disk", config.disk_bytes, self._writer))
-        self.tree = KnowledgeTree([Tier(*place) for place in places], POLICIES[config.policy]())
+            self._writer = WriteBehind(disk, lambda key: self.tree.record_loss(key, len(tiers) - 1))
+            tiers.append(("disk", config.disk_bytes, self._writer))
+        self.tree = KnowledgeTree([Tier(*tier) for tier in tiers], POLICIES[config.policy]())
         if blobs is not None:
-            for key in self.tree.restore(disk.found()):
+            for key in self.tree.restore(disk.list_records()):
                 disk.delete(key)
 
-    def keep_off_device(self, family: str) -> None:
-        """Leave the KV of a family whose model runs on the CPU out of the device's tier."""
+    def exclude_from_device(self, namespace: str) -> None:
+        """Never place a namespace's KV in the GPU tier: its model runs on the CPU."""
         for tier in self.tree.tiers:
             if tier.name == "device":
-                tier.closed_to.add(family)
+                tier.excluded_namespaces.add(namespace)
 
     @property
     def disk_error(self) -> str:
-        """Why KV cannot be written, in a sentence; empty while it can."""
+        """Why KV cannot be written to disk, as a sentence; empty if it can."""
         return self._writer.error if self._writer else "There is no disk tier."
 
     @property
-    def nearly_full(self) -> bool:
-        """Whether more KV would soon push out what is there: in the slowest tier that takes any."""
-        used = [tier for tier in self.tree.tiers if tier.budget_bytes and not (tier.name == "disk" and self.disk_error)]
-        return not used or used[-1].size_bytes > 0.9 * used[-1].budget_bytes
+    def is_nearly_full(self) -> bool:
+        """Whether the slowest usable tier is over 90 % full, so that more KV would soon evict other KV."""
+        usable = [
+            tier for tier in self.tree.tiers if tier.budget_bytes and not (tier.name == "disk" and self.disk_error)
+        ]
+        return not usable or usable[-1].size_bytes > 0.9 * usable[-1].budget_bytes
 
-    def wait_for_room(self) -> None:
-        """Wait until the disk has nearly caught up."""
+    def wait_for_space(self) -> None:
+        """Wait until the disk writer's queue has space."""
         if self._writer:
-            self._writer.wait_for_room()
+            self._writer.wait_for_space()
 
     def drain(self) -> None:
-        """Wait until everything is written."""
+        """Wait until all queued KV is written."""
         if self._writer:
             self._writer.drain()
 
     def close(self) -> None:
-        """Write what is waiting, and what was learned of each node."""
+        """Write the queue and the nodes' statistics to disk."""
         if self._writer is None:
             return
-        self._writer.close(PATIENCE_S)
+        self._writer.close(CLOSE_TIMEOUT_S)
         try:
-            self._writer.store.remember(self.tree.records())
+            self._writer.store.write_records(self.tree.records())
         except StoreFull as error:
-            log.warning("what was learned about chunk KV is not kept: %s", error)
+            log.warning("the statistics of chunk KV could not be saved: %s", error)

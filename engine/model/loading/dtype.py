@@ -1,36 +1,35 @@
-"""Which number format a machine computes fastest in without losing the answer: bf16 where the hardware has it."""
+"""Choice of device and dtype: a GPU if there is one, and bf16 if the hardware supports it."""
 
 import torch
 
 
 def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
-    """Return the device, the dtype and one phrase that says why, for the page.
+    """Return the device, the dtype, and both as text for the UI, with the reason.
 
     device  'auto', 'cpu', 'cuda' or 'cuda:1'
     dtype   'auto', 'bf16' or 'fp32'
 
-    Raises ValueError for another word, or for a GPU that is not there.
+    Raises ValueError for an unknown dtype or a GPU that does not exist.
     """
     if dtype not in ("auto", "bf16", "fp32"):
         raise ValueError(f"dtype is 'auto', 'bf16' or 'fp32', got {dtype!r}")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} was asked for, but this machine has no CUDA GPU; use --device cpu")
-    place = torch.device(device)
-    reason = _bf16_hardware(place)
-    half = dtype == "bf16" or (dtype == "auto" and bool(reason))
-    name = "GPU" if place.type == "cuda" else "CPU"
-    said = reason if half and reason else ("asked for" if dtype != "auto" else "no bf16 hardware")
-    return (
-        place,
-        torch.bfloat16 if half else torch.float32,
-        f"{'bf16' if half else 'fp32'} on the {name} ({said})",
-    )
+        raise ValueError(f"device {device!r} was requested, but this machine has no CUDA GPU; use --device cpu")
+    torch_device = torch.device(device)
+    hardware = _bf16_hardware(torch_device)
+    is_bf16 = dtype == "bf16" or (dtype == "auto" and bool(hardware))
+    fallback = "no bf16 hardware" if dtype == "auto" else "requested"
+    reason = hardware if is_bf16 and hardware else fallback
+    device_name = "GPU" if torch_device.type == "cuda" else "CPU"
+    text = f"{'bf16' if is_bf16 else 'fp32'} on the {device_name} ({reason})"
+    return torch_device, torch.bfloat16 if is_bf16 else torch.float32, text
 
 
 def _bf16_hardware(device: torch.device) -> str:
+    """Return the name of the device's bf16 support; empty if it has none."""
     if device.type == "cuda":
         return "CUDA" if torch.cuda.is_bf16_supported(including_emulation=False) else ""
-    able = torch.cpu.get_capabilities()
-    return "AMX" if able.get("amx_bf16") else "AVX-512 BF16" if able.get("avx512_bf16") else ""
+    capabilities = torch.cpu.get_capabilities()
+    return "AMX" if capabilities.get("amx_bf16") else "AVX-512 BF16" if capabilities.get("avx512_bf16") else ""

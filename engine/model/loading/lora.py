@@ -1,4 +1,4 @@
-"""Merge a finetuned LoRA adapter, in peft's file format, into a model's weights: afterwards it costs nothing."""
+"""Merge a LoRA adapter (arXiv:2106.09685) in peft's file format into a model's weights."""
 
 import warnings
 from pathlib import Path
@@ -8,31 +8,32 @@ from peft import LoraConfig, PeftConfig, get_peft_model, set_peft_model_state_di
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from engine.errors import AdapterUnusable
+from engine.errors import LoraAdapterUnusable
 
-WEIGHTS = "adapter_model.safetensors"
+LORA_WEIGHTS_FILE = "adapter_model.safetensors"
 
 
-def merged(model: Any, folder: Path) -> Any:
-    """Return `model` with the adapter in `folder` added to its weights.
+def merge_lora(model: Any, folder: Path) -> Any:
+    """Return `model` with the adapter in `folder` merged into its weights, so that it costs nothing at inference.
 
-    Raises ReaderUnusable if the adapter's files are missing or torn, if it was made for a model of another shape, or is
-    no LoRA adapter.
+    Raises LoraAdapterUnusable if the adapter's files are missing or damaged, do not fit the model, or contain another
+    kind of adapter.
     """
     try:
-        weights = load_file(folder / WEIGHTS)
+        weights = load_file(folder / LORA_WEIGHTS_FILE)
         config = PeftConfig.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise AdapterUnusable(f"The adapter in {folder} cannot be read ({str(error).splitlines()[0]}).") from error
+        reason = str(error).splitlines()[0]
+        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} cannot be read ({reason}).") from error
     if not isinstance(config, LoraConfig):
-        raise AdapterUnusable(f"The adapter in {folder} is no LoRA adapter.")
+        raise LoraAdapterUnusable(f"The adapter in {folder} is not a LoRA adapter.")
     try:
-        with warnings.catch_warnings():  # peft asks transformers for a name that will go; nothing we could change
+        with warnings.catch_warnings():  # peft uses a deprecated name of transformers
             warnings.simplefilter("ignore", FutureWarning)
-            wrapped = get_peft_model(model, config)
-        found: Any = set_peft_model_state_dict(wrapped, weights)
+            adapted = get_peft_model(model, config)
+        keys: Any = set_peft_model_state_dict(adapted, weights)
     except (RuntimeError, ValueError) as error:
-        raise AdapterUnusable(f"The adapter in {folder} was made for a model of another shape.") from error
-    if found.unexpected_keys or any("lora_" in name for name in found.missing_keys):
-        raise AdapterUnusable(f"The adapter in {folder} was made for a model with other layers.")
-    return wrapped.merge_and_unload()
+        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model of another shape.") from error
+    if keys.unexpected_keys or any("lora_" in name for name in keys.missing_keys):
+        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model with other layers.")
+    return adapted.merge_and_unload()

