@@ -22,6 +22,7 @@ from transformers import (
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 
+CORPUS = Path(__file__).with_name("tokenizer_corpus.txt")  # any change of it changes every tokenizer
 SIZE = dict(
     vocab_size=512,
     hidden_size=32,
@@ -63,29 +64,29 @@ FAMILIES = [llama, qwen2, qwen3, mistral, yarn]
 
 
 def model(build=llama, seed=0, scale=8.0):
-    """A random model whose attention is sharp enough that a wrong mask or position shows in the logits."""
+    """A random model with attention so sharp that a wrong mask or position shows in the logits."""
     torch.manual_seed(seed)
-    made = build().eval()
+    model = build().eval()
     with torch.no_grad():
-        for name, weight in made.named_parameters():
+        for name, weight in model.named_parameters():
             if "proj" in name and weight.ndim == 2:
                 weight.mul_(scale)
-    return made
+    return model
 
 
 def tokenizer(words=400):
-    """A byte-level BPE tokenizer of about `words` tokens, trained on this file and its neighbours."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    """A byte-level BPE tokenizer of about `words` tokens, trained on `CORPUS`."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=words,
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator([Path(__file__).read_text()], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|im_end|>", chat_template=CHAT)
+    bpe.train_from_iterator([CORPUS.read_text()], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", chat_template=CHAT)
 
 
 def decoder(build=llama, seed=0, words=400):
@@ -95,22 +96,22 @@ def decoder(build=llama, seed=0, words=400):
 def bert(layers=2):
     torch.manual_seed(1)
     size = dict(hidden_size=32, intermediate_size=48, num_attention_heads=4, num_hidden_layers=layers, vocab_size=300)
-    made = BertModel(BertConfig(**size)).eval()
+    network = BertModel(BertConfig(**size)).eval()
     with torch.no_grad():
-        for weight in made.parameters():
+        for weight in network.parameters():
             weight.mul_(4.0 if weight.ndim == 2 else 1.0)
-    return made
+    return network
 
 
 @cache
 def pieces(words=300):
-    """A WordPiece tokenizer as BERT's, trained on this file; once, since training breaks ties by chance."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    """A WordPiece tokenizer like BERT's, trained on `CORPUS`; cached, because training breaks ties randomly."""
+    wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    wordpiece.normalizer, wordpiece.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     trainer = trainers.WordPieceTrainer(vocab_size=words, special_tokens=special, show_progress=False)
-    made.train_from_iterator([Path(__file__).read_text()], trainer)
-    return made
+    wordpiece.train_from_iterator([CORPUS.read_text()], trainer)
+    return wordpiece
 
 
 def encoder(*layers):

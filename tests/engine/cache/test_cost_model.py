@@ -1,4 +1,4 @@
-"""T(cached, computed): exact at the grid's points, bilinear between them, kept on disk."""
+"""The cost model: exact at grid points, bilinear between them, saved to a file."""
 
 import itertools
 
@@ -39,19 +39,19 @@ def test_a_grid_of_another_shape_is_rejected(ms):
 
 def test_every_grid_point_is_measured():
     ticks = itertools.count()
-    found = measure_costs(tiny.decoder(), timer=lambda: next(ticks) / 1024)  # every pass takes one tick
-    assert found == CostModel(
+    costs = measure_costs(tiny.decoder(), timer=lambda: next(ticks) / 1024)  # every pass takes one tick
+    assert costs == CostModel(
         CACHED_TOKENS, COMPUTED_TOKENS, ((1000 / 1024,) * len(COMPUTED_TOKENS),) * len(CACHED_TOKENS)
     )
 
 
 def test_slow_points_are_estimated_from_their_flops():
     ticks = itertools.count()
-    found = measure_costs(tiny.decoder(), timer=lambda: next(ticks) * 1.5)  # every pass takes 1.5 s
+    costs = measure_costs(tiny.decoder(), timer=lambda: next(ticks) * 1.5)  # every pass takes 1.5 s
     spec = tiny.decoder().spec
     few, more = (spec.flops(tokens, tokens * (tokens + 1) // 2) for tokens in COMPUTED_TOKENS[1:3])
-    assert found.ms[0][:2] == (1500.0, 1500.0)  # a pass over one token says nothing about a pass over 64
-    assert found.ms[0][2] == pytest.approx(1500.0 * more / few)
+    assert costs.ms[0][:2] == (1500.0, 1500.0)  # a pass over one token does not show the speed for 64
+    assert costs.ms[0][2] == pytest.approx(1500.0 * more / few)
 
 
 def test_costs_are_measured_once_and_saved(tmp_path):
