@@ -1,10 +1,10 @@
-"""A comparison for the page's tests: a fixed outcome for each method, one every `pace_s`."""
+"""A fake comparison service: a canned outcome for each method, one every `pace_s` seconds."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from threading import Event
 
-from engine.analysis.comparison import CompareRequest, Comparison, Outcome, ComparedPassage
+from engine.analysis.comparison import ComparedPassage, CompareRequest, Comparison, Outcome
 from engine.errors import BadRequest
 from engine.trace import Stage
 
@@ -27,62 +27,66 @@ ANSWERS = {
 
 
 class FakeComparison:
-    """`answers` and `error` may be set; `wanted` and `cancelled` tell what happened.
+    """Tests may set `answers`, and `error`, which is raised after `error_after` outcomes.
 
-    stands_after  methods that are run; then it stands still until this grows, or somebody stops it
+    requests, cancelled  the requests so far, and whether each was cancelled
+    pause_after_steps    a comparison pauses after this many runs, until the number grows or it is cancelled
     """
 
     def __init__(self, pace_s: float = 0.05) -> None:
-        self.pace_s, self.answers, self.error = pace_s, dict(ANSWERS), None
-        self.error_after, self.stands_after = 0, 1000
+        self.pace_s = pace_s
+        self.answers = dict(ANSWERS)
+        self.error: Exception | None = None
+        self.error_after = 0
+        self.pause_after_steps = 1000
         self.document = "harbour-handbook.md"
         self.requests: list[CompareRequest] = []
         self.cancelled: list[bool] = []
 
-    def compare(self, wanted: CompareRequest, cancel: Event) -> Iterator[Comparison]:
-        self.requests.append(wanted)
-        for ratio in wanted.ratios:
+    def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
+        self.requests.append(request)
+        for ratio in request.ratios:
             if not 0 <= ratio <= 1:
                 raise BadRequest(f"The ratio must be a number between 0 and 1, got {ratio}.")
-        arms = [("full", None)]
-        for method in wanted.methods:
+        variants = [("full", None)]
+        for method in request.methods:
             has_ratio = KNOWN[method][3]
-            arms += [(method, ratio) for ratio in (wanted.ratios if has_ratio else (None,)) if method != "full"]
-        shown = Comparison(wanted, steps=len(arms) * wanted.repeats, model="tiny")
+            variants += [(method, ratio) for ratio in (request.ratios if has_ratio else (None,)) if method != "full"]
+        shown = Comparison(request, steps=len(variants) * request.repeats, model="tiny")
         try:
             yield shown
             passages = (ComparedPassage(1, self.document, 11, 412), ComparedPassage(2, "shifts.pdf", None, 380))
             shown = replace(shown, state="warming", search_ms=24.0, context_tokens=792, passages=passages)
             yield shown
             outcomes: dict[str, Outcome] = {}
-            for round_ in range(1, wanted.repeats + 1):
-                for method, ratio in arms:
+            for round_ in range(1, request.repeats + 1):
+                for method, ratio in variants:
                     if self.error and len(outcomes) >= self.error_after:
                         raise self.error
-                    made = self.outcome(method, ratio)
+                    outcome = self.outcome(method, ratio)
                     at = "" if ratio is None else f" at {100 * ratio:g}\u00a0%"
-                    now = made.label + at
-                    shown = replace(shown, state="running", now=now, step=shown.step + 1, round=round_)
+                    label = outcome.label + at
+                    shown = replace(shown, state="running", current_label=label, step=shown.step + 1, round=round_)
                     yield shown
                     if self._stopped(shown.step, cancel):
-                        yield replace(shown, state="stopped", now="")
+                        yield replace(shown, state="stopped", current_label="")
                         return
-                    held = outcomes.get(made.key)
-                    outcomes[made.key] = held.with_ttft(made.ttft_ms + round_) if held else made
+                    earlier = outcomes.get(outcome.key)
+                    outcomes[outcome.key] = earlier.with_ttft(outcome.ttft_ms + round_) if earlier else outcome
                     shown = replace(shown, outcomes=tuple(outcomes.values()))
                     yield shown
-            yield replace(shown, state="done", now="")
+            yield replace(shown, state="done", current_label="")
         finally:
             self.cancelled.append(cancel.is_set())
 
     def _stopped(self, step: int, cancel: Event) -> bool:
-        while step > self.stands_after and not cancel.is_set():
+        while step > self.pause_after_steps and not cancel.is_set():
             cancel.wait(0.05)
         return cancel.wait(self.pace_s)
 
     def outcome(self, method: str, ratio: float | None) -> Outcome:
         label, ttft_ms, kl, _ = KNOWN[method]
-        realised = {"full": 1.0, "epic": 0.162}.get(method, 0.97 * (ratio or 0.0))
+        actual = {"full": 1.0, "epic": 0.162}.get(method, 0.97 * (ratio or 0.0))
         if ratio is not None:
             ttft_ms, kl = ttft_ms * (0.6 + 2 * ratio), 0.0 if ratio == 1 else kl * 0.2 / max(ratio, 0.05)
         return Outcome(
@@ -90,17 +94,17 @@ class FakeComparison:
             method=method,
             label=label,
             ratio=ratio,
-            actual_ratio=realised,
-            recomputed_tokens=round(792 * realised),
+            actual_ratio=actual,
+            recomputed_tokens=round(792 * actual),
             ttfts_ms=(ttft_ms,),
             full_ms=FULL_MS,
-            ideal_ms=FULL_MS * max(realised, 0.03),
+            ideal_ms=FULL_MS * max(actual, 0.03),
             kl=kl * 0.8,
             top1=method not in ("ape", "direct"),
             answer_kl=kl,
             answer_top1=1 - kl,
             read_bytes={} if method == "full" else {"host": 24_300_000, "disk": 12_000_000},
-            reused_bytes=0 if method == "full" else round(36_300_000 * (1 - realised)),
+            reused_bytes=0 if method == "full" else round(36_300_000 * (1 - actual)),
             stages=(Stage("load", 1.0, 30.0), Stage("recompute", 40.0, 300.0)),
             answer=self.answers.get(method, self.answers["direct"]),
             cited=(1,),

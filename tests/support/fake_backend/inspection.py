@@ -1,59 +1,62 @@
-"""A desk that inspects at once: attention drawn at random over the backend's texts, windows chosen by it."""
+"""A fake inspection service: random attention over the backend's texts, windows selected by it."""
 
 import re
 
 import numpy as np
 
 from engine.analysis.attention_profile import passage_slices
-from engine.analysis.inspection import PERCENTS, InspectedPassage, Inspection, RatioSelection, InspectionStep
+from engine.analysis.inspection import PERCENTS, InspectedPassage, Inspection, InspectionStep, RatioSelection
 from engine.analysis.sinks import find_sinks, window_ranks
 
 LAYERS = 30
-WITH_RATIO, WITHOUT = ("cacheclip", "oracle"), ("epic", "ape", "direct", "full")
+METHODS_WITH_RATIO = ("cacheclip", "oracle")
+OTHER_METHODS = ("epic", "ape", "direct", "full")
 
 
 class FakeInspection:
-    """Inspects the backend's own texts.
-
-    requests  what was asked for
-    """
+    """Inspects the backend's own texts; raises `error` if a test sets it. `requests` are those so far."""
 
     def __init__(self, backend):
-        self._backend, self.requests, self.error = backend, [], None
+        self._backend = backend
+        self.requests = []
+        self.error = None
 
     def inspect(self, request, cancel):
         self._backend.check(request)
         self.requests.append(request)
-        yield InspectionStep("Reading all tokens of the passages, once and in full")
+        yield InspectionStep("Running a full prefill of all passage tokens")
         if self.error:
             raise self.error
         cancel.wait(5 * self._backend.pace_s)
         names = [document.name for document in self._backend.documents()] or ["harbour-handbook.md"]
         texts = self._backend.texts
-        excerpts = [inspected_passage(text, names[rank % len(names)], rank) for rank, text in enumerate(texts, start=1)]
-        yield InspectionStep("Done", fake_inspection(excerpts, request.question, request.recompute_ratio))
+        passages = [inspected_passage(text, names[rank % len(names)], rank) for rank, text in enumerate(texts, start=1)]
+        yield InspectionStep("Done", fake_inspection(passages, request.question, request.recompute_ratio))
 
 
 def inspected_passage(text, document="harbour-handbook.md", rank=1):
-    """A passage whose tokens are its words, each with the space before it."""
-    spans = np.array([found.span() for found in re.finditer(r"\s*\S+", text)], dtype=np.int32)
+    """Return a passage whose tokens are its words, each with the space before it."""
+    spans = np.array([match.span() for match in re.finditer(r"\s*\S+", text)], dtype=np.int32)
     return InspectedPassage(document, None if rank == 2 else 10 * rank + 1, text, spans)
 
 
-def fake_inspection(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
-    """An inspection of these passages with attention as skewed as a model's."""
-    draw, lengths = np.random.default_rng(seed), tuple(len(each.spans) for each in excerpts)
+def fake_inspection(passages, question="Why?", ratio=0.2, layers=LAYERS, seed=0):
+    """Return an inspection of these passages with attention as skewed as a real model's."""
+    rng = np.random.default_rng(seed)
+    lengths = tuple(len(passage.spans) for passage in passages)
     tokens = sum(lengths)
-    primary = draw.lognormal(0, 1.5, (layers, tokens))
+    primary = rng.lognormal(0, 1.5, (layers, tokens))
     primary[: layers // 2, 5::97] *= 500
-    auxiliary = primary[-1] * draw.lognormal(0, 1, tokens)
+    auxiliary = primary[-1] * rng.lognormal(0, 1, tokens)
     primary, auxiliary = primary / primary.sum(1, keepdims=True), auxiliary / auxiliary.sum()
-    selections = {name: by_windows(auxiliary, lengths) for name in WITH_RATIO}
-    selections |= {name: RatioSelection.from_masks(np.zeros((PERCENTS, tokens), bool), has_ratio=False) for name in WITHOUT}
-    first = np.zeros(tokens, bool)
+    selections = {name: by_windows(auxiliary, lengths) for name in METHODS_WITH_RATIO}
+    selections |= {
+        name: RatioSelection.from_masks(np.zeros((PERCENTS, tokens), bool), has_ratio=False) for name in OTHER_METHODS
+    }
+    starts = np.zeros(tokens, bool)
     for part in passage_slices(lengths)[1:]:
-        first[part.start : part.start + 9] = True
-    selections["epic"] = RatioSelection.from_masks(np.tile(first, (PERCENTS, 1)), has_ratio=False)
+        starts[part.start : part.start + 9] = True
+    selections["epic"] = RatioSelection.from_masks(np.tile(starts, (PERCENTS, 1)), has_ratio=False)
     curve = np.array([np.nan, *np.linspace(0.2, 1, PERCENTS - 1)])
     return Inspection(
         auxiliary=auxiliary,
@@ -66,7 +69,7 @@ def fake_inspection(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0)
         ratio=ratio,
         passage_lengths=lengths,
         question=question,
-        passages=tuple(excerpts),
+        passages=tuple(passages),
         num_exact_passages=1,
         selections=selections,
         agreement={"auxiliary": curve, "cacheclip": curve**2, "random": curve**3},
@@ -76,7 +79,7 @@ def fake_inspection(excerpts, question="Why?", ratio=0.2, layers=LAYERS, seed=0)
 
 
 def by_windows(scores, lengths):
-    """Windows of 8 by rank until the ratio is reached; the first passage only at 100 %."""
+    """Select windows of 8 by rank until the ratio is reached; the first passage only at 100 %."""
     ranks = window_ranks(scores, lengths)
     window_of = np.repeat(np.arange(len(ranks)), [min(8, n - at) for n in lengths for at in range(0, n, 8)])
     onset = np.ceil(100 * ranks / len(ranks)).astype(int)[window_of]

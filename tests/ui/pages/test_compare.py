@@ -1,44 +1,36 @@
-"""What the Compare page shows, writes and tells programs: no browser, no model."""
+"""The Compare page: diff, table, figure, files, handlers and API endpoint, without a browser or a model."""
 
 import csv
 import io
 import json
 from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 from gradio_client import Client
 
-from engine.analysis.comparison import CompareRequest, Passage
+from engine.analysis.comparison import ComparedPassage, CompareRequest
 from store.errors import KVScopeError
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.comparison import FakeComparison
-from ui.figures.pareto import front, frontier
+from tests.ui.conftest import ME
+from ui.figures.pareto import pareto_figure, pareto_front
 from ui.layout import build, launch_options
-from ui.pages.compare import table as standings
-from ui.pages.compare.diff import differences
-from ui.pages.compare.export import as_csv, as_json, guarded
+from ui.pages.compare import table
+from ui.pages.compare.diff import mark_differences
+from ui.pages.compare.export import escape_formula, write_csv, write_json
 
-ME = SimpleNamespace(session_hash="me")
 HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"
-WANTED = CompareRequest("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
+REQUEST = CompareRequest("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
 
 
-def last(desk, wanted=WANTED):
-    *_, ended = desk.compare(wanted, Event())
+def last(comparison, request=REQUEST):
+    *_, ended = comparison.compare(request, Event())
     return ended
 
 
-def run_of(backend):
-    page = build(backend, {"one?": "one.txt"})
-    run = next(fn.fn for fn in page.fns.values() if fn.name == "run")
-    run.__self__.begin("Why?", ME)
-    return run
-
-
-def said_in(updates):
+def texts_of(updates):
     return " ".join(str(value) for update in updates for value in update.values())
 
 
@@ -48,37 +40,42 @@ def downloads_of(update):
 
 
 @pytest.fixture
-def backend():
-    made = FakeBackend(pace_s=0)
-    made.comparison.pace_s = 0
-    return made
+def backend(backend):
+    backend.comparison.pace_s = 0
+    return backend
+
+
+@pytest.fixture
+def page(app):
+    app.compare.begin("Why?", ME)
+    return app.compare
 
 
 # ---- the words that differ
 
 
 def test_the_same_answer_is_not_marked_and_markup_in_it_is_text():
-    assert "<mark" not in differences(HOSTILE, HOSTILE)
-    assert "&lt;script&gt;" in differences(HOSTILE, HOSTILE)
-    marked = differences("nothing", HOSTILE)
+    assert "<mark" not in mark_differences(HOSTILE, HOSTILE)
+    assert "&lt;script&gt;" in mark_differences(HOSTILE, HOSTILE)
+    marked = mark_differences("nothing", HOSTILE)
     assert "<script>" not in marked and marked.count("<mark") == 1
 
 
-def test_neighbouring_words_share_a_mark_whose_title_says_what_stood_there():
-    marked = differences("The code is 5730264 now.", "The number was 573026 now.")
+def test_neighbouring_words_share_a_mark_whose_title_has_the_original():
+    marked = mark_differences("The code is 5730264 now.", "The number was 573026 now.")
     assert marked.count("<mark") == 1
     assert 'title="Full prefill: code is 5730264"' in marked and ">number was 573026</mark> now." in marked
-    left_out = differences("one two three", "one three")
+    left_out = mark_differences("one two three", "one three")
     assert left_out.count("<mark") == 1 and 'title="Left out: two"' in left_out
-    assert "<mark" not in differences("one  two", "one two ")
+    assert "<mark" not in mark_differences("one  two", "one two ")
 
 
 def test_a_long_answer_that_differs_everywhere_is_one_element():
-    assert differences("a " * 2000, "b " * 2000).count("<mark") == 1
+    assert mark_differences("a " * 2000, "b " * 2000).count("<mark") == 1
 
 
 def test_citations_of_known_passages_name_them():
-    shown = differences("It is [1] or [7].", "It is [1] or [7].", [Passage(1, "<b>.md", 3, 9)])
+    shown = mark_differences("It is [1] or [7].", "It is [1] or [7].", [ComparedPassage(1, "<b>.md", 3, 9)])
     assert 'title="&lt;b&gt;.md, page 3"' in shown and "[7]" in shown
 
 
@@ -86,34 +83,34 @@ def test_citations_of_known_passages_name_them():
 
 
 def test_the_best_of_each_column_is_emphasised_once_and_full_prefill_never():
-    drawn = standings.table(last(FakeComparison(0)))
+    drawn = table.render_table(last(FakeComparison(0)))
     rows = drawn.split("<tr")
     assert drawn.count("(best)") == 3 and "(best)" not in rows[2]
     direct = next(row for row in rows if "Direct reuse" in row)
     assert direct.count("(best)") == 2  # soonest, and most reused
 
 
-def test_a_single_rival_is_best_of_nothing():
-    assert "(best)" not in standings.table(last(FakeComparison(0), CompareRequest("Why?", ("direct",))))
+def test_a_single_method_is_not_marked_as_best():
+    assert "(best)" not in table.render_table(last(FakeComparison(0), CompareRequest("Why?", ("direct",))))
 
 
 def test_every_column_says_what_it_means_and_the_protocol_stands_below():
-    drawn = standings.table(last(FakeComparison(0)))
+    drawn = table.render_table(last(FakeComparison(0)))
     assert drawn.count('scope="col"') == drawn.count("<th title=") + drawn.count('<th scope="col" title=') == 8
-    assert "done once, the same for all" in drawn and "Each was timed once" in drawn
+    assert "run once for all methods" in drawn and "Each method was timed once" in drawn
 
 
-def test_repeats_are_said_with_their_number_also_before_all_are_done():
-    wanted = CompareRequest("Why?", ("direct",), repeats=3)
-    snapshots = list(FakeComparison(0).compare(wanted, Event()))
-    assert "Median of n = 3" in standings.table(snapshots[-1])
+def test_the_number_of_repeats_is_shown_also_before_all_are_done():
+    request = CompareRequest("Why?", ("direct",), repeats=3)
+    snapshots = list(FakeComparison(0).compare(request, Event()))
+    assert "Median of n = 3" in table.render_table(snapshots[-1])
     second = next(each for each in snapshots if all(len(one.ttfts_ms) == 2 for one in each.outcomes) and each.outcomes)
-    assert "Median of n = 2" in standings.table(second) and "so far, of 3" in standings.table(second)
+    assert "Median of n = 2" in table.render_table(second) and "3 planned" in table.render_table(second)
 
 
 def test_progress_names_the_method_under_way_and_how_many_there_are():
     snapshots = list(FakeComparison(0).compare(CompareRequest("Why?", ("cacheclip", "direct"), repeats=3), Event()))
-    said = [standings.progress(each) for each in snapshots if each.state == "running"]
+    said = [table.render_progress(each) for each in snapshots if each.state == "running"]
     assert "Round 1 of 3 · 2 of 3: CacheClip at 20\u00a0%" in said[2]
     assert 'max="9"' in said[2] and 'value="1"' in said[2]
     assert "Round 3 of 3 · 3 of 3: Direct reuse" in said[-1]
@@ -122,13 +119,13 @@ def test_progress_names_the_method_under_way_and_how_many_there_are():
 # ---- the figure
 
 
-def test_the_front_holds_exactly_what_nobody_beats():
-    assert front([(3, 0.0), (1, 0.5), (2, 0.6), (2, 0.2), (3, 0.1), (1, 0.7)]) == [(1, 0.5), (2, 0.2), (3, 0.0)]
-    assert front([]) == []
+def test_the_front_holds_exactly_the_pareto_optimal_points():
+    assert pareto_front([(3, 0.0), (1, 0.5), (2, 0.6), (2, 0.2), (3, 0.1), (1, 0.7)]) == [(1, 0.5), (2, 0.2), (3, 0.0)]
+    assert pareto_front([]) == []
 
 
-def test_a_kl_of_zero_stands_below_all_others_and_is_called_zero():
-    figure = frontier(last(FakeComparison(0)).outcomes)
+def test_a_kl_of_zero_is_drawn_below_all_others_and_labelled_zero():
+    figure = pareto_figure(last(FakeComparison(0)).outcomes)
     heights = [y for trace in figure.data[2:] for y in trace.y]
     full = figure.data[2]
     assert full.name == "Full prefill" and full.y[0] == min(heights) and heights.count(full.y[0]) == 1
@@ -137,17 +134,17 @@ def test_a_kl_of_zero_stands_below_all_others_and_is_called_zero():
     assert all(low < height < high for height in heights)
 
 
-def test_a_point_per_outcome_a_trace_per_method_and_floors_that_lie_before_them():
+def test_a_point_per_outcome_a_trace_per_method_and_ideal_times_before_them():
     outcomes = last(FakeComparison(0)).outcomes
-    figure = frontier(outcomes)
+    figure = pareto_figure(outcomes)
     assert sum(len(trace.x) for trace in figure.data[2:]) == len(outcomes)
     assert [trace.name for trace in figure.data[2:]] == ["Full prefill", "CacheClip", "CacheBlend", "Direct reuse"]
-    floors = figure.data[0].x
-    assert all(floors[at] <= floors[at + 1] for at in range(0, len(floors), 3))
+    ideal = figure.data[0].x
+    assert all(ideal[at] <= ideal[at + 1] for at in range(0, len(ideal), 3))
 
 
 def test_a_figure_of_full_prefill_alone_can_be_drawn():
-    assert frontier(last(FakeComparison(0), CompareRequest("Why?", ("full",))).outcomes).data
+    assert pareto_figure(last(FakeComparison(0), CompareRequest("Why?", ("full",))).outcomes).data
 
 
 # ---- the files
@@ -155,15 +152,15 @@ def test_a_figure_of_full_prefill_alone_can_be_drawn():
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "  =1"])
 def test_a_text_never_becomes_a_formula_and_a_number_stays_one(text):
-    assert guarded(text) == f"'{text}"
-    assert guarded("plain = text") == "plain = text" and guarded(-1.5) == -1.5
+    assert escape_formula(text) == f"'{text}"
+    assert escape_formula("plain = text") == "plain = text" and escape_formula(-1.5) == -1.5
 
 
 def test_csv_has_a_row_for_each_outcome_and_guards_question_and_answer(tmp_path):
-    desk = FakeComparison(0)
-    desk.answers["full"] = HOSTILE
-    wanted = CompareRequest("-1+1?", ("cacheclip", "direct"), (0.2,))
-    written = as_csv(last(desk, wanted), tmp_path / "a.csv").read_text(encoding="utf-8")
+    comparison = FakeComparison(0)
+    comparison.answers["full"] = HOSTILE
+    request = CompareRequest("-1+1?", ("cacheclip", "direct"), (0.2,))
+    written = write_csv(last(comparison, request), tmp_path / "a.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(written, newline="")))
     assert [row["method"] for row in rows] == ["full", "cacheclip", "direct"]
     assert rows[0]["answer"] == f"'{HOSTILE}" and rows[0]["question"] == "'-1+1?"
@@ -173,7 +170,7 @@ def test_csv_has_a_row_for_each_outcome_and_guards_question_and_answer(tmp_path)
 
 def test_json_holds_all_times_and_stages(tmp_path):
     ended = last(FakeComparison(0), CompareRequest("Why?", ("direct",), repeats=3))
-    read = json.loads(as_json(ended, tmp_path / "a.json").read_text(encoding="utf-8"))
+    read = json.loads(write_json(ended, tmp_path / "a.json").read_text(encoding="utf-8"))
     assert read["repeats"] == 3 and len(read["outcomes"][1]["ttfts_ms"]) == 3
     assert read["outcomes"][0]["stages"][0]["name"] == "load"
 
@@ -181,15 +178,15 @@ def test_json_holds_all_times_and_stages(tmp_path):
 # ---- the page's handlers
 
 
-def test_a_run_ends_with_a_table_a_figure_and_two_files_that_are_there(backend):
+def test_a_run_ends_with_a_table_a_figure_and_two_files(page, backend):
     updates, files = [], []
-    for update in run_of(backend)("Why?", ["direct", "cacheclip"], [20, 10], 4, "3 times", ["a"], ME):
+    for update in page.run("Why?", ["direct", "cacheclip"], [20, 10], 4, "3 times", ["a"], ME):
         updates.append(update)
         files = downloads_of(update) or files
-    (wanted,) = backend.comparison.wanted
-    assert wanted == CompareRequest("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
+    (request,) = backend.comparison.requests
+    assert request == CompareRequest("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
     assert [file.suffix for file in files] == [".csv", ".json"] and all(file.exists() for file in files)
-    assert "Answers side by side" in said_in(updates) and "kv-standings" in said_in(updates)
+    assert "Answers side by side" in texts_of(updates) and "kv-standings" in texts_of(updates)
 
 
 @pytest.mark.parametrize(
@@ -197,66 +194,63 @@ def test_a_run_ends_with_a_table_a_figure_and_two_files_that_are_there(backend):
     [
         (" \n", ["direct"], [20], "Type a question first"),
         ("Why?", [], [20], "at least one method"),
-        ("Why?", ["direct"], [], "one share"),
+        ("Why?", ["direct"], [], "one recompute ratio"),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_runs(backend, asked, methods, ratios, said):
-    (update,) = run_of(backend)(asked, methods, ratios, 3, "Once", [], ME)
-    assert said in said_in([update])
-    assert backend.comparison.wanted == []
+def test_missing_inputs_are_reported_and_nothing_runs(page, backend, asked, methods, ratios, said):
+    (update,) = page.run(asked, methods, ratios, 3, "Once", [], ME)
+    assert said in texts_of([update])
+    assert backend.comparison.requests == []
 
 
-def test_an_error_half_way_is_a_sentence_and_what_is_finished_can_be_downloaded(backend):
+def test_after_an_error_half_way_the_finished_outcomes_can_be_downloaded(page, backend):
     backend.comparison.error, backend.comparison.error_after = KVScopeError("The disk is gone."), 2
-    *_, ended = run_of(backend)("Why?", ["cacheclip", "direct"], [20], 3, "Once", [], ME)
-    assert "The disk is gone." in said_in([ended]) and len(downloads_of(ended)) == 2
+    *_, ended = page.run("Why?", ["cacheclip", "direct"], [20], 3, "Once", [], ME)
+    assert "The disk is gone." in texts_of([ended]) and len(downloads_of(ended)) == 2
 
 
-def test_closing_the_page_ends_the_comparison_and_forgets_the_session(backend):
-    run = run_of(backend)
-    stream = run("Why?", ["direct"], [20], 3, "Once", [], ME)
+def test_closing_the_page_cancels_the_comparison_and_discards_its_task(page, backend):
+    stream = page.run("Why?", ["direct"], [20], 3, "Once", [], ME)
     next(stream), next(stream)
     stream.close()
-    assert len(run.__self__.stops) == 0 and len(backend.comparison.cancelled) == 1
+    assert len(page.tasks) == 0 and len(backend.comparison.cancelled) == 1
 
 
-def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(backend):
-    run = run_of(backend)
-    page, stream = run.__self__, run("Why?", ["direct"], [20], 3, "Once", [], ME)
+def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(page, backend):
+    stream = page.run("Why?", ["direct"], [20], 3, "Once", [], ME)
     next(stream)
     assert page.begin("Another?", ME) == page.begin(" ", ME) == gr.skip()
-    assert list(run("Another?", ["direct"], [20], 3, "Once", [], ME)) == [gr.skip()]
+    assert list(page.run("Another?", ["direct"], [20], 3, "Once", [], ME)) == [gr.skip()]
     *_, ended = stream
-    assert "kv-standings" in said_in([ended]) and "Stopped" not in said_in([ended])
-    assert len(backend.comparison.wanted) == 1 and len(page.stops) == 0
-    assert "Type a question first" in said_in([page.begin(" ", ME)])
+    assert "kv-standings" in texts_of([ended]) and "Stopped" not in texts_of([ended])
+    assert len(backend.comparison.requests) == 1 and len(page.tasks) == 0
+    assert "Type a question first" in texts_of([page.begin(" ", ME)])
 
 
-def test_stopping_keeps_what_is_finished(backend):
+def test_stopping_keeps_what_is_finished(page, backend):
     backend.comparison.pace_s = 0.01
-    run = run_of(backend)
-    stops, updates = run.__self__.stops, []
-    for update in run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", [], ME):
+    updates = []
+    for update in page.run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", [], ME):
         updates.append(update)
-        if "CacheClip" in said_in(updates):
-            stops.stop("me")
-    assert "Stopped early" in said_in(updates[-1:]) and "kv-standings" in said_in(updates[-1:])
+        if "CacheClip" in texts_of(updates):
+            page.stop(ME)
+    assert "Stopped early" in texts_of(updates[-1:]) and "kv-standings" in texts_of(updates[-1:])
 
 
-# ---- programs
+# ---- the API endpoint
 
 
 @pytest.fixture(scope="module")
 def client():
     backend = FakeBackend(pace_s=0)
     backend.comparison.pace_s = 0
-    page = build(backend)
-    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    blocks = build(backend)
+    _, url, _ = blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
     yield Client(url, verbose=False)
-    page.close()
+    blocks.close()
 
 
-def test_a_program_gets_a_growing_comparison_as_plain_data(client):
+def test_the_endpoint_streams_a_growing_comparison_as_plain_data(client):
     job = client.submit(
         question="Why?", methods=["cacheclip", "direct"], ratios=[0.1, 0.2], repeats=3, api_name="/compare"
     )
@@ -266,6 +260,6 @@ def test_a_program_gets_a_growing_comparison_as_plain_data(client):
     assert all(outcome["n"] == 3 for outcome in ended["outcomes"])
 
 
-def test_a_program_is_told_what_is_wrong_in_a_sentence(client):
+def test_the_endpoint_reports_a_bad_value(client):
     with pytest.raises(Exception, match="ratio must be a number between 0 and 1, got 7"):
         client.predict(question="Why?", ratios=[7], api_name="/compare")

@@ -1,83 +1,80 @@
-"""The bar over a chat and the browser's word on what it keeps: the handlers, without a browser."""
+"""Handlers of the chat bar, and of the data that browsers send, without a browser."""
 
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
-from tests.support.fake_backend.backend import FakeBackend
+from tests.ui.conftest import ME
 from tests.ui.pages.test_chat import TURN, chat
 from ui.format import UNKNOWN, day
-from ui.layout import build
 from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import Listed
+from ui.pages.ask.chats.chat_bar import ChatSummary
 
-ME = SimpleNamespace(session_hash="me")
 ROW = {"id": "c2", "title": "Boats", "at": 7.0, "turns": 2}
 
 
 @pytest.fixture
-def page():
-    made = build(FakeBackend(pace_s=0))
-    return next(fn.fn for fn in made.fns.values() if fn.name == "respond").__self__
+def page(app):
+    return app.ask
 
 
-def press(page, act, **told):
-    return page._history.act(chat(TURN), SimpleNamespace(_data={"act": act, **told}), ME)
+def press(page, act, **data):
+    return page.history.handle_action(chat(TURN), SimpleNamespace(_data={"act": act, **data}), ME)
 
 
 @pytest.mark.parametrize("act", ["open", "new", "delete"])
-def test_the_question_that_was_to_be_edited_stays_behind_with_its_chat(page, act):
-    assert press(page, act)[page._replacing] is False
+def test_editing_a_question_ends_when_another_chat_is_opened(page, act):
+    assert press(page, act)[page.replaces_last] is False
 
 
 @pytest.mark.parametrize("act", ["open", "new", "delete", "rename", "markdown"])
-def test_while_an_answer_is_written_its_chat_can_be_neither_left_nor_changed(page, act):
+def test_a_chat_can_be_neither_left_nor_changed_while_an_answer_is_generated(page, act):
     page.begin("why?", ME)
     assert press(page, act, title="Boats") == gr.skip()
-    assert page._history.listed({"listing": [ROW]}, chat(TURN), ME) == {page._carrier: None}
-    assert " inert=" in page._history.held(chat(TURN))[page._bar]
-    page.stops.leave("me")
+    assert page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME) == {page.carrier: None}
+    assert " inert=" in page.history.show_busy(chat(TURN))[page.chat_bar]
+    page.tasks.discard("me")
     assert press(page, act, title="Boats") != gr.skip()
-    assert " inert=" not in page._history.listed({"listing": [ROW]}, chat(TURN), ME)[page._bar]
+    assert " inert=" not in page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME)[page.chat_bar]
 
 
-def test_a_name_is_given_to_the_chat_of_the_session_and_its_answer_stays_in_view(page):
+def test_renaming_changes_the_chat_and_keeps_its_answer_in_view(page):
     update = press(page, "rename", title="Boats")
-    assert set(update) == {page._chat, page._carrier} and update[page._chat].title == "Boats"
-    assert update[page._carrier]["chat"]["title"] == "Boats"
+    assert set(update) == {page.chat, page.carrier} and update[page.chat].title == "Boats"
+    assert update[page.carrier]["chat"]["title"] == "Boats"
 
 
-def test_the_browser_forgets_a_chat_when_the_server_has_left_it(page):
+def test_a_deleted_chat_is_deleted_by_the_browser_after_the_server_has_left_it(page):
     update = press(page, "delete")
-    assert update[page._carrier] == {"here": update[page._chat].id, "forget": "c1"}
+    assert update[page.carrier] == {"here": update[page.chat].id, "forget": "c1"}
     kept = chat(TURN, TURN)
-    assert press(page, "open", chat=kept.as_dict())[page._chat] == kept
+    assert press(page, "open", chat=kept.as_dict())[page.chat] == kept
 
 
-def test_a_chat_that_another_tab_has_changed_goes_on_as_a_copy_and_says_so(page):
-    update = page._history.listed({"listing": [ROW], "id": "c9", "trouble": "copied"}, chat(TURN), ME)
-    assert update[page._chat].id == "c9" and update[page._chat].turns == chat(TURN).turns
-    assert "Another tab" in update[page._bar]
-    assert page._chat not in page._history.listed({"listing": [], "id": "c1", "trouble": None}, chat(TURN), ME)
+def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):
+    update = page.history.refresh_bar({"listing": [ROW], "id": "c9", "trouble": "copied"}, chat(TURN), ME)
+    assert update[page.chat].id == "c9" and update[page.chat].turns == chat(TURN).turns
+    assert "Another tab" in update[page.chat_bar]
+    assert page.chat not in page.history.refresh_bar({"listing": [], "id": "c1", "trouble": None}, chat(TURN), ME)
 
 
 @pytest.mark.parametrize(("trouble", "said"), [("full", "storage is full"), ("off", "switched off"), (7, "Boats")])
-def test_a_chat_that_is_not_kept_says_so(page, trouble, said):
-    update = page._history.listed({"listing": [ROW], "id": "c1", "trouble": trouble}, chat(TURN), ME)
-    assert said in update[page._bar]
+def test_a_chat_that_is_not_saved_shows_a_warning(page, trouble, said):
+    update = page.history.refresh_bar({"listing": [ROW], "id": "c1", "trouble": trouble}, chat(TURN), ME)
+    assert said in update[page.chat_bar]
 
 
 @pytest.mark.parametrize("told", [None, 5, [], {"chat": {"turns": [{"question": 5}]}, "listing": [ROW, None, "x", 5]}])
-def test_whatever_a_browser_has_kept_the_page_begins(page, told):
-    update = page._history.restore(told)
-    assert update[page._chat].turns == () and update[page._chat].id
-    assert ("Boats" in update[page._bar]) == isinstance(told, dict)
+def test_the_page_starts_with_whatever_a_browser_has_stored(page, told):
+    update = page.history.restore(told)
+    assert update[page.chat].turns == () and update[page.chat].id
+    assert ("Boats" in update[page.chat_bar]) == isinstance(told, dict)
 
 
-def test_one_damaged_line_of_the_list_leaves_the_others():
+def test_damaged_entries_of_the_list_are_skipped():
     odd = [{**ROW, "at": None}, {**ROW, "turns": float("inf")}, {**ROW, "at": 1e300}]
-    assert [row.at for row in Listed.all([*odd, ROW])] == [1e300, 7.0]
+    assert [row.at for row in ChatSummary.parse_all([*odd, ROW])] == [1e300, 7.0]
     assert day(1e300) == day(float("nan")) == UNKNOWN
 
 
