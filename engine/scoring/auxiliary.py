@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.kv.chunk_cache import ChunkCache, TouchedNodes
 from engine.model.rope import move_keys
-from engine.model.tokenizer import Encoded
+from engine.model.tokenizer import TokenizedText
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.scoring.align import align
 from engine.scoring.inplace import InPlacePass
@@ -31,12 +31,12 @@ class AuxiliaryScorer:
     """Scores context tokens with the auxiliary model, or with a token selector in its place.
 
     cache     chunk KV of the auxiliary model
-    prompt    template of the auxiliary model
+    template  prompt template of the auxiliary model
     selector  used for `ScoreMode.LEARNED`; without one, chunks are scored jointly
     """
 
     cache: ChunkCache
-    prompt: PromptTemplate
+    template: PromptTemplate
     selector: TokenSelector | None = None
 
     def resolve_mode(self, mode: ScoreMode) -> ScoreMode:
@@ -69,13 +69,13 @@ class AuxiliaryScorer:
         """
         if self.selector is not None and not self.uses_chunk_kv(mode):
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
-        passages = [self.prompt.passage(text) for text in texts]
+        passages = [self.template.passage(text) for text in texts]
         chunks = chunks or [self.cache.get_or_compute(passage.ids, cancel, touched_nodes)[0] for passage in passages]
         if mode is ScoreMode.PER_CHUNK:
-            scores = self.score_per_chunk(self.prompt.query_ids(question), chunks, cancel)
+            scores = self.score_per_chunk(self.template.query_ids(question), chunks, cancel)
         else:
-            scores = self.score_jointly(self.prompt.suffix_ids(question)[-MAX_QUERY_ROWS:], chunks, cancel)
-        if primary.tokenizer.fingerprint == self.prompt.tokenizer.fingerprint:
+            scores = self.score_jointly(self.template.suffix_ids(question)[-MAX_QUERY_ROWS:], chunks, cancel)
+        if primary.tokenizer.fingerprint == self.template.tokenizer.fingerprint:
             return torch.cat(scores)
         targets = (primary.passage(text) for text in texts)
         return torch.cat([_align(*each) for each in zip(scores, passages, targets, strict=True)])
@@ -111,7 +111,7 @@ class AuxiliaryScorer:
         return list(attention.sum(0).split([chunk.tokens for chunk in chunks]))
 
 
-def _align(scores: Tensor, source: Encoded, target: Encoded) -> Tensor:
+def _align(scores: Tensor, source: TokenizedText, target: TokenizedText) -> Tensor:
     return torch.from_numpy(align(scores.numpy(), np.asarray(source.spans), np.asarray(target.spans)))
 
 

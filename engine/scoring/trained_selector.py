@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from engine.errors import Cancelled, TokenSelectorUnusable
 from engine.model.encoder import Encoder
-from engine.model.tokenizer import Encoded
+from engine.model.tokenizer import TokenizedText
 from engine.model.trained_head import TrainedHead, load_head
 
 SELECTOR_FILE = "selector.safetensors"
@@ -71,7 +71,7 @@ class TokenSelector(TrainedHead[SelectorHead, Tensor]):
 
     @torch.inference_mode()
     def score(
-        self, question: str, texts: Sequence[str], passages: Sequence[Encoded], cancel: Event | None = None
+        self, question: str, texts: Sequence[str], passages: Sequence[TokenizedText], cancel: Event | None = None
     ) -> Tensor:
         """Return a score for each of the main model's context tokens, [T] fp32; see `SelectorHead.forward`.
 
@@ -90,7 +90,7 @@ class TokenSelector(TrainedHead[SelectorHead, Tensor]):
         )
 
     @torch.inference_mode()
-    def _encode_passage(self, text: str, passage: Encoded) -> Tensor:
+    def _encode_passage(self, text: str, passage: TokenizedText) -> Tensor:
         """Return the keys of a passage's tokens, [tokens, heads * size]."""
         return self.head.key(token_vectors(self.encoder, text, passage))
 
@@ -108,7 +108,7 @@ def load_token_selector(folder: Path, encoder: Encoder) -> TokenSelector:
     return TokenSelector(encoder, load_head(folder / SELECTOR_FILE, build, "token selector", TokenSelectorUnusable))
 
 
-def token_vectors(encoder: Encoder, text: str, passage: Encoded) -> Tensor:
+def token_vectors(encoder: Encoder, text: str, passage: TokenizedText) -> Tensor:
     """Return the vector of each of a passage's tokens, [tokens, width].
 
     passage  the text as encoded by the main model
@@ -122,13 +122,13 @@ def question_vectors(encoder: Encoder, question: str) -> Tensor:
     return encoder.embed(_encode_pieces(encoder, question).ids[-MAX_QUESTION_PIECES:])
 
 
-def _encode_pieces(encoder: Encoder, text: str) -> Encoded:
+def _encode_pieces(encoder: Encoder, text: str) -> TokenizedText:
     """Return a text's word pieces, or the pieces of "." if it has none."""
     pieces = encoder.tokenizer.encode(text)
     return pieces if pieces.ids else encoder.tokenizer.encode(".")
 
 
-def align_to_pieces(passage: Encoded, pieces: Encoded) -> Tensor:
+def align_to_pieces(passage: TokenizedText, pieces: TokenizedText) -> Tensor:
     """Return for each token of a passage the first word piece that ends after the token's start, or else the last.
 
     passage, pieces  the same text in the main model's tokens and in word pieces

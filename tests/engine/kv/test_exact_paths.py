@@ -1,4 +1,4 @@
-"""Exact paths: KV that was computed behind the same passages is reused as it is, and nothing else poses as exact."""
+"""Exact paths: KV computed after the same passages is reused unchanged, and approximate KV is never stored as exact."""
 
 from dataclasses import replace
 from threading import enumerate as enumerate_threads
@@ -13,260 +13,260 @@ from engine.strategies import APE, EPIC, CacheBlend, CacheClip, CacheClipJoint, 
 from engine.trace import Trace
 from engine.types import Placement
 from tests.support import tiny
-from tests.support.doubles import TEXTS, FixedLibrary, MemoryBlobs, engine, last, tiers
+from tests.support.doubles import TEXTS, FixedFinder, MemoryBlobs, last, make_engine, make_hierarchy
 from tests.support.tolerance import EXACT, REORDERED
 
 ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=4)
 
 
-def ask(made, *names, method="full", **settings):
-    made.finder = FixedLibrary(*names)
-    return last(made.ask(replace(ASK, method=method, **settings)))
+def ask(engine, *names, method="full", **settings):
+    engine.finder = FixedFinder(*names)
+    return last(engine.ask(replace(ASK, method=method, **settings)))
 
 
-def found(answer):
-    return [source.found for source in answer.sources]
+def cache_results(answer):
+    return [source.cache_result for source in answer.sources]
 
 
-def prefilled(made, strategy, *names):
-    made.finder = FixedLibrary(*names)
-    reading = made.prepare(ASK, Trace())
-    return made.prefill(reading, strategy, Trace()), made.prompt_context(reading, Trace()).reference
+def prefill(engine, strategy, *names):
+    engine.finder = FixedFinder(*names)
+    prompt = engine.prepare(ASK, Trace())
+    return engine.prefill(prompt, strategy, Trace()), engine.prompt_context(prompt, Trace()).reference
 
 
-def depths(made):
-    return sorted(1 + len(node.ancestors()) for node in made.cache.tree._copies.nodes.values())
+def depths(engine):
+    with engine.cache.tree.locked() as replicas:
+        return sorted(1 + len(node.ancestors()) for node in replicas.nodes.values())
 
 
-def test_a_full_prefill_is_found_again_as_an_exact_path_and_nothing_is_recomputed(family):
-    made = engine(build=family)
-    ask(made, "ferry", "tern", "fares")
-    ready, reference = prefilled(made, Prefix(), "ferry", "tern", "fares")
-    assert (ready.num_path_chunks, ready.num_exact_chunks, len(ready.rows), ready.actual_ratio) == (3, 3, 0, 0.0)
-    assert_close(ready.logits, reference.logits, **REORDERED)
-    context = ready.buffer.length - len(made.prepare(ASK, Trace()).suffix_ids)
-    assert_close(ready.buffer.keys[:, :, :context], reference.buffer.keys[:, :, :context], **REORDERED)
+def test_a_full_prefill_becomes_an_exact_path_and_nothing_is_recomputed(family):
+    engine = make_engine(build=family)
+    ask(engine, "ferry", "tern", "fares")
+    result, reference = prefill(engine, Prefix(), "ferry", "tern", "fares")
+    assert (result.num_path_chunks, result.num_exact_chunks, len(result.rows), result.actual_ratio) == (3, 3, 0, 0.0)
+    assert_close(result.logits, reference.logits, **REORDERED)
+    context = result.buffer.length - len(engine.prepare(ASK, Trace()).suffix_ids)
+    assert_close(result.buffer.keys[:, :, :context], reference.buffer.keys[:, :, :context], **REORDERED)
 
 
-def test_the_longest_path_is_taken_and_the_rest_computed_and_kept():
-    made = engine()
-    ask(made, "ferry", "tern")
-    answer = ask(made, "ferry", "tern", "fares", method="prefix")
-    assert found(answer) == ["exact prefix hit", "exact prefix hit", "miss"]
+def test_the_longest_path_is_reused_and_the_rest_computed_and_inserted():
+    engine = make_engine()
+    ask(engine, "ferry", "tern")
+    answer = ask(engine, "ferry", "tern", "fares", method="prefix")
+    assert cache_results(answer) == ["exact prefix hit", "exact prefix hit", "miss"]
     assert answer.recomputed_tokens == answer.sources[2].tokens
-    ready, reference = prefilled(made, Prefix(), "ferry", "tern", "fares")
-    assert ready.num_path_chunks == 3
-    assert_close(ready.logits, reference.logits, **REORDERED)
+    result, reference = prefill(engine, Prefix(), "ferry", "tern", "fares")
+    assert result.num_path_chunks == 3
+    assert_close(result.logits, reference.logits, **REORDERED)
 
 
 def test_another_order_is_another_path():
-    made = engine()
-    ask(made, "ferry", "tern")
-    assert found(ask(made, "tern", "ferry", method="prefix")) == ["miss", "miss"]
-    made = engine()
-    ask(made, "ferry", "tern")
-    assert found(ask(made, "tern", "ferry", method="cacheclip")) == ["miss", "chunk hit"]
+    engine = make_engine()
+    ask(engine, "ferry", "tern")
+    assert cache_results(ask(engine, "tern", "ferry", method="prefix")) == ["miss", "miss"]
+    engine = make_engine()
+    ask(engine, "ferry", "tern")
+    assert cache_results(ask(engine, "tern", "ferry", method="cacheclip")) == ["miss", "chunk hit"]
 
 
 @pytest.mark.parametrize("strategy", [CacheClip(0.3), CacheClipJoint(0.3), EPIC(4), CacheBlend(0.3), Direct()])
-def test_an_exact_path_takes_nothing_of_the_budget(strategy):
-    made = engine()
-    ask(made, "ferry", "tern")
-    alone, _ = prefilled(engine(), strategy, "ferry", "tern", "fares")
-    ready, _ = prefilled(made, strategy, "ferry", "tern", "fares")
-    start = (
-        ready.buffer.length - len(made.prepare(ASK, Trace()).suffix_ids) - len(made.prompt.passage(TEXTS["fares"]).ids)
-    )
-    assert ready.num_path_chunks == 2
-    assert not len(ready.rows) or int(ready.rows.min()) >= start
-    assert len(ready.rows) <= max(len(alone.rows), int(0.3 * ready.buffer.length))
+def test_an_exact_path_uses_none_of_the_budget(strategy):
+    engine = make_engine()
+    ask(engine, "ferry", "tern")
+    uncached, _ = prefill(make_engine(), strategy, "ferry", "tern", "fares")
+    result, _ = prefill(engine, strategy, "ferry", "tern", "fares")
+    last_passage, suffix = engine.template.passage(TEXTS["fares"]).ids, engine.prepare(ASK, Trace()).suffix_ids
+    start = result.buffer.length - len(last_passage) - len(suffix)
+    assert result.num_path_chunks == 2
+    assert not len(result.rows) or int(result.rows.min()) >= start
+    assert len(result.rows) <= max(len(uncached.rows), int(0.3 * result.buffer.length))
 
 
-def test_where_every_passage_is_exact_the_answer_is_the_full_prefills():
-    made = engine()
-    ask(made, "ferry", "tern", "fares")
-    ready, reference = prefilled(made, CacheClip(0.2), "ferry", "tern", "fares")
-    assert len(ready.rows) == 0
-    assert_close(ready.logits, reference.logits, **REORDERED)
+def test_if_every_passage_is_exact_the_logits_are_full_prefills():
+    engine = make_engine()
+    ask(engine, "ferry", "tern", "fares")
+    result, reference = prefill(engine, CacheClip(0.2), "ferry", "tern", "fares")
+    assert len(result.rows) == 0
+    assert_close(result.logits, reference.logits, **REORDERED)
 
 
 @pytest.mark.parametrize("method", ["cacheclip", "cacheclip-v1", "direct", "epic", "ape", "naive", "cacheblend"])
-def test_a_patched_result_never_poses_as_exact(method):
-    made = engine()
-    answer = ask(made, "ferry", "tern", "fares", method=method)
-    assert set(depths(made)) == {1}
-    assert "exact prefix hit" not in found(answer)
-    assert found(ask(made, "ferry", "tern", "fares", method="prefix"))[1:] != ["exact prefix hit"] * 2
+def test_partially_recomputed_kv_is_never_inserted_as_a_path(method):
+    engine = make_engine()
+    answer = ask(engine, "ferry", "tern", "fares", method=method)
+    assert set(depths(engine)) == {1}
+    assert "exact prefix hit" not in cache_results(answer)
+    assert cache_results(ask(engine, "ferry", "tern", "fares", method="prefix"))[1:] != ["exact prefix hit"] * 2
 
 
 @pytest.mark.parametrize(
     ("strategy", "exact"),
     [(Full(), 3), (Prefix(), 3), (CacheClip(1.0), 3), (CacheClip(0.2), 1), (APE(), 0), (Naive(), 0)],
 )
-def test_how_much_of_a_prompt_is_exact_is_known(strategy, exact):
-    ready, reference = prefilled(engine(), strategy, "ferry", "tern", "fares")
-    assert ready.num_exact_chunks == exact
+def test_the_number_of_exact_chunks_is_known(strategy, exact):
+    result, reference = prefill(make_engine(), strategy, "ferry", "tern", "fares")
+    assert result.num_exact_chunks == exact
     if exact == 3:
-        assert_close(ready.logits, reference.logits, **REORDERED)
+        assert_close(result.logits, reference.logits, **REORDERED)
 
 
-def test_exact_reuse_computes_nothing_that_it_will_not_use():
-    made, computed = engine(), []
-    compute = made.cache.compute
-    made.cache.compute = lambda ids, cancel: computed.append(ids) or compute(ids, cancel)
-    ask(made, "ferry", "tern", method="prefix")
-    ask(made, "ferry", "fares", method="prefix")
+def test_exact_prefix_reuse_computes_no_chunk_kv():
+    engine, computed = make_engine(), []
+    compute = engine.cache.compute
+    engine.cache.compute = lambda ids, cancel: computed.append(ids) or compute(ids, cancel)
+    ask(engine, "ferry", "tern", method="prefix")
+    ask(engine, "ferry", "fares", method="prefix")
     assert computed == []
 
 
-def test_parallel_placements_take_no_path():
-    made = engine()
-    alone, _ = prefilled(made, APE(), "ferry", "tern")
-    ask(made, "ferry", "tern")
-    again, _ = prefilled(made, APE(), "ferry", "tern")
+def test_parallel_placement_uses_no_path():
+    engine = make_engine()
+    alone, _ = prefill(engine, APE(), "ferry", "tern")
+    ask(engine, "ferry", "tern")
+    again, _ = prefill(engine, APE(), "ferry", "tern")
     assert again.num_path_chunks == 0
     assert_close(again.logits, alone.logits, **EXACT)
 
 
-def test_a_path_that_left_memory_comes_back_from_disk_also_after_a_restart():
+def test_an_evicted_path_is_restored_from_disk_after_a_restart():
     blobs = MemoryBlobs()
-    made = engine(blobs=blobs)
-    first = ask(made, "ferry", "tern")
-    for tier in made.cache.tree.tiers[:1]:
-        tier.budget_bytes = 0
-    made.cache.tree._copies.free_space(0, 0)
-    made.tiers.drain()
-    made.tiers.close()
-    again = engine(blobs=blobs)
-    answer = ask(again, "ferry", "tern", method="prefix")
-    assert found(answer) == ["exact prefix hit"] * 2 and {source.tier for source in answer.sources} == {"disk"}
+    engine = make_engine(blobs=blobs)
+    first = ask(engine, "ferry", "tern")
+    with engine.cache.tree.locked() as replicas:
+        replicas.tiers[0].budget_bytes = 0
+        replicas.free_space(0, 0)
+    engine.tiers.drain()
+    engine.tiers.close()
+    restarted = make_engine(blobs=blobs)
+    answer = ask(restarted, "ferry", "tern", method="prefix")
+    assert cache_results(answer) == ["exact prefix hit"] * 2 and {source.tier for source in answer.sources} == {"disk"}
     assert answer.text == first.text
 
 
-def test_a_path_that_is_used_again_is_copied_to_disk():
+def test_a_path_with_a_second_hit_is_copied_to_disk():
     blobs = MemoryBlobs()
-    made = engine(blobs=blobs)
-    ask(made, "ferry", "tern")
-    made.tiers.drain()
-    assert depths(made) == [1, 2] and len(blobs.held) == 1
-    ask(made, "ferry", "tern", method="prefix")
-    made.tiers.drain()
-    assert len(blobs.held) == 2
+    engine = make_engine(blobs=blobs)
+    ask(engine, "ferry", "tern")
+    engine.tiers.drain()
+    assert depths(engine) == [1, 2] and len(blobs.tensors) == 1
+    ask(engine, "ferry", "tern", method="prefix")
+    engine.tiers.drain()
+    assert len(blobs.tensors) == 2
 
 
-def test_a_forgotten_passage_takes_every_path_through_it_along():
-    made = engine()
-    ask(made, "ferry", "tern", "fares")
-    ask(made, "fares", "ferry")
-    made.forget(TEXTS["tern"])
-    assert depths(made) == [1, 1, 2]
-    assert found(ask(made, "ferry", "tern", method="prefix")) == ["exact prefix hit", "miss"]
+def test_deleting_a_passage_deletes_every_path_through_it():
+    engine = make_engine()
+    ask(engine, "ferry", "tern", "fares")
+    ask(engine, "fares", "ferry")
+    engine.passages.forget(TEXTS["tern"])
+    assert depths(engine) == [1, 1, 2]
+    assert cache_results(ask(engine, "ferry", "tern", method="prefix")) == ["exact prefix hit", "miss"]
 
 
 @pytest.mark.parametrize("method", ["full", "cacheclip"])
-def test_a_passage_forgotten_while_a_question_reads_it_is_gone_at_the_end(method):
-    made = engine("ferry", "tern")
-    for answer in made.ask(replace(ASK, method=method)):
+def test_a_passage_deleted_while_in_use_is_gone_after_the_answer(method):
+    engine = make_engine("ferry", "tern")
+    for answer in engine.ask(replace(ASK, method=method)):
         if answer.state == "reading":
-            made.forget(TEXTS["tern"])
+            engine.passages.forget(TEXTS["tern"])
     assert answer.state == "done"
-    tern = made.cache.key(made.prompt.passage(TEXTS["tern"]).ids)
-    assert len(made.cache.tree) == 1 and tern not in made.cache.tree
+    tern = engine.cache.chunk_key(engine.template.passage(TEXTS["tern"]).ids)
+    assert len(engine.cache.tree) == 1 and tern not in engine.cache.tree
 
 
-def test_an_auxiliary_of_its_own_has_ended_when_the_first_token_is_there():
-    made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
-    ask(made, "ferry", "tern", "fares")
-    made.finder = FixedLibrary("ferry", "tern", "fares")
-    ready = made.prefill(made.prepare(ASK, Trace()), CacheClip(0.2), Trace())
-    assert ready.num_path_chunks == 3
+def test_a_separate_auxiliary_model_has_ended_before_the_first_token():
+    engine = make_engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    ask(engine, "ferry", "tern", "fares")
+    engine.finder = FixedFinder("ferry", "tern", "fares")
+    result = engine.prefill(engine.prepare(ASK, Trace()), CacheClip(0.2), Trace())
+    assert result.num_path_chunks == 3
     assert not [thread for thread in enumerate_threads() if thread.name.startswith("auxiliary")]
 
 
-def test_the_same_passage_twice_is_a_path_too():
-    made = engine()
-    ask(made, "ferry", "ferry")
-    ready, reference = prefilled(made, Prefix(), "ferry", "ferry")
-    assert ready.num_path_chunks == 2
-    assert_close(ready.logits, reference.logits, **REORDERED)
+def test_a_path_may_contain_a_passage_twice():
+    engine = make_engine()
+    ask(engine, "ferry", "ferry")
+    result, reference = prefill(engine, Prefix(), "ferry", "ferry")
+    assert result.num_path_chunks == 2
+    assert_close(result.logits, reference.logits, **REORDERED)
 
 
-def test_what_would_be_read_more_slowly_than_computed_is_computed():
-    class Slow:
-        def of(self, cached, computed):
+def test_kv_is_computed_if_reading_it_would_be_slower():
+    class FastModel:
+        def estimate_ms(self, cached_tokens, computed_tokens):
             return 1.0
 
-        def per_token(self, cached, computed):
-            return 1.0 / computed
+        def ms_per_token(self, cached_tokens, computed_tokens):
+            return 1.0 / computed_tokens
 
-    cache = ChunkCache(tiny.decoder(), (1, 2), tiers().tree, Slow())
-    cache.get((5, 6, 7))
-    tier = cache.tree.tiers[0]
-    tier.ms_per_byte = 1.0
-    assert cache.get((5, 6, 7))[1] == "computed"
-    asked = 1
-    while cache.get((5, 6, 7))[1] == "computed":
-        asked += 1  # a slow moment is not believed for ever
-    assert 1 < asked < 100
+    cache = ChunkCache(tiny.decoder(), (1, 2), make_hierarchy().tree, FastModel())
+    cache.get_or_compute((5, 6, 7))
+    cache.tree.tiers[0].ms_per_byte = 1.0
+    assert cache.get_or_compute((5, 6, 7))[1] == "computed"
+    num_skips = 1
+    while cache.get_or_compute((5, 6, 7))[1] == "computed":
+        num_skips += 1  # a slow measurement is not trusted forever
+    assert 1 < num_skips < 100
 
 
-def test_eight_bits_take_half_the_room_and_come_back_close():
-    blobs, held = MemoryBlobs(), []
+def test_eight_bits_halve_the_size_and_restore_close_values():
+    blobs, results = MemoryBlobs(), []
     for bits in (16, 8):
-        made = tiers(host_bytes=0, blobs=blobs, bits=bits)
-        cache = ChunkCache(tiny.decoder(), (1, 2), made.tree)
-        kv, _ = cache.get(tuple(range(5, 105)))
-        made.drain()
-        held.append((made.tree.tiers[1].size_bytes, kv, cache.get(tuple(range(5, 105)))[0]))
-    (full, kv, again), (half, _, near) = held
-    assert torch.equal(kv.keys, again.keys) and torch.equal(kv.values, again.values)
-    assert half < 0.7 * full  # fp32 here: a quarter, and scales for few channels
-    assert (near.keys - kv.keys).abs().max() <= kv.keys.abs().max() / 100
-    assert (near.values - kv.values).abs().max() <= kv.values.abs().max() / 100
-    assert near.quantized and not again.quantized
+        hierarchy = make_hierarchy(host_bytes=0, blobs=blobs, bits=bits)
+        cache = ChunkCache(tiny.decoder(), (1, 2), hierarchy.tree)
+        kv, _ = cache.get_or_compute(tuple(range(5, 105)))
+        hierarchy.drain()
+        restored, _ = cache.get_or_compute(tuple(range(5, 105)))
+        results.append((hierarchy.tree.tiers[1].size_bytes, kv, restored))
+    (full_bytes, kv, exact), (half_bytes, _, rounded) = results
+    assert torch.equal(kv.keys, exact.keys) and torch.equal(kv.values, exact.values)
+    assert half_bytes < 0.7 * full_bytes  # fp32 here: a quarter, and scales for few channels
+    assert (rounded.keys - kv.keys).abs().max() <= kv.keys.abs().max() / 100
+    assert (rounded.values - kv.values).abs().max() <= kv.values.abs().max() / 100
+    assert rounded.quantized and not exact.quantized
 
 
-def test_what_was_kept_in_eight_bits_is_not_exact():
+def test_kv_restored_from_eight_bits_is_not_exact():
     blobs = MemoryBlobs()
-    made = engine(blobs=blobs, held=tiers(blobs=blobs, bits=8))
-    ask(made, "ferry", "tern")
-    ask(made, "ferry", "tern", method="prefix")
-    made.tiers.close()
-    again = engine(blobs=blobs, held=tiers(blobs=blobs, bits=8))
-    assert found(ask(again, "ferry", "tern", method="cacheclip")) == ["chunk hit", "miss"]
-    assert found(ask(again, "ferry", "tern", method="prefix")) == ["miss", "miss"]
-    assert found(ask(again, "ferry", "tern", method="prefix")) == ["exact prefix hit"] * 2  # what was computed is exact
+    engine = make_engine(blobs=blobs, hierarchy=make_hierarchy(blobs=blobs, bits=8))
+    ask(engine, "ferry", "tern")
+    ask(engine, "ferry", "tern", method="prefix")
+    engine.tiers.close()
+    restarted = make_engine(blobs=blobs, hierarchy=make_hierarchy(blobs=blobs, bits=8))
+    assert cache_results(ask(restarted, "ferry", "tern", method="cacheclip")) == ["chunk hit", "miss"]
+    assert cache_results(ask(restarted, "ferry", "tern", method="prefix")) == ["miss", "miss"]
+    assert cache_results(ask(restarted, "ferry", "tern", method="prefix")) == ["exact prefix hit"] * 2
 
 
 @pytest.mark.parametrize("method", ["cacheblend", "prophetkv", "epic", "cacheclip"])
-def test_a_context_that_is_one_exact_path_is_not_recomputed_but_at_a_hundred_percent(method):
-    made = engine("ferry", "tern")
-    ask(made, "ferry", "tern", method="full")
-    assert ask(made, "ferry", "tern", method=method, ratio=0.5).recomputed_tokens == 0
+def test_an_exact_context_is_recomputed_only_at_a_ratio_of_one(method):
+    engine = make_engine("ferry", "tern")
+    ask(engine, "ferry", "tern", method="full")
+    assert ask(engine, "ferry", "tern", method=method, recompute_ratio=0.5).recomputed_tokens == 0
     if method != "epic":
-        assert ask(made, "ferry", "tern", method=method, ratio=1.0).realised_ratio == 1.0
+        assert ask(engine, "ferry", "tern", method=method, recompute_ratio=1.0).actual_ratio == 1.0
 
 
-def test_what_a_method_finds_at_hand_is_what_it_can_use():
-    made = engine("ferry", "tern")
-    ids = [made.prompt.passage(TEXTS[name]).ids for name in ("ferry", "tern")]
+def test_cached_tokens_are_counted_for_each_placement():
+    engine = make_engine("ferry", "tern")
+    ids = [engine.template.passage(TEXTS[name]).ids for name in ("ferry", "tern")]
     tokens = [len(each) for each in ids]
     for name in ("ferry", "tern"):
-        made.warm(TEXTS[name])
-    assert made.cache.ready(ids) == (sum(tokens), 0)
-    assert made.cache.ready(ids, Placement.EXACT_PREFIX) == (tokens[0], tokens[1])
-    assert made.cache.ready(ids, Placement.NO_PREFIX) == (0, sum(tokens))
+        engine.passages.warm(TEXTS[name])
+    assert engine.cache.count_cached_tokens(ids) == (sum(tokens), 0)
+    assert engine.cache.count_cached_tokens(ids, Placement.EXACT_PREFIX) == (tokens[0], tokens[1])
+    assert engine.cache.count_cached_tokens(ids, Placement.NO_PREFIX) == (0, sum(tokens))
 
 
-def test_deleting_takes_the_kv_of_models_that_are_not_loaded_along():
+def test_deleting_also_deletes_kv_of_models_that_are_not_loaded():
     blobs = MemoryBlobs()
-    other = engine("ferry", blobs=blobs, build=tiny.qwen3)
+    other = make_engine("ferry", blobs=blobs, build=tiny.qwen3)
     last(other.ask(ASK))
     other.tiers.close()
-    made = engine("ferry", "tern", blobs=blobs)
-    last(made.ask(ASK))
-    made.tiers.drain()
-    assert len(blobs.held) == 3
-    made.forget(TEXTS["ferry"])
-    made.forget_others()
-    assert len(blobs.held) == 1
+    engine = make_engine("ferry", "tern", blobs=blobs)
+    last(engine.ask(ASK))
+    engine.tiers.drain()
+    assert len(blobs.tensors) == 3
+    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.delete_other_models()
+    assert len(blobs.tensors) == 1

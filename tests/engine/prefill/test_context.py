@@ -1,6 +1,5 @@
-"""What strategies look at, against transformers' own attention weights; computed once for all of them."""
+"""A prompt's context against transformers' own attention weights; each input is computed once."""
 
-from concurrent.futures import Future
 from dataclasses import replace
 from threading import Event
 
@@ -10,152 +9,163 @@ from torch.testing import assert_close
 from transformers import DynamicCache
 
 from engine.errors import Cancelled
-from engine.prompt.builder import pack
+from engine.prompt.pack import pack
 from engine.prompt.template import MAX_QUERY_ROWS
+from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from engine.strategies import CacheClip, CacheClipJoint, CacheClipTrained, Direct, Full, OracleWindows, ProphetKV
 from engine.trace import Trace
 from engine.types import Placement, ScoreMode
 from tests.engine.test_engine import ASK
 from tests.support import tiny
-from tests.support.doubles import TEXTS, engine, hit
-from tests.support.reference_prefill import assembled
+from tests.support.doubles import TEXTS, make_hit, make_engine
+from tests.support.reference_prefill import assemble_kv
 from tests.support.tolerance import EXACT, REORDERED
 
 NAMES = ["ferry", "tern", "crew"]
 
 
-def prepared(made, names=NAMES):
-    return pack(made.prompt, replace(ASK, method="oracle"), [hit(name, TEXTS[name]) for name in names], made.max_tokens)
+def prepare(engine, names=NAMES):
+    hits = [make_hit(name, TEXTS[name]) for name in names]
+    return pack(engine.template, replace(ASK, method="oracle"), hits, engine.max_tokens)
 
 
 @torch.no_grad()
-def weights(plain, evidence, ids, prefix, **arguments):
-    """Each layer's attention of the question's rows on the context, mean over heads and rows, by transformers."""
-    plain.set_attn_implementation("eager")
-    found = plain(ids[None], output_attentions=True, **arguments).attentions
-    asked = len(evidence.query_rows)
-    return torch.stack([layer[0, :, -asked:].mean(dim=(0, 1))[prefix : int(evidence.query_rows[0])] for layer in found])
+def question_attention(model, context, ids, prefix_tokens, **arguments):
+    """Each layer's attention of the question's rows to the context, mean over heads and rows, by transformers."""
+    model.set_attn_implementation("eager")
+    attentions = model(ids[None], output_attentions=True, **arguments).attentions
+    rows, slots = len(context.query_rows), slice(prefix_tokens, int(context.query_rows[0]))
+    return torch.stack([layer[0, :, -rows:].mean(dim=(0, 1))[slots] for layer in attentions])
 
 
-def test_the_oracle_sees_the_full_prefills_own_attention(family):
-    made = engine(build=family)
-    evidence = made.prompt_context(prepared(made), Trace())
-    expected = weights(tiny.model(family), evidence, evidence.ids, len(made.prompt.prefix))
-    assert_close(evidence.reference.attention, expected, **REORDERED)
-    assert_close(evidence.selection_context().oracle_attention(), expected[-1], **REORDERED)
+def test_oracle_attention_is_the_full_prefills_own(family):
+    engine = make_engine(build=family)
+    context = engine.prompt_context(prepare(engine), Trace())
+    expected = question_attention(tiny.model(family), context, context.ids, len(engine.template.prefix_ids))
+    assert_close(context.reference.attention, expected, **REORDERED)
+    assert_close(context.selection_context().oracle_attention(), expected[-1], **REORDERED)
 
 
-def test_every_prompt_draws_a_lot_of_its_own():
-    made = engine()
-    views = [
-        made.prompt_context(prepared(made, names), Trace()).selection_context() for names in (NAMES, NAMES, NAMES[::-1])
-    ]
-    assert views[0].seed == views[1].seed != views[2].seed
+def test_every_prompt_has_its_own_seed():
+    engine = make_engine()
+    orders = (NAMES, NAMES, NAMES[::-1])
+    seeds = [engine.prompt_context(prepare(engine, names), Trace()).selection_context().seed for names in orders]
+    assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_being_watched_changes_no_logit():
-    made = engine()
-    reading = prepared(made)
-    plain = made.prefill(reading, Full(), Trace()).logits
-    assert_close(made.prompt_context(reading, Trace()).reference.logits, plain, **EXACT)
+def test_recording_attention_changes_no_logit():
+    engine = make_engine()
+    prompt = prepare(engine)
+    logits = engine.prefill(prompt, Full(), Trace()).logits
+    assert_close(engine.prompt_context(prompt, Trace()).reference.logits, logits, **EXACT)
 
 
-def test_the_questions_attention_is_that_over_the_assembled_chunks(family):
-    made, plain = engine(build=family), tiny.model(family)
-    evidence, prefix = made.prompt_context(prepared(made), Trace()), len(made.prompt.prefix)
-    start, cache = int(evidence.query_rows[0]), DynamicCache()
-    for number, (keys, values) in enumerate(assembled(plain, evidence.ids, prefix, evidence.spans)):
+def test_question_attention_is_that_over_the_assembled_chunks(family):
+    engine, model = make_engine(build=family), tiny.model(family)
+    context, prefix_tokens = engine.prompt_context(prepare(engine), Trace()), len(engine.template.prefix_ids)
+    start, cache = int(context.query_rows[0]), DynamicCache()
+    for number, (keys, values) in enumerate(assemble_kv(model, context.ids, prefix_tokens, context.spans)):
         cache.update(keys[:, :, :start], values[:, :, :start], number)
-    expected = weights(plain, evidence, evidence.ids[start:], prefix, past_key_values=cache)
-    assert_close(evidence.attention, expected, **REORDERED)
+    expected = question_attention(model, context, context.ids[start:], prefix_tokens, past_key_values=cache)
+    assert_close(context.question_attention, expected, **REORDERED)
 
 
-def test_what_is_shared_is_computed_once():
-    made = engine()
-    reading = prepared(made)
+def test_a_shared_context_computes_each_input_once():
+    engine = make_engine()
+    prompt = prepare(engine)
     trace = Trace()
-    evidence = made.prompt_context(reading, trace)
+    context = engine.prompt_context(prompt, trace)
     windows = (CacheClip(0.2), CacheClip(0.5), OracleWindows(0.2), OracleWindows(0.5))
     for strategy in (*windows, ProphetKV(0.2), Direct()):
-        made.prefill(reading, strategy, Trace(), evidence=evidence)
+        engine.prefill(prompt, strategy, Trace(), context=context)
     assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "full prefill", "question"]
-    for strategy in (CacheClipTrained(0.2), CacheClipJoint(0.2)):  # without a selector these are one
-        made.prefill(reading, strategy, Trace(), evidence=evidence)
+    for strategy in (CacheClipTrained(0.2), CacheClipJoint(0.2)):  # the same scores without a selector
+        engine.prefill(prompt, strategy, Trace(), context=context)
     assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "auxiliary", "full prefill", "question"]
 
 
-@pytest.mark.parametrize("names, exact", [(NAMES[:1], 0), (NAMES, 3), (NAMES, 2), (NAMES, 0)])
-def test_a_selector_is_asked_only_where_something_is_left_to_recompute(names, exact):
-    """A single passage is exact as it stands, and so is a path that an earlier question computed."""
-    made, trace = engine(), Trace()
-    made.auxiliary = replace(made.auxiliary, selector=TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32)))
-    if exact:
-        made.store_results(known := prepared(made, names[:exact]), made.prefill(known, Full(), Trace()))
-    made.prefill(prepared(made, names), CacheClipTrained(0.5), trace)
-    assert ("auxiliary" in {stage.name for stage in trace.stages}) == (len(names) > max(1, exact))
+@pytest.mark.parametrize("names, num_known", [(NAMES[:1], 0), (NAMES, 3), (NAMES, 2), (NAMES, 0)])
+def test_a_selector_runs_only_if_some_passage_is_not_exact(names, num_known):
+    """A single passage is exact, and so is a path that an earlier question computed."""
+    engine, trace = make_engine(selector=TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))), Trace()
+    if num_known:
+        known = prepare(engine, names[:num_known])
+        engine.store_results(known, engine.prefill(known, Full(), Trace()))
+    engine.prefill(prepare(engine, names), CacheClipTrained(0.5), trace)
+    assert ("auxiliary" in {stage.name for stage in trace.stages}) == (len(names) > max(1, num_known))
 
 
 @pytest.mark.parametrize("strategy", [CacheClip(0.3), OracleWindows(0.3), ProphetKV(0.3), Direct()])
-def test_shared_evidence_gives_what_evidence_of_its_own_gives(strategy):
-    made = engine()
-    reading = prepared(made)
-    evidence = made.prompt_context(reading, Trace())
+def test_a_shared_context_gives_the_same_result_as_an_own_one(strategy):
+    engine = make_engine()
+    prompt = prepare(engine)
+    context = engine.prompt_context(prompt, Trace())
     for other in (ProphetKV(0.7), OracleWindows(0.7), CacheClip(0.7)):
-        made.prefill(reading, other, Trace(), evidence=evidence)
-    shared = made.prefill(reading, strategy, Trace(), evidence=evidence)
-    own = made.prefill(reading, strategy, Trace())
+        engine.prefill(prompt, other, Trace(), context=context)
+    shared = engine.prefill(prompt, strategy, Trace(), context=context)
+    own = engine.prefill(prompt, strategy, Trace())
     assert_close(shared.logits, own.logits, **EXACT)
     assert torch.equal(shared.rows, own.rows)
 
 
-def test_naive_chunks_are_computed_without_any_prefix_and_stay_where_they_were(family):
-    made, plain = engine(build=family), tiny.model(family)
-    evidence = made.prompt_context(prepared(made), Trace())
-    buffer = evidence.assemble(Placement.NO_PREFIX)
-    for span in evidence.spans:
+def test_naive_chunks_are_computed_without_a_prefix_and_not_rotated(family):
+    engine, model = make_engine(build=family), tiny.model(family)
+    context = engine.prompt_context(prepare(engine), Trace())
+    buffer = context.assemble(Placement.NO_PREFIX)
+    for span in context.spans:
+        slots = slice(span.start, span.stop)
         with torch.no_grad():
-            cached = plain(evidence.ids[None, span.start : span.stop], use_cache=True).past_key_values.layers
-        for layer, alone in enumerate(cached):
-            place = slice(span.start, span.stop)
-            assert_close(buffer.keys[layer][:, place], alone.keys[0], **REORDERED)
-            assert_close(buffer.values[layer][:, place], alone.values[0], **REORDERED)
+            layers = model(context.ids[None, slots], use_cache=True).past_key_values.layers
+        for number, layer in enumerate(layers):
+            assert_close(buffer.keys[number][:, slots], layer.keys[0], **REORDERED)
+            assert_close(buffer.values[number][:, slots], layer.values[0], **REORDERED)
 
 
-def test_a_deleted_passage_takes_its_prefixless_kv_along():
-    made = engine("ferry")
-    ids = made.prompt.passage(TEXTS["ferry"]).ids
-    made.cache.without_prefix.get(ids)
-    made.forget(TEXTS["ferry"])
-    assert made.cache.without_prefix.get(ids)[1] == "computed"
+def test_deleting_a_passage_deletes_its_kv_without_prefix():
+    engine = make_engine("ferry")
+    ids = engine.template.passage(TEXTS["ferry"]).ids
+    engine.cache.without_prefix.get_or_compute(ids)
+    engine.passages.forget(TEXTS["ferry"])
+    assert engine.cache.without_prefix.get_or_compute(ids)[1] == "computed"
 
 
-def test_of_a_long_question_the_last_rows_are_watched():
-    """The memory of a watched pass must not grow with a pasted text."""
-    made = engine()
-    reading = prepared(made)
-    long = replace(reading, suffix_ids=(5,) * 300 + reading.suffix_ids)
-    evidence = made.prompt_context(long, Trace())
-    plain = tiny.model()
-    plain.set_attn_implementation("eager")
+def test_only_the_last_rows_of_a_long_question_are_recorded():
+    """The memory of the recording must not grow with a pasted text."""
+    engine = make_engine()
+    prompt = prepare(engine)
+    context = engine.prompt_context(replace(prompt, suffix_ids=(5,) * 300 + prompt.suffix_ids), Trace())
+    model = tiny.model()
+    model.set_attn_implementation("eager")
     with torch.no_grad():
-        last = plain(evidence.ids[None], output_attentions=True).attentions[-1][0, :, -MAX_QUERY_ROWS:].mean(dim=(0, 1))
-    context = slice(len(made.prompt.prefix), int(evidence.query_rows[0]))
-    assert_close(evidence.selection_context().oracle_attention(), last[context], **REORDERED)
+        attention = model(context.ids[None], output_attentions=True).attentions[-1]
+    expected = attention[0, :, -MAX_QUERY_ROWS:].mean(dim=(0, 1))
+    slots = slice(len(engine.template.prefix_ids), int(context.query_rows[0]))
+    assert_close(context.selection_context().oracle_attention(), expected[slots], **REORDERED)
 
 
-def test_whoever_waits_for_scores_is_let_go_when_it_is_cancelled():
-    made, cancel = engine(), Event()
-    evidence = made.prompt_context(prepared(made), Trace(), cancel)
-    evidence._scores[ScoreMode.PER_CHUNK] = Future()  # an auxiliary that never ends
+def test_waiting_for_scores_ends_when_the_request_is_cancelled(monkeypatch):
+    engine, cancel = make_engine(), Event()
+    started, stopped = Event(), Event()
+
+    def score(self, question, texts, primary, mode, chunks, closed, touched_nodes):
+        started.set()
+        closed.wait()  # ends only when it is cancelled
+        stopped.set()
+
+    monkeypatch.setattr(AuxiliaryScorer, "score", score)
+    context = engine.prompt_context(prepare(engine), Trace(), cancel)
+    context.load(Placement.CONCATENATED, ScoreMode.PER_CHUNK)
+    started.wait()
     cancel.set()
     with pytest.raises(Cancelled):
-        evidence.scores(ScoreMode.PER_CHUNK)
-    assert evidence._closed.is_set()
+        context.scores(ScoreMode.PER_CHUNK)
+    stopped.wait()
 
 
-def test_a_single_passage_is_scored_for_nobody():
-    made = engine()
-    evidence = made.prompt_context(prepared(made, NAMES[:1]), Trace())
-    evidence.load(Placement.CONCATENATED, ScoreMode.PER_CHUNK)
-    assert not evidence._scores
+def test_a_single_passage_is_not_scored():
+    engine, trace = make_engine(), Trace()
+    context = engine.prompt_context(prepare(engine, NAMES[:1]), trace)
+    context.load(Placement.CONCATENATED, ScoreMode.PER_CHUNK)
+    context.close()
+    assert trace.stages == []

@@ -1,4 +1,4 @@
-"""Laws 2 to 4, against transformers' own forward pass with its own cache, mask and attention."""
+"""Invariants 2 to 4, against transformers' own forward pass with its own cache, mask and attention."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.model.sampling import SamplingParams, decode
 from engine.types import ChunkKV
 from tests.support import tiny
-from tests.support.tolerance import EXACT, REORDERED, rotated
+from tests.support.tolerance import EXACT, REORDERED, rotation_tolerance
 
 GENERATOR = torch.Generator().manual_seed(1)
 PREFIX, FIRST, SECOND = (torch.randint(0, 512, (n,), generator=GENERATOR) for n in (7, 150, 93))
@@ -28,106 +28,107 @@ def reference(model, ids):
 
 
 @pytest.fixture
-def plain(family):
+def model(family):
     return tiny.model(family)
 
 
 @pytest.fixture
-def engine(family):
+def decoder(family):
     return Decoder(tiny.model(family), None, "tiny")
 
 
 def chunk_kv(decoder, ids):
-    """A chunk's KV behind the prefix, computed by transformers' own forward pass."""
+    """A chunk's KV after the prefix, computed by transformers' own forward pass."""
     keys, values, _ = reference(decoder, torch.cat((PREFIX, ids)))
     return ChunkKV(keys[:, :, len(PREFIX) :], values[:, :, len(PREFIX) :], len(PREFIX))
 
 
-def assembled(plain, engine, *chunks):
-    keys, values, _ = reference(plain, PREFIX)
-    buffer = engine.buffer(len(PROMPT) + 40)
-    assemble(buffer, ChunkKV(keys, values, 0), [chunk_kv(plain, ids) for ids in chunks], engine.spec.inv_freq)
+def assembled(model, decoder, *chunks):
+    keys, values, _ = reference(model, PREFIX)
+    buffer = decoder.new_buffer(len(PROMPT) + 40)
+    assemble(buffer, ChunkKV(keys, values, 0), [chunk_kv(model, ids) for ids in chunks], decoder.spec.inv_freq)
     return buffer
 
 
-def test_full_prefill_equals_transformers(plain, engine):
-    keys, values, logits = reference(plain, PROMPT)
-    buffer = engine.buffer(len(PROMPT))
-    found = engine.prefill(PROMPT, buffer, torch.arange(len(PROMPT)))
-    assert_close(found, logits[-1], **REORDERED)
+def test_full_prefill_equals_transformers(model, decoder):
+    keys, values, logits = reference(model, PROMPT)
+    buffer = decoder.new_buffer(len(PROMPT))
+    last_logits = decoder.forward_rows(PROMPT, buffer, torch.arange(len(PROMPT)))
+    assert_close(last_logits, logits[-1], **REORDERED)
     assert_close(buffer.keys, keys, **REORDERED)
     assert_close(buffer.values, values, **REORDERED)
 
 
-def test_recomputing_everything_equals_full_prefill_in_kv_and_logits(plain, engine):
-    keys, values, logits = reference(plain, PROMPT)
-    buffer = assembled(plain, engine, FIRST, SECOND)
+def test_recomputing_everything_equals_full_prefill_in_kv_and_logits(model, decoder):
+    keys, values, logits = reference(model, PROMPT)
+    buffer = assembled(model, decoder, FIRST, SECOND)
     rows = torch.arange(len(PREFIX), len(PROMPT))
-    found = engine.prefill(PROMPT[rows], buffer, rows)
-    assert_close(found, logits[-1], **REORDERED)
+    last_logits = decoder.forward_rows(PROMPT[rows], buffer, rows)
+    assert_close(last_logits, logits[-1], **REORDERED)
     assert_close(buffer.keys[:, :, : len(PROMPT)], keys, **REORDERED)
     assert_close(buffer.values[:, :, : len(PROMPT)], values, **REORDERED)
 
 
-def test_recomputing_nothing_is_direct_reuse_bit_for_bit(plain, engine):
-    one, two = (assembled(plain, engine, FIRST, SECOND) for _ in range(2))
-    asked = torch.arange(CONTEXT, len(PROMPT))
-    first = engine.prefill(QUESTION, one, asked)
+def test_recomputing_nothing_is_direct_reuse_bit_for_bit(model, decoder):
+    one, two = (assembled(model, decoder, FIRST, SECOND) for _ in range(2))
+    query_rows = torch.arange(CONTEXT, len(PROMPT))
+    first = decoder.forward_rows(QUESTION, one, query_rows)
     assert_close(one.keys[:, :, :CONTEXT], two.keys[:, :, :CONTEXT], **EXACT)
-    assert_close(engine.prefill(QUESTION, two, asked), first, **EXACT)
+    assert_close(decoder.forward_rows(QUESTION, two, query_rows), first, **EXACT)
 
 
-def test_chosen_rows_see_exactly_what_lies_at_or_before_them(plain, engine):
-    """Recomputing any rows of an exact cache changes nothing: every row finds all it needs, and no more."""
-    keys, values, logits = reference(plain, PROMPT)
-    buffer = engine.buffer(len(PROMPT))
-    buffer.keys[:], buffer.values[:] = keys, values
-    chosen = torch.rand(len(PROMPT), generator=torch.Generator().manual_seed(2)) < 0.4
-    chosen[-1] = True
-    rows = chosen.nonzero()[:, 0]
-    assert_close(engine.prefill(PROMPT[rows], buffer, rows), logits[-1], **REORDERED)
+def test_selected_rows_attend_to_exactly_the_slots_at_or_before_their_own(model, decoder):
+    """Recomputing any rows of an exact cache changes nothing."""
+    keys, values, logits = reference(model, PROMPT)
+    buffer = decoder.new_buffer(len(PROMPT))
+    buffer.keys[:] = keys
+    buffer.values[:] = values
+    is_selected = torch.rand(len(PROMPT), generator=torch.Generator().manual_seed(2)) < 0.4
+    is_selected[-1] = True
+    rows = is_selected.nonzero()[:, 0]
+    assert_close(decoder.forward_rows(PROMPT[rows], buffer, rows), logits[-1], **REORDERED)
     assert_close(buffer.keys, keys, **REORDERED)
 
 
-def test_later_slots_are_never_seen(plain, engine):
-    _, _, logits = reference(plain, PROMPT[:60])
-    buffer = engine.buffer(len(PROMPT))
+def test_later_slots_are_never_attended_to(model, decoder):
+    _, _, logits = reference(model, PROMPT[:60])
+    buffer = decoder.new_buffer(len(PROMPT))
     buffer.keys.fill_(1e4)
     buffer.values.fill_(1e4)
-    engine.prefill(PROMPT[:20], buffer, torch.arange(20))
+    decoder.forward_rows(PROMPT[:20], buffer, torch.arange(20))
     rows = torch.arange(20, 60)
-    assert_close(engine.prefill(PROMPT[rows], buffer, rows), logits[-1], **REORDERED)
+    assert_close(decoder.forward_rows(PROMPT[rows], buffer, rows), logits[-1], **REORDERED)
 
 
-def test_the_first_chunk_is_exact_at_every_layer(plain, engine):
-    keys, values, _ = reference(plain, PROMPT)
-    buffer, end = assembled(plain, engine, FIRST, SECOND), len(PREFIX) + len(FIRST)
+def test_the_first_chunk_is_exact_at_every_layer(model, decoder):
+    keys, values, _ = reference(model, PROMPT)
+    buffer, end = assembled(model, decoder, FIRST, SECOND), len(PREFIX) + len(FIRST)
     assert_close(buffer.keys[:, :, :end], keys[:, :, :end], **REORDERED)
     assert_close(buffer.values[:, :, :end], values[:, :, :end], **REORDERED)
 
 
-def test_layer_zero_of_every_moved_chunk_is_exact_and_deeper_layers_are_not(plain, engine):
-    keys, values, _ = reference(plain, PROMPT)
-    buffer, start = assembled(plain, engine, FIRST, SECOND), len(PREFIX) + len(FIRST)
-    moved = slice(start, CONTEXT)
-    assert_close(buffer.keys[0, :, moved], keys[0, :, moved], **rotated(start, float(keys.abs().max())))
-    assert_close(buffer.values[0, :, moved], values[0, :, moved], **REORDERED)
-    assert (buffer.values[1:, :, moved] - values[1:, :, moved]).abs().max() > 1e-2
+def test_layer_zero_of_every_rotated_chunk_is_exact_and_deeper_layers_are_not(model, decoder):
+    keys, values, _ = reference(model, PROMPT)
+    buffer, start = assembled(model, decoder, FIRST, SECOND), len(PREFIX) + len(FIRST)
+    slots = slice(start, CONTEXT)
+    assert_close(buffer.keys[0, :, slots], keys[0, :, slots], **rotation_tolerance(start, float(keys.abs().max())))
+    assert_close(buffer.values[0, :, slots], values[0, :, slots], **REORDERED)
+    assert (buffer.values[1:, :, slots] - values[1:, :, slots]).abs().max() > 1e-2
 
 
-def test_cached_decoding_equals_decoding_without_a_cache(plain, engine):
+def test_cached_decoding_equals_decoding_without_a_cache(model, decoder):
     ids, expected = PROMPT, []
     for _ in range(24):
-        expected.append(int(reference(plain, ids)[2][-1].argmax()))
+        expected.append(int(reference(model, ids)[2][-1].argmax()))
         ids = torch.cat((ids, torch.tensor(expected[-1:])))
-    buffer = engine.buffer(len(PROMPT) + 24)
-    chooser = SamplingParams().sampler()
-    first = chooser.sample(engine.prefill(PROMPT, buffer, torch.arange(len(PROMPT))))
-    assert list(decode(engine, buffer, first, chooser, frozenset(), 24)) == expected
+    buffer = decoder.new_buffer(len(PROMPT) + 24)
+    sampler = SamplingParams().sampler()
+    first = sampler.sample(decoder.forward_rows(PROMPT, buffer, torch.arange(len(PROMPT))))
+    assert list(decode(decoder, buffer, first, sampler, frozenset(), 24)) == expected
 
 
 @pytest.mark.parametrize("capacity, slots, message", [(4, [3, 4], "slot 4 is past"), (4, [], "at least one row")])
-def test_rows_outside_the_buffer_are_refused(capacity, slots, message):
+def test_rows_outside_the_buffer_are_rejected(capacity, slots, message):
     buffer = KVBuffer(1, 1, 8, capacity, torch.float32, torch.device("cpu"))
     with pytest.raises(ValueError, match=message):
         RowPass(buffer, torch.tensor(slots))

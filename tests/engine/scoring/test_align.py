@@ -1,4 +1,4 @@
-"""Law 6: alignment covers every selected character, for any two tokenisers, any script."""
+"""Invariant 6: alignment covers every selected character, for any two tokenisers, any script."""
 
 import numpy as np
 import pytest
@@ -25,15 +25,15 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.samp
 @given(text=TEXTS, seed=st.integers(0, 9))
 def test_every_selected_character_is_covered(source, target, text, seed):
     spans, onto = KINDS[source].encode(text).spans, KINDS[target].encode(text).spans
-    chosen = np.random.default_rng(seed).random(len(spans)) < 0.5
-    carried = align(chosen.astype(float), np.array(spans).reshape(-1, 2), np.array(onto).reshape(-1, 2))
-    selected = {at for (start, end), keep in zip(spans, chosen, strict=True) if keep for at in range(start, end)}
+    is_selected = np.random.default_rng(seed).random(len(spans)) < 0.5
+    carried = align(is_selected.astype(float), np.array(spans).reshape(-1, 2), np.array(onto).reshape(-1, 2))
+    selected = {at for (start, end), keep in zip(spans, is_selected, strict=True) if keep for at in range(start, end)}
     covered = {at for (start, end), score in zip(onto, carried, strict=True) if score for at in range(start, end)}
     readable = {at for start, end in onto for at in range(start, end)}
     assert selected & readable <= covered
 
 
-def test_a_token_gets_the_best_of_those_it_overlaps_and_strangers_get_nothing():
+def test_a_token_gets_the_best_overlapping_score_and_zero_without_overlap():
     spans, onto = np.array([(0, 2), (2, 5), (5, 6)]), np.array([(0, 3), (3, 5), (6, 9)])
     assert align(np.array([0.1, 0.7, 0.4]), spans, onto).tolist() == [0.7, 0.7, 0.0]
 

@@ -1,4 +1,4 @@
-"""Windows against slow references, and law 5: rows are ascending, unique and inside the context."""
+"""Windows against slow references, and invariant 5: rows are ascending, unique and inside the context."""
 
 import math
 
@@ -74,35 +74,33 @@ def test_ratio_one_takes_everything_and_ratio_zero_nothing(name):
 @settings(deadline=None, max_examples=60)
 @given(LENGTHS, RATIOS, st.integers(0, 5))
 def test_the_budget_is_kept_and_used_up_to_less_than_a_window(lengths, ratio, seed):
-    rows, budget = (
-        windows_within_budget(draw_scores(lengths, seed), lengths, ratio),
-        math.floor(ratio * sum(lengths) + 1e-9),
-    )
+    rows = windows_within_budget(draw_scores(lengths, seed), lengths, ratio)
+    budget = math.floor(ratio * sum(lengths) + 1e-9)
     assert budget - 8 < len(rows) <= budget or len(rows) == budget == 0
 
 
 @settings(deadline=None, max_examples=60)
 @given(LENGTHS, RATIOS, st.integers(0, 5), st.integers(0, 2))
-def test_the_budget_is_spent_on_the_best_windows_that_fit(lengths, ratio, seed, exact):
+def test_the_budget_is_spent_on_the_best_windows_that_fit(lengths, ratio, seed, num_exact):
     scores, windows, start = draw_scores(lengths, seed), [], 0
     for chunk, length in enumerate(lengths):
         for at in range(start, start + length, 8):
             tokens = list(range(at, min(at + 8, start + length)))
-            if chunk >= exact or ratio == 1:
+            if chunk >= num_exact or ratio == 1:
                 windows.append((-sum(scores[token].item() for token in tokens) / len(tokens), tokens))
         start += length
-    left, taken = math.floor(ratio * sum(lengths) + 1e-9), []
+    budget, expected = math.floor(ratio * sum(lengths) + 1e-9), []
     for _, tokens in sorted(windows, key=lambda window: window[0]):
-        if len(tokens) <= left:
-            left -= len(tokens)
-            taken += tokens
-    assert windows_within_budget(scores, lengths, ratio, exact).tolist() == sorted(taken)
+        if len(tokens) <= budget:
+            budget -= len(tokens)
+            expected += tokens
+    assert windows_within_budget(scores, lengths, ratio, num_exact).tolist() == sorted(expected)
 
 
 def test_the_budget_takes_the_windows_with_the_best_mean():
     scores = torch.zeros(24)
     scores[8:16] = 0.5  # the best mean
-    scores[0] = 3.0  # one loud token: mean 0.375
+    scores[0] = 3.0  # a single high score: mean 0.375
     assert windows_within_budget(scores, [24], 8 / 24).tolist() == list(range(8, 16))
 
 
@@ -115,7 +113,7 @@ def test_windows_never_cross_a_chunk():
 
 def test_a_number_is_recomputed_whole_or_not_at_all():
     scores = torch.zeros(16)
-    scores[8:13] = 1.0  # five of the eight pieces of a number
+    scores[8:13] = 1.0  # five of the eight tokens of a number
     assert tumbling_windows(scores, [16], 5 / 16).tolist() == list(range(8, 16))
 
 
