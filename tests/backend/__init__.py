@@ -1,1 +1,1 @@
-"""The desks behind the page, on tiny models."""
+"""Tests of the backend on tiny models."""

@@ -1,4 +1,4 @@
-"""The desk behind the Cache page, over a real engine with tiny models: every key is turned back into its passage."""
+"""The cache service over an engine on a tiny model."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,12 +13,12 @@ from engine.errors import PassageInUse
 from engine.request import Request
 from store.types import Chunk
 from tests.support import tiny
-from tests.support.doubles import TEXTS, FixedLibrary, last, make_engine
+from tests.support.doubles import TEXTS, FixedFinder, last, make_engine
 
 ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=2)
 
 
-class Documents:
+class Library:
     """Each text is a document of one chunk."""
 
     def __init__(self, *names):
@@ -35,27 +35,30 @@ class Documents:
         return {chunk.id: chunk for name in self.texts for chunk in self.chunks(name) if chunk.id in ids}
 
 
-def opened(folder, *names, filed=None, **settings):
-    """A desk, its engine and its documents."""
-    made, documents = make_engine(**settings), Documents(*names)
-    models = SimpleNamespace(primary=made.cache.decoder)
-    house = SimpleNamespace(engine=made, library=documents, tiers=made.tiers, models=models)
-    control = CacheAdmin(made.tiers.tree)
-    loader = SimpleNamespace(borrow=lambda: nullcontext(house))
-    return LocalCacheService(loader, folder / "kv", control.set_budgets, filed or ChunkOwners()), made, documents
+def open_service(folder, *names, chunk_owners=None, **settings):
+    """Return a cache service, its engine and its documents."""
+    engine, library = make_engine(**settings), Library(*names)
+    models = SimpleNamespace(primary=engine.cache.decoder)
+    runtime = SimpleNamespace(engine=engine, library=library, tiers=engine.tiers, models=models)
+    set_budgets = CacheAdmin(engine.tiers.tree).set_budgets
+    loader = SimpleNamespace(borrow=lambda: nullcontext(runtime))
+    service = LocalCacheService(loader, folder / "kv", set_budgets, chunk_owners or ChunkOwners())
+    return service, engine, library
 
 
-def ask(made, *names, method="full"):
-    made.finder = FixedLibrary(*names)
-    return last(made.ask(replace(ASK, method=method)))
+def ask(engine, *names, method="full"):
+    engine.finder = FixedFinder(*names)
+    return last(engine.ask(replace(ASK, method=method)))
 
 
-def test_every_key_is_turned_back_into_its_passage_and_the_model_it_belongs_to(tmp_path):
-    desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
-    ask(made, "ferry", "tern")
-    made.passages.warm(TEXTS["fares"])
-    ask(made, "fares", method="naive")
-    shown = [(one.chunk.document_id, one.role, one.node.parent is None) for one in desk.snapshot().passages]
+def test_every_key_is_mapped_to_its_passage_and_model(tmp_path):
+    service, engine, _ = open_service(
+        tmp_path, "ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300)
+    )
+    ask(engine, "ferry", "tern")
+    engine.passages.warm(TEXTS["fares"])
+    ask(engine, "fares", method="naive")
+    shown = [(one.chunk.document_id, one.role, one.node.parent is None) for one in service.snapshot().passages]
     assert sorted(shown) == [
         ("fares", "alone", True),
         ("fares", "auxiliary", True),
@@ -65,41 +68,46 @@ def test_every_key_is_turned_back_into_its_passage_and_the_model_it_belongs_to(t
     ]
 
 
-def test_passages_of_documents_that_nobody_has_are_told_apart(tmp_path):
-    desk, made, documents = opened(tmp_path, "ferry")
-    ask(made, "ferry", "tern")
-    assert [(one.chunk is None, one.role) for one in desk.snapshot().passages] == [(False, "primary"), (True, "other")]
-    documents.texts = {"tern": TEXTS["tern"]}
-    assert [one.role for one in desk.snapshot().passages] == ["other", "primary"]
+def test_kv_of_unknown_documents_has_the_role_other(tmp_path):
+    service, engine, library = open_service(tmp_path, "ferry")
+    ask(engine, "ferry", "tern")
+    assert [(one.chunk is None, one.role) for one in service.snapshot().passages] == [
+        (False, "primary"),
+        (True, "other"),
+    ]
+    library.texts = {"tern": TEXTS["tern"]}
+    assert [one.role for one in service.snapshot().passages] == ["other", "primary"]
 
 
-def test_looking_again_tokenises_only_what_is_new(tmp_path):
-    desk, made, documents = opened(tmp_path, "ferry", "tern")
-    asked, passage = [], made.prompt.encode_passage
-    made.prompt.encode_passage = lambda text: asked.append(text) or passage(text)
-    desk.snapshot()
-    desk.snapshot()
-    assert asked == [TEXTS["ferry"], TEXTS["tern"]]
-    documents.texts["fares"] = TEXTS["fares"]
-    desk.snapshot()
-    assert asked[2:] == [TEXTS["fares"]]
+def test_another_snapshot_tokenizes_only_new_chunks(tmp_path):
+    service, engine, library = open_service(tmp_path, "ferry", "tern")
+    tokenized, passage = [], engine.template.encode_passage
+    engine.template.encode_passage = lambda text: tokenized.append(text) or passage(text)
+    service.snapshot()
+    service.snapshot()
+    assert tokenized == [TEXTS["ferry"], TEXTS["tern"]]
+    library.texts["fares"] = TEXTS["fares"]
+    service.snapshot()
+    assert tokenized[2:] == [TEXTS["fares"]]
 
 
-def test_a_library_too_long_for_one_look_is_told_apart_over_several(tmp_path):
+def test_a_long_library_is_mapped_over_several_snapshots(tmp_path):
     now = iter(range(100))
-    desk, made, _ = opened(tmp_path, "ferry", "tern", "fares", filed=ChunkOwners(clock=lambda: 0.1 * next(now)))
-    ask(made, "ferry", "tern", "fares")
+    service, engine, _ = open_service(
+        tmp_path, "ferry", "tern", "fares", chunk_owners=ChunkOwners(clock=lambda: 0.1 * next(now))
+    )
+    ask(engine, "ferry", "tern", "fares")
     seen = []
     while not seen or not seen[-1].is_complete:
-        seen.append(desk.snapshot())
+        seen.append(service.snapshot())
     assert [sum(one.chunk is not None for one in view.passages) for view in seen] == [1, 2, 3]
 
 
-def test_the_view_has_tiers_limits_and_how_questions_were_served(tmp_path):
-    desk, made, _ = opened(tmp_path, "ferry")
-    ask(made, "ferry")
-    ask(made, "ferry", method="prefix")
-    view = desk.snapshot()
+def test_a_snapshot_has_tiers_their_limits_and_hit_statistics(tmp_path):
+    service, engine, _ = open_service(tmp_path, "ferry")
+    ask(engine, "ferry")
+    ask(engine, "ferry", method="prefix")
+    view = service.snapshot()
     assert [tier.name for tier in view.tiers] == ["host", "disk"] and view.policy == "PGDSF"
     assert all(limit >= tier.budget_bytes for limit, tier in zip(view.max_budget_bytes, view.tiers, strict=True))
     assert [(one.exact > 0, one.full > 0) for one in view.recent_queries] == [(False, True), (True, False)]
@@ -107,19 +115,18 @@ def test_the_view_has_tiers_limits_and_how_questions_were_served(tmp_path):
 
 
 def test_pins_evictions_and_budgets_reach_the_tree(tmp_path):
-    desk, made, _ = opened(tmp_path, "ferry", "tern")
-    ask(made, "ferry", "tern")
-    first, second = (one.node.key for one in desk.snapshot().passages)
-    desk.pin(second, True)
+    service, engine, _ = open_service(tmp_path, "ferry", "tern")
+    ask(engine, "ferry", "tern")
+    first, second = (one.node.key for one in service.snapshot().passages)
+    service.pin(second, True)
     with pytest.raises(PassageInUse):
-        desk.evict(first)
+        service.evict(first)
     with pytest.raises(PassageInUse):
-        desk.set_budget("host", 0)
-    desk.pin(second, False)
-    assert desk.set_budget("host", 0).replicas == 2
-    assert desk.snapshot().tiers[0].size_bytes == 0
-    for one in desk.snapshot().passages[:1]:
-        desk.evict(one.node.key)
-    assert desk.snapshot().passages == () and [s.cache_result for s in ask(made, "ferry", method="prefix").sources] == [
-        "miss"
-    ]
+        service.set_budget("host", 0)
+    service.pin(second, False)
+    assert service.set_budget("host", 0).replicas == 2
+    assert service.snapshot().tiers[0].size_bytes == 0
+    for one in service.snapshot().passages[:1]:
+        service.evict(one.node.key)
+    assert service.snapshot().passages == ()
+    assert [source.cache_result for source in ask(engine, "ferry", method="prefix").sources] == ["miss"]

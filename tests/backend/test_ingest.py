@@ -1,4 +1,4 @@
-"""Files on their way in, and what a question asked meanwhile is told."""
+"""Ingest, and questions asked during it."""
 
 from dataclasses import replace
 from threading import Event
@@ -9,22 +9,23 @@ from tests.support.doubles import TEXTS, last
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=2)
 
 
-def test_an_answer_says_which_files_were_not_read_yet(start, tmp_path):
+def test_an_answer_names_the_files_that_are_still_being_added(start, tmp_path):
     backend = start()
     files = [tmp_path / f"{name}.txt" for name in TEXTS]
     for file, text in zip(files, TEXTS.values(), strict=True):
         file.write_text(text)
 
-    def told(request=ASK):
+    def pending_note(request=ASK):
         return " ".join(note for note in last(backend.ask(request, Event())).notes if note.startswith("Not searched"))
 
-    assert told() == ""
-    adding = backend.ingest([(file, file.name) for file in files], Event())
-    states = next(adding)
-    assert "ferry.txt, tern.txt, fares.txt and 1 more." in told()
+    assert pending_note() == ""
+    ingest = backend.ingest([(file, file.name) for file in files], Event())
+    states = next(ingest)
+    assert "ferry.txt, tern.txt, fares.txt and 1 more." in pending_note()
     while states[0].stage != "prefilled":
-        states = next(adding)
-    assert files[0].name not in told() and files[1].name in told()  # searches find it; its KV is under way
-    assert told(replace(ASK, documents=(backend.documents()[0].id,))) == ""  # others were not to be searched
-    adding.close()
-    assert told() == ""
+        states = next(ingest)
+    note = pending_note()  # the first file is searchable; its KV is being computed
+    assert files[0].name not in note and files[1].name in note
+    assert pending_note(replace(ASK, documents=(backend.documents()[0].id,))) == ""  # it does not search the others
+    ingest.close()
+    assert pending_note() == ""

@@ -103,7 +103,7 @@ def test_nothing_reranks_unless_a_reranker_is_set(tmp_path):
 
 def test_a_missing_reranker_is_reported_before_the_library_is_opened(tmp_path):
     settings = read_settings(["--data", str(tmp_path / "data"), "--reranker", str(tmp_path / "nowhere")])
-    with pytest.raises(RerankerUnusable, match=r"nowhere.*Give --reranker"):
+    with pytest.raises(RerankerUnusable, match=r"nowhere.*--reranker"):
         LocalBackend(settings).loader.open_library(word_tokenizer())
     assert not (tmp_path / "data").exists()
 

@@ -1,4 +1,4 @@
-"""Settings change without a restart, and whatever goes wrong, the models that worked work again."""
+"""Settings change without a restart; after any failure the previous models work again."""
 
 import json
 import time
@@ -48,14 +48,14 @@ def both(name):
     return {"model": name, "auxiliary_model": name}
 
 
-def test_who_closes_the_house_waits_for_a_short_call_and_the_next_one_gets_a_sentence(start, tmp_path, models):
+def test_a_reload_waits_for_a_short_call_and_later_calls_fail_with_a_message(start, tmp_path, models):
     backend = filled(start(), tmp_path)
     (document,) = backend.documents()
-    with backend.loader.borrow() as house:
+    with backend.loader.borrow() as runtime:
         backend.models.apply(replace(backend.models.current(), model=models["two"]))
-        while not backend._work.is_draining:
+        while not backend._tasks.is_draining:
             time.sleep(0.001)
-        assert [document.id] == [each.id for each in house.library.documents()]  # open as before
+        assert [document.id] == [each.id for each in runtime.library.documents()]  # open as before
         for call in (backend.cache.snapshot, partial(backend.library.passages, document.id, 0, 3), backend.clear):
             with pytest.raises(ModelNotReady, match="reloading or closing"):
                 call()
@@ -67,13 +67,13 @@ def test_who_closes_the_house_waits_for_a_short_call_and_the_next_one_gets_a_sen
 def test_another_model_answers_without_a_restart_and_at_the_next_start(start, models, tmp_path):
     backend = filled(start(), tmp_path)
     assert change(backend, **both(models["two"])).error == ""
-    assert backend.status().ready and backend.status().line.startswith("two")
+    assert backend.status().ready and backend.status().message.startswith("two")
     assert last(backend.ask(ASK, Event())).state == "done"
     assert [document.name for document in backend.documents()] == ["boats.txt"]
     assert read_settings(["--data", str(tmp_path / "data")]).model == models["two"]
 
 
-def test_kv_of_a_model_that_comes_back_is_found_again(start, models, tmp_path):
+def test_kv_of_an_earlier_model_is_reused_when_it_is_loaded_again(start, models, tmp_path):
     backend = filled(start(), tmp_path)
     before = last(backend.ask(ASK, Event()))
     change(backend, **both(models["two"]))
@@ -85,26 +85,26 @@ def test_kv_of_a_model_that_comes_back_is_found_again(start, models, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["<b>typo</b>", "no/such/place/at all"])
-def test_a_name_of_nothing_changes_nothing(start, models, tmp_path, wrong):
+def test_an_unknown_model_name_changes_nothing(start, models, tmp_path, wrong):
     backend = filled(start(), tmp_path)
-    house, status = backend.loader.runtime, backend.status()
+    runtime, status = backend.loader.runtime, backend.status()
     change(backend, model=wrong)
     assert "neither a folder nor a name" in backend.models.reload_status().error
-    assert backend.loader.runtime is house and backend.status() == status
+    assert backend.loader.runtime is runtime and backend.status() == status
     assert backend.models.current().model == models["one"] and not Preferences(tmp_path / "data").read()
 
 
-def test_a_model_that_fails_when_it_is_loaded_gives_way_to_the_earlier_one(start, models, tmp_path):
+def test_a_model_that_fails_to_load_is_replaced_by_the_previous_one(start, models, tmp_path):
     backend = filled(start(), tmp_path)
     before, status = last(backend.ask(ASK, Event())), backend.status()
-    trouble = change(backend, model=models["bad"]).error
-    assert "bad" in trouble and "in use again" in trouble
+    error = change(backend, model=models["bad"]).error
+    assert "bad" in error and "in use again" in error
     assert backend.status() == status and backend.models.current().model == models["one"]
     assert last(backend.ask(ASK, Event())).text == before.text
     assert not Preferences(tmp_path / "data").read()
 
 
-def test_where_the_earlier_model_is_gone_too_the_status_says_both_and_another_can_be_chosen(start, models, monkeypatch):
+def test_if_the_previous_model_fails_too_the_status_names_both_errors(start, models, monkeypatch):
     backend = start()
 
     def no_room(*_):
@@ -112,20 +112,20 @@ def test_where_the_earlier_model_is_gone_too_the_status_says_both_and_another_ca
 
     with monkeypatch.context() as broken:
         broken.setattr("backend.runtime.loader.load_models", no_room)
-        told = change(backend, model=models["two"]).error
-    assert backend.status().failed and backend.status().line.count("no room") == 2
-    assert told == backend.status().line
+        error = change(backend, model=models["two"]).error
+    assert backend.status().failed and backend.status().message.count("no room") == 2
+    assert error == backend.status().message
     assert change(backend, model=models["two"]).error == "" and backend.status().ready
 
 
-def test_a_first_start_that_failed_is_mended_by_choosing_a_model(start, models, tmp_path):
+def test_after_a_failed_start_another_model_can_be_loaded(start, models, tmp_path):
     backend = start(model=str(tmp_path / "nowhere"))
     assert backend.status().failed
     change(backend, **both(models["one"]))
     assert backend.status().ready and last(backend.ask(ASK, Event())).state == "done"
 
 
-def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_other_settings(start, monkeypatch):
+def test_the_embedder_is_loaded_before_the_first_question_and_kept_across_reloads(start, monkeypatch):
     made = []
     monkeypatch.setattr("backend.runtime.loader.MiniLM", lambda config: made.append(WordEmbedder()) or made[-1])
     backend = start()
@@ -134,9 +134,9 @@ def test_the_search_model_is_loaded_before_the_first_question_and_stays_over_oth
     assert len(made) == 1
 
 
-def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path, monkeypatch):
+def test_a_reload_stops_a_running_question_with_a_message(start, models, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.prompt.template._stop_ids", lambda tokenizer: [])
-    monkeypatch.setattr("engine.generation.stream.RepetitionDetector.of", lambda repeats, text: None)
+    monkeypatch.setattr("engine.generation.stream.RepetitionDetector.update", lambda detector, text: None)
     backend = filled(start(), tmp_path)
     answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
     while next(answers).state != "writing":
@@ -147,10 +147,10 @@ def test_a_question_under_way_is_stopped_with_a_sentence(start, models, tmp_path
     changing.join(60)
     assert answer.state == "stopped" and answer.new_tokens < 1800
     assert any("the settings were changed" in note for note in answer.notes)
-    assert backend.status().line.startswith("two")
+    assert backend.status().message.startswith("two")
 
 
-def test_while_models_load_questions_get_a_sentence_and_documents_stay_listed(start, models, tmp_path, monkeypatch):
+def test_during_a_reload_questions_fail_with_a_message_and_documents_stay_listed(start, models, tmp_path, monkeypatch):
     backend, seen = filled(start(), tmp_path), {}
     opened = backend.loader.open
 
@@ -168,7 +168,7 @@ def test_while_models_load_questions_get_a_sentence_and_documents_stay_listed(st
     assert not seen["ready"] and not backend.models.reload_status().running
 
 
-def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
+def test_budgets_and_chunk_sizes_keep_the_loaded_models(start, tmp_path):
     backend = filled(start(), tmp_path)
     loaded = backend.loader.runtime.models
     change(backend, cpu_cache_gib=0.25, eviction_policy="lru", chunk_size=64, chunk_overlap=8)
@@ -181,19 +181,19 @@ def test_budgets_and_passage_lengths_keep_the_loaded_models(start, tmp_path):
     }
 
 
-def test_budgets_alone_are_in_use_at_once_with_all_that_is_kept_and_remembered(start, tmp_path):
+def test_budgets_alone_apply_at_once_keep_the_cache_and_are_saved(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
-    house, held = backend.loader.runtime, backend.tier_usage()[0].size_bytes
+    runtime, size_bytes = backend.loader.runtime, backend.tier_usage()[0].size_bytes
     assert not change(backend, cpu_cache_gib=0.25, disk_cache_gib=3.5).error
-    assert backend.loader.runtime is house and backend.tier_usage()[0].size_bytes == held > 0
+    assert backend.loader.runtime is runtime and backend.tier_usage()[0].size_bytes == size_bytes > 0
     assert [tier.budget_bytes for tier in backend.tier_usage()] == [2**28, 7 * 2**29]
     backend.cache.set_budget("host", 2**29)
     assert backend.models.current().cpu_cache_gib == 0.5
     assert start().tier_usage()[0].budget_bytes == 2**29
 
 
-def test_a_budget_below_what_is_pinned_is_refused_in_settings_too(start, tmp_path):
+def test_a_budget_below_the_pinned_bytes_is_refused_in_settings_too(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
     backend.cache.pin(backend.cache.snapshot().passages[0].node.key, True)
@@ -202,19 +202,19 @@ def test_a_budget_below_what_is_pinned_is_refused_in_settings_too(start, tmp_pat
     assert backend.models.current().cpu_cache_gib == 1.5 and backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
-def test_of_two_budgets_both_are_taken_or_none(start, tmp_path):
+def test_two_budgets_are_applied_together_or_not_at_all(start, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
     backend.cache.pin(backend.cache.snapshot().passages[0].node.key, True)
-    for wanted in ({"cpu_cache_gib": 1.0, "disk_cache_gib": 0.0}, {"cpu_cache_gib": 0.0, "disk_cache_gib": 4.0}):
+    for budgets in ({"cpu_cache_gib": 1.0, "disk_cache_gib": 0.0}, {"cpu_cache_gib": 0.0, "disk_cache_gib": 4.0}):
         with pytest.raises(PassageInUse, match="pinned"):
-            change(backend, **wanted)
+            change(backend, **budgets)
         assert [tier.budget_bytes for tier in backend.tier_usage()] == [3 * 2**29, 2**33]
     assert not Preferences(tmp_path / "data").read()
 
 
-def test_a_budget_that_a_flag_fixes_is_fixed_on_every_page(start):
-    backend = start(fixed={"cpu_cache_gib": "--cpu-cache-gib"})
+def test_a_budget_set_by_a_flag_cannot_be_changed_on_any_page(start):
+    backend = start(overrides={"cpu_cache_gib": "--cpu-cache-gib"})
     with pytest.raises(BadRequest, match="--cpu-cache-gib"):
         change(backend, cpu_cache_gib=0.5)
     with pytest.raises(BadRequest, match="--cpu-cache-gib"):
@@ -222,9 +222,9 @@ def test_a_budget_that_a_flag_fixes_is_fixed_on_every_page(start):
     assert backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
-def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, monkeypatch):
+def test_a_reranker_is_downloaded_while_the_present_models_answer(start, tmp_path, monkeypatch):
     backend, seen = filled(start(), tmp_path), []
-    house = backend.loader.runtime
+    runtime = backend.loader.runtime
 
     def fetch(name):
         seen.append((name, last(backend.ask(ASK, Event())).state))
@@ -232,10 +232,10 @@ def test_a_reranker_is_fetched_while_what_is_loaded_answers(start, tmp_path, mon
 
     monkeypatch.setattr("backend.runtime.reload.download_reranker", fetch)
     assert "Nothing was changed" in change(backend, reranker="owner/cross").error
-    assert seen == [("owner/cross", "done")] and backend.loader.runtime is house and backend.status().ready
+    assert seen == [("owner/cross", "done")] and backend.loader.runtime is runtime and backend.status().ready
 
 
-def test_who_stops_a_question_during_a_download_is_not_told_of_other_settings(start, models, tmp_path, monkeypatch):
+def test_a_question_cancelled_during_a_download_does_not_mention_the_settings(start, models, tmp_path, monkeypatch):
     backend, goes_on = filled(start(), tmp_path), Event()
     monkeypatch.setattr("backend.runtime.reload.fetch_models", lambda *_: goes_on.wait(30))
     backend.models.apply(replace(backend.models.current(), **both(models["two"])))
@@ -248,7 +248,7 @@ def test_who_stops_a_question_during_a_download_is_not_told_of_other_settings(st
     backend.models.reloader.wait(60)
 
 
-def test_how_questions_were_served_is_counted_on_under_other_settings(start, models, tmp_path):
+def test_hit_statistics_continue_after_a_reload(start, models, tmp_path):
     backend = filled(start(), tmp_path)
     last(backend.ask(ASK, Event()))
     change(backend, **both(models["two"]))
@@ -256,7 +256,7 @@ def test_how_questions_were_served_is_counted_on_under_other_settings(start, mod
     assert backend.cache.snapshot().totals.questions == 2
 
 
-def test_when_it_is_closed_every_page_gets_a_sentence(start, tmp_path):
+def test_after_closing_every_call_fails_with_a_message(start, tmp_path):
     backend = filled(start(), tmp_path)
     backend.close()
     assert not backend.status().ready and backend.tier_usage() == []
@@ -266,40 +266,40 @@ def test_when_it_is_closed_every_page_gets_a_sentence(start, tmp_path):
             step()
 
 
-def test_samples_that_were_not_read_to_the_end_come_at_the_next_start(start, tmp_path):
+def test_samples_whose_ingest_was_stopped_are_added_at_the_next_start(start, tmp_path):
     backend, marker = start(), tmp_path / "marker"
-    with backend._work.drain(0):
-        backend._adding.add_samples("tiny", marker)
+    with backend._tasks.drain(0):
+        backend._ingest.add_samples("tiny", marker)
     assert not marker.exists() and backend.documents() == []
-    backend._adding.add_samples("tiny", marker)
+    backend._ingest.add_samples("tiny", marker)
     assert marker.exists() and len(backend.documents()) == 3
 
 
-@pytest.mark.parametrize("choice", ["lora_adapter", "span_scorer", "token_selector"])
-def test_a_folder_without_trained_weights_is_told_before_anything_is_closed(start, tmp_path, monkeypatch, choice):
+@pytest.mark.parametrize("name", ["lora_adapter", "span_scorer", "token_selector"])
+def test_a_folder_without_trained_weights_is_reported_before_anything_is_closed(start, tmp_path, monkeypatch, name):
     backend = start()
     with monkeypatch.context() as patched:
-        patched.setattr(backend.loader, "release", lambda: pytest.fail("the house was closed"))
-        changing = change(backend, **{choice: str(tmp_path / "nowhere")})
-    assert "nowhere" in changing.error and f"--{choice.replace('_', '-')} FOLDER, or off" in changing.error
+        patched.setattr(backend.loader, "release", lambda: pytest.fail("the runtime was closed"))
+        status = change(backend, **{name: str(tmp_path / "nowhere")})
+    assert "nowhere" in status.error and f"--{name.replace('_', '-')}" in status.error
     assert backend.status().ready
 
 
-def test_settings_that_are_in_use_wrong_or_fixed_are_refused_before_anything_happens(start, models, tmp_path):
-    backend = start(fixed={"eviction_policy": "--eviction-policy"})
-    house = backend.loader.runtime
+def test_current_invalid_and_overridden_settings_are_refused_before_anything_happens(start, models, tmp_path):
+    backend = start(overrides={"eviction_policy": "--eviction-policy"})
+    runtime = backend.loader.runtime
     with pytest.raises(NothingChanges):
         change(backend)
     with pytest.raises(Exception, match="--chunk-overlap 600 must be below"):
         change(backend, chunk_overlap=600)
     with pytest.raises(BadRequest, match="--eviction-policy"):
         change(backend, eviction_policy="lru")
-    assert backend.loader.runtime is house
+    assert backend.loader.runtime is runtime
 
 
-def test_what_a_flag_fixes_is_not_remembered_and_an_earlier_choice_stays(start, models, tmp_path):
+def test_overridden_settings_are_not_saved_and_their_saved_values_stay(start, models, tmp_path):
     Preferences(tmp_path / "data").write({"eviction_policy": "lfu", "unknown": 1})
-    backend = start(fixed={"eviction_policy": "--eviction-policy", "model": "--model"}, eviction_policy="lru")
+    backend = start(overrides={"eviction_policy": "--eviction-policy", "model": "--model"}, eviction_policy="lru")
     change(backend, cpu_cache_gib=0.5)
     kept = json.loads((tmp_path / "data" / "preferences.json").read_text())
     assert (
@@ -310,7 +310,7 @@ def test_what_a_flag_fixes_is_not_remembered_and_an_earlier_choice_stays(start, 
     )
 
 
-def test_what_is_loaded_is_told_with_its_self_test(start, models):
+def test_loaded_models_are_listed_with_their_self_test(start, models):
     backend = start()
     primary, auxiliary, embedder = backend.models.loaded()
     weights = sum(weight.nbytes for weight in tiny.model().parameters())
@@ -323,25 +323,27 @@ def test_what_is_loaded_is_told_with_its_self_test(start, models):
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
 
 
-def test_a_selector_is_told_with_the_memory_it_takes(start, tmp_path):
-    selector = TokenSelector(load_encoder(torch.float32), SelectorHead(384, 8, 32))
-    selector.save(tmp_path)
+def test_a_token_selector_is_listed_with_its_memory(start, tmp_path):
+    token_selector = TokenSelector(load_encoder(torch.float32), SelectorHead(384, 8, 32))
+    token_selector.save(tmp_path)
     backend = start(token_selector=str(tmp_path))
-    told = backend.models.loaded()[2]
+    info = backend.models.loaded()[2]
     assert default_method(backend.methods()).name == "cacheclip-trained"
-    assert (told.role, told.dtype, told.num_parameters) == ("token_selector", "fp32", selector.num_parameters)
-    assert told.memory_bytes == 4 * told.num_parameters
+    assert (info.role, info.dtype, info.num_parameters) == ("token_selector", "fp32", token_selector.num_parameters)
+    assert info.memory_bytes == 4 * info.num_parameters
 
 
-def test_a_pointer_is_told_where_there_is_a_reader_to_point_for(start, monkeypatch):
-    pointer = SpanScorer(load_encoder(torch.float32, (WORD_LAYER, SEMANTIC_LAYER)), SpanScorerNet(768, 2, 16, 30522))
-    monkeypatch.setattr("engine.builder._load_grounding", lambda config: GroundingModel(pointer))
-    told = start().models.loaded()[2]
-    assert (told.role, told.dtype, told.num_parameters) == ("span_scorer", "fp32", pointer.num_parameters)
-    assert told.memory_bytes > 4 * 22_000_000 and "6 layers" in told.name
+def test_a_span_scorer_is_listed_with_its_memory(start, monkeypatch):
+    span_scorer = SpanScorer(
+        load_encoder(torch.float32, (WORD_LAYER, SEMANTIC_LAYER)), SpanScorerNet(768, 2, 16, 30522)
+    )
+    monkeypatch.setattr("engine.builder._load_grounding", lambda *_: GroundingModel(span_scorer))
+    info = start().models.loaded()[2]
+    assert (info.role, info.dtype, info.num_parameters) == ("span_scorer", "fp32", span_scorer.num_parameters)
+    assert info.memory_bytes > 4 * 22_000_000 and "6 layers" in info.name
 
 
-def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypatch):
+def test_stale_documents_are_grouped_by_their_chunking(start, monkeypatch):
     backend = start(chunk_size=64, chunk_overlap=8)
     cuts = {"a": (64, 8), "b": (512, 50), "c": (None, None), "d": (64, 0)}
     listed = [SimpleNamespace(id=name, chunk_tokens=cut[0], chunk_overlap=cut[1]) for name, cut in cuts.items()]
@@ -349,7 +351,7 @@ def test_documents_that_keep_another_cut_are_named_for_each_cut(start, monkeypat
     assert backend.models.stale_documents() == [StaleChunking(512, 50, ("b", "c")), StaleChunking(64, 0, ("d",))]
 
 
-def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_path):
+def test_disk_usage_follows_a_linked_models_folder(start, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "weights").write_bytes(b"0" * 9_000_000)
     (tmp_path / "data").mkdir()
@@ -359,17 +361,20 @@ def test_the_parts_of_the_data_folder_add_up_wherever_the_models_lie(start, tmp_
     assert parts["Bundled model"] >= 9_000_000 and 1000 <= parts["Settings and cost measurements"] < 9_000_000
 
 
-def test_a_check_says_what_a_model_would_take_with_the_format_that_is_wanted(start, models):
-    desk = start().models
-    wanted = desk.current()
-    found = desk.estimate_memory(models["two"], "primary", wanted)
-    assert found.weights_bytes == 4 * found.num_parameters and found.dtype == "fp32" and not found.download_bytes
-    assert found.typical_kv_bytes <= found.max_kv_bytes < found.free_bytes and not found.exceeds_memory
+def test_a_memory_estimate_uses_the_requested_dtype(start, models):
+    service = start().models
+    estimate = service.estimate_memory(models["two"], "primary", service.current())
+    assert (
+        estimate.weights_bytes == 4 * estimate.num_parameters
+        and estimate.dtype == "fp32"
+        and not estimate.download_bytes
+    )
+    assert estimate.typical_kv_bytes <= estimate.max_kv_bytes < estimate.free_bytes and not estimate.exceeds_memory
 
 
-def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, monkeypatch):
+def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatch):
     backend, begun = start(), Event()
-    house = backend.loader.runtime
+    runtime = backend.loader.runtime
 
     def fetch(config, report):
         begun.set()
@@ -383,11 +388,13 @@ def test_a_download_is_stopped_without_touching_what_is_loaded(start, models, mo
     backend.models.cancel_download()
     backend.models.reloader.wait(60)
     assert (
-        "stopped" in backend.models.reload_status().error and backend.loader.runtime is house and backend.status().ready
+        "stopped" in backend.models.reload_status().error
+        and backend.loader.runtime is runtime
+        and backend.status().ready
     )
 
 
-def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
+def test_tasks_that_start_while_draining_are_cancelled_and_later_ones_are_not():
     work, first, second, third = TaskRegistry(), Event(), Event(), Event()
     ended = Thread(target=lambda: first.wait(60))
 
@@ -409,7 +416,7 @@ def test_work_that_begins_during_a_pause_ends_at_once_and_after_it_goes_on():
     thread.join()
 
 
-def test_where_the_disk_takes_nothing_passages_are_prepared_in_memory(start, tmp_path, monkeypatch):
+def test_without_disk_space_kv_is_kept_in_memory(start, tmp_path, monkeypatch):
     def full(root):
         raise StoreFull("The disk is full.")
 
