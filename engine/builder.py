@@ -175,20 +175,20 @@ def build_engine(
     cost_folder  keeps the measured cost of prefill, one file per model and machine; None assumes equal cost per token
     stats        continues the counts of an earlier engine
     """
-    prompt = PromptTemplate(models.primary.tokenizer)
-    cache = ChunkCache(models.primary, prompt.prefix_ids, tiers.tree, load_cost_model(models.primary, cost_folder))
-    auxiliary = AuxiliaryScorer(cache, prompt, models.token_selector)
+    template = PromptTemplate(models.primary.tokenizer)
+    cache = ChunkCache(models.primary, template.prefix_ids, tiers.tree, load_cost_model(models.primary, cost_folder))
+    auxiliary = AuxiliaryScorer(cache, template, models.token_selector)
     if models.auxiliary is not models.primary:
-        own_prompt = PromptTemplate(models.auxiliary.tokenizer)
+        own_template = PromptTemplate(models.auxiliary.tokenizer)
         costs = load_cost_model(models.auxiliary, cost_folder)
-        own_cache = ChunkCache(models.auxiliary, own_prompt.prefix_ids, tiers.tree, costs)
-        auxiliary = AuxiliaryScorer(own_cache, own_prompt, models.token_selector)
+        own_cache = ChunkCache(models.auxiliary, own_template.prefix_ids, tiers.tree, costs)
+        auxiliary = AuxiliaryScorer(own_cache, own_template, models.token_selector)
         if own_cache.fingerprint != cache.fingerprint:
             tiers.exclude_from_device(own_cache.fingerprint)
     return Engine(
-        open_finder(prompt.tokenizer.data),
+        open_finder(template.tokenizer.data),
         cache,
-        prompt,
+        template,
         auxiliary,
         grounding=models.grounding,
         stats=stats,

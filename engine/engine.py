@@ -45,7 +45,7 @@ class Engine:
         Retrieves passages.
     cache
         Chunk KV of the main model; holds the model itself.
-    prompt
+    template
         The prompt template for the main model's tokenizer.
     auxiliary
         Scores tokens for strategies that select by attention or by a trained selector; None if none is used.
@@ -70,7 +70,7 @@ class Engine:
         self,
         finder: Finder,
         cache: ChunkCache,
-        prompt: PromptTemplate,
+        template: PromptTemplate,
         auxiliary: AuxiliaryScorer | None = None,
         *,
         grounding: GroundingModel | None = None,
@@ -81,7 +81,7 @@ class Engine:
     ) -> None:
         self.finder = finder
         self.cache = cache
-        self.prompt = prompt
+        self.template = template
         self.auxiliary = auxiliary
         self.grounding = grounding
         self.scheduler = scheduler or Scheduler()
@@ -89,9 +89,9 @@ class Engine:
         self.stats = stats or CacheStats()
         self.disk_error = disk_error
         self.max_tokens = cache.decoder.spec.max_positions
-        kv_caches = [(cache, prompt)]
+        kv_caches = [(cache, template)]
         if auxiliary is not None and auxiliary.cache is not cache:
-            kv_caches.append((auxiliary.cache, auxiliary.prompt))
+            kv_caches.append((auxiliary.cache, auxiliary.template))
         heads = [auxiliary.selector if auxiliary else None, grounding.span_scorer if grounding else None]
         self.passages = PassageCache(kv_caches, [head for head in heads if head is not None], self.scheduler)
 
@@ -127,14 +127,14 @@ class Engine:
         yield answer
 
     def _run(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
-        request, trace, num_prefix_tokens = answer.request, answer.trace, len(self.prompt.prefix_ids)
+        request, trace, num_prefix_tokens = answer.request, answer.trace, len(self.template.prefix_ids)
         strategy = build_strategy(request)
 
         def run_prefill(prepared: PreparedPrompt, trace: Trace, cancel: Event) -> PrefillResult:
             return self.prefill(prepared, strategy, trace, cancel)
 
         with self.passages.track_deletions(), ExitStack() as turn:
-            stages = prepare_stages(self.finder, self.prompt, request, self.max_tokens, trace)
+            stages = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
             prepared, speculative = self.speculator.run(stages, run_prefill, trace, turn, cancel)
             fill_prompt_fields(answer, prepared, num_prefix_tokens, self.max_tokens)
             yield answer
@@ -151,7 +151,7 @@ class Engine:
             yield answer
             decoder = self.cache.decoder
             try:
-                yield from stream_answer(answer, decoder, self.prompt, prepared, result, first_id, sampler, cancel)
+                yield from stream_answer(answer, decoder, self.template, prepared, result, first_id, sampler, cancel)
             finally:
                 self.store_results(prepared, result)
 
@@ -173,14 +173,14 @@ class Engine:
 
         Raises QuestionTooLong if the question alone does not fit.
         """
-        return estimate_budget(self.finder, self.prompt, request, self.max_tokens)
+        return estimate_budget(self.finder, self.template, request, self.max_tokens)
 
     def prepare(self, request: Request, trace: Trace) -> PreparedPrompt:
         """Run the whole search and pack its final hits into the model's context.
 
         Raises QuestionTooLong or DocumentTooLong, and BadRequest if a whole document does not exist.
         """
-        *_, prepared = prepare_stages(self.finder, self.prompt, request, self.max_tokens, trace)
+        *_, prepared = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
         return prepared
 
     @contextmanager
@@ -205,7 +205,7 @@ class Engine:
 
         max_path_chunks  leading chunks whose exact prefix may be used; None for all that the tree contains
         """
-        return PromptContext(self.cache, self.prompt, self.auxiliary, prepared, trace, cancel, max_path_chunks)
+        return PromptContext(self.cache, self.template, self.auxiliary, prepared, trace, cancel, max_path_chunks)
 
     def prefill(
         self,
@@ -230,7 +230,7 @@ class Engine:
         if self.grounding is None:
             return sampling.sampler()
         with trace.stage("ground"):
-            return self.grounding.sampler(sampling.sampler(), prepared, self.prompt, cancel)
+            return self.grounding.sampler(sampling.sampler(), prepared, self.template, cancel)
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
         """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""

@@ -18,22 +18,25 @@ from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from engine.strategies import STRATEGIES
 from engine.trace import Trace
 from tests.support import tiny
-from tests.support.doubles import TEXTS, MemoryBlobs, hit, last, make_engine
+from tests.support.doubles import TEXTS, MemoryBlobs, make_hit, last, make_engine
 from tests.support.tolerance import EXACT, REORDERED
 
 ASK = Request("What is the maintenance code?", method="cacheclip", recompute_ratio=0.2, passages=6, max_new_tokens=12)
 
 
 def logits_of(engine, request, names):
-    prepared = pack(engine.prompt, request, [hit(name, TEXTS[name]) for name in names], engine.max_tokens)
+    prepared = pack(engine.template, request, [make_hit(name, TEXTS[name]) for name in names], engine.max_tokens)
     return engine.prefill(prepared, build_strategy(request), Trace()).logits
 
 
 @torch.no_grad()
 def reference_logits(engine, names, request=ASK):
     """Transformers' own forward pass over the joined ids."""
-    ids = [*engine.prompt.prefix_ids, *(token for name in names for token in engine.prompt.passage(TEXTS[name]).ids)]
-    return tiny.model()(torch.tensor([[*ids, *engine.prompt.suffix_ids(request.question)]])).logits[0, -1]
+    ids = [
+        *engine.template.prefix_ids,
+        *(token for name in names for token in engine.template.passage(TEXTS[name]).ids),
+    ]
+    return tiny.model()(torch.tensor([[*ids, *engine.template.suffix_ids(request.question)]])).logits[0, -1]
 
 
 @pytest.mark.parametrize("method, ratio", [("full", 0.0), ("cacheclip", 1.0)])
@@ -122,8 +125,8 @@ def test_question_longer_than_the_context_is_rejected_with_both_numbers():
 
 def test_auxiliary_reads_the_end_of_a_long_question_with_a_note():
     engine, question = make_engine("ferry", "tern"), "gull " * 200 + "What is the maintenance code?"
-    query_ids = engine.prompt.query_ids(question)
-    assert len(query_ids) == MAX_QUERY_ROWS and query_ids[-5:] == engine.prompt.query_ids(ASK.question)[-5:]
+    query_ids = engine.template.query_ids(question)
+    assert len(query_ids) == MAX_QUERY_ROWS and query_ids[-5:] == engine.template.query_ids(ASK.question)[-5:]
     for method, has_note in (("cacheclip", True), ("direct", False)):
         answer = last(engine.ask(replace(ASK, question=question, method=method)))
         assert answer.state == "done"
@@ -290,7 +293,7 @@ def test_text_of_a_deleted_passage_is_gone_from_memory(meanwhile):
     auxiliary = tiny.decoder(tiny.qwen2, seed=3, words=300)
     selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
     engine = make_engine("ferry", "tern", auxiliary=auxiliary, selector=selector)
-    caches = engine.prompt.passage, engine.auxiliary.prompt.passage, selector._passages
+    caches = engine.template.passage, engine.auxiliary.template.passage, selector._passages
 
     def holds_text(cache):
         return TEXTS["ferry"].strip() in {text.strip() for text in cache.keys()}  # noqa: SIM118  no mapping

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.errors import BadRequest, DocumentTooLong, QuestionTooLong
 from engine.request import ChatTurn, Request
 from engine.trace import Trace
-from tests.support.doubles import Shelf, last, make_engine
+from tests.support.doubles import KeywordFinder, last, make_engine
 
 STORY = [f"Chapter {number}: the boat leaves port {number} and meets a storm. " + "Rain. " * 9 for number in range(5)]
 WHOLE = Request("What does the boat meet?", documents=("story",), whole_document=True, passages=2, max_new_tokens=4)
@@ -18,13 +18,13 @@ WHOLE = Request("What does the boat meet?", documents=("story",), whole_document
 
 def engine_over(max_tokens=2048, **documents):
     engine = make_engine()
-    engine.finder = Shelf(**(documents or {"story": STORY, "note": ["The boat is blue."]}))
+    engine.finder = KeywordFinder(**(documents or {"story": STORY, "note": ["The boat is blue."]}))
     engine.max_tokens = max_tokens
     return engine
 
 
 def tokens(engine, texts):
-    return sum(len(engine.prompt.passage(text).ids) for text in texts)
+    return sum(len(engine.template.passage(text).ids) for text in texts)
 
 
 @pytest.mark.parametrize("method", ["full", "prefix", "cacheclip"])
@@ -47,7 +47,7 @@ def test_next_question_on_a_whole_document_is_an_exact_prefix_hit():
 
 def test_whole_document_that_does_not_fit_is_rejected_with_both_numbers():
     engine = engine_over(max_tokens=300)
-    room = 300 - len(engine.prompt.prefix_ids) - len(engine.prompt.suffix_ids(WHOLE.question)) - 4
+    room = 300 - len(engine.template.prefix_ids) - len(engine.template.suffix_ids(WHOLE.question)) - 4
     expected = rf"^story\.txt has about (\d+) tokens; {room} fit .* best passages instead"
     with pytest.raises(DocumentTooLong, match=expected) as refused:
         list(engine.ask(WHOLE))
@@ -59,8 +59,8 @@ def test_whole_document_that_does_not_fit_is_rejected_with_both_numbers():
 def test_much_too_long_document_is_rejected_before_all_of_it_is_tokenized(monkeypatch):
     engine = engine_over(max_tokens=300, story=STORY * 200)
     counted = []
-    passage = engine.prompt.passage
-    monkeypatch.setattr(engine.prompt, "passage", lambda text: counted.append(text) or passage(text))
+    passage = engine.template.passage
+    monkeypatch.setattr(engine.template, "passage", lambda text: counted.append(text) or passage(text))
     with pytest.raises(DocumentTooLong):
         list(engine.ask(WHOLE))
     assert len(counted) < 10
@@ -79,7 +79,7 @@ def test_answer_reports_its_context_from_the_reading_state_on():
     found = len(next(engine.finder.retrieve_stages(request.question, 6)))
     for answer in (known, answers[-1]):
         assert answer.max_tokens == 400
-        assert answer.prompt_tokens == len(engine.prompt.prefix_ids) + answer.context_tokens + answer.question_tokens
+        assert answer.prompt_tokens == len(engine.template.prefix_ids) + answer.context_tokens + answer.question_tokens
         assert answer.prompt_tokens + request.max_new_tokens <= answer.max_tokens
         assert answer.num_dropped_passages == found - len(answer.sources) > 0
     budget = known.as_dict()
@@ -133,8 +133,8 @@ def test_budget_searches_and_computes_nothing_and_needs_no_question():
     engine = engine_over()
     for whole in (False, True):
         budget = engine.estimate_budget(replace(WHOLE, question="", whole_document=whole))
-        assert budget.fits_whole and budget.question_tokens == len(engine.prompt.suffix_ids(""))
-    assert engine.finder.asked == [] and len(engine.cache.tree) == 0
+        assert budget.fits_whole and budget.question_tokens == len(engine.template.suffix_ids(""))
+    assert engine.finder.questions == [] and len(engine.cache.tree) == 0
 
 
 @pytest.mark.parametrize(

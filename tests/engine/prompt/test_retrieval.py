@@ -17,7 +17,7 @@ from engine.scheduler.speculation import SpeculationConfig, Speculator
 from engine.trace import Trace
 from store.types import Hit
 from tests.support import tiny
-from tests.support.doubles import TEXTS, FixedLibrary, Shelf, hit, last, make_engine
+from tests.support.doubles import TEXTS, FixedFinder, KeywordFinder, make_hit, last, make_engine
 
 BOATS = [
     "The Old Kestrel sails the Bay Route every day.",
@@ -35,7 +35,7 @@ def ids(hits):
 
 
 def shelf():
-    return Shelf(boats=BOATS, rules=RULES)
+    return KeywordFinder(boats=BOATS, rules=RULES)
 
 
 def chosen(request, finder=None, max_tokens=4096):
@@ -46,7 +46,7 @@ def chosen(request, finder=None, max_tokens=4096):
 
 
 def named(*names):
-    return [hit(name, name) for name in names]
+    return [make_hit(name, name) for name in names]
 
 
 def test_follow_up_finds_previous_chunks_as_well():
@@ -57,7 +57,7 @@ def test_follow_up_finds_previous_chunks_as_well():
 def test_follow_up_is_searched_alone_and_with_its_history():
     finder = shelf()
     chosen(FOLLOW, finder)
-    assert finder.asked == ["Who owns it?", "Which boat sails the Bay Route? Who owns it?"]
+    assert finder.questions == ["Who owns it?", "Which boat sails the Bay Route? Who owns it?"]
 
 
 def test_ranking_fuses_both_searches_and_the_previous_prompt():
@@ -77,7 +77,7 @@ def test_ranking_fuses_both_searches_and_the_previous_prompt():
 def test_new_topic_ignores_the_history():
     finder = shelf()
     assert chosen(SWITCH, finder) == chosen(replace(SWITCH, history=()))
-    assert finder.asked == [SWITCH.question]
+    assert finder.questions == [SWITCH.question]
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef"), unique=True))
@@ -93,7 +93,7 @@ def test_previous_order_is_a_permutation(found, read):
 def test_previous_chunks_never_displace_better_ones():
     """Four passages of which two fit: the best two, whatever stood in front before."""
     texts = [f"tide {'moon ' * (5 - at)}{'water ' * 60}" for at in range(4)]
-    finder, prompt = Shelf(sea=texts), PromptTemplate(tiny.decoder().tokenizer)
+    finder, prompt = KeywordFinder(sea=texts), PromptTemplate(tiny.decoder().tokenizer)
     request = Request("How do moon and tide rise?", passages=4, max_new_tokens=16)
     best = chosen(request, finder)
     assert len(best) == 4
@@ -115,7 +115,7 @@ def test_fusion_has_each_chunk_once_best_first_with_merged_fields(rankings):
 
 
 def test_fusion_keeps_the_first_known_similarity():
-    near, far, unknown = (replace(hit("a", "a"), similarity=known) for known in (0.9, 0.2, None))
+    near, far, unknown = (replace(make_hit("a", "a"), similarity=known) for known in (0.9, 0.2, None))
     for rankings, known in [(([near], [far]), 0.9), (([unknown], [far]), 0.2), (([unknown],), None)]:
         assert fuse_hits(rankings)[0].similarity == known
 
@@ -128,11 +128,11 @@ def test_previous_chunks_are_limited_to_the_chosen_documents(documents, allowed)
 
 def test_deleted_previous_chunks_are_not_used():
     finder = shelf()
-    del finder.held["boats"]
+    del finder.chunks_by_document["boats"]
     assert all(chunk.startswith("rules-") for chunk in chosen(FOLLOW, finder))
 
 
-class Slow(Shelf):
+class Slow(KeywordFinder):
     """The second search ends a stage after the first."""
 
     def retrieve_stages(self, question, top, documents=()):
@@ -156,7 +156,7 @@ def test_follow_up_on_the_same_passages_is_an_exact_prefix_hit(method, order):
     asked = Request("When does the Old Kestrel sail?", "full", passages=3, max_new_tokens=4)
     first = last(engine.ask(asked))
     turn = ChatTurn(asked.question, first.text, tuple(source.chunk for source in first.sources))
-    engine.finder = FixedLibrary(*order)
+    engine.finder = FixedFinder(*order)
     again = last(engine.ask(replace(asked, question="Who commands it?", method=method, history=(turn,))))
     assert [source.chunk for source in again.sources] == list(turn.chunk_ids)
     assert {source.cache_result for source in again.sources} == {"none" if method == "full" else "exact prefix hit"}
@@ -168,8 +168,8 @@ def test_follow_up_on_the_same_passages_is_an_exact_prefix_hit(method, order):
 def test_prompt_of_a_standalone_question_has_no_history(question, earlier):
     engine, names = make_engine("ferry", "tern", "fares"), ["ferry", "tern", "fares"]
     prepared = engine.prepare(Request(question, passages=3, history=earlier), Trace())
-    assert [chunk.ids for chunk in prepared.passages] == [engine.prompt.passage(TEXTS[name]).ids for name in names]
-    assert prepared.suffix_ids == engine.prompt.suffix_ids(question) and prepared.standalone_question == question
+    assert [chunk.ids for chunk in prepared.passages] == [engine.template.passage(TEXTS[name]).ids for name in names]
+    assert prepared.suffix_ids == engine.template.suffix_ids(question) and prepared.standalone_question == question
     assert prepared.notes == ()
 
 
@@ -177,9 +177,9 @@ def test_prompt_of_a_follow_up_has_its_history_after_the_passages():
     engine = make_engine("ferry", "tern")
     prepared = engine.prepare(replace(FOLLOW, passages=2), Trace())
     assert prepared.standalone_question == f"{FIRST.question} {FIRST.answer} Who owns it?"
-    assert prepared.suffix_ids == engine.prompt.suffix_ids(prepared.standalone_question)
+    assert prepared.suffix_ids == engine.template.suffix_ids(prepared.standalone_question)
     assert [chunk.ids for chunk in prepared.passages] == [
-        engine.prompt.passage(TEXTS[name]).ids for name in ("ferry", "tern")
+        engine.template.passage(TEXTS[name]).ids for name in ("ferry", "tern")
     ]
 
 
