@@ -24,7 +24,7 @@ from engine.prompt.template import PromptTemplate
 from engine.prompt.validate import build_strategy, validate
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.scheduler import Scheduler
-from engine.scheduler.speculation import SpeculationConfig, Speculator
+from engine.scheduler.speculation import Speculator
 from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.strategies import Strategy
 from engine.trace import Trace
@@ -37,7 +37,7 @@ class Engine:
 
     `ask` does everything. Benchmarks and analysis call the same steps one by one: `prepare` (retrieve and pack),
     `acquire` (wait for the model), `prefill` (load, assemble, select, recompute; `prompt_context` shares its inputs
-    between strategies), `sampler`, and `store_results`. What is cached per passage is administered by `passages`.
+    between strategies), `sampler`, and `store_results`.
 
     Parameters
     ----------
@@ -51,10 +51,6 @@ class Engine:
         Scores tokens for strategies that select by attention or by a trained selector; None if none is used.
     grounding
         Favours tokens that the passages support; for a main model finetuned to quote them.
-    scheduler
-        Decides which request uses the model next.
-    speculation
-        When to prefill before retrieval has finished.
     stats
         Counts cache hits; pass one to keep counting across engines.
     disk_error
@@ -64,6 +60,12 @@ class Engine:
     ----------
     max_tokens : int
         The context shared by prompt and answer, initially the main model's maximum.
+    passages : PassageCache
+        Warms and deletes what is cached per passage.
+    scheduler : Scheduler
+        Decides which request uses the model next.
+    speculator : Speculator
+        Starts prefill before retrieval has finished.
     """
 
     def __init__(
@@ -74,8 +76,6 @@ class Engine:
         auxiliary: AuxiliaryScorer | None = None,
         *,
         grounding: GroundingModel | None = None,
-        scheduler: Scheduler | None = None,
-        speculation: SpeculationConfig | None = None,
         stats: CacheStats | None = None,
         disk_error: Callable[[], str] = lambda: "",
     ) -> None:
@@ -84,8 +84,8 @@ class Engine:
         self.template = template
         self.auxiliary = auxiliary
         self.grounding = grounding
-        self.scheduler = scheduler or Scheduler()
-        self.speculator = Speculator[PreparedPrompt, PrefillResult](self.scheduler, same_prompt, speculation)
+        self.scheduler = Scheduler()
+        self.speculator = Speculator[PreparedPrompt, PrefillResult](self.scheduler, same_prompt)
         self.stats = stats or CacheStats()
         self.disk_error = disk_error
         self.max_tokens = cache.decoder.spec.max_positions
