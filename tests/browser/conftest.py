@@ -40,7 +40,7 @@ class Visit:
 
     def ask(self, question: str) -> None:
         """Ask and come back once the page has taken the question; no answer is over before that was seen."""
-        with self.backend.standing():
+        with self.backend.paused():
             self.page.fill("#question textarea", question)
             self.page.click("#ask")
             self.page.wait_for_selector("#stop")  # looks at every frame, for the real model is not held up
@@ -104,7 +104,7 @@ def served() -> Iterator[tuple[FakeBackend, str]]:
 @pytest.fixture
 def backend(served: tuple[FakeBackend, str]) -> FakeBackend:
     """The fake backend as if it were new."""
-    served[0].__init__()  # type: ignore[misc]
+    served[0].reset()
     return served[0]
 
 

@@ -33,7 +33,7 @@ def line(tab, place):
     return tab.page.locator("#cache-list button").nth(place)
 
 
-def test_a_box_of_the_tree_shows_its_passage_and_the_list_does_the_same_from_the_keyboard(look):
+def test_the_tree_by_mouse_and_the_list_by_keyboard_show_a_passage(look):
     tab = look()
     expect(tab.page.locator("#cache-tree .slice")).to_have_count(19)  # 15 passages, 3 documents, the root
     tab.page.locator("#cache-tree .slice", has_text="Passage 2, page 1").first.click()
@@ -53,7 +53,7 @@ def test_a_box_of_the_tree_shows_its_passage_and_the_list_does_the_same_from_the
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_passage_is_pinned_keeps_its_room_and_is_let_go_again(look, backend):
+def test_a_pinned_passage_stays_in_the_cache_until_it_is_unpinned(look, backend):
     tab = look()
     line(tab, 1).click()
     tab.page.get_by_role("button", name="Pin", exact=True).click()
@@ -71,35 +71,35 @@ def test_a_passage_is_pinned_keeps_its_room_and_is_let_go_again(look, backend):
     assert tab.errors == []
 
 
-def test_evicting_asks_first_and_a_smaller_budget_says_what_went(look, backend):
+def test_eviction_is_confirmed_and_a_smaller_budget_reports_evictions(look, backend):
     tab = look()
     line(tab, 1).click()
     tab.page.get_by_role("button", name="Evict…").click()
-    tab.page.get_by_role("button", name="Keep it").click()
+    tab.page.get_by_role("button", name="Cancel").click()
     expect(tab.page.locator("#cache-detail .kv-sure")).to_have_count(0)
     tab.page.get_by_role("button", name="Evict…").click()
     tab.page.get_by_role("button", name="From memory only").click()
-    expect(tab.page.locator("#cache-said")).to_contain_text("left memory")
+    expect(tab.page.locator("#cache-said")).to_contain_text("from memory")
     tab.page.get_by_role("button", name="Evict…").click()
     tab.page.locator("#cache-detail .kv-danger").click()
     expect(tab.page.locator("#cache-detail")).to_contain_text("no longer in the cache")
     expect(tab.page.locator("#cache-tree .slice")).to_have_count(18)
     assert "01000001" not in backend.cache.tree
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0.1")
-    expect(tab.page.locator("#cache-said")).to_contain_text("Memory may take 0.1 GiB now")
-    expect(tab.page.locator("#cache-said")).to_contain_text("left memory")
+    expect(tab.page.locator("#cache-said")).to_contain_text("Memory budget set to 0.1 GiB")
+    expect(tab.page.locator("#cache-said")).to_contain_text("from memory")
     expect(tab.page.locator("#cache-tiers output").first).to_have_text("0.1 GiB")
     assert backend.cache.tree.tiers[0].size_bytes <= 0.1 * GIB and tab.errors == []
 
 
-def test_clearing_asks_first_and_looking_again_shows_what_came_meanwhile(look, backend):
+def test_clearing_is_confirmed_and_refresh_shows_new_passages(look, backend):
     tab = look()
     tab.page.get_by_role("button", name="Clear…").click()
-    tab.page.get_by_role("button", name="Keep it").click()
+    tab.page.get_by_role("button", name="Cancel").click()
     assert not backend.cleared
     tab.page.get_by_role("button", name="Clear…").click()
     tab.page.locator("#cache-buttons .kv-danger").click()
-    expect(tab.page.locator("#cache-said")).to_contain_text("fills with the first document")
+    expect(tab.page.locator("#cache-said")).to_contain_text("The cache is empty")
     expect(tab.page.locator("#cache-tree")).to_be_hidden()
     assert backend.cleared
     backend.cache.fill()
@@ -128,7 +128,7 @@ def test_hostile_names_and_texts_are_shown_as_text_also_inside_the_figure(look):
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_filled_page_has_no_serious_fault_for_a_screen_reader(look):
+def test_a_filled_page_has_no_serious_accessibility_violation(look):
     tab = look()
     line(tab, 0).click()
     tab.page.get_by_role("button", name="Evict…").click()
@@ -137,7 +137,7 @@ def test_a_filled_page_has_no_serious_fault_for_a_screen_reader(look):
         assert serious(tab.page) == [], theme
 
 
-def test_a_phone_scrolls_down_only_also_with_names_beyond_latin_and_one_long_word(look):
+def test_a_phone_scrolls_only_vertically_even_with_long_names(look):
     tab = look(
         names=("海港手册-" + "长" * 60 + ".pdf", "x" * 300 + ".md"),
         viewport={"width": 390, "height": 844},

@@ -1,4 +1,4 @@
-"""The Library page in a real browser: files in, a look inside, other names, anew, and out."""
+"""The Library page in a real browser: adding, previewing, renaming, re-indexing and deleting documents."""
 
 import time
 
@@ -32,14 +32,14 @@ def some(count, **facts):
     ]
 
 
-def test_files_dropped_here_stand_in_both_lists(visit, backend):
-    backend.stands_at = "embedded"
+def test_files_dropped_here_appear_in_both_lists(visit, backend):
+    backend.pause_at_stage = "embedded"
     tab = open_library(visit)
     expect(tab.page.locator(LIST)).to_contain_text("Drop files on the box above")
     upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("log.txt", b"log"))
     expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text("embedded")
-    backend.stands_at = ""
-    expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Pick one that holds text.")
+    backend.pause_at_stage = ""
+    expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Choose one that contains text.")
     names = tab.page.locator(f"{LIST} .kv-name bdi")
     expect(names).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#shelf bdi")).to_have_text(["log.txt", "notes & more.md"])
@@ -48,15 +48,15 @@ def test_files_dropped_here_stand_in_both_lists(visit, backend):
     assert tab.errors == [] and tab.outside == []
 
 
-def test_files_added_at_the_side_are_listed_here_and_deleted_here_gone_there(visit, backend):
+def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(visit, backend):
     tab = open_library(visit)
     payload = {"name": "side.md", "mimeType": "text/plain", "buffer": b"# Side"}
     tab.page.set_input_files("#upload input[type=file]", payload)
     expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("side.md")
     tab.page.click(f"{LIST} button[data-act=delete]")
     question = tab.page.locator(f"{LIST} .kv-doomed")
-    expect(question).to_contain_text("This frees 49.6\u00a0MB of computed keys and values and removes 8\u00a0passages.")
-    question.get_by_text("Keep").click()
+    expect(question).to_contain_text("This frees 49.6\u00a0MB of cached keys and values and removes 8\u00a0passages.")
+    question.get_by_text("Cancel").click()
     expect(question).to_have_count(0)
     tab.page.click(f"{LIST} button[data-act=delete]")
     question.get_by_text("Delete", exact=True).click()
@@ -65,21 +65,23 @@ def test_files_added_at_the_side_are_listed_here_and_deleted_here_gone_there(vis
     assert backend.documents() == [] and tab.errors == []
 
 
-def test_one_file_is_cancelled_and_the_next_goes_on(visit, backend):
-    backend.stands_at = "embedded"
+def test_one_file_is_cancelled_and_the_next_continues(visit, backend):
+    backend.pause_at_stage = "embedded"
     tab = open_library(visit)
     upload(tab, ("one.md", b"1"), ("two.md", b"2"), ("three.md", b"3"))
     with tab.page.expect_response(lambda answer: '"place"' in (answer.request.post_data or "")):
         tab.page.click("#library-progress button[aria-label='Cancel two.md']")
     expect(tab.page.locator("#library-progress .kv-now")).to_be_visible()
-    backend.stands_at = ""
+    backend.pause_at_stage = ""
     expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(["three.md", "one.md"])
-    expect(tab.page.locator("#library-progress .kv-file-failed")).to_contain_text("Cancelled before it was read.")
+    expect(tab.page.locator("#library-progress .kv-file-failed")).to_contain_text(
+        "Cancelled before processing started."
+    )
     assert tab.errors == []
 
 
-def test_the_list_is_arranged_passages_come_in_parts_and_one_is_seen_in_its_place(visit, backend):
-    backend._documents = some(12)
+def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_context(visit, backend):
+    backend.stored_documents = some(12)
     tab = open_library(visit)
     tab.page.fill("#library-filter input", "1")
     names = tab.page.locator(f"{LIST} .kv-name bdi")
@@ -90,21 +92,21 @@ def test_the_list_is_arranged_passages_come_in_parts_and_one_is_seen_in_its_plac
     tab.page.click(f"{LIST} >> text=report 1.pdf")
     expect(tab.page.locator(".kv-piece")).to_have_count(20)
     expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 1\u201320 of 45")
-    tab.page.click(".kv-pager >> text=Later")
+    tab.page.click(".kv-pager >> text=Next")
     expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 21\u201340 of 45")
-    tab.page.click(".kv-pager >> text=Later")
+    tab.page.click(".kv-pager >> text=Next")
     expect(tab.page.locator(".kv-piece")).to_have_count(5)
     tab.page.locator(".kv-piece button").nth(1).click()
     expect(tab.page.locator(".kv-excerpt mark")).to_be_visible()
-    expect(tab.page.locator(".kv-excerpt")).to_contain_text("What stands before it.")
+    expect(tab.page.locator(".kv-excerpt")).to_contain_text("The text before it.")
     expect(tab.page.locator(".kv-piece button").nth(1)).to_be_focused()
     tab.page.click(f"{LIST} >> text=report 1.pdf")
     expect(tab.page.locator(".kv-piece")).to_have_count(0)
     assert tab.errors == []
 
 
-def test_a_hostile_name_is_typed_saved_and_shown_as_text(visit, backend):
-    backend._documents = some(1, warning=HOSTILE[1])
+def test_a_hostile_name_is_saved_and_shown_as_text(visit, backend):
+    backend.stored_documents = some(1, warning=HOSTILE[1])
     backend.texts = HOSTILE
     tab = open_library(visit)
     tab.page.click(f"{LIST} button[data-act=rename]")
@@ -132,28 +134,29 @@ def test_a_hostile_name_is_typed_saved_and_shown_as_text(visit, backend):
 
 @pytest.fixture
 def pauses(backend, monkeypatch):
-    """How many seconds the next looks at the documents take, the last one first."""
-    held, pauses = backend.library.held, []
+    """Seconds that the next calls of `list_with_usage` take, the last one first."""
+    list_with_usage = backend.library.list_with_usage
+    pauses = []
 
-    def slowly():
+    def slow():
         time.sleep(pauses.pop() if pauses else 0)
-        return held()
+        return list_with_usage()
 
-    monkeypatch.setattr(backend.library, "held", slowly)
+    monkeypatch.setattr(backend.library, "list_with_usage", slow)
     return pauses
 
 
 def test_clicks_in_quick_succession_all_count(visit, backend, pauses):
-    backend._documents = some(3)
+    backend.stored_documents = some(3)
     tab = open_library(visit)
     pauses += [0.3, 0.3, 0.3]
     tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
-    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 chosen")
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 selected")
     assert pauses == [] and tab.errors == []
 
 
-def test_a_list_that_is_drawn_slowly_does_not_undo_a_click(visit, backend, pauses):
-    backend._documents = some(2)
+def test_a_slow_redraw_does_not_undo_a_click(visit, backend, pauses):
+    backend.stored_documents = some(2)
     tab = open_library(visit)
     tab.go("Cache")
     pauses.append(1.0)
@@ -166,24 +169,24 @@ def test_a_list_that_is_drawn_slowly_does_not_undo_a_click(visit, backend, pause
     assert pauses == [] and tab.errors == []
 
 
-def test_documents_are_indexed_anew_one_and_several(visit, backend):
-    backend._documents = some(3)
-    backend.library.needs_rechunk = {document.id for document in backend._documents}
+def test_one_and_several_documents_are_reindexed(visit, backend):
+    backend.stored_documents = some(3)
+    backend.library.needs_rechunk = {document.id for document in backend.stored_documents}
     tab = open_library(visit)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(3)
     tab.page.locator(f"{LIST} button[data-act=reindex]").first.click()
     expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(1)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(2)
     tab.page.check(f"{LIST} input[data-act=all]")
-    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 chosen")
+    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 selected")
     tab.page.locator(f"{LIST} .kv-chosen button", has_text="Re-index").click()
     expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3)
     expect(tab.page.locator(f"{LIST} .kv-note, {LIST} .kv-chosen")).to_have_count(0)
     assert len(backend.library.reindexed) == 4 and tab.errors == []
 
 
-def test_a_phone_scrolls_down_only(visit, backend):
-    backend._documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
+def test_a_phone_scrolls_only_vertically(visit, backend):
+    backend.stored_documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
     tab = open_library(visit, viewport={"width": 390, "height": 844}, has_touch=True)
     for act, shown in (("open", ".kv-piece"), ("rename", "input[type=text]"), ("delete", ".kv-doomed")):
         tab.page.locator(f"{LIST} button[data-act={act}]").last.click()
@@ -191,8 +194,8 @@ def test_a_phone_scrolls_down_only(visit, backend):
         assert too_wide(tab.page, "#library-page *") == [], act
 
 
-def test_text_stands_out_in_both_themes(visit, backend):
-    backend._documents = some(2, warning="3 of 12 pages have no text.")
+def test_text_has_enough_contrast_in_both_themes(visit, backend):
+    backend.stored_documents = some(2, warning="3 of 12 pages have no text.")
     tab = open_library(visit)
     tab.page.locator(f"{LIST} .kv-name").first.click()
     expect(tab.page.locator(".kv-piece").first).to_be_visible()

@@ -1,4 +1,4 @@
-"""Ways from an answer to elsewhere: a citation to its page, the question to Inspect and to Compare."""
+"""Links from an answer: a citation to its passage, the question to the Inspect and Compare pages."""
 
 import time
 
@@ -12,14 +12,14 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def answered(visit, backend):
-    backend._documents = [Document("e" * 64, "<b>notes</b>.md", 10, None, 8, time.time())]
+    backend.stored_documents = [Document("e" * 64, "<b>notes</b>.md", 10, None, 8, time.time())]
     tab = visit()
     tab.ask("What is the maintenance code?")
     tab.finish()
     return tab
 
 
-def test_a_citation_opens_its_passage_where_it_stands_also_after_a_refresh(answered, backend):
+def test_a_citation_opens_its_passage_even_after_a_page_reload(answered, backend):
     citation = answered.page.locator("#reply .kv-cite", has_text="2")
     citation.click()
     panel = answered.page.locator("#drawer aside")
@@ -34,20 +34,20 @@ def test_a_citation_opens_its_passage_where_it_stands_also_after_a_refresh(answe
     expect(answered.page.locator("#drawer mark")).to_be_visible()
     answered.page.click("#drawer [data-close]")
     expect(answered.page.locator("#thread .kv-cite", has_text="1")).to_be_focused()
-    backend._documents = []
+    backend.stored_documents = []
     answered.page.click("#thread .kv-cite >> text=1")
     expect(answered.page.locator("#drawer .kv-warning")).to_be_visible()
     assert answered.errors == []
 
 
-def test_the_same_question_of_the_same_documents_goes_to_another_page_with_one_click(answered, backend):
+def test_one_click_sends_the_question_and_its_documents_to_another_page(answered, backend):
     answered.page.click("#where input")
     answered.page.locator("#where [role=option]").click()
     answered.page.keyboard.press("Escape")
     answered.page.fill("#passages-count input[type=number]", "5")
     answered.ask("What is the access code?")
     answered.finish()
-    answered.page.click("#where .token-remove")  # what is chosen for the next question is another matter
+    answered.page.click("#where .token-remove")  # must not affect the question sent to the other page
     answered.page.fill("#passages-count input[type=number]", "2")
     for button, found in (("Inspect", "#inspect-found"), ("Compare", "#answers")):
         answered.page.click(f"#reply .kv-acts >> text={button}")
@@ -57,6 +57,6 @@ def test_the_same_question_of_the_same_documents_goes_to_another_page_with_one_c
         expect(box).to_have_value("What is the access code?")
         expect(answered.page.locator(f"#{button.lower()}-where .token")).to_have_text("<b>notes</b>.md")
         answered.go("Ask")
-    for asked in (backend.inspection.requests[-1], backend.comparison.wanted[-1]):
+    for asked in (backend.inspection.requests[-1], backend.comparison.requests[-1]):
         assert asked.documents == ("e" * 64,) and asked.passages == 5
     assert answered.errors == []

@@ -1,4 +1,4 @@
-"""The Settings page in a real browser: check, load, fail, cut anew, and light or dark without a flash."""
+"""The Settings page in a real browser: memory estimates, loading, failures, re-chunking, themes without a flash."""
 
 import re
 
@@ -29,7 +29,7 @@ def clean(tab):
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_model_is_checked_and_then_loaded_and_one_that_is_too_large_after_a_second_yes(visit, backend):
+def test_a_model_is_checked_and_loaded_and_one_that_is_too_large_after_a_confirmation(visit, backend):
     tab = open_settings(visit)
     choose(tab, SMALL.name)
     tab.page.click("#models-check")
@@ -39,73 +39,73 @@ def test_a_model_is_checked_and_then_loaded_and_one_that_is_too_large_after_a_se
     tab.page.click("#models-load")
     expect(tab.page.locator("#change-line")).to_contain_text("Done")
     expect(tab.page.locator("#models-loaded")).to_contain_text(SMALL.name)
-    assert backend.models.now.model == SMALL.name
-    backend.models.asked.clear()
+    assert backend.models.settings.model == SMALL.name
+    backend.models.applied.clear()
     choose(tab, LARGE.name)
     tab.page.click("#models-load")
     expect(tab.page.locator("#models-found")).to_contain_text("Too large")
     tab.page.click("#models-keep")
     expect(tab.page.locator("#models-found")).to_be_hidden()
-    assert backend.models.asked == []
+    assert backend.models.applied == []
     tab.page.click("#models-load")
     tab.page.click("#models-anyway")
     expect(tab.page.locator("#models-loaded")).to_contain_text(LARGE.name)
     expect(tab.page.locator("#change-line")).to_contain_text("Done")
-    assert backend.models.now.model == LARGE.name
+    assert backend.models.settings.model == LARGE.name
     clean(tab)
 
 
-def test_a_download_shows_its_progress_and_can_be_stopped(visit, backend):
-    backend.models.unhurried.clear()
+def test_a_download_shows_its_progress_and_can_be_cancelled(visit, backend):
+    backend.models.proceed.clear()
     tab = open_settings(visit)
     choose(tab, SMALL.name)
     tab.page.click("#models-load")
     expect(tab.page.locator("#change-line progress")).to_be_visible()
     expect(tab.page.locator("#change-line")).to_contain_text("Downloading Qwen/Qwen3-0.6B (1519 MB)")
     tab.page.click("#change-stop")
-    expect(tab.page.locator("#change-line [role=alert]")).to_contain_text("stopped")
+    expect(tab.page.locator("#change-line [role=alert]")).to_contain_text("cancelled")
     expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
-    assert backend.models.now.model == EMBEDDED
+    assert backend.models.settings.model == EMBEDDED
     clean(tab)
 
 
 def test_a_failure_is_shown_with_its_reason_and_a_hostile_name_is_text_everywhere(visit, backend):
-    backend.models.broken = f"{HOSTILE} failed its self-test. What was there before is in use again."
+    backend.models.failure = f"{HOSTILE} failed its self-test. The previous settings are in use again."
     tab = open_settings(visit)
     choose(tab, SMALL.name)
     tab.page.click("#models-load")
     expect(tab.page.locator("#change-line [role=alert]")).to_be_visible()
-    expect(tab.page.locator("#change-line [role=alert]")).to_contain_text(backend.models.broken)
+    expect(tab.page.locator("#change-line [role=alert]")).to_contain_text(backend.models.failure)
     expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
-    backend.models.broken = ""
+    backend.models.failure = ""
     choose(tab, HOSTILE)
     tab.page.click("#models-check")
     expect(tab.page.locator("#models-found [role=alert]")).to_be_visible()
     expect(tab.page.locator("#models-found [role=alert]")).to_contain_text(HOSTILE)
-    backend.models.known[HOSTILE] = SMALL
+    backend.models.estimates[HOSTILE] = SMALL
     tab.page.click("#models-load")
     expect(tab.page.locator("#models-loaded")).to_contain_text(HOSTILE)
     assert tab.page.locator("#settings-page img[src=x]").count() == 0 and tab.page.title() == "KVScope"
     clean(tab)
 
 
-def test_budgets_are_applied_and_another_passage_length_says_which_documents_keep_the_old_one(visit, backend):
+def test_budgets_are_applied_and_another_chunk_size_reports_stale_documents(visit, backend):
     tab = open_settings(visit)
-    tab.page.locator("#choice-host-gib input").fill("100.5")  # more than any slider would have room for
+    tab.page.locator("#choice-cpu-cache-gib input").fill("100.5")  # more than any slider would have room for
     tab.page.click("#memory-apply")
     expect(tab.page.locator("#change-line")).to_contain_text("Done")
-    assert (backend.models.now.host_gib, backend.models.now.kv_bits) == (100.5, 16)
-    tab.move("#choice-chunk-tokens", 256)
+    assert (backend.models.settings.cpu_cache_gib, backend.models.settings.disk_kv_bits) == (100.5, 16)
+    tab.move("#choice-chunk-size", 256)
     tab.page.click("#passages-apply")
     cuts = tab.page.locator("#passages-cuts")
     expect(cuts).to_be_visible()
-    expect(cuts).to_contain_text(re.compile(r"3\sdocuments were cut at 512 / 50 tokens and keep that until re-indexed"))
-    assert backend.models.now.chunk_tokens == 256
+    expect(cuts).to_contain_text(re.compile(r"3\sdocuments were chunked at 512 / 50 tokens"))
+    assert backend.models.settings.chunk_size == 256
     clean(tab)
 
 
 @pytest.mark.parametrize("system, chosen", [("light", "Dark"), ("dark", "Light")])
-def test_the_chosen_theme_outlives_a_reload_and_nothing_is_ever_shown_in_the_other(visit, system, chosen):
+def test_the_chosen_theme_survives_a_reload_without_a_flash_of_the_other(visit, system, chosen):
     tab = open_settings(visit, color_scheme=system)
     dark = "document.body.classList.contains('dark')"
     assert tab.page.evaluate(dark) == (system == "dark")
@@ -121,7 +121,7 @@ def test_the_chosen_theme_outlives_a_reload_and_nothing_is_ever_shown_in_the_oth
     assert looks and set(looks) == {chosen == "Dark"}
     tab.go("Settings")
     expect(tab.page.get_by_role("radio", name=chosen)).to_have_attribute("aria-checked", "true")
-    tab.page.get_by_role("radio", name="As the system").click()
+    tab.page.get_by_role("radio", name="System").click()
     assert tab.page.evaluate(dark) == (system == "dark")
     clean(tab)
 

@@ -1,4 +1,4 @@
-"""What can be read and reached on a page, in figures."""
+"""Accessibility and layout checks of a page: axe-core, WCAG contrast, horizontal overflow."""
 
 import re
 
@@ -6,17 +6,17 @@ from axe_playwright_python.sync_playwright import Axe
 
 
 def serious(page):
-    """Return what axe-core finds serious or critical, with where."""
-    found = Axe().run(page).response["violations"]
+    """Return the serious and critical violations that axe-core finds, with the elements."""
+    violations = Axe().run(page).response["violations"]
     return [
         (each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]][:4])
-        for each in found
+        for each in violations
         if each["impact"] in ("serious", "critical")
     ]
 
 
 def in_both_themes(page):
-    """Yield as the page follows the system from light to dark, each time once no colour is on its way any more."""
+    """Yield 'light' and 'dark', each after the page has switched and its colour transitions have ended."""
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(
@@ -28,30 +28,32 @@ def in_both_themes(page):
 
 
 def too_wide(page, parts, width=390):
-    """Return what reaches beyond a narrow window: `parts` is a CSS selector."""
-    over = f"e => e.getBoundingClientRect().right > {width + 1}"
-    found = page.evaluate(
-        f"parts => [...document.querySelectorAll(parts)].filter({over}).map(e => e.outerHTML.slice(0, 160))", parts
+    """Return the elements matching the CSS selector `parts` that extend beyond a narrow window."""
+    overflows = f"e => e.getBoundingClientRect().right > {width + 1}"
+    elements = page.evaluate(
+        f"parts => [...document.querySelectorAll(parts)].filter({overflows}).map(e => e.outerHTML.slice(0, 160))", parts
     )
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    return [*found, *([f"the page is {wide} wide"] if wide > width else [])]
+    page_width = page.evaluate("document.documentElement.scrollWidth")
+    return [*elements, *([f"the page is {page_width} px wide"] if page_width > width else [])]
 
 
 def contrast(page, selector):
-    """WCAG contrast of an element's text against the nearest opaque background behind it."""
+    """Return the WCAG contrast of an element's text against the nearest opaque background."""
     colours = page.evaluate(
         """selector => {
-            let element = document.querySelector(selector), ink = getComputedStyle(element).color, paper;
+            let element = document.querySelector(selector), text = getComputedStyle(element).color, background;
             for (; element; element = element.parentElement) {
-                paper = getComputedStyle(element).backgroundColor;
-                if (!/, 0\\)|transparent/.test(paper)) break;
+                background = getComputedStyle(element).backgroundColor;
+                if (!/, 0\\)|transparent/.test(background)) break;
             }
-            return [ink, paper];
+            return [text, background];
         }""",
         selector,
     )
-    lights = sorted((luminance([int(n) for n in re.findall(r"\d+", colour)[:3]]) for colour in colours), reverse=True)
-    return (lights[0] + 0.05) / (lights[1] + 0.05)
+    luminances = sorted(
+        (luminance([int(n) for n in re.findall(r"\d+", colour)[:3]]) for colour in colours), reverse=True
+    )
+    return (luminances[0] + 0.05) / (luminances[1] + 0.05)
 
 
 def luminance(rgb):

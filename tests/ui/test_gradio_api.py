@@ -1,4 +1,4 @@
-"""A program calls the page through gradio_client: stable names, plain JSON, and no way to other files."""
+"""The endpoints for gradio_client: stable names, plain JSON, and no access to other files of this machine."""
 
 import itertools
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_conversation_streams_turn_by_turn(client, backend):
         assert all(later.startswith(shown) for shown, later in itertools.pairwise(texts))
         read = [source["chunk"] for source in snapshots[-1]["sources"]]
         earlier.append({"question": question, "answer": texts[-1], "passages": read})
-    assert backend.asked[-1].earlier == (ChatTurn("What is the code?", backend.answer, tuple(read)),)
+    assert backend.requests[-1].history == (ChatTurn("What is the code?", backend.answer, tuple(read)),)
 
 
 def test_the_methods_say_what_may_be_set(client):
@@ -83,7 +83,7 @@ def test_the_methods_say_what_may_be_set(client):
 
 def test_options_reach_the_engine_and_wrong_ones_are_a_sentence(client, backend):
     ended = client.submit(question="why?", method="epic", options={"tokens": 16}, api_name="/ask").result()
-    assert ended["options"] == {"tokens": 16} == backend.asked[-1].options
+    assert ended["options"] == {"tokens": 16} == backend.requests[-1].options
     assert client.submit(question="why?", api_name="/ask").result()["options"] == {}
     with pytest.raises(Exception, match="'tokens' is no option of the method 'full'"):
         client.predict(question="why?", method="full", options={"tokens": 16}, api_name="/ask")
@@ -98,18 +98,18 @@ def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
     ]
     given = {"documents": ["a", "b"], "earlier": earlier}
     ended = client.submit(question="And then?", api_name="/ask", **given).result()
-    asked = backend.asked[-1]
-    assert asked.documents == ("a", "b") and not asked.whole
-    assert asked.earlier == (ChatTurn("Who?", "She. [1]", ("a-1", "a-0")), ChatTurn("Why?", ""))
+    asked = backend.requests[-1]
+    assert asked.documents == ("a", "b") and not asked.whole_document
+    assert asked.history == (ChatTurn("Who?", "She. [1]", ("a-1", "a-0")), ChatTurn("Why?", ""))
     assert (ended["documents"], ended["earlier"], ended["max_tokens"]) == (["a", "b"], 2, 2048)
     client.submit(question="What?", documents=["a"], whole=True, api_name="/ask").result()
-    assert backend.asked[-1] == Request("What?", documents=("a",), whole=True)
+    assert backend.requests[-1] == Request("What?", documents=("a",), whole_document=True)
 
 
 def test_a_comparison_looks_in_chosen_documents(client, backend):
     backend.comparison.pace_s = 0
     client.submit(question="why?", documents=["a", "b"], api_name="/compare").result()
-    assert backend.comparison.wanted[-1] == CompareRequest("why?", documents=("a", "b"))
+    assert backend.comparison.requests[-1] == CompareRequest("why?", documents=("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,10 @@ def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client, b
     seen = client.predict(question="why?", ratio=0.3, passages=2, documents=["a"], api_name="/inspect")
     assert len(seen["passages"]) == len(backend.texts) and seen["kl_layers"][-1] == 0
     assert client.predict(question="why?", api_name="/inspect")["passages"] == seen["passages"]
-    wanted = [Request("why?", ratio=0.3, passages=2, documents=("a",)), Request("why?", ratio=0.2, passages=3)]
+    wanted = [
+        Request("why?", recompute_ratio=0.3, passages=2, documents=("a",)),
+        Request("why?", recompute_ratio=0.2, passages=3),
+    ]
     assert backend.inspection.requests[-2:] == wanted
     with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
         client.predict(question="why?", ratio=7, api_name="/inspect")

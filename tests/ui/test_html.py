@@ -1,4 +1,4 @@
-"""Data never becomes markup, in any view."""
+"""Data never becomes markup, in any part of the UI."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,16 +12,16 @@ from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, RATIO
-from ui.components import document_list as shelf
-from ui.components.status import line
-from ui.html import join, tag, text
+from ui.components.document_list import render_document_list, render_progress
+from ui.components.status import render_status
+from ui.figures.answer_metrics import render_metrics
+from ui.html import escape, join, tag
 from ui.pages.ask import answer as reply
-from ui.pages.ask import metrics as numbers
 from ui.pages.ask import passages
 from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import Listed, chatbar
+from ui.pages.ask.chats.chat_bar import ChatSummary, render_chat_bar
 from ui.pages.ask.chats.turn import Turn
-from ui.pages.ask.thread import thread
+from ui.pages.ask.results import render_history, render_turns
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -54,12 +54,12 @@ OURS |= {
 
 
 class Reader(HTMLParser):
-    """An independent reader: which elements, which attributes, which text."""
+    """Elements, attributes and text of HTML, by an independent parser."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
         self.elements, self.attributes, self.text, self.depth = [], [], "", 0
-        self.feed(markup)
+        self.feed(str(markup))  # slices of Markup would escape what is added to them
         self.close()
 
     def handle_starttag(self, tag, attrs):
@@ -85,22 +85,22 @@ def answer(text: str) -> Answer:
 def views(bad: str) -> dict[str, str]:
     document = Document(bad, bad, 10, 2, 3, 0.0)
     method = MethodInfo(bad, bad, bad, (MethodParam("word", bad, "", bad, choices=("", bad)),))
-    turn = Turn.of(Answer(Request(bad, options={"word": bad}), Trace(), "done", bad), method)
+    turn = Turn.from_answer(Answer(Request(bad, options={"word": bad}), Trace(), "done", bad), method)
     return {
-        "reply": reply.reply(answer(bad)),
-        "waiting": reply.waiting(bad),
-        "trouble": reply.error(bad, bad, bad),
-        "thread": thread([turn]),
-        "chatbar": chatbar(Chat("1", bad, 0.0, (turn,)), [Listed("1", bad, 0.0, 1)]),
-        "passages": passages.passages(answer(bad)),
-        "numbers": numbers.numbers(answer(bad), method),
-        "history": numbers.history([turn]),
-        "shelf": shelf.shelf([document], [TierUsage("host", 5, 9)]),
-        "doomed": shelf.shelf([document], doomed=bad),
-        "progress": shelf.progress(
+        "reply": reply.render_answer(answer(bad)),
+        "waiting": reply.render_waiting(bad),
+        "error": reply.render_error(bad, bad, bad),
+        "thread": render_turns([turn]),
+        "chatbar": render_chat_bar(Chat("1", bad, 0.0, (turn,)), [ChatSummary("1", bad, 0.0, 1)]),
+        "passages": passages.render_passages(answer(bad)),
+        "numbers": render_metrics(answer(bad), method),
+        "history": render_history([turn]),
+        "shelf": render_document_list([document], [TierUsage("host", 5, 9)]),
+        "pending delete": render_document_list([document], pending_delete=bad),
+        "progress": render_progress(
             [IngestProgress(bad, "failed", 0, 0, bad), IngestProgress(bad, "parsed", 0, 1, bad)]
         ),
-        "status": line(Status(ready=False, line=bad, failed=True)),
+        "status": render_status(Status(ready=False, message=bad, failed=True)),
     }
 
 
@@ -117,69 +117,77 @@ def test_hostile_data_adds_no_element_and_no_handler(view, bad):
 
 @pytest.mark.parametrize("bad", HOSTILE[:5])
 def test_hostile_data_is_read_back_unchanged(bad):
-    assert bad in Reader(passages.passages(replace(answer(bad), text=f"{bad} [1]"))).text
-    assert bad in Reader(shelf.shelf([Document("0", bad, 1, None, 1, 0.0)])).text
+    assert bad in Reader(passages.render_passages(replace(answer(bad), text=f"{bad} [1]"))).text
+    assert bad in Reader(render_document_list([Document("0", bad, 1, None, 1, 0.0)])).text
 
 
-def test_what_cannot_be_shown_is_marked_and_right_to_left_text_is_kept():
-    assert text("a\x07\u202eb\r\nc\td") == "a\ufffd\ufffdb\nc\td"
-    assert text("\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c") == "\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c"
+def test_unprintable_characters_are_replaced_and_right_to_left_text_is_kept():
+    assert escape("a\x07\u202eb\r\nc\td") == "a\ufffd\ufffdb\nc\td"
+    assert escape("\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c") == "\u05e9\u05dc\u05d5\u05dd \u202b\u0645\u202c"
+
+
+def test_markup_is_escaped_in_attributes_but_not_as_a_child():
+    bold = tag("b", "&")
+    assert tag("p", bold, title=bold) == '<p title="&lt;b&gt;&amp;amp;&lt;/b&gt;"><b>&amp;</b></p>'
 
 
 def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
-    made = tag("p", "<", tag("b", "&"), None, title='"', hidden=None, open=True)
-    assert made == '<p title="&quot;" open="">&lt;<b>&amp;</b></p>'
+    element = tag("p", "<", tag("b", "&"), None, title='"', hidden=None, open=True)
+    assert element == '<p title="&#34;" open="">&lt;<b>&amp;</b></p>'
     assert join("a", None, tag("br")) == "a<br>"
 
 
 def test_only_shown_passages_are_linked():
-    linked = reply.cited("yes [1], no [7], 2024 [a]", {1: "chunk"})
+    linked = reply.link_citations("yes [1], no [7], 2024 [a]", {1: "chunk"})
     assert linked.count("<button ") == 1 and 'data-id="chunk"' in linked and "[7]" in linked
 
 
 def test_elements_do_not_grow_with_tokens():
     tokens = [TextSpan(f"word{n} ", n < 500) for n in range(1000)]
-    assert passages.marked(tokens).count("<") == 2
+    assert passages.mark_recomputed(tokens).count("<") == 2
     joined = "".join(piece.text for piece in tokens)
-    assert Reader(passages.marked(tokens)).text == joined
+    assert Reader(passages.mark_recomputed(tokens)).text == joined
 
 
 def test_full_prefill_says_that_nothing_was_reused():
     full = replace(answer("x"), sources=(replace(source("x"), tier="none"),))
-    assert "no cache" in passages.passages(full)
-    reading = passages.passages(replace(full, trace=Trace()))
+    assert "no cache" in passages.render_passages(full)
+    reading = passages.render_passages(replace(full, trace=Trace()))
     assert "no cache" not in reading and "recomputed (" not in reading
-    assert "0.0" not in numbers.numbers(replace(full, trace=Trace()), MethodInfo("", "", "", ()))
+    assert "0.0" not in render_metrics(replace(full, trace=Trace()), MethodInfo("", "", "", ()))
 
 
-def test_a_failed_file_says_why_in_its_place_and_a_done_one_has_all_steps():
-    shown = shelf.progress([IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)])
+def test_a_failed_file_shows_its_error_and_a_finished_one_all_steps():
+    shown = render_progress([IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)])
     assert "It is empty." in shown and shown.count("kv-complete") == 4
 
 
 def test_the_history_keeps_the_last_ten_newest_first():
-    turns = [replace(Turn.of(answer("x"), METHODS[0]), question=f"question {n}") for n in range(12)]
-    shown = numbers.history(turns)
+    turns = [replace(Turn.from_answer(answer("x"), METHODS[0]), question=f"question {n}") for n in range(12)]
+    shown = render_history(turns)
     assert shown.count("<tbody>") == 1 and shown.count('scope="row"') == 10
     assert shown.index("question 11") < shown.index("question 2<") and "question 1<" not in shown
 
 
-def test_what_was_asked_of_the_ratio_is_said_only_where_there_is_one():
+def test_the_target_ratio_is_shown_only_if_the_method_has_one():
     without, with_ratio = MethodInfo("epic", "EPIC", "", ()), MethodInfo("cacheclip", "CacheClip", "", (RATIO,))
-    assert "asked for 20" in numbers.numbers(answer("x"), with_ratio)
-    said = numbers.numbers(answer("x"), without)
-    assert "EPIC has no ratio" in said and "asked" not in said and "windows" not in said
-    assert Turn.of(answer("x"), without).nominal is None and Turn.of(answer("x"), with_ratio).nominal == 0.2
-    assert "20\u00a0%" not in numbers.history([Turn.of(answer("x"), without)])
+    assert "target 20" in render_metrics(answer("x"), with_ratio)
+    said = render_metrics(answer("x"), without)
+    assert "EPIC has no ratio" in said and "target" not in said and "windows" not in said
+    assert (
+        Turn.from_answer(answer("x"), without).nominal is None
+        and Turn.from_answer(answer("x"), with_ratio).nominal == 0.2
+    )
+    assert "20\u00a0%" not in render_history([Turn.from_answer(answer("x"), without)])
 
 
 def test_the_history_says_which_options_were_unusual():
     epic = next(method for method in METHODS if method.name == "epic")
     asked = [Answer(Request("x", "epic", options={"tokens": tokens}), Trace(), "stopped") for tokens in (16, 32)]
-    shown = [Reader(numbers.history([Turn.of(each, epic)])).text for each in asked]
-    assert "EPIC · TextTokenizer at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
+    shown = [Reader(render_history([Turn.from_answer(each, epic)])).text for each in asked]
+    assert "EPIC · Tokens at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
 
 
-def test_a_bar_shows_how_much_is_loaded_and_goes_when_it_is_done():
-    assert 'value="0.40"' in line(Status(ready=False, line="Downloading the model", share=0.4))
-    assert "<progress" not in line(Status(ready=True, line="SmolLM2"))
+def test_the_status_shows_a_progress_bar_only_while_loading():
+    assert 'value="0.40"' in render_status(Status(ready=False, message="Downloading the model", progress=0.4))
+    assert "<progress" not in render_status(Status(ready=True, message="SmolLM2"))

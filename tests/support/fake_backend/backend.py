@@ -1,4 +1,4 @@
-"""A small engine for the page's tests: slow enough to be stopped, quick enough to wait for."""
+"""A fake backend for UI tests: streams canned answers, slowly enough to be stopped."""
 
 import hashlib
 import time
@@ -61,7 +61,8 @@ METHODS = [
     MethodInfo("direct", "Direct reuse", "Recomputes nothing: cached passages, moved to their places.", ()),
     MethodInfo("full", "Full prefill", "Reuses nothing: every token is computed. Best answer, longest wait.", ()),
 ]
-STEP_S = 0.01  # what stands still looks this often whether it may go on
+EMPTY_FILE = "The file is empty. Choose one that contains text."
+POLL_S = 0.01  # how often paused work checks whether it may continue
 TEXT = (
     "The maintenance code of the Morning Gannet is 5730264. It is printed on the brass plate beside the engine room "
     "door and repeated on page one of the log. Staff who swap a shift hand form HL-118 to the duty officer before "
@@ -71,38 +72,47 @@ TEXT = (
 
 
 class FakeBackend:
-    """Keeps documents in a list and answers everything with `answer`, a word each `pace_s`.
+    """Keeps documents in a list and answers every question with `answer`, one word every `pace_s` seconds.
 
-    stands_after  words of an answer that are written; then it stands still until this grows, or somebody stops it
-    stands_at     a stage at which files stand still until this is another, or somebody cancels them
+    requests, cancelled  the requests so far, and whether each was cancelled
+    pause_after_words    an answer pauses after this many words, until the number grows or the request is cancelled
+    pause_at_stage       files being added pause at this stage, until it changes or they are cancelled
+    stored_documents     newest first
     """
 
     def __init__(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
-        self.pace_s, self.stands_after, self.stands_at = pace_s, 10_000, ""
+        self.models = FakeModels()
+        self.reset(pace_s, documents)
+
+    def reset(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
+        """Return to the initial state; `models` stays the same object, because the Settings page keeps it."""
+        self.pace_s = pace_s
+        self.pause_after_words = 10_000
+        self.pause_at_stage = ""
         self.answer = "The code is 5730264 [1]. Shifts are swapped with form HL-118 [2], handed in before noon."
         self.texts = [TEXT, TEXT[150:] + " " + TEXT[:150], TEXT[60:]]
         self.error: Exception | None = None
         self.state = READY
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
         self.cancelled: list[bool] = []
-        self._documents = documents or []
+        self.stored_documents = documents or []
         self.cleared = False
         self.cache = FakeCache()
         self.library = FakeLibrary(self)
-        self.models = self.__dict__.get("models") or FakeModels()
-        self.models.__init__(pace_s)  # type: ignore[misc]  the same desk as if it were new: the page holds on to it
+        self.models.reset(pace_s)
         self.inspection = FakeInspection(self)
         self.metrics = Metrics(self.tier_usage)
         self.comparison = FakeComparison()
 
     @contextmanager
-    def standing(self, after: int = 0) -> Iterator[None]:
-        """Let answers stand still after so many words, to look at them on any machine, and go on at the block's end."""
-        before, self.stands_after = self.stands_after, after
+    def paused(self, after: int = 0) -> Iterator[None]:
+        """Pause answers after so many words while the block runs, to look at them on any machine."""
+        before = self.pause_after_words
+        self.pause_after_words = after
         try:
             yield
         finally:
-            self.stands_after = before
+            self.pause_after_words = before
 
     def status(self) -> Status:
         return self.state
@@ -111,36 +121,36 @@ class FakeBackend:
         return METHODS
 
     def documents(self) -> list[Document]:
-        return list(self._documents)
+        return list(self.stored_documents)
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         states = [IngestProgress(name, "", 0, 0) for _, name in files]
         for place, (path, name) in enumerate(files):
             content = path.read_bytes()
             if not content:
-                states[place] = IngestProgress(name, "failed", 0, 0, "The file is empty. Pick one that holds text.")
+                states[place] = IngestProgress(name, "failed", 0, 0, EMPTY_FILE)
                 yield list(states)
                 continue
             for stage, total in (("parsed", 1), ("chunked", 1), ("embedded", 5), ("prefilled", 8)):
                 for done in range(total + 1):
-                    while stage == self.stands_at and done and not cancel.wait(STEP_S):
+                    while stage == self.pause_at_stage and done and not cancel.wait(POLL_S):
                         pass
                     if cancel.wait(self.pace_s):
-                        states[place] = IngestProgress(name, "failed", 0, 0, "Cancelled; nothing of it was kept.")
+                        states[place] = IngestProgress(name, "failed", 0, 0, "Cancelled. Nothing was added.")
                         yield list(states)
                         return
                     states[place] = IngestProgress(name, stage, done, total)
                     yield list(states)
             digest = hashlib.sha256(content).hexdigest()
-            self._documents.insert(0, Document(digest, name, len(content), None, 8, time.time()))
+            self.stored_documents.insert(0, Document(digest, name, len(content), None, 8, time.time()))
             states[place] = IngestProgress(name, "done", 1, 1)
             yield list(states)
 
     def delete(self, document_id: str) -> None:
-        self._documents = [document for document in self._documents if document.id != document_id]
+        self.stored_documents = [document for document in self.stored_documents if document.id != document_id]
 
     def tier_usage(self) -> list[TierUsage]:
-        size = 12_400_000 * len(self._documents)
+        size = 12_400_000 * len(self.stored_documents)
         return [] if self.cleared else [TierUsage("host", size, 2**30), TierUsage("disk", 3 * size, 2**33)]
 
     def clear(self) -> None:
@@ -148,7 +158,7 @@ class FakeBackend:
         self.cache.tree.clear()
 
     def budget(self, request: Request) -> ContextBudget:
-        tokens, alone = 400 * len(request.documents or self._documents), len(request.documents) == 1
+        tokens, alone = 400 * len(request.documents or self.stored_documents), len(request.documents) == 1
         return ContextBudget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
@@ -156,7 +166,7 @@ class FakeBackend:
             yield from map(tracked.update, self._answers(request, cancel))
 
     def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        self.asked.append(request)
+        self.requests.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")
         self.check(request)
@@ -180,7 +190,7 @@ class FakeBackend:
             trace.ttft_ms = 386.4 * slower
             trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
             for place, word in enumerate(self.answer.split(" ")):
-                while place >= self.stands_after and not cancel.wait(STEP_S):
+                while place >= self.pause_after_words and not cancel.wait(POLL_S):
                     pass
                 if cancel.wait(self.pace_s):
                     break
@@ -218,7 +228,7 @@ class FakeBackend:
             for part, recomputed in ((text[start : start + fresh], True), (text[start + fresh : start + 100], False))
             if part
         ]
-        names = [document.name for document in self._documents] or ["harbour-handbook.md"]
+        names = [document.name for document in self.stored_documents] or ["harbour-handbook.md"]
         tokens = max(1, len(text) // 4)
         return Source(
             rank=rank,
@@ -231,6 +241,6 @@ class FakeBackend:
             tier=("host", "disk", "computed")[rank % 3] if request.method != "full" else "none",
             recomputed_tokens=round(0.91 * request.recompute_ratio * tokens),
             text_spans=tuple(pieces),
-            chunk=f"{(self._documents[0].id if self._documents else 'd' * 64)}-{rank}",
+            chunk=f"{(self.stored_documents[0].id if self.stored_documents else 'd' * 64)}-{rank}",
             cache_result=("chunk hit", "exact prefix hit", "miss")[rank % 3] if request.method != "full" else "none",
         )

@@ -1,4 +1,4 @@
-"""A cache desk over a real knowledge tree whose KV are plain bytes."""
+"""A fake cache service: a real knowledge tree whose KV are byte counts."""
 
 from backend.interface.cache import CachedPassage, CacheView
 from engine.cache.admin import CacheAdmin, EvictionResult
@@ -8,26 +8,27 @@ from engine.cache.tier import Tier
 from engine.request import Source
 from store.types import Chunk
 from tests.support.trees import ByteStore
+from ui.format import GIB
 
-GIB = 2**30
 MB = 10**6
 TEXT = "Passage {n} of {name}. The Morning Gannet sails from the north pier in winter, and from the stone quay later. "
 
 
 class FakeCache:
-    """Empty until `fill`. Sizes are multiples of a megabyte, nothing is really kept."""
+    """Empty until `fill`; stores no real KV."""
 
     def __init__(self, host_bytes: int = 3 * GIB // 2, disk_bytes: int = 8 * GIB) -> None:
         tiers = [Tier("host", host_bytes, ByteStore()), Tier("disk", disk_bytes, ByteStore())]
-        self.tree, self.served = KnowledgeTree(tiers), CacheStats()
+        self.tree = KnowledgeTree(tiers)
+        self.stats = CacheStats()
         self.chunks: dict[str, Chunk] = {}
         self.error: Exception | None = None
-        self.counted = True
+        self.is_complete = True
 
     def fill(
         self, names: tuple[str, ...] = ("harbour-handbook.md", "fares.pdf"), each: int = 6, text: str = TEXT
     ) -> None:
-        """Put in documents of `each` passages, and a path of three through them; the last passages lie on disk only."""
+        """Insert documents of `each` passages and a path of three; the last passage is on disk only."""
         for place, name in enumerate(names):
             for n in range(each):
                 said = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
@@ -46,7 +47,7 @@ class FakeCache:
     def ask(self, exact: int = 0, chunk: int = 0, missed: int = 0, full: int = 0) -> None:
         """Count a question."""
         kinds = {"exact prefix hit": exact, "chunk hit": chunk, "miss": missed, "none": full}
-        self.served.record([_source(found, tokens) for found, tokens in kinds.items() if tokens])
+        self.stats.record([_source(found, tokens) for found, tokens in kinds.items() if tokens])
 
     def snapshot(self) -> CacheView:
         if self.error:
@@ -56,9 +57,15 @@ class FakeCache:
             CachedPassage(facts, self.chunks.get(facts.chunk), "primary" if facts.chunk in self.chunks else "other")
             for facts in shown.nodes
         )
-        limits, served = (12 * GIB, 100 * GIB), self.served
+        max_budgets = (12 * GIB, 100 * GIB)
         return CacheView(
-            shown.tiers, limits, tuple(passages), shown.policy, served.recent(), served.totals(), self.counted
+            shown.tiers,
+            max_budgets,
+            tuple(passages),
+            shown.policy,
+            self.stats.recent(),
+            self.stats.totals(),
+            self.is_complete,
         )
 
     def pin(self, key: str, pinned: bool) -> None:

@@ -1,4 +1,4 @@
-"""The fake house's documents as the Library page asks for them: eight passages each, twelve megabytes a document."""
+"""A fake library service over the documents of a FakeBackend."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,11 +8,11 @@ from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from store.errors import NoSuchDocument
 from store.types import Chunk, Document, Excerpt
 
-EACH = 12_400_000
+HOST_BYTES = 12_400_000  # KV of each document in memory; three times as much on disk
 
 
 class FakeLibrary:
-    """Works on the list of a FakeBackend. `outdated` holds ids; `texts` are repeated as passages."""
+    """Passages repeat the backend's `texts`. Tests may set ids in `needs_rechunk`; `reindexed` are the ids so far."""
 
     def __init__(self, backend) -> None:
         self._backend = backend
@@ -21,7 +21,7 @@ class FakeLibrary:
         self.counting = False
 
     def list_with_usage(self) -> list[DocumentUsage]:
-        tiers = None if self.counting else {} if self._backend.cleared else {"host": EACH, "disk": 3 * EACH}
+        tiers = None if self.counting else {} if self._backend.cleared else {"host": HOST_BYTES, "disk": 3 * HOST_BYTES}
         return [
             DocumentUsage(document, tiers, document.id in self.needs_rechunk) for document in self._backend.documents()
         ]
@@ -35,18 +35,18 @@ class FakeLibrary:
     def excerpt(self, chunk_id: str) -> Excerpt:
         document_id, _, number = chunk_id.rpartition("-")
         chunk = self._chunk(self._document(document_id), int(number))
-        before = "What stands before it. "
+        before = "The text before it. "
         return Excerpt(
             chunk, f"{before}{chunk.text} And after.", len(before), len(before) + len(chunk.text), True, True
         )
 
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
-        return 4 * EACH * len(document_ids)
+        return 4 * HOST_BYTES * len(document_ids)
 
     def rename(self, document_id: str, name: str) -> Document:
         renamed = replace(self._document(document_id), name=name)
-        there = self._backend._documents
-        there[[document.id for document in there].index(document_id)] = renamed
+        documents = self._backend.stored_documents
+        documents[[document.id for document in documents].index(document_id)] = renamed
         return renamed
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:

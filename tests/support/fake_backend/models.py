@@ -1,4 +1,4 @@
-"""Settings in a dataclass: a change takes a few steps, fails where it is told to, and is remembered nowhere."""
+"""A fake model service: a change of settings takes a few steps and can be made to fail or to wait."""
 
 import time
 from dataclasses import replace
@@ -41,32 +41,54 @@ SMALL = MemoryEstimate(
     free_bytes=11_800_000_000,
 )
 LARGE = replace(
-    SMALL, name="Qwen/Qwen3-8B", num_parameters=8_190_735_360, weights_bytes=16_381_470_720, download_bytes=16_397_000_000
+    SMALL,
+    name="Qwen/Qwen3-8B",
+    num_parameters=8_190_735_360,
+    weights_bytes=16_381_470_720,
+    download_bytes=16_397_000_000,
 )
 TIGHT = replace(SMALL, name="Qwen/Qwen3-1.7B", weights_bytes=7_400_000_000)
 ABOUT = SystemInfo(
     versions=(("Python", "3.11.7"), ("torch", "2.13.0"), ("transformers", "5.23.0"), ("gradio", "6.31.0")),
     data_folder="~/.local/share/kvscope",
-    disk_usage=(("Documents and their index", 4_200_000), ("Keys and values", 412_000_000), ("Embedded model", 271_000_000)),
+    disk_usage=(
+        ("Documents and their index", 4_200_000),
+        ("Keys and values", 412_000_000),
+        ("Embedded model", 271_000_000),
+    ),
 )
 
 
 class FakeModels:
-    """`broken` is why the next change fails; `unhurried` holds it until it is set."""
+    """Tests may set `failure`, the error of the next change, and clear `proceed`, which pauses it.
+
+    settings, flags  current settings, and the flags that override them
+    estimates        memory estimates by model name
+    applied          the changes so far
+    """
 
     def __init__(self, pace_s: float = 0.02) -> None:
+        self.reset(pace_s)
+
+    def reset(self, pace_s: float = 0.02) -> None:
+        """Return to the initial state."""
         self.pace_s = pace_s
-        self.now, self.flags, self.cut = WANTED, dict[str, str](), list[StaleChunking]()
-        self.known = {found.name: found for found in (SMALL, LARGE, TIGHT, replace(SMALL, name=EMBEDDED))}
-        self.broken, self.asked = "", list[SettingsChange]()
-        self.unhurried = Event()
-        self.unhurried.set()
-        self._change, self._stopped, self._thread = ReloadStatus(), Event(), Thread()
+        self.settings = WANTED
+        self.flags: dict[str, str] = {}
+        self.stale: list[StaleChunking] = []
+        self.estimates = {each.name: each for each in (SMALL, LARGE, TIGHT, replace(SMALL, name=EMBEDDED))}
+        self.failure = ""
+        self.applied: list[SettingsChange] = []
+        self.proceed = Event()
+        self.proceed.set()
+        self._status = ReloadStatus()
+        self._stopped = Event()
+        self._thread = Thread()
 
     def loaded(self) -> list[ModelInfo]:
-        proof = SelfTestResult(0.00412, 0.0163, 0.25, 38.2)
+        selftest = SelfTestResult(0.00412, 0.0163, 0.25, 38.2)
         answers = ModelInfo(
-            "primary", self.now.model, 134_515_008, "bf16", "CPU", 8192, 269_030_016, proof, "with LoRA adapter"
+            "primary", self.settings.model, 134_515_008, "bf16", "CPU", 8192, 269_030_016, selftest, "with LoRA adapter"
         )
         return [
             answers,
@@ -81,7 +103,7 @@ class FakeModels:
         return ["auto", "cpu"]
 
     def current(self) -> SettingsChange:
-        return self.now
+        return self.settings
 
     def overrides(self) -> dict[str, str]:
         return dict(self.flags)
@@ -89,21 +111,21 @@ class FakeModels:
     def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
         if name == "offline/model":
             raise HubUnreachable(f"{name!r} is not on this machine, and the hub cannot be reached.")
-        if name not in self.known:
+        if name not in self.estimates:
             raise ModelNotFound(f"{name!r} is neither a folder nor a name on the hub.")
-        return self.known[name]
+        return self.estimates[name]
 
     def apply(self, settings: SettingsChange) -> None:
-        if settings == self.now:
+        if settings == self.settings:
             raise KVScopeError("These settings are already in use.")
-        self.asked.append(settings)
-        self._change = ReloadStatus(running=True, message="Beginning")
+        self.applied.append(settings)
+        self._status = ReloadStatus(running=True, message="Starting")
         self._stopped.clear()
         self._thread = Thread(target=self._run, args=[settings], daemon=True)
         self._thread.start()
 
     def reload_status(self) -> ReloadStatus:
-        return self._change
+        return self._status
 
     def cancel_download(self) -> None:
         self._stopped.set()
@@ -112,26 +134,24 @@ class FakeModels:
         return "Answer the question from the passages. Be short and exact: one or two sentences."
 
     def stale_documents(self) -> list[StaleChunking]:
-        return list(self.cut)
+        return list(self.stale)
 
     def system_info(self) -> SystemInfo:
         return ABOUT
 
-    def _run(self, wanted: SettingsChange) -> None:
+    def _run(self, settings: SettingsChange) -> None:
         for step in range(8):
-            line = f"Downloading {wanted.model} (1519 MB)" if step < 5 else f"Loading {wanted.model}"
-            self._change = ReloadStatus(True, step < 5, line, (step + 1) / 10)
-            while step == 2 and not self.unhurried.wait(0.01) and not self._stopped.is_set():
+            message = f"Downloading {settings.model} (1519 MB)" if step < 5 else f"Loading {settings.model}"
+            self._status = ReloadStatus(True, step < 5, message, (step + 1) / 10)
+            while step == 2 and not self.proceed.wait(0.01) and not self._stopped.is_set():
                 pass
             if self._stopped.is_set():
-                self._change = ReloadStatus(error="The download was stopped.")
+                self._status = ReloadStatus(error="The download was cancelled.")
                 return
             time.sleep(self.pace_s)
-        if not self.broken:
-            cut = (wanted.chunk_size, wanted.chunk_overlap) != (self.now.chunk_size, self.now.chunk_overlap)
-            if cut:
-                self.cut = [
-                    StaleChunking(self.now.chunk_size, self.now.chunk_overlap, ("a" * 64, "b" * 64, "c" * 64))
-                ]
-            self.now = wanted
-        self._change = ReloadStatus(error=self.broken)
+        if not self.failure:
+            before = (self.settings.chunk_size, self.settings.chunk_overlap)
+            if (settings.chunk_size, settings.chunk_overlap) != before:
+                self.stale = [StaleChunking(*before, ("a" * 64, "b" * 64, "c" * 64))]
+            self.settings = settings
+        self._status = ReloadStatus(error=self.failure)

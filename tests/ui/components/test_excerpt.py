@@ -1,11 +1,11 @@
-"""What the panel beside a citation shows of a passage: the sentence that backs the answer, and its page."""
+"""The excerpt panel: the sentence that supports the answer, and its page."""
 
 from dataclasses import replace
 
 import pytest
 
 from store.types import Chunk, Excerpt
-from ui.components.excerpt import backing, marked, place
+from ui.components.excerpt import find_quote, page_label, render_excerpt
 
 TEXT = "The tower stands on a rock. It has 199 steps. <b>The keeper</b> is Ada Pell."
 CHUNK = Chunk("a-0", "a", "a.pdf", 0, 1, 0, len(TEXT), TEXT)
@@ -22,15 +22,15 @@ FOUND = Excerpt(CHUNK, f"{TEXT} And more.", 0, len(TEXT), False, True, ((0, 1), 
     ],
 )
 def test_the_page_is_that_of_the_sentence_that_backs_the_answer(said, where):
-    assert place(FOUND, backing(FOUND, said)) == where
+    assert page_label(FOUND, find_quote(FOUND, said)) == where
 
 
 def test_the_sentence_that_backs_the_answer_stands_out_and_stays_text():
-    shown = marked(FOUND, backing(FOUND, "Who else? Ada Pell"))
+    shown = render_excerpt(FOUND, find_quote(FOUND, "Who else? Ada Pell"))
     assert '<em class="kv-quoted">&lt;b&gt;The keeper&lt;/b&gt; is Ada Pell.</em>' in shown
-    assert "<em" not in marked(FOUND) and "<b>" not in shown
+    assert "<em" not in render_excerpt(FOUND) and "<b>" not in shown
 
 
 def test_without_pages_the_passage_has_a_number():
     bare = replace(FOUND, chunk=replace(CHUNK, page=None), pages=())
-    assert place(bare, backing(bare, "199 steps")) == "Passage 1"
+    assert page_label(bare, find_quote(bare, "199 steps")) == "Passage 1"

@@ -1,4 +1,4 @@
-"""Sample questions are offered while their documents may come, and then while they are there."""
+"""Sample questions are shown while their documents may still be added, and then while the library has them."""
 
 import time
 from dataclasses import replace
@@ -15,20 +15,19 @@ TWO = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
 
 
 @pytest.mark.parametrize(
-    ("status", "documents", "offered"),
+    ("status", "documents", "expected"),
     [
         (replace(READY, ready=False), [], BOTH),
-        (replace(READY, reading=True), [], BOTH),
+        (replace(READY, adding_samples=True), [], BOTH),
         (READY, TWO, ONE),
         (READY, [], NONE),
     ],
 )
-def test_what_is_offered_can_be_answered_or_may_be_soon(monkeypatch, status, documents, offered):
-    backend = FakeBackend()
-    backend._documents = documents
-    monkeypatch.setattr(backend, "status", lambda: status)
+def test_visible_questions_can_be_answered_now_or_soon(status, documents, expected):
+    backend = FakeBackend(documents=documents)
+    backend.state = status
     with gr.Blocks():
-        offers = SampleQuestions(backend, {"One?": "one.txt", "Two?": "two.txt"})
-    line, *shown = offers.current().values()
-    assert {text: button.visible for text, button in zip(offers.buttons, shown, strict=True)} == offered
-    assert ("Add a document" in str(line)) == (offered == NONE)
+        samples = SampleQuestions(backend, {"One?": "one.txt", "Two?": "two.txt"})
+    line, *buttons = samples.current().values()
+    assert {text: button.visible for text, button in zip(samples.buttons, buttons, strict=True)} == expected
+    assert ("Add a document" in str(line)) == (expected == NONE)

@@ -1,7 +1,6 @@
-"""What the Settings page says and when it asks first; no browser, no model."""
+"""The Settings page without a browser or a model: memory estimates, confirmations, reloads and re-indexing."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -9,184 +8,181 @@ import pytest
 from backend.interface.library import IngestProgress
 from backend.interface.models import ModelInfo, ReloadStatus, StaleChunking, SystemInfo
 from engine.selftest_result import SelfTestResult
-from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WANTED
+from tests.ui.conftest import ME
 from ui.format import size
-from ui.pages.settings import model_info as facts
-from ui.pages.settings.cache_section import fill
+from ui.pages.settings import model_info
+from ui.pages.settings.cache_section import render_usage
 from ui.pages.settings.page import Settings
 
-ME = SimpleNamespace(session_hash="me")
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
-class Shelf:
-    """Cuts anew in one step each, and tells the desk."""
+class FakeReindexer:
+    """Re-indexes each document in one step; then no document is stale."""
 
-    def __init__(self, desk):
-        self.desk, self.asked = desk, []
+    def __init__(self, models):
+        self.models = models
+        self.document_ids = []
 
     def reindex(self, document_ids, cancel):
-        for document in document_ids:
-            self.asked.append(document)
+        for document_id in document_ids:
+            self.document_ids.append(document_id)
             yield [IngestProgress("harbour.md", "done", 1, 1)]
-        self.desk.cut = []
+        self.models.stale = []
 
 
 @pytest.fixture
-def backend():
-    return FakeBackend(pace_s=0.0)
+def page(app):
+    return app.settings
 
 
-def page_of(backend, shelf=None):
-    """The page drawn, with its models section and the names of its components by object."""
-    page = Settings(backend, shelf)
+def page_of(backend, reindexer=None):
+    """A page of its own, for tests that need other overrides or another reindexer."""
+    page = Settings(backend, reindexer)
     with gr.Blocks(), gr.Tabs(), gr.Tab("Settings") as tab:
         page.build(tab)
     return page
 
 
 def values(page, **chosen):
-    wanted = replace(WANTED, **chosen)
-    return [getattr(wanted, name) for name in page._models.choices._controls]
+    settings = replace(WANTED, **chosen)
+    return [getattr(settings, name) for name in page.models.inputs.inputs]
 
 
-def said(updates, component):
+def last(updates, component):
     """The last value that a component was given."""
     found = [update[component] for update in updates if component in update]
     return str(found[-1]) if found else ""
 
 
-@pytest.mark.parametrize("found, verdict", [(SMALL, "Fits: at most"), (TIGHT, "Fits for usual"), (LARGE, "Too large")])
-def test_a_footprint_says_in_one_sentence_whether_it_fits(found, verdict):
-    shown = facts.footprint(found)
-    assert verdict in shown and size(found.free_bytes) in shown and size(found.fetch_bytes) in shown
+@pytest.mark.parametrize(
+    "estimate, verdict", [(SMALL, "Fits: at most"), (TIGHT, "Fits for typical"), (LARGE, "Too large")]
+)
+def test_an_estimate_says_whether_the_model_fits(estimate, verdict):
+    shown = model_info.render_estimate(estimate)
+    assert verdict in shown and size(estimate.free_bytes) in shown and size(estimate.download_bytes) in shown
 
 
-def test_the_drawn_parts_never_reach_beyond_the_bar():
-    for found in (SMALL, TIGHT, LARGE, replace(SMALL, free_bytes=0, weights_bytes=0, kv_bytes=0, question_bytes=0)):
-        shares = [float(part.split("%")[0]) for part in facts.footprint(found).split("width:")[1:]]
-        assert len(shares) == 3 and sum(shares) <= 100.01
+def test_the_parts_never_exceed_the_bar():
+    zero = replace(SMALL, free_bytes=0, weights_bytes=0, max_kv_bytes=0, typical_kv_bytes=0)
+    for estimate in (SMALL, TIGHT, LARGE, zero):
+        widths = [float(part.split("%")[0]) for part in model_info.render_estimate(estimate).split("width:")[1:]]
+        assert len(widths) == 3 and sum(widths) <= 100.01
 
 
 def test_names_folders_and_errors_are_shown_as_text():
     shown = [
-        facts.footprint(replace(SMALL, name=HOSTILE, family=HOSTILE)),
-        facts.loaded([ModelInfo("primary", HOSTILE, None, HOSTILE, HOSTILE, None, None, note=HOSTILE)]),
-        facts.changing(ReloadStatus(running=True, line=HOSTILE)),
-        facts.changing(ReloadStatus(error=HOSTILE)),
-        facts.about(SystemInfo(((HOSTILE, HOSTILE),), HOSTILE, ((HOSTILE, 1),))),
-        facts.prompt(HOSTILE),
+        model_info.render_estimate(replace(SMALL, name=HOSTILE, model_type=HOSTILE)),
+        model_info.render_models([ModelInfo("primary", HOSTILE, None, HOSTILE, HOSTILE, None, None, note=HOSTILE)]),
+        model_info.render_reload(ReloadStatus(running=True, message=HOSTILE)),
+        model_info.render_reload(ReloadStatus(error=HOSTILE)),
+        model_info.render_system_info(SystemInfo(((HOSTILE, HOSTILE),), HOSTILE, ((HOSTILE, 1),))),
+        model_info.render_prompt(HOSTILE),
     ]
     assert not any("<img" in each for each in shown) and all("&lt;img" in each for each in shown)
 
 
-def test_the_self_test_is_shown_with_what_it_measured_and_what_is_allowed():
-    shown = facts.loaded([ModelInfo("primary", "m", 1, "bf16", "CPU", 8, 9, SelfTestResult(0.0123, 0.04, 0.25, 38.4))])
-    assert "0.012 of 0.25 allowed" in shown and "38\u00a0ms" in shown and "largest by 0.04" in shown
+def test_the_self_test_shows_its_result_and_its_limit():
+    result = SelfTestResult(0.0123, 0.04, 0.25, 38.4)
+    shown = model_info.render_models([ModelInfo("primary", "m", 1, "bf16", "CPU", 8, 9, result)])
+    assert "0.012 (limit 0.25)" in shown and "38\u00a0ms" in shown and "0.04 at most" in shown
 
 
-def test_no_models_no_tiers_and_no_other_cuts_are_said_or_left_out():
-    assert "No model is loaded yet" in facts.loaded([])
-    assert fill([]) == "" and facts.stale_documents([], 512, 50) == ""
+def test_without_models_the_page_says_so_and_without_tiers_or_stale_documents_nothing_is_shown():
+    assert "No model is loaded yet" in model_info.render_models([])
+    assert render_usage([]) == "" and model_info.render_stale_documents([], 512, 50) == ""
 
 
-def test_documents_that_keep_an_earlier_cut_are_counted_for_each_cut():
-    found = [StaleChunking(512, 50, ("a", "b", "c")), StaleChunking(1000, 0, ("d",))]
-    shown = facts.stale_documents(found, 256, 32).replace("\u00a0", " ")
-    assert "3 documents were cut at 512 / 50 tokens; 1 document was cut at 1000 / 0 tokens" in shown
-    assert "New ones are cut at 256 / 32" in shown
+def test_stale_documents_are_counted_by_their_settings():
+    stale = [StaleChunking(512, 50, ("a", "b", "c")), StaleChunking(1000, 0, ("d",))]
+    shown = model_info.render_stale_documents(stale, 256, 32).replace("\u00a0", " ")
+    assert "3 documents were chunked at 512 / 50 tokens; 1 document was chunked at 1000 / 0 tokens" in shown
+    assert "current settings (256 / 32)" in shown
 
 
-def test_a_model_that_fits_is_loaded_and_everything_is_shown_anew(backend):
-    page = page_of(backend)
-    updates = list(page._models.load(*values(page, model=SMALL.name)))
-    assert backend.models.asked == [replace(WANTED, model=SMALL.name)]
-    assert "Done" in said(updates, page._changes.line) and SMALL.name in said(updates, page._models.loaded)
-    assert updates[-1][page._seen].model == SMALL.name
+def test_a_model_that_fits_is_loaded_and_the_whole_page_updated(page, backend):
+    updates = list(page.models.load(*values(page, model=SMALL.name)))
+    assert backend.models.applied == [replace(WANTED, model=SMALL.name)]
+    assert "Done" in last(updates, page.reload.status) and SMALL.name in last(updates, page.models.loaded)
+    assert updates[-1][page.seen].model == SMALL.name
 
 
-def test_where_memory_is_short_nothing_happens_before_a_second_yes(backend):
-    page = page_of(backend)
-    updates = list(page._models.load(*values(page, model=LARGE.name)))
-    assert not backend.models.asked and "Too large" in said(updates, page._models.found)
-    assert updates[-1][page._models._anyway].visible and not updates[-1][page._models._load].visible
-    assert page._models.keep()[page._models._load].visible and not backend.models.asked
-    list(page._models.load_anyway(*values(page, model=LARGE.name)))
-    assert [wanted.model for wanted in backend.models.asked] == [LARGE.name]
+def test_where_memory_is_short_loading_has_to_be_confirmed(page, backend):
+    models = page.models
+    updates = list(models.load(*values(page, model=LARGE.name)))
+    assert not backend.models.applied and "Too large" in last(updates, models.estimates)
+    assert updates[-1][models.load_anyway_button].visible and not updates[-1][models.load_button].visible
+    assert models.cancel()[models.load_button].visible and not backend.models.applied
+    list(models.load_anyway(*values(page, model=LARGE.name)))
+    assert [settings.model for settings in backend.models.applied] == [LARGE.name]
 
 
 @pytest.mark.parametrize("name, reason", [(HOSTILE, "neither a folder"), ("offline/model", "cannot be reached")])
-def test_a_name_that_cannot_be_used_is_told_where_it_was_typed(backend, name, reason):
-    page = page_of(backend)
-    for handler in (page._models.check, page._models.load):
-        shown = said(list(handler(*values(page, model=name))), page._models.found)
+def test_an_invalid_model_name_is_an_error_in_the_section(page, backend, name, reason):
+    for handler in (page.models.check, page.models.load):
+        shown = last(list(handler(*values(page, model=name))), page.models.estimates)
         assert reason in shown and "<img" not in shown
-    assert not backend.models.asked
+    assert not backend.models.applied
 
 
-def test_a_model_that_fails_is_told_with_the_reason_and_the_controls_go_back(backend):
-    backend.models.broken = "'Qwen/Qwen3-0.6B' failed its self-test. What was there before is in use again."
-    page = page_of(backend)
-    updates = list(page._models.load(*values(page, model=SMALL.name)))
-    assert "in use again" in said(updates, page._changes.line)
-    assert updates[-1][page._models.choices._controls["model"]] == EMBEDDED
+def test_a_failed_reload_shows_its_reason_and_resets_the_inputs(page, backend):
+    backend.models.failure = "'Qwen/Qwen3-0.6B' failed its self-test. The previous settings are in use again."
+    updates = list(page.models.load(*values(page, model=SMALL.name)))
+    assert "in use again" in last(updates, page.reload.status)
+    assert updates[-1][page.models.inputs.inputs["model"]] == EMBEDDED
 
 
-def test_settings_in_use_are_told_to_be_and_a_bug_becomes_a_sentence(backend, monkeypatch):
-    page = page_of(backend)
-    assert "in use already" in said(list(page._models.load(*values(page))), page._changes.line)
-    monkeypatch.setattr(backend.models, "changing", lambda: 1 / 0)
-    assert "Something broke" in said(list(page.look(None)), page._changes.line)
+def test_unchanged_settings_and_bugs_are_error_messages(page, backend, monkeypatch):
+    assert "already in use" in last(list(page.models.load(*values(page))), page.reload.status)
+    monkeypatch.setattr(backend.models, "reload_status", lambda: 1 / 0)
+    assert "Something went wrong" in last(list(page.refresh(None)), page.reload.status)
 
 
-def test_what_is_set_and_not_applied_stays_until_somebody_changes_the_house(backend):
-    page = page_of(backend)
-    model = page._models.choices._controls["model"]
-    assert model not in next(page.look(WANTED))
-    backend.models.now = replace(WANTED, model=SMALL.name)
-    assert next(page.look(WANTED))[model] == SMALL.name
+def test_unapplied_input_is_kept_until_the_settings_change(page, backend):
+    model = page.models.inputs.inputs["model"]
+    assert model not in next(page.refresh(WANTED))
+    backend.models.settings = replace(WANTED, model=SMALL.name)
+    assert next(page.refresh(WANTED))[model] == SMALL.name
 
 
-def test_a_change_that_another_tab_began_is_followed_when_the_page_is_opened(backend):
-    backend.models.unhurried.clear()
-    backend.models.change(replace(WANTED, policy="lru"))
-    page = page_of(backend)
-    steps = page.look(WANTED)
+def test_a_reload_started_in_another_tab_is_followed_when_the_page_is_opened(page, backend):
+    backend.models.proceed.clear()
+    backend.models.apply(replace(WANTED, eviction_policy="lru"))
+    steps = page.refresh(WANTED)
     next(steps)
-    assert "Downloading" in str(next(steps)[page._changes.line])
-    backend.models.unhurried.set()
-    assert list(steps)[-1][page._seen].policy == "lru"
+    assert "Downloading" in str(next(steps)[page.reload.status])
+    backend.models.proceed.set()
+    assert list(steps)[-1][page.seen].eviction_policy == "lru"
 
 
-def test_what_a_flag_fixed_cannot_be_moved_and_says_so(backend):
-    backend.models.flags = {"model": "--model", "host_gib": "KVSCOPE_HOST_GIB"}
+def test_a_setting_overridden_by_a_flag_cannot_be_changed_and_says_so(backend):
+    backend.models.flags = {"model": "--model", "cpu_cache_gib": "KVSCOPE_CPU_CACHE_GIB"}
     page = page_of(backend)
-    for section, name in ((page._models, "model"), (page._memory, "host_gib")):
-        control = section.choices._controls[name]
-        assert control.interactive is False and backend.models.flags[name] in control.info
-    assert page._memory.choices._controls["policy"].interactive is not False
+    for section, name in ((page.models, "model"), (page.cache, "cpu_cache_gib")):
+        component = section.inputs.inputs[name]
+        assert component.interactive is False and backend.models.flags[name] in component.info
+    assert page.cache.inputs.inputs["eviction_policy"].interactive is not False
 
 
-def test_an_emptied_control_keeps_the_value_and_numbers_keep_their_kind(backend):
-    page = page_of(backend)
-    found = page._memory.choices.read((None, "", 8, "lru"))
-    assert found == {"host_gib": 1.5, "disk_gib": 8.0, "kv_bits": 8, "policy": "lru"}
-    assert page._models.choices.read(tuple(values(page, model="  a/b ")))["model"] == "a/b"
+def test_an_emptied_input_keeps_its_value_and_numbers_keep_their_type(page):
+    settings = page.cache.inputs.read((None, "", 8, "lru"))
+    assert settings == {"cpu_cache_gib": 1.5, "disk_cache_gib": 8.0, "disk_kv_bits": 8, "eviction_policy": "lru"}
+    assert page.models.inputs.read(tuple(values(page, model="  a/b ")))["model"] == "a/b"
 
 
-def test_documents_that_were_cut_otherwise_are_cut_anew_at_a_click(backend):
-    backend.models.cut = [StaleChunking(512, 50, ("a", "b")), StaleChunking(64, 8, ("c",))]
-    shelf = Shelf(backend.models)
-    page = page_of(backend, shelf)
-    assert page._passages.refreshed()[page._passages.again].visible
-    updates = list(page._passages.reindex(ME))
-    assert shelf.asked == ["a", "b", "c"] and "harbour.md" in said(updates, page._passages.progress)
-    assert updates[-1][page._passages.cuts] == "" and not updates[-1][page._passages.again].visible
-    assert len(page._passages.stops) == 0
+def test_stale_documents_are_reindexed(backend):
+    backend.models.stale = [StaleChunking(512, 50, ("a", "b")), StaleChunking(64, 8, ("c",))]
+    reindexer = FakeReindexer(backend.models)
+    chunking = page_of(backend, reindexer).chunking
+    assert chunking.updates()[chunking.reindex_button].visible
+    updates = list(chunking.reindex(ME))
+    assert reindexer.document_ids == ["a", "b", "c"] and "harbour.md" in last(updates, chunking.progress)
+    assert updates[-1][chunking.stale] == "" and not updates[-1][chunking.reindex_button].visible
+    assert len(chunking.tasks) == 0
 
 
-def test_without_a_shelf_nothing_offers_to_cut_anew(backend):
-    backend.models.cut = [StaleChunking(512, 50, ("a",))]
-    page = page_of(backend)
-    assert not page._passages.refreshed()[page._passages.again].visible
+def test_without_a_reindexer_the_button_is_hidden(backend):
+    backend.models.stale = [StaleChunking(512, 50, ("a",))]
+    chunking = page_of(backend).chunking
+    assert not chunking.updates()[chunking.reindex_button].visible
