@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
@@ -171,19 +171,12 @@ class Catalog:
             old_owner = self.owner(document.id)
             self._delete_chunks(document.id)
             self._insert_chunks(chunks, gaps)
+            values = {"owner": owner, "segments": num_segments, "page_starts": json.dumps(list(page_starts))}
             self._connection.execute(
-                "UPDATE documents SET owner = ?, chunks = ?, passages = ?, page_starts = ?, chunk_tokens = ?, "
-                "chunk_overlap = ?, warning = ? WHERE id = ?",
-                (
-                    owner,
-                    len(chunks),
-                    num_segments,
-                    json.dumps(list(page_starts)),
-                    document.chunk_tokens,
-                    document.chunk_overlap,
-                    document.warning,
-                    document.id,
-                ),
+                "UPDATE documents SET owner = :owner, chunks = :num_chunks, passages = :segments, "
+                "page_starts = :page_starts, chunk_tokens = :chunk_tokens, chunk_overlap = :chunk_overlap, "
+                "warning = :warning WHERE id = :id",
+                asdict(replace(document, num_chunks=len(chunks))) | values,
             )
             self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old_owner, owner))
         return old_owner
@@ -250,19 +243,9 @@ class Catalog:
     def _insert_document(self, document: Document, page_starts: str | None) -> None:
         self._connection.execute(
             "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending, owner, "
-            "page_starts, chunk_tokens, chunk_overlap, warning) VALUES (?, ?, ?, ?, 0, ?, 0, 1, ?, ?, ?, ?, ?)",
-            (
-                document.id,
-                document.name,
-                document.size_bytes,
-                document.num_pages,
-                document.added_at,
-                document.id,
-                page_starts,
-                document.chunk_tokens,
-                document.chunk_overlap,
-                document.warning,
-            ),
+            "page_starts, chunk_tokens, chunk_overlap, warning) VALUES (:id, :name, :size_bytes, :num_pages, 0, "
+            ":added_at, 0, 1, :id, :page_starts, :chunk_tokens, :chunk_overlap, :warning)",
+            asdict(document) | {"page_starts": page_starts},
         )
 
     def _insert_chunks(self, chunks: Sequence[Chunk], gaps: Sequence[str]) -> None:
@@ -270,8 +253,8 @@ class Catalog:
         for chunk, gap in zip(chunks, gaps, strict=True):
             cursor = self._connection.execute(
                 "INSERT INTO chunks (id, document_id, number, page, start, end, text, gap) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (chunk.id, chunk.document_id, chunk.index, chunk.page, chunk.start, chunk.end, chunk.text, gap),
+                "VALUES (:id, :document_id, :index, :page, :start, :end, :text, :gap)",
+                asdict(chunk) | {"gap": gap},
             )
             rows.append((cursor.lastrowid or 0, chunk.id, chunk.text))
         self.bm25.add(rows)

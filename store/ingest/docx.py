@@ -16,7 +16,7 @@ from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
 from store.ingest.html import html_to_markdown
 
-PARSER_ERRORS = (
+PARSER_ERRORS = (  # raised by mammoth and zipfile on damaged files; a fuzzing test covers the list
     zipfile.BadZipFile,
     zlib.error,
     ExpatError,
@@ -28,10 +28,8 @@ PARSER_ERRORS = (
     ArithmeticError,
     EOFError,
     OSError,
-    NotImplementedError,
-    RecursionError,
     RuntimeError,
-)  # raised by mammoth and zipfile on damaged files; a fuzzing test covers the list
+)
 
 
 def parse_docx(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:

@@ -16,19 +16,7 @@ from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseLimits
 from store.ingest.text import decode, normalize
 
-INVISIBLE_TAGS = [
-    "script",
-    "style",
-    "template",
-    "noscript",
-    "title",
-    "meta",
-    "link",
-    "base",
-    "svg",
-    "iframe",
-    "object",
-]
+INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")

@@ -11,7 +11,7 @@ even by a crash, one complete version remains.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,6 @@ from store.ingest.chunker import ChunkConfig, chunk_config_of, split_with_progre
 from store.ingest.language import language_warning
 from store.library.pending import PendingDocuments
 from store.names import clean_name
-from store.retrieval.embed_batches import BatchEmbedder
 from store.retrieval.embedder import Embedder
 from store.retrieval.retriever import Reranker, Retriever
 from store.retrieval.vectors import VectorIndex
@@ -66,13 +65,13 @@ class DocumentLibrary:
         reranker: Reranker | None = None,
     ) -> None:
         self._tokenizer = tokenizer
+        self._embedder = embedder
         self._config = config or LibraryConfig()
         self._clock = clock
         self._lock = threading.RLock()  # guards catalog and vectors; not held while parsing or embedding
         self._catalog = Catalog(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
         self._pending = PendingDocuments(self._catalog, self._vectors, self._lock)
-        self._batch_embedder = BatchEmbedder(embedder, self._vectors, self._lock, self._config.batch_chunks)
         self._retriever = Retriever(self._catalog, self._vectors, self._lock, embedder, reranker)
         for owner in self._catalog.pending_owners():
             self._pending.try_purge(owner)
@@ -209,7 +208,7 @@ class DocumentLibrary:
         complete = False
         try:
             chunks = make_chunks(draft, document_id, parsed, spans)
-            num_segments = yield from self._batch_embedder.add(document_id, chunks)
+            num_segments = yield from self._embed(document_id, chunks)
             with self._lock:
                 self._catalog.complete(document_id, chunks, gaps_before(parsed.text, chunks), num_segments)
                 complete = True
@@ -229,7 +228,7 @@ class DocumentLibrary:
         pending_owner = owner
         try:
             chunks = make_chunks(document, owner, parsed, spans)
-            num_segments = yield from self._batch_embedder.add(owner, chunks)
+            num_segments = yield from self._embed(owner, chunks)
             draft = replace(
                 document,
                 warning=document.warning or language_warning(parsed.text),  # earlier versions stored none
@@ -246,11 +245,24 @@ class DocumentLibrary:
             self._pending.try_purge(pending_owner)
         yield Progress("indexed", 1, 1, rechunked, rechunked.warning if rechunked else "")
 
+    def _embed(self, owner: str, chunks: Sequence[Chunk]) -> Generator[Progress, None, int]:
+        """Embed chunks and add their vectors under `owner`, a batch per step; return the number of segments."""
+        num_segments = 0
+        for start in range(0, len(chunks), self._config.batch_chunks):
+            batch = chunks[start : start + self._config.batch_chunks]
+            segments = [(chunk.id, segment) for chunk in batch for segment in self._embedder.segments(chunk.text)]
+            vectors = self._embedder.embed([segment for _, segment in segments])
+            with self._lock:
+                self._vectors.add(owner, [chunk_id for chunk_id, _ in segments], vectors)
+            num_segments += len(segments)
+            yield Progress("embedded", start + len(batch), len(chunks))
+        return num_segments
+
     def _rebuild_vectors(self, fingerprint: str) -> None:
         self._vectors.clear()
         for document in self._catalog.documents():
             size_before = len(self._vectors)
-            for _ in self._batch_embedder.add(self._catalog.owner(document.id), self._catalog.chunks(document.id)):
+            for _ in self._embed(self._catalog.owner(document.id), self._catalog.chunks(document.id)):
                 pass
             self._catalog.set_segment_count(document.id, len(self._vectors) - size_before)
         self._vectors.mark_complete(fingerprint)

@@ -1,4 +1,4 @@
-"""What the store's tests share: a tokenizer of words, an embedder without a model, and a library of both."""
+"""Fixtures of the store's tests: a library with a word tokenizer and an embedder without a model."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SMALL = LibraryConfig(chunking=ChunkConfig(tokens=20, overlap=5), batch_chunks=2
 
 @pytest.fixture
 def open_library(tmp_path):
-    """Open the library of this test, again and again if wanted; each opening closes the one before."""
+    """A function that opens the test's library; each call closes the previous one."""
     opened = []
 
     def open_(embedder=None, config=SMALL, reranker=None):
@@ -36,7 +36,7 @@ def open_library(tmp_path):
 
 @pytest.fixture
 def file_of(tmp_path):
-    """Write a file and return its path."""
+    """A function that writes a file and returns its path."""
 
     def write(content, name="file.txt"):
         path = tmp_path / name

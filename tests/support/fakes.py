@@ -1,4 +1,4 @@
-"""Stand-ins that are exact and quick: a word is a token, a text's vector counts its words, a function reranks."""
+"""Exact and fast fakes: a tokenizer of words, an embedder that counts words, a reranker by a function."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ def word_tokenizer():
 
 
 class WordEmbedder:
-    """Texts that share words are near. Passages have 8 words."""
+    """Texts that share words are similar. A segment has 8 words."""
 
     def __init__(self, fingerprint="words", width=256):
         self.fingerprint = fingerprint
@@ -40,7 +40,7 @@ class WordEmbedder:
 
 
 class FakeReranker:
-    """Scores each text by a function of it alone; keeps what it was asked."""
+    """Scores each text by a function of it alone; records the calls."""
 
     def __init__(self, score):
         self.score_text = score

@@ -1,4 +1,4 @@
-"""Files for the tests, made byte by byte from the formats' definitions and not by the libraries that read them."""
+"""Test files, built from the formats' definitions without the libraries that read them."""
 
 import io
 import zipfile
@@ -20,9 +20,9 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 
 
 def pdf(*pages, encrypt=False):
-    """Return a PDF whose pages show these texts, a line per line; an empty one shows nothing.
+    """Return a PDF with these texts on its pages; an empty text makes a page without a text layer.
 
-    `encrypt` declares a password that nobody knows: the check value is noise, so the empty password fails.
+    `encrypt` declares an unknown password: the check value is noise, so the empty password fails.
     """
     bodies = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -44,17 +44,17 @@ def pdf(*pages, encrypt=False):
     if encrypt:
         noise = "5a" * 32
         trailer += f" /Encrypt << /Filter /Standard /V 1 /R 2 /O <{noise}> /U <{noise}> /P -4 >> /ID [<01> <01>]"
-    out, places = b"%PDF-1.4\n", []
+    out, offsets = b"%PDF-1.4\n", []
     for number, body in enumerate(bodies, start=1):
-        places.append(len(out))
+        offsets.append(len(out))
         out += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
-    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
     table = f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}"
     return out + f"{table}trailer\n<< {trailer} >>\nstartxref\n{len(out)}\n%%EOF".encode()
 
 
 def docx(body, prolog="", extra=None):
-    """Return a Word file with this XML body; `extra` maps names of further parts to their bytes."""
+    """Return a Word file with this XML body; `extra` maps names of more parts to their bytes."""
     parts = {
         "[Content_Types].xml": CONTENT_TYPES,
         "_rels/.rels": PACKAGE,
@@ -66,8 +66,8 @@ def docx(body, prolog="", extra=None):
 
 
 def paragraph(text, style=""):
-    look = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
-    return f"<w:p>{look}<w:r><w:t>{text}</w:t></w:r></w:p>"
+    properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
 def table(*rows):

@@ -1,4 +1,4 @@
-"""A blob comes back bit for bit or not at all (law 10), whatever happens to the process or the disk."""
+"""A blob comes back bit for bit or not at all (invariant 10), whatever happens to the process or the disk."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from store.errors import StoreFull
 from store.kv.blobs import DiskBlobs, remove_all
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.int64, torch.uint8, torch.bool]
-RELAXED = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def tensors_of(seed, width=40):
     return {name: torch.randn(2, 3, width, generator=generator).to(torch.bfloat16) for name in ("keys", "values")}
 
 
-def same(left, right):
-    """Bit for bit, NaN included."""
+def is_same(left, right):
+    """Compare bit for bit, NaN included."""
     return left.keys() == right.keys() and all(
         left[name].dtype == right[name].dtype
         and left[name].shape == right[name].shape
@@ -70,23 +70,23 @@ def test_tensors_come_back_bit_for_bit(open_blobs, content, dtype, number):
     }
     blobs = open_blobs()
     blobs.put(f"{number:016x}", tensors)
-    assert same(blobs.get(f"{number:016x}"), tensors)
-    assert same(open_blobs().get(f"{number:016x}"), tensors)
+    assert is_same(blobs.get(f"{number:016x}"), tensors)
+    assert is_same(open_blobs().get(f"{number:016x}"), tensors)
 
 
-def test_views_and_shared_tensors_come_back_alike(open_blobs):
+def test_views_and_shared_tensors_come_back_equal(open_blobs):
     both = torch.randn(2, 3, 4)
     tensors = {"keys": both[0], "values": both[1], "again": both[1], "turned": both.transpose(1, 2)}
     blobs = open_blobs()
     blobs.put("a1", tensors)
-    assert same(blobs.get("a1"), tensors)
+    assert is_same(blobs.get("a1"), tensors)
 
 
-def test_what_is_got_can_be_changed_without_changing_the_blob(open_blobs):
+def test_changing_the_result_does_not_change_the_blob(open_blobs):
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
     blobs.get("a1")["keys"].zero_()
-    assert same(blobs.get("a1"), tensors_of(1))
+    assert is_same(blobs.get("a1"), tensors_of(1))
 
 
 def test_absent_key_is_a_key_error(open_blobs):
@@ -100,9 +100,9 @@ def test_absent_key_is_a_key_error(open_blobs):
 @pytest.mark.parametrize("key", ["", "../a", "a/b", "A1", "g1", "a1\n", "\u0661", "a" * 129])
 def test_a_key_is_a_hex_digest(open_blobs, key):
     blobs = open_blobs()
-    for door in (blobs.get, blobs.delete, blobs.__contains__, lambda key: blobs.put(key, tensors_of(1))):
+    for method in (blobs.get, blobs.delete, blobs.__contains__, lambda key: blobs.put(key, tensors_of(1))):
         with pytest.raises(ValueError, match="hex digest"):
-            door(key)
+            method(key)
 
 
 def assert_dropped(blobs, tmp_path, key):
@@ -113,29 +113,29 @@ def assert_dropped(blobs, tmp_path, key):
 
 
 @RELAXED
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), reopened=st.booleans())
-def test_one_flipped_bit_makes_a_miss(open_blobs, tmp_path, place, bit, reopened):
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), reopened=st.booleans())
+def test_one_flipped_bit_makes_a_miss(open_blobs, tmp_path, position, bit, reopened):
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
     (path,) = files(tmp_path)
     content = bytearray(path.read_bytes())
-    content[int(place * len(content))] ^= 1 << bit
+    content[int(position * len(content))] ^= 1 << bit
     path.write_bytes(content)
     assert_dropped(open_blobs() if reopened else blobs, tmp_path, "a1")
 
 
 @RELAXED
-@given(share=st.floats(0, 1, exclude_max=True), reopened=st.booleans())
-def test_a_torn_file_makes_a_miss(open_blobs, tmp_path, share, reopened):
+@given(ratio=st.floats(0, 1, exclude_max=True), reopened=st.booleans())
+def test_a_truncated_file_makes_a_miss(open_blobs, tmp_path, ratio, reopened):
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
     (path,) = files(tmp_path)
-    os.truncate(path, int(share * path.stat().st_size))
+    os.truncate(path, int(ratio * path.stat().st_size))
     assert_dropped(open_blobs() if reopened else blobs, tmp_path, "a1")
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_two_files_in_each_others_place_are_misses(open_blobs, tmp_path, reopened):
+def test_swapped_files_are_misses(open_blobs, tmp_path, reopened):
     blobs = open_blobs()
     for number, key in enumerate(("a1", "b2")):
         blobs.put(key, tensors_of(number))
@@ -148,11 +148,11 @@ def test_two_files_in_each_others_place_are_misses(open_blobs, tmp_path, reopene
         assert_dropped(blobs, tmp_path, key)
 
 
-def test_putting_a_key_anew_replaces_it(open_blobs, tmp_path):
+def test_putting_a_key_again_replaces_it(open_blobs, tmp_path):
     blobs = open_blobs()
     for seed in (1, 2, 2):
         blobs.put("a1", tensors_of(seed))
-        assert same(blobs.get("a1"), tensors_of(seed))
+        assert is_same(blobs.get("a1"), tensors_of(seed))
     assert len(files(tmp_path)) == 1
     assert blobs.size_bytes == files(tmp_path)[0].stat().st_size
 
@@ -177,7 +177,7 @@ def test_a_folder_of_another_version_is_a_cold_start(open_blobs, tmp_path):
     blobs.put("a1", tensors_of(1))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@RELAXED
 @given(
     st.lists(
         st.tuples(st.sampled_from(["put", "get", "delete", "open"]), st.sampled_from("abcd"), st.integers(1, 200)),
@@ -187,20 +187,20 @@ def test_a_folder_of_another_version_is_a_cold_start(open_blobs, tmp_path):
 def test_any_history_agrees_with_a_dictionary(open_blobs, tmp_path, history):
     shutil.rmtree(tmp_path / "blobs", ignore_errors=True)
     blobs, model = open_blobs(), {}
-    for act, key, width in history:
-        if act == "open":
+    for action, key, width in history:
+        if action == "open":
             blobs = open_blobs()
-        elif act == "get" and key in model:
-            assert same(blobs.get(key), model[key])
-        elif act == "delete":
+        elif action == "get" and key in model:
+            assert is_same(blobs.get(key), model[key])
+        elif action == "delete":
             blobs.delete(key)
             model.pop(key, None)
-        elif act == "put":
+        elif action == "put":
             blobs.put(key, tensors_of(width, width))
             model[key] = tensors_of(width, width)
         assert {key for key in "abcd" if key in blobs} == set(model)
         assert blobs.size_bytes == sum(path.stat().st_size for path in files(tmp_path))
-    assert all(same(blobs.get(key), tensors) for key, tensors in model.items())
+    assert all(is_same(blobs.get(key), tensors) for key, tensors in model.items())
 
 
 def test_opening_makes_folder_and_index_agree(open_blobs, tmp_path):
@@ -223,12 +223,12 @@ def test_a_damaged_index_is_a_cold_start(open_blobs, tmp_path):
     blobs = open_blobs()
     assert "a1" not in blobs and blobs.size_bytes == 0
     blobs.put("a1", tensors_of(1))
-    assert same(blobs.get("a1"), tensors_of(1))
+    assert is_same(blobs.get("a1"), tensors_of(1))
 
 
-@pytest.mark.parametrize("moment", ["fsync", "replace"])
+@pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_a_full_disk_leaves_earlier_blobs_untouched(open_blobs, tmp_path, monkeypatch, moment, code):
+def test_a_full_disk_leaves_earlier_blobs_untouched(open_blobs, tmp_path, monkeypatch, step, code):
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
 
@@ -236,11 +236,11 @@ def test_a_full_disk_leaves_earlier_blobs_untouched(open_blobs, tmp_path, monkey
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, moment, fail)
+        patch.setattr(os, step, fail)
         for key in ("a1", "b2"):
             with pytest.raises(StoreFull, match="Free some disk space"):
                 blobs.put(key, tensors_of(2))
-    assert same(blobs.get("a1"), tensors_of(1)) and "b2" not in blobs
+    assert is_same(blobs.get("a1"), tensors_of(1)) and "b2" not in blobs
     assert len(files(tmp_path)) == 1 and not files(tmp_path, ".part")
 
 
@@ -252,7 +252,7 @@ def test_a_full_index_leaves_earlier_blobs_untouched(open_blobs, tmp_path):
         blobs.put("b2", tensors_of(2))
     with pytest.raises(StoreFull):
         blobs.put("a1", tensors_of(2))
-    assert same(blobs.get("a1"), tensors_of(1))
+    assert is_same(blobs.get("a1"), tensors_of(1))
     assert len(files(tmp_path)) == 1
 
 
@@ -275,7 +275,7 @@ def test_many_threads_see_whole_blobs_or_misses(open_blobs, tmp_path):
                     tensors = blobs.get(key)
                 except KeyError:
                     continue
-                assert any(same(tensors, wanted) for wanted in allowed[key])
+                assert any(is_same(tensors, expected) for expected in allowed[key])
                 hits += 1
         return hits
 
@@ -284,34 +284,34 @@ def test_many_threads_see_whole_blobs_or_misses(open_blobs, tmp_path):
     assert blobs.size_bytes == sum(path.stat().st_size for path in files(tmp_path))
 
 
-def test_readers_do_not_wait_for_each_others_bytes(open_blobs, monkeypatch):
-    """Two readers meet inside the hashing: impossible if one held the lock."""
+def test_readers_hash_concurrently(open_blobs, monkeypatch):
+    """Two readers meet inside the hashing, which is impossible if one holds the lock."""
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
-    meeting, real = threading.Barrier(2, timeout=60), store.kv.blobs.hashlib.sha256
+    both_hashing, real = threading.Barrier(2, timeout=60), store.kv.blobs.hashlib.sha256
 
     def hash_together(data):
-        meeting.wait()
+        both_hashing.wait()
         return real(data)
 
     monkeypatch.setattr(store.kv.blobs.hashlib, "sha256", hash_together)
     with ThreadPoolExecutor(2) as pool:
-        assert all(same(tensors, tensors_of(1)) for tensors in pool.map(blobs.get, ["a1", "a1"]))
+        assert all(is_same(tensors, tensors_of(1)) for tensors in pool.map(blobs.get, ["a1", "a1"]))
 
 
-def test_removing_all_says_how_much_went_and_how_much_could_not(open_blobs, tmp_path, monkeypatch):
+def test_removing_all_returns_the_bytes_deleted_and_left(open_blobs, tmp_path, monkeypatch):
     blobs = open_blobs()
     blobs.put("a1", tensors_of(1))
-    (kept,), unlink = files(tmp_path), os.unlink
+    (undeletable,), unlink = files(tmp_path), os.unlink
     blobs.close()
 
-    def stubborn(path, **where):
-        if Path(path).name != kept.name:
-            unlink(path, **where)
+    def refuse_one(path, **options):
+        if Path(path).name != undeletable.name:
+            unlink(path, **options)
 
-    monkeypatch.setattr(os, "unlink", stubborn)
-    went, left = remove_all(tmp_path / "blobs")
-    assert left == kept.stat().st_size and went > 0  # the index
+    monkeypatch.setattr(os, "unlink", refuse_one)
+    deleted, left = remove_all(tmp_path / "blobs")
+    assert left == undeletable.stat().st_size and deleted > 0  # the index
     monkeypatch.undo()
     assert remove_all(tmp_path / "blobs") == (left, 0) and not (tmp_path / "blobs").exists()
     assert remove_all(tmp_path / "blobs") == (0, 0)

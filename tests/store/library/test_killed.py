@@ -1,11 +1,11 @@
-"""SIGKILL at any moment of an addition: afterwards the document is there whole, or there is nothing of it."""
+"""After SIGKILL at any moment of an addition, the library holds the whole document or no trace of it."""
 
 import os
 
 import pytest
 
-from tests.store.library.test_library import BIRDS, NOTHING, ROCKS, add, traces
-from tests.support.victim import killed
+from tests.store.library.test_library import BIRDS, NOTHING, ROCKS, add, count_rows
+from tests.support.victim import kill_at_stage, kills
 
 VICTIM = """
 import sys
@@ -22,17 +22,17 @@ for step in library.add(Path(sys.argv[2]), "birds.txt"):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-@pytest.mark.parametrize("seed, stage", enumerate(["open", "chunked", "embedded"]))
-def test_a_killed_addition_is_whole_or_nothing(open_library, file_of, tmp_path, seed, stage):
+@pytest.mark.parametrize("seed, stage", kills("open", "chunked", "embedded"))
+def test_a_killed_addition_leaves_the_document_or_nothing(open_library, file_of, tmp_path, seed, stage):
     path = file_of("\n\n".join(f"{BIRDS} number{number}" for number in range(20)), "birds.txt")
-    killed(VICTIM, tmp_path / "library", path, stage=stage, seed=seed)
+    kill_at_stage(VICTIM, tmp_path / "library", path, stage=stage, seed=seed)
     library = open_library()
-    left = traces(library)
-    whole = {document.name: document.num_chunks for document in library.documents()}
+    rows = count_rows(library)
+    num_chunks = {document.name: document.num_chunks for document in library.documents()}
     add(library, file_of(ROCKS, "rocks.txt"))
-    if not whole:
-        assert left == NOTHING
+    if not num_chunks:
+        assert rows == NOTHING
         assert add(library, path)[-1].document.name == "birds.txt"
     else:
-        assert left["chunks"] == left["words"] == whole["birds.txt"]
+        assert rows["chunks"] == rows["words"] == num_chunks["birds.txt"]
         assert add(library, path)[-1].warning == "It is already in the library as birds.txt."

@@ -1,4 +1,4 @@
-"""A document is in the library whole or not at all, and gone from everywhere once deleted."""
+"""A document is in the library as a whole or not at all; a deleted one is gone from every index."""
 
 import errno
 import threading
@@ -29,12 +29,12 @@ def add(library, path, name=None):
     return list(library.add(path, name or path.name))
 
 
-def traces(library):
-    """What every store holds, bypassing the library's own filters."""
-    count = library._catalog._connection.execute
+def count_rows(library):
+    """Count the rows of every index, bypassing the library's own filters."""
+    execute = library._catalog._connection.execute
     return {
         "vectors": len(library._vectors),
-        **{name: count(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("documents", "chunks", "words")},
+        **{name: execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("documents", "chunks", "words")},
     }
 
 
@@ -72,20 +72,20 @@ def test_a_library_is_the_same_after_reopening(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS, "birds.txt"))
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = library.documents(), library.search("quickly cooling basalt", 3), traces(library)
+    before = library.documents(), library.search("quickly cooling basalt", 3), count_rows(library)
     library = open_library(embedder := WordEmbedder())
     assert embedder.num_embedded == 0
-    assert (library.documents(), library.search("quickly cooling basalt", 3), traces(library)) == before
+    assert (library.documents(), library.search("quickly cooling basalt", 3), count_rows(library)) == before
     assert [document.name for document in library.documents()] == ["rocks.txt", "birds.txt"]
 
 
 def test_same_bytes_twice_are_one_document_with_a_warning(open_library, file_of):
     library = open_library()
     first = add(library, file_of(BIRDS))[-1].document
-    before = traces(library)
+    before = count_rows(library)
     (step,) = add(library, file_of(BIRDS), "other.txt")
     assert (step.document, step.warning) == (first, "It is already in the library as file.txt.")
-    assert traces(library) == before
+    assert count_rows(library) == before
 
 
 def test_same_bytes_at_the_same_time_are_one_document(open_library, file_of):
@@ -110,11 +110,11 @@ def test_an_addition_closed_early_leaves_no_trace(open_library, file_of, steps):
     for _ in range(steps):
         assert next(adding).stage != "indexed"
     adding.close()
-    assert traces(library) == NOTHING
+    assert count_rows(library) == NOTHING
     assert add(library, file_of(BIRDS))[-1].document
 
 
-def test_an_unfinished_document_is_seen_by_nobody(open_library, file_of):
+def test_an_unfinished_document_is_invisible(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
     before = library.documents(), library.search("the heron waits", 5)
@@ -125,20 +125,20 @@ def test_an_unfinished_document_is_seen_by_nobody(open_library, file_of):
     adding.close()
 
 
-def test_what_a_killed_process_left_is_removed_at_opening(open_library, file_of):
+def test_opening_deletes_what_a_killed_process_left(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = traces(library)
+    before = count_rows(library)
     library._pending.purge = lambda owner: None  # as if the process had no time to clean up
     adding = library.add(file_of(BIRDS), "birds.txt")
     while next(adding).stage != "embedded":
         pass
     adding.close()
-    assert traces(library)["vectors"] > before["vectors"]
-    assert traces(open_library()) == before
+    assert count_rows(library)["vectors"] > before["vectors"]
+    assert count_rows(open_library()) == before
 
 
-def test_words_and_meaning_both_find(open_library, file_of):
+def test_a_hit_can_match_by_words_and_by_vector(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS, "birds.txt"))
     add(library, file_of(ROCKS, "rocks.txt"))
@@ -146,19 +146,19 @@ def test_words_and_meaning_both_find(open_library, file_of):
     assert "kingfisher" in hit.chunk.text and hit.matched_words and 0 < hit.similarity <= 1
 
 
-def test_a_chunk_is_as_near_as_its_best_passage(open_library, file_of):
-    """The independent reference: dot products of all passages, without Chroma."""
+def test_a_chunk_is_as_similar_as_its_best_segment(open_library, file_of):
+    """Reference: dot products of all segments, without Chroma."""
     library, embedder = open_library(), WordEmbedder()
     document = add(library, file_of(BIRDS))[-1].document
     question = "kingfisher dives for fish"
-    (asked,) = embedder.embed([question])
+    (query,) = embedder.embed([question])
     for hit in library.search(question, document.num_chunks):
         if hit.similarity is not None:
-            best = max(float(embedder.embed([piece])[0] @ asked) for piece in embedder.segments(hit.chunk.text))
+            best = max(float(embedder.embed([segment])[0] @ query) for segment in embedder.segments(hit.chunk.text))
             assert hit.similarity == pytest.approx(best, abs=1e-5)
 
 
-def test_hits_are_ordered_repeatable_and_no_more_than_asked(open_library, file_of):
+def test_hits_are_ordered_deterministic_and_at_most_top_k(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS))
     first, second = (library.search("the heron waits", 3) for _ in range(2))
@@ -175,7 +175,7 @@ def test_any_question_is_answered(open_library, file_of, question):
     assert len(library.search(question, 3)) <= 3
 
 
-def test_a_search_for_nothing_is_refused(open_library):
+def test_top_k_below_one_is_rejected(open_library):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         open_library().search("heron", 0)
 
@@ -183,52 +183,52 @@ def test_a_search_for_nothing_is_refused(open_library):
 def test_a_deleted_document_is_gone_from_every_index(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = traces(library)
+    before = count_rows(library)
     document = add(library, file_of(BIRDS, "birds.txt"))[-1].document
     chunks = library.chunks(document.id)
     assert library.delete(document.id) == chunks and chunks
-    assert traces(library) == before
+    assert count_rows(library) == before
     assert all(hit.chunk.document_name == "rocks.txt" for hit in library.search("the heron waits", 9))
     assert library.chunks(document.id) == [] == library.delete(document.id)
 
 
-def test_vectors_of_another_embedder_are_made_anew(open_library, file_of):
+def test_vectors_of_another_embedder_are_rebuilt(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS))
     old = library.search("kingfisher fish", 3)
     library = open_library(other := WordEmbedder("other words", width=128))
-    assert other.num_embedded == traces(library)["vectors"]
+    assert other.num_embedded == count_rows(library)["vectors"]
     assert [hit.chunk.id for hit in library.search("kingfisher fish", 1)] == [old[0].chunk.id]
 
 
-def test_lost_vectors_are_made_anew(open_library, file_of):
+def test_lost_vectors_are_rebuilt(open_library, file_of):
     library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
-    before = traces(library)
+    before = count_rows(library)
     library._vectors.delete(document.id)
-    assert traces(open_library()) == before
+    assert count_rows(open_library()) == before
 
 
-def test_damaged_vectors_are_made_anew(open_library, file_of, tmp_path):
+def test_damaged_vectors_are_rebuilt(open_library, file_of, tmp_path):
     library = open_library()
     add(library, file_of(BIRDS))
-    before, hits = traces(library), library.search("kingfisher fish", 3)
+    before, hits = count_rows(library), library.search("kingfisher fish", 3)
     library.close()
     (tmp_path / "library" / "vectors" / "chroma.sqlite3").write_bytes(b"no database" * 500)
     library = open_library()
-    assert traces(library) == before
+    assert count_rows(library) == before
     assert library.search("kingfisher fish", 3) == hits
 
 
-class Full:
-    """Runs out of room at the nth call."""
+class Failing:
+    """A call that fails from the nth time on."""
 
     def __init__(self, call, error, nth=1):
-        self.call, self.error, self.left = call, error, nth
+        self.call, self.error, self.remaining = call, error, nth
 
     def __call__(self, *args, **kwargs):
-        self.left -= 1
-        if self.left <= 0:
+        self.remaining -= 1
+        if self.remaining <= 0:
             raise self.error
         return self.call(*args, **kwargs)
 
@@ -246,21 +246,21 @@ class Full:
 def test_a_full_disk_leaves_the_library_as_it_was(open_library, file_of, error, nth):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = traces(library), library.documents()
+    before = count_rows(library), library.documents()
     collection = library._vectors._collection
-    object.__setattr__(collection, "add", Full(collection.add, error, nth))
+    object.__setattr__(collection, "add", Failing(collection.add, error, nth))
     with pytest.raises(StoreFull, match="Free some disk space"):
         add(library, file_of(BIRDS, "birds.txt"))
-    assert (traces(library), library.documents()) == before
+    assert (count_rows(library), library.documents()) == before
 
 
-def test_traces_that_a_full_disk_kept_are_hidden_and_go_with_the_next_addition(open_library, file_of):
+def test_leftovers_of_a_full_disk_are_hidden_and_deleted_by_the_next_addition(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
     adding = library.add(file_of(BIRDS, "birds.txt"), "birds.txt")
     while next(adding).stage != "embedded":
         pass
-    real, library._vectors.delete = library._vectors.delete, Full(None, StoreFull("The disk is full."))
+    real, library._vectors.delete = library._vectors.delete, Failing(None, StoreFull("The disk is full."))
     adding.close()
     assert [document.name for document in library.documents()] == ["rocks.txt"]
     assert {hit.chunk.document_name for hit in library.search("the heron waits", 9)} <= {"rocks.txt"}
@@ -268,31 +268,31 @@ def test_traces_that_a_full_disk_kept_are_hidden_and_go_with_the_next_addition(o
         add(library, file_of("another text", "c.txt"))
     library._vectors.delete = real
     add(library, file_of("another text", "c.txt"))
-    assert traces(library)["documents"] == 2 and traces(library)["vectors"] == library._catalog.count_segments()
+    assert count_rows(library)["documents"] == 2 and count_rows(library)["vectors"] == library._catalog.count_segments()
 
 
 def test_an_unclear_error_on_a_full_disk_is_a_full_disk(open_library, file_of, monkeypatch):
     library = open_library()
     collection = library._vectors._collection
-    object.__setattr__(collection, "add", Full(None, InternalError("Failed to apply logs"), 1))
+    object.__setattr__(collection, "add", Failing(None, InternalError("Failed to apply logs"), 1))
     with pytest.raises(InternalError):
         add(library, file_of(BIRDS))
     monkeypatch.setattr(store.retrieval.vectors.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
     with pytest.raises(StoreFull, match="Failed to apply logs"):
         add(library, file_of(BIRDS))
-    assert traces(library) == NOTHING
+    assert count_rows(library) == NOTHING
 
 
 def test_a_full_database_leaves_the_library_as_it_was(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = traces(library), library.documents()
+    before = count_rows(library), library.documents()
     database = library._catalog._connection
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(StoreFull):
         add(library, file_of("new words " * 1500, "birds.txt"))
-    assert (traces(library), library.documents()) == before
+    assert (count_rows(library), library.documents()) == before
     database.execute("PRAGMA max_page_count = 1000000")
     assert add(library, file_of(BIRDS))[-1].document
 
@@ -309,10 +309,10 @@ def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_pa
     for path in (tmp_path / "absent.txt", tmp_path):
         with pytest.raises(UnreadableDocument, match="cannot be opened"):
             add(library, path)
-    assert traces(library) == NOTHING
+    assert count_rows(library) == NOTHING
 
 
-def test_a_huge_file_is_refused_unread(open_library, tmp_path):
+def test_a_huge_file_is_rejected_unread(open_library, tmp_path):
     path = tmp_path / "huge.txt"
     with path.open("wb") as file:
         file.truncate(10**13)  # sparse: reading it would take an hour
@@ -336,7 +336,11 @@ def test_threads_may_add_search_and_delete_at_once(open_library, file_of):
         stop.set()
         asking.result()
     assert {document.id for document in library.documents()} == {document.id for document in added[3:]}
-    assert traces(library)["chunks"] == traces(library)["words"] == sum(document.num_chunks for document in added[3:])
+    assert (
+        count_rows(library)["chunks"]
+        == count_rows(library)["words"]
+        == sum(document.num_chunks for document in added[3:])
+    )
 
 
 def test_more_vectors_than_one_chroma_batch_are_added_and_deleted(open_library):

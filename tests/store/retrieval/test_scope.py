@@ -51,12 +51,8 @@ def test_hits_are_those_of_the_chosen_documents_as_if_there_were_no_others(fille
     )
     def law(question, documents, top):
         (vector,) = EMBEDDER.embed([question])
-        near = [
-            chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
-        ]
-        worded = [
-            chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
-        ]
+        near = [chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents]
+        worded = [chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents]
         wanted = top * CANDIDATES_PER_HIT
         expected = fused_by_hand([near[:wanted], worded[:wanted]])[:top]
         found = [hit.chunk.id for hit in filled.search(question, top, documents)]
