@@ -13,7 +13,7 @@ from tokenizers.decoders import DecodeStream
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class TokenizedText:
     """Token ids of a text, and the characters of each token.
 
     spans  (start, end) of each token, both ascending; several byte-level tokens can share a character
@@ -42,10 +42,10 @@ class TextTokenizer:
             each.no_padding()
         self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()[:16]
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> TokenizedText:
         """Return the ids and spans of a text, treating special tokens as ordinary characters."""
         encoding = self.data.encode(text, add_special_tokens=False)
-        return Encoded(tuple(encoding.ids), tuple(encoding.offsets))
+        return TokenizedText(tuple(encoding.ids), tuple(encoding.offsets))
 
     def encode_template(self, text: str) -> tuple[int, ...]:
         """Return the ids of template text, including special tokens."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from engine.errors import KVScopeError
 from engine.lru import LRUCache
 from engine.model.encoder import Encoder
-from engine.model.tokenizer import Encoded
+from engine.model.tokenizer import TokenizedText
 
 Head = TypeVar("Head", bound=nn.Module)
 PassageData = TypeVar("PassageData")
@@ -37,7 +37,7 @@ class TrainedHead(ABC, Generic[Head, PassageData]):
         self._passages = LRUCache(self._encode_passage, maxsize, sizeof)
 
     @abstractmethod
-    def _encode_passage(self, text: str, passage: Encoded) -> PassageData:
+    def _encode_passage(self, text: str, passage: TokenizedText) -> PassageData:
         """Return what is cached for a passage, given its text and the main model's tokens of it."""
 
     @property
@@ -52,7 +52,7 @@ class TrainedHead(ABC, Generic[Head, PassageData]):
     def _weights(self) -> list[Tensor]:
         return [*self.encoder.parameters, *self.head.parameters()]
 
-    def warm(self, text: str, passage: Encoded) -> None:
+    def warm(self, text: str, passage: TokenizedText) -> None:
         """Cache a passage unless the cache is full."""
         if not self._passages.is_full:
             self._passages(text.strip(), passage)

@@ -106,7 +106,9 @@ class KeywordFinder:
         yield [Hit(chunk, score, score / 100, True) for score, chunk in ranked][:top]
 
     def documents(self):
-        return [Document(name, f"{name}.txt", 1, None, len(chunks), 0.0) for name, chunks in self.chunks_by_document.items()]
+        return [
+            Document(name, f"{name}.txt", 1, None, len(chunks), 0.0) for name, chunks in self.chunks_by_document.items()
+        ]
 
     def chunks(self, document_id):
         return self.chunks_by_document.get(document_id, [])

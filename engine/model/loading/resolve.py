@@ -35,7 +35,7 @@ def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, 
         return ensure_unpacked(folder, report)
     report(f"Downloading {name}", 0.0)
     try:
-        progress_bar = _progress_bar_class(name, report)
+        progress_bar = progress_bar_class(name, report)
         return Path(snapshot_download(name, allow_patterns=MODEL_FILE_PATTERNS, tqdm_class=progress_bar))
     except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -69,7 +69,7 @@ def find_local(name: str, folder: Path) -> Path | None:
     return snapshot if any(snapshot.glob("*.safetensors")) else None  # other programs may have fetched the config only
 
 
-def _progress_bar_class(name: str, report: ProgressCallback) -> type:
+def progress_bar_class(name: str, report: ProgressCallback) -> type:
     """Return a tqdm class for the Hub's downloads that draws nothing and reports the bytes.
 
     The Hub counts network and written bytes in separate bars; the bar that is further ahead is reported. An exception

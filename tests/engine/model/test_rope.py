@@ -1,4 +1,4 @@
-"""Law 1: a moved key equals a key rotated there in the first place."""
+"""Invariant 1: a re-rotated key equals a key rotated at its new position in the first place."""
 
 import pytest
 import torch
@@ -6,16 +6,16 @@ from torch.testing import assert_close
 
 from engine.model.rope import move_keys
 from tests.support import tiny
-from tests.support.tolerance import EXACT, REORDERED, rotated
+from tests.support.tolerance import EXACT, REORDERED, rotation_tolerance
 
 INV_FREQ = 10_000.0 ** -(torch.arange(0, 32, 2) / 32)
 
 
 def rotated_at(plain, start):
-    """The definition as a complex product in fp64, sharing no code with rotary.py."""
+    """The definition as a complex product in fp64, sharing no code with engine.model.rope."""
     angle = (start + torch.arange(plain.shape[-2])).double()[:, None] * INV_FREQ.double()
-    turned = torch.complex(*plain.double().chunk(2, dim=-1)) * torch.exp(1j * angle)
-    return torch.cat((turned.real, turned.imag), dim=-1).to(plain.dtype)
+    product = torch.complex(*plain.double().chunk(2, dim=-1)) * torch.exp(1j * angle)
+    return torch.cat((product.real, product.imag), dim=-1).to(plain.dtype)
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def plain():
 
 
 @pytest.mark.parametrize("start, goal", [(0, 0), (0, 700), (900, 40), (0, 40_000), (40_000, 39_999)])
-def test_a_moved_key_equals_a_key_rotated_at_its_new_place(plain, start, goal):
+def test_a_moved_key_equals_a_key_rotated_at_its_new_position(plain, start, goal):
     moved = move_keys(rotated_at(plain, start), goal - start, INV_FREQ)
-    assert_close(moved, rotated_at(plain, goal), **rotated(max(start, goal)))
+    assert_close(moved, rotated_at(plain, goal), **rotation_tolerance(max(start, goal)))
 
 
-def test_every_token_can_go_its_own_way(plain):
+def test_every_token_can_have_its_own_shift(plain):
     shifts = torch.tensor([0, -3, 700])[:, None, None, None]
     moved = move_keys(plain, shifts, INV_FREQ)
     for one, shift in zip(moved, (0, -3, 700), strict=True):
@@ -41,25 +41,25 @@ def test_moves_add_up(plain):
     assert_close(twice, move_keys(plain, -7, INV_FREQ), **REORDERED)
 
 
-def test_a_key_that_stays_is_copied_bit_for_bit(plain):
+def test_a_zero_shift_copies_bit_for_bit(plain):
     half = plain.bfloat16()
     assert_close(move_keys(half, 0, INV_FREQ), half, **EXACT)
 
 
-def test_moving_writes_into_a_given_place(plain):
+def test_keys_are_written_into_the_given_output(plain):
     buffer = torch.zeros(2, 3, 10, 32)
     move_keys(plain, 9, INV_FREQ, out=buffer[:, :, 2:8])
     assert_close(buffer[:, :, 2:8], move_keys(plain, 9, INV_FREQ), **EXACT)
     assert not buffer[:, :, :2].any() and not buffer[:, :, 8:].any()
 
 
-def test_wrong_width_is_refused_with_both_numbers(plain):
+def test_a_wrong_width_is_rejected_with_both_numbers(plain):
     with pytest.raises(ValueError, match=r"width 32.*width 30"):
         move_keys(plain, 1, INV_FREQ[:-1])
 
 
 @pytest.mark.parametrize("shift", [1, 300])
-def test_keys_of_every_family_move_as_the_model_itself_would_place_them(family, shift):
+def test_moved_keys_of_every_family_equal_the_models_own(family, shift):
     """Layer 0 of transformers' own forward pass at shifted positions is the reference."""
     ids = torch.arange(3, 20)[None]
     reference = tiny.model(family)
@@ -67,4 +67,4 @@ def test_keys_of_every_family_move_as_the_model_itself_would_place_them(family, 
         here = reference(ids, use_cache=True).past_key_values.layers[0].keys
         there = reference(ids, position_ids=torch.arange(shift, shift + 17)[None], use_cache=True)
     moved = move_keys(here, shift, reference.model.rotary_emb.inv_freq)
-    assert_close(moved, there.past_key_values.layers[0].keys, **rotated(shift, here.norm(dim=-1).max()))
+    assert_close(moved, there.past_key_values.layers[0].keys, **rotation_tolerance(shift, here.norm(dim=-1).max()))
