@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person sees, presses and is spared."""
+"""The Ask page in a real browser."""
 
 import json
 import time
@@ -22,7 +22,7 @@ HOSTILE = [
 
 def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, backend):
     tab = visit()
-    with backend.standing(after=3):
+    with backend.paused(after=3):
         tab.page.fill("#question textarea", "What is the maintenance code?")
         tab.page.press("#question textarea", "Enter")
         expect(tab.page.locator("#passages mark").first).to_be_visible()
@@ -48,7 +48,7 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_card_shows_the_lines_that_back_the_answer(visit, backend):
+def test_a_card_scrolls_to_the_lines_that_support_the_answer(visit, backend):
     said = "The code of the Morning Gannet is 5730264."
     backend.texts = [f"{'The quay was quiet. ' * 60}{said} {'Gulls slept on it. ' * 60}"]
     backend.answer = "It is 5730264 [1]."
@@ -59,12 +59,12 @@ def test_a_card_shows_the_lines_that_back_the_answer(visit, backend):
     assert "".join(quote.all_inner_texts()) == said  # a part of it was recomputed
     card, line = tab.page.locator(".kv-passage").bounding_box(), quote.first.bounding_box()
     assert abs(line["y"] - card["y"]) < line["height"]
-    expect(tab.page.locator(".kv-legend")).to_contain_text("backs the answer")
+    expect(tab.page.locator(".kv-legend")).to_contain_text("supports the answer")
 
 
-def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
+def test_retrying_with_another_ratio_adds_a_row_to_the_metrics_table(visit, backend):
     tab = visit()
-    with backend.standing(after=3):
+    with backend.paused(after=3):
         tab.ask("What is the maintenance code?")
         tab.page.fill("#question textarea", "And then?")
         with tab.page.expect_response(lambda answer: "And then?" in (answer.request.post_data or "")):
@@ -74,7 +74,7 @@ def test_moving_the_slider_changes_the_numbers_side_by_side(visit, backend):
     tab.page.click("#reply >> text=Retry")
     rows = tab.page.locator("#history tbody tr")
     expect(rows).to_have_count(2)
-    assert [request.ratio for request in backend.asked] == [0.2, 0.5]
+    assert [request.recompute_ratio for request in backend.requests] == [0.2, 0.5]
     asked, before = rows.nth(0).inner_text(), rows.nth(1).inner_text()
     assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
     assert "20" in before and "386 ms" in before.replace("\u00a0", " ")
@@ -106,7 +106,7 @@ def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backen
     tab.move("#option-epic-tokens", 16)
     tab.ask("Why?")
     tab.finish()
-    expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · TextTokenizer at each start: 16")
+    expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · Tokens at each start: 16")
     expect(tab.page.locator("#numbers")).to_contain_text("EPIC has no ratio")
     tab.choose("CacheBlend")
     tab.page.check("#option-cacheblend-gradual input")
@@ -117,12 +117,12 @@ def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backen
     tab.ask("Why?")
     tab.finish()
     blended = {"deviation": "values", "check_layer": 1, "gradual": True}
-    assert [request.options for request in backend.asked] == [{"tokens": 16}, blended, {"tokens": 16}]
-    assert backend.asked[1].ratio == 0.35
+    assert [request.options for request in backend.requests] == [{"tokens": 16}, blended, {"tokens": 16}]
+    assert backend.requests[1].recompute_ratio == 0.35
 
 
 def test_stop_ends_the_computation_and_the_question_stays(visit, backend):
-    backend.stands_after = 3
+    backend.pause_after_words = 3
     tab = visit()
     tab.ask("How long is a piece of string?")
     expect(tab.page.locator("#reply .kv-text")).to_be_visible()
@@ -133,7 +133,7 @@ def test_stop_ends_the_computation_and_the_question_stays(visit, backend):
     assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
 
 
-def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
+def test_escape_closes_an_open_panel_before_it_stops_an_answer(visit, backend):
     backend.answer = "Yes [1]."
     tab = visit()
     tab.ask("Is it long?")
@@ -143,7 +143,7 @@ def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#chatbar form")).to_be_hidden()
     expect(tab.page.locator("#chatbar [data-act=rename]")).to_be_focused()
-    backend.answer, backend.stands_after = "word " * 9, 3
+    backend.answer, backend.pause_after_words = "word " * 9, 3
     tab.ask("How long?")
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("word")
     tab.page.click("#method input")
@@ -163,20 +163,20 @@ def test_escape_closes_what_is_open_and_stops_nothing_then(visit, backend):
 
 
 def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
-    backend.answer, backend.stands_after = "word " * 60, 3
+    backend.answer, backend.pause_after_words = "word " * 60, 3
     one, other = visit(), visit()
     one.ask("First?")
     other.ask("Second?")
     expect(one.page.locator("#reply .kv-text")).to_be_visible()
     one.page.click("#stop")
     expect(one.page.locator("#reply .kv-state")).to_contain_text("Stopped")
-    backend.stands_after = 10_000
+    backend.pause_after_words = 10_000
     other.finish()
     assert other.page.inner_text("#reply .kv-text").count("word") == 60
 
 
 def test_closing_the_tab_stops_the_computation(visit, backend):
-    backend.stands_after = 3
+    backend.pause_after_words = 3
     tab = visit()
     tab.ask("Is anybody there?")
     expect(tab.page.locator("#reply .kv-text")).to_be_visible()
@@ -187,16 +187,16 @@ def test_closing_the_tab_stops_the_computation(visit, backend):
     assert backend.cancelled == [True]
 
 
-def test_files_show_their_steps_and_stand_in_the_list_with_what_was_computed_of_them(visit, backend):
-    backend.stands_at = "embedded"
+def test_files_show_their_steps_and_appear_in_the_list_with_their_cache_usage(visit, backend):
+    backend.pause_at_stage = "embedded"
     tab = visit()
     expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
     files = [("notes & more.md", b"# Notes"), ("empty.txt", b"")]
     payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
     tab.page.set_input_files("#upload input[type=file]", payload)
     expect(tab.page.locator("#progress .kv-now").first).to_contain_text("embedded")
-    backend.stands_at = ""
-    expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Pick one that holds text.")
+    backend.pause_at_stage = ""
+    expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Choose one that contains text.")
     expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
     expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")
     kept = tab.page.locator("#shelf .kv-kept")
@@ -205,7 +205,7 @@ def test_files_show_their_steps_and_stand_in_the_list_with_what_was_computed_of_
     expect(kept).to_have_count(0)
     assert backend.cleared
     tab.page.click("#shelf .kv-remove")
-    tab.page.click("#shelf >> text=Keep it")
+    tab.page.click("#shelf >> text=Cancel")
     assert len(backend.documents()) == 1
     tab.page.click("#shelf .kv-remove")
     tab.page.click("#shelf .kv-danger")
@@ -215,7 +215,7 @@ def test_files_show_their_steps_and_stand_in_the_list_with_what_was_computed_of_
 
 def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
     names = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
-    backend._documents, backend.texts = names, [f"{text} {'x' * 300}" for text in HOSTILE]
+    backend.stored_documents, backend.texts = names, [f"{text} {'x' * 300}" for text in HOSTILE]
     backend.answer = " ".join(HOSTILE)
     tab = visit()
     tab.ask(HOSTILE[0] + HOSTILE[1])
@@ -238,18 +238,18 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
     tab.page.fill("#question textarea", "What now?")
     tab.page.click("#ask")
     expect(tab.page.locator("#reply .kv-trouble")).to_have_text(
-        "Something broke: the <b>disk</b> is gone. The log has the details."
+        "Something went wrong: the <b>disk</b> is gone. See the log for details."
     )
     assert tab.page.input_value("#question textarea") == "What now?"
     expect(tab.page.locator("#ask")).to_be_visible()
     tab.page.fill("#question textarea", "  ")
     tab.page.click("#ask")
     expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
-    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something broke")
+    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something went wrong")
 
 
-def test_the_keyboard_and_the_samples_whose_documents_are_there(visit, backend):
-    backend._documents = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
+def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, backend):
+    backend.stored_documents = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
     tab = visit()
     first, second = SAMPLES
     expect(tab.page.get_by_role("button", name=first)).to_have_count(0)
@@ -259,10 +259,10 @@ def test_the_keyboard_and_the_samples_whose_documents_are_there(visit, backend):
     tab.page.keyboard.type("one")
     tab.page.keyboard.press("Shift+Enter")
     tab.page.keyboard.type("two")
-    assert tab.page.input_value("#question textarea") == "one\ntwo" and backend.asked == []
+    assert tab.page.input_value("#question textarea") == "one\ntwo" and backend.requests == []
     tab.page.click(f"text={second}")
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
-    assert [request.question for request in backend.asked] == [second]
+    assert [request.question for request in backend.requests] == [second]
 
 
 def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):

@@ -1,4 +1,4 @@
-"""The Inspect page in a real browser, over a desk that inspects at once."""
+"""The Inspect page in a real browser, on a fake inspection service."""
 
 import time
 
@@ -20,7 +20,7 @@ def inspect(tab, question="What is the maintenance code?"):
     expect(tab.page.locator("#inspect-go")).to_be_visible()
 
 
-def test_a_question_is_inspected_and_slider_and_passage_redraw_without_a_second_look(visit, backend):
+def test_slider_and_passage_choice_redraw_without_a_second_inspection(visit, backend):
     tab = visit()
     tab.go("Inspect")
     expect(tab.page.locator("#inspect-empty")).to_contain_text("press Inspect")
@@ -34,54 +34,54 @@ def test_a_question_is_inspected_and_slider_and_passage_redraw_without_a_second_
     share = tab.page.inner_text("#inspect-summary strong")
     tab.move("#inspect-ratio", 55)
     expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 55")
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("target 55")
     assert tab.page.locator("#inspect-passages").inner_html() != before
     tab.page.locator("#inspect-only label").nth(2).click()
     expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
     expect(tab.page.locator("#inspect-passages .kv-rank")).to_have_text("2")
     tab.move("#inspect-ratio", 70)
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 70")
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("target 70")
     expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
     tab.page.locator("#inspect-only label").first.click()
     expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(3)
-    assert len(backend.inspection.requests) == 1 and backend.asked == []
+    assert len(backend.inspection.requests) == 1 and backend.requests == []
     assert tab.errors == [] and tab.outside == []
 
 
-def test_a_method_shows_what_it_would_choose_and_apply_asks_with_it_whatever_is_chosen_meanwhile(visit, backend):
+def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choices(visit, backend):
     tab = visit()
     inspect(tab)
     tab.page.click("#inspect-method input")
     tab.page.get_by_role("option", name="CacheBlend", exact=True).click()
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("Press Apply")
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("Ask with these settings")
     tab.page.click("#inspect-apply")
     expect(tab.page.locator("#inspect-answer .kv-text")).to_contain_text("before noon")
     expect(tab.page.locator("#inspect-answer")).to_contain_text("386")
     expect(tab.page.locator("#inspect-passages .kv-quoted").first).to_be_visible()
     expect(tab.page.locator("#inspect-passages .kv-fresh").first).to_be_visible()
-    assert [request.method for request in backend.asked] == ["cacheblend"]
+    assert [request.method for request in backend.requests] == ["cacheblend"]
     tab.page.click("#inspect-method input")
     tab.page.get_by_role("option", name="EPIC", exact=True).click()
     expect(tab.page.locator("#inspect-ratio")).to_be_hidden()
     expect(tab.page.locator("#inspect-summary")).to_contain_text("EPIC has no ratio")
     tab.page.click("#inspect-method input")
     tab.page.get_by_role("option", name="CacheClip", exact=True).click()
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 20")
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("target 20")
     backend.answer = "word " * 9
-    with backend.standing(after=3):
+    with backend.paused(after=3):
         tab.page.click("#inspect-apply")
         expect(tab.page.locator("#inspect-answer .kv-text")).to_contain_text("word")
         tab.move("#inspect-ratio", 60)
-        expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
+        expect(tab.page.locator("#inspect-summary")).to_contain_text("target 60")
     expect(tab.page.locator("#inspect-apply")).to_be_visible()
-    tab.page.wait_for_timeout(500)  # for what is drawn after the end
-    expect(tab.page.locator("#inspect-summary")).to_contain_text("asked for 60")
-    assert backend.asked[-1].ratio == 0.2
+    tab.page.wait_for_timeout(500)  # for the redraw after the end
+    expect(tab.page.locator("#inspect-summary")).to_contain_text("target 60")
+    assert backend.requests[-1].recompute_ratio == 0.2
     assert len(backend.inspection.requests) == 1 and tab.errors == []
 
 
-def test_an_error_says_what_to_do_and_stop_ends_the_answer_that_apply_began(visit, backend):
-    backend.stands_after = 3
+def test_an_error_is_shown_and_stop_cancels_the_answer(visit, backend):
+    backend.pause_after_words = 3
     backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
     tab = visit()
     tab.go("Inspect")
@@ -100,7 +100,7 @@ def test_an_error_says_what_to_do_and_stop_ends_the_answer_that_apply_began(visi
 
 
 def test_hostile_passages_and_names_are_shown_as_text(visit, backend):
-    backend._documents = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
+    backend.stored_documents = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
     backend.texts = [f"{text} {'x ' * 60}" for text in HOSTILE]
     backend.answer = " ".join(HOSTILE)
     tab = visit()
