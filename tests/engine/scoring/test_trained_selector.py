@@ -1,4 +1,4 @@
-"""A selector: what its heads say, where its tokens lie, what it is trained towards, and its file."""
+"""The token selector: its scores, token alignment, training targets, training runs and file."""
 
 import json
 import math
@@ -10,250 +10,277 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from engine.builder import READER, SELECTOR, ModelConfig
-from engine.errors import Cancelled, SelectorUnusable
-from engine.model.loading.bundled import NAME
-from engine.model.tokenizer import Encoded
-from engine.prompt.template import Prompt
-from engine.scoring.trained_selector import FILE, SelectorHead, TokenSelector, load_token_selector, piece_of, places
+from engine.builder import LORA_ADAPTER, TOKEN_SELECTOR, ModelConfig
+from engine.errors import Cancelled, TokenSelectorUnusable
+from engine.model.loading.bundled import BUNDLED_MODEL
+from engine.model.tokenizer import TokenizedText
+from engine.prompt.template import PromptTemplate
+from engine.scoring.trained_selector import (
+    SELECTOR_FILE,
+    SelectorHead,
+    TokenSelector,
+    align_to_pieces,
+    distance_classes,
+    load_token_selector,
+)
 from tests.support import tiny
+from tests.support.boats import BOATS
 from tests.support.doubles import TEXTS
-from tests.support.reference_prefill import assembled
+from tests.support.reference_prefill import assemble_kv
 from tests.support.tolerance import EXACT
-from tests.training.test_training import BOATS
-from training import selector as finetuning
-from training import targets as reading
+from training import selector as selector_training
+from training import targets as training_targets
 from training.checkpoint import BadCheckpoint
 from training.data.corpus import BadCorpus
 from training.data.examples import DataMix
 from training.data.packed import PackedExample
-from training.publish import REPORT, publish
-from training.selector import HeadsConfig, SelectorConfig, train_selector
-from training.targets import held, targets
+from training.publish import REPORT_FILE, publish
+from training.selector import SelectorConfig, SelectorHeadConfig, train_selector
+from training.targets import benefit_share, compute_targets
 
 QUESTION = "How many cars does the ferry carry?"
 CONFIG = SelectorConfig(
-    lessons=8, judged=4, rounds=2, held=0.4, mix=DataMix(passages=3, tokens=300, questions=3), heads=HeadsConfig(2, 4)
+    examples=8,
+    eval_examples=4,
+    epochs=2,
+    eval_fraction=0.4,
+    mix=DataMix(max_passages=3, max_tokens=300, max_questions=3),
+    head=SelectorHeadConfig(2, 4),
 )
 
 
-def heads(seed=0, width=32):
+def random_head(seed=0, width=32):
     torch.manual_seed(seed)
-    made = SelectorHead(width, heads=3, size=4)
-    for weight in made.parameters():
+    head = SelectorHead(width, heads=3, size=4)
+    for weight in head.parameters():
         weight.data = torch.randn_like(weight) * 0.3
-    return made
+    return head
 
 
-def scored(selector, texts, question=QUESTION):
-    prompt = Prompt(tiny.tokenizer())
-    return selector.score(question, texts, [prompt.passage(text) for text in texts])
+def encode(texts):
+    template = PromptTemplate(tiny.tokenizer())
+    return [template.passage(text) for text in texts]
 
 
-def test_a_score_is_what_the_heads_point_at_written_out():
+def score(selector, texts, question=QUESTION):
+    return selector.score(question, texts, encode(texts))
+
+
+def test_a_score_is_the_heads_attention_written_out():
     """The reference goes through heads, question tokens and context tokens one by one."""
-    made, lengths = heads().requires_grad_(False), [5, 9, 7]
-    asked, vectors = torch.randn(4, 32), torch.randn(21, 32)
+    head, lengths = random_head().requires_grad_(False), [5, 9, 7]
+    question, vectors = torch.randn(4, 32), torch.randn(21, 32)
     expected = torch.zeros(21)
-    for head in range(3):
-        rows = slice(4 * head, 4 * head + 4)
-        vote = made.votes[head].exp() / made.votes.exp().sum()
-        for token in asked:
-            query = made.query.weight[rows] @ token + made.query.bias[rows]
-            points = [float(query @ (made.key.weight[rows] @ vector)) / math.sqrt(4) for vector in vectors]
-            whole = sum(math.exp(point) for point in points[5:])
-            expected += vote * torch.tensor([math.exp(point) / whole for point in points]) / len(asked)
-    spots = [(at, length - 1 - at) for length in lengths for at in range(length)]
-    for number, (start, end) in enumerate(spots):
-        classes = [min(8, (distance + 1).bit_length() - 1) for distance in (start, end, 20 - number)]
-        expected[number] *= math.exp(sum(float(made.places[kind, one]) for kind, one in enumerate(classes)))
-    found = made(asked, made.key(vectors), lengths)
-    assert_close(found, expected / expected[5:].sum(), rtol=1e-4, atol=1e-6)
-    assert_close(found[5:].sum(), torch.tensor(1.0))
+    for number in range(3):
+        rows = slice(4 * number, 4 * number + 4)
+        vote = head.votes[number].exp() / head.votes.exp().sum()
+        for token in question:
+            query = head.query.weight[rows] @ token + head.query.bias[rows]
+            logits = [float(query @ (head.key.weight[rows] @ vector)) / math.sqrt(4) for vector in vectors]
+            total = sum(math.exp(logit) for logit in logits[5:])
+            expected += vote * torch.tensor([math.exp(logit) / total for logit in logits]) / len(question)
+    distances = [(at, length - 1 - at) for length in lengths for at in range(length)]
+    for token, (start, end) in enumerate(distances):
+        classes = [min(8, (distance + 1).bit_length() - 1) for distance in (start, end, 20 - token)]
+        expected[token] *= math.exp(sum(float(head.places[kind, each]) for kind, each in enumerate(classes)))
+    scores = head(question, head.key(vectors), lengths)
+    assert_close(scores, expected / expected[5:].sum(), rtol=1e-4, atol=1e-6)
+    assert_close(scores[5:].sum(), torch.tensor(1.0))
 
 
-def test_where_a_token_stands_is_told_in_doubling_distances():
-    start, end, question = places([4, 2]).tolist()
+def test_distance_classes_double():
+    start, end, question = distance_classes([4, 2]).tolist()
     assert start == [0, 1, 1, 2, 0, 1] and end == [2, 1, 1, 0, 1, 0] and question == [2, 2, 2, 1, 1, 0]
-    assert places([300])[0, -1] == 8
+    assert distance_classes([300])[0, -1] == 8
 
 
 @pytest.mark.parametrize("text", [TEXTS["ferry"], "Größe: 37 x 4  „naïve“ 🙂 cars", "12345678", "\u200b\u200b"])
-def test_each_token_gets_the_first_piece_that_reaches_into_it(text):
-    passage, read = Prompt(tiny.tokenizer()).passage(text), tiny.encoder().tokens.encode(text)
-    if not read.ids:
-        read = Encoded((5,), ((0, 1),))
+def test_each_token_is_aligned_to_the_first_piece_that_ends_after_its_start(text):
+    (passage,), pieces = encode([text]), tiny.encoder().tokenizer.encode(text)
+    if not pieces.ids:
+        pieces = TokenizedText((5,), ((0, 1),))
     expected = []
     for start, _ in passage.spans:
-        behind = [number for number, (_, end) in enumerate(read.spans) if end > start]
-        expected.append(behind[0] if behind else len(read.ids) - 1)
-    assert piece_of(passage, read).tolist() == expected
+        later = [number for number, (_, end) in enumerate(pieces.spans) if end > start]
+        expected.append(later[0] if later else len(pieces.ids) - 1)
+    assert align_to_pieces(passage, pieces).tolist() == expected
 
 
-def test_scores_come_one_for_each_token_and_depend_on_the_question():
-    selector, texts = TokenSelector(tiny.encoder(), heads()), [*TEXTS.values(), "\u200b"]
-    prompt = Prompt(tiny.tokenizer())
-    found = scored(selector, texts)
-    assert len(found) == sum(len(prompt.passage(text).ids) for text in texts)
-    assert (found >= 0).all() and not torch.equal(found, scored(selector, texts, "Where do terns nest?"))
-    assert torch.isfinite(scored(selector, texts, "\u200b")).all()
+def test_every_token_gets_a_score_that_depends_on_the_question():
+    selector, texts = TokenSelector(tiny.encoder(), random_head()), [*TEXTS.values(), "\u200b"]
+    scores = score(selector, texts)
+    assert len(scores) == sum(len(passage.ids) for passage in encode(texts))
+    assert (scores >= 0).all() and not torch.equal(scores, score(selector, texts, "Where do terns nest?"))
+    assert torch.isfinite(score(selector, texts, "\u200b")).all()
 
 
-def test_a_passage_is_read_once_and_forgotten_when_asked(monkeypatch):
-    selector, read = TokenSelector(tiny.encoder(), heads()), []
-    vectors = selector.encoder.vectors
-    monkeypatch.setattr(selector.encoder, "vectors", lambda ids: read.append(len(ids)) or vectors(ids))
-    first = next(iter(TEXTS.values()))
-    selector.warm(first, Prompt(tiny.tokenizer()).passage(first))
-    scored(selector, [f" {first}\n"])
-    assert len(read) == 2  # the passage and the question
-    selector.forget(f"{first} ")
-    scored(selector, [first])
-    assert len(read) == 4
+def test_a_passage_is_encoded_once_until_it_is_forgotten(monkeypatch):
+    selector, calls = TokenSelector(tiny.encoder(), random_head()), []
+    embed = selector.encoder.embed
+    monkeypatch.setattr(selector.encoder, "embed", lambda ids: calls.append(len(ids)) or embed(ids))
+    text = TEXTS["ferry"]
+    selector.warm(text, *encode([text]))
+    score(selector, [f" {text}\n"])
+    assert len(calls) == 2  # the passage and the question
+    selector.forget(f"{text} ")
+    score(selector, [text])
+    assert len(calls) == 4
 
 
-def test_a_long_document_makes_no_keys_that_nothing_could_hold(monkeypatch):
-    monkeypatch.setattr("engine.scoring.trained_selector.HELD", 2)
-    selector, prompt = TokenSelector(tiny.encoder(), heads()), Prompt(tiny.tokenizer())
-    first, second, third = list(TEXTS.values())[:3]
-    for text in (first, second, third):
-        selector.warm(text, prompt.passage(text))
-    assert list(selector._passage._held) == [first.strip(), second.strip()]
-    assert len(scored(selector, [third])) == len(prompt.passage(third).ids)
+def test_warming_stops_when_the_cache_is_full(monkeypatch):
+    monkeypatch.setattr("engine.scoring.trained_selector.MAX_CACHED_PASSAGES", 2)
+    selector, calls = TokenSelector(tiny.encoder(), random_head()), []
+    embed = selector.encoder.embed
+    texts = list(TEXTS.values())[:3]
+    for text, passage in zip(texts, encode(texts), strict=True):
+        selector.warm(text, passage)
+    monkeypatch.setattr(selector.encoder, "embed", lambda ids: calls.append(ids) or embed(ids))
+    score(selector, texts[:2])
+    assert len(calls) == 1  # the question
+    assert len(score(selector, texts[2:])) == len(encode(texts)[2].ids)
+    assert len(calls) == 3  # the third passage was not cached
 
 
-def test_a_stopped_question_is_not_scored():
-    stopped = Event()
-    stopped.set()
-    prompt = Prompt(tiny.tokenizer())
+def test_a_cancelled_question_is_not_scored():
+    cancel = Event()
+    cancel.set()
     with pytest.raises(Cancelled):
-        TokenSelector(tiny.encoder(), heads()).score("?", ["one"], [prompt.passage("one")], stopped)
+        TokenSelector(tiny.encoder(), random_head()).score("?", ["one"], encode(["one"]), cancel)
 
 
 def test_a_target_is_attention_times_deviation_by_transformers(family):
-    """The target by plain forward passes: a full prefill's attention, and how far assembled values lie from its own."""
-    made = tiny.decoder(family)
+    """The target by plain forward passes: a full prefill's attention, and the deviation of assembled values."""
     prefix, passages, question = ((*range(3, 10),), ((*range(20, 50),), (*range(60, 95),)), (*range(100, 112),))
-    (found,) = targets(made, PackedExample(prefix, passages, ((question, (5,)),), apart=True), compared=True)
-    plain = tiny.model(family)
-    plain.set_attn_implementation("eager")
+    example = PackedExample(prefix, passages, ((question, (5,)),), is_independent=True)
+    (target,) = compute_targets(tiny.decoder(family), example, with_baselines=True)
+    model = tiny.model(family)
+    model.set_attn_implementation("eager")
     context, start, first = [*prefix, *passages[0], *passages[1]], len(prefix), len(passages[0])
     with torch.no_grad():
-        out = plain(torch.tensor([[*context, *question]]), output_attentions=True, use_cache=True)
+        full = model(torch.tensor([[*context, *question]]), output_attentions=True, use_cache=True)
     spans = (range(start, start + first), range(start + first, len(context)))
-    joined, expected = assembled(plain, torch.tensor(context), start, spans), torch.zeros(len(context) - start)
-    for layer, attention, (_, values) in zip(out.past_key_values.layers, out.attentions, joined, strict=True):
+    assembled, expected = assemble_kv(model, torch.tensor(context), start, spans), torch.zeros(len(context) - start)
+    for layer, attention, (_, values) in zip(full.past_key_values.layers, full.attentions, assembled, strict=True):
         exact = layer.values[0, :, start : len(context)]
-        moved = (exact - values[0, :, start:]).norm(dim=-1).mean(0) / exact.norm(dim=-1).mean()
-        moved[:first] = 0
-        expected += attention[0, :, -len(question) :].mean(dim=(0, 1))[start : len(context)] * moved
-    assert_close(found.helps, expected / expected.sum(), rtol=1e-3, atol=1e-5)
-    assert_close(found.others["joint"].sum(), torch.tensor(1.0), rtol=0, atol=1e-4)
+        deviation = (exact - values[0, :, start:]).norm(dim=-1).mean(0) / exact.norm(dim=-1).mean()
+        deviation[:first] = 0
+        expected += attention[0, :, -len(question) :].mean(dim=(0, 1))[start : len(context)] * deviation
+    assert_close(target.benefit, expected / expected.sum(), rtol=1e-3, atol=1e-5)
+    assert_close(target.baselines["joint"].sum(), torch.tensor(1.0), rtol=0, atol=1e-4)
 
 
-def test_training_points_at_what_the_targets_point_at():
-    """Targets that a selector made are found again by one that starts from nothing."""
-    teacher, encoder, prompt = heads(seed=3), tiny.encoder(), Prompt(tiny.tokenizer())
-    lessons = []
+def test_training_approaches_the_targets():
+    """Targets made by one head are learned by another that starts from zero."""
+    teacher, encoder = random_head(seed=3), tiny.encoder()
+    examples = []
     for number in range(12):
         texts = [f"{text} Note {number}." for text in TEXTS.values()]
-        lengths = [len(prompt.passage(text).ids) for text in texts]
-        vectors = torch.cat([encoder.vectors(encoder.tokens.encode(text).ids) for text in texts])
+        lengths = [len(passage.ids) for passage in encode(texts)]
+        vectors = torch.cat([encoder.embed(encoder.tokenizer.encode(text).ids) for text in texts])
         vectors = vectors[torch.arange(sum(lengths)) % len(vectors)]
-        asked = [
-            encoder.vectors(encoder.tokens.encode(f"{QUESTION} {number} {word}").ids).half() for word in ("one", "two")
+        questions = [
+            encoder.embed(encoder.tokenizer.encode(f"{QUESTION} {number} {word}").ids).half() for word in ("one", "two")
         ]
         with torch.no_grad():
-            helps = [teacher(one.float(), teacher.key(vectors), lengths) for one in asked]
-        for one in helps:
-            one[: lengths[0]] = 0
-        lessons.append(finetuning.Read(vectors.half(), lengths, asked, helps))
+            benefits = [teacher(question.float(), teacher.key(vectors), lengths) for question in questions]
+        for benefit in benefits:
+            benefit[: lengths[0]] = 0
+        examples.append(selector_training.EncodedExample(vectors.half(), lengths, questions, benefits))
     torch.manual_seed(7)
-    pupil = SelectorHead(32, heads=3, size=4)
-    loss_of = finetuning._loss_of(pupil, lessons, seed=0)
-    optimizer = torch.optim.AdamW(pupil.parameters(), lr=1e-2)
+    student = SelectorHead(32, heads=3, size=4)
+    loss_of = selector_training._loss_of(student, examples, seed=0)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=1e-2)
 
-    def share():
+    def mean_share(scores_of):
         with torch.no_grad():
-            return sum(
-                held(helps, pupil(asked.float(), pupil.key(read.vectors.float()), read.lengths), read.lengths)
-                for read in lessons
-                for asked, helps in zip(read.asked, read.helps, strict=True)
-            ) / (2 * len(lessons))
+            shares = [
+                benefit_share(benefit, scores_of(example, question, benefit), example.lengths)
+                for example in examples
+                for question, benefit in zip(example.questions, example.benefits, strict=True)
+            ]
+        return sum(shares) / len(shares)
 
-    before = share()
+    def student_scores(example, question, benefit):
+        return student(question.float(), student.key(example.vectors.float()), example.lengths)
+
+    before = mean_share(student_scores)
     for step in range(150):
         optimizer.zero_grad()
         loss_of(step).backward()
         optimizer.step()
-    best = sum(held(h, h, read.lengths) for read in lessons for h in read.helps) / (2 * len(lessons))
-    assert share() > before + 0.5 * (best - before)
+    best = mean_share(lambda example, question, benefit: benefit)
+    assert mean_share(student_scores) > before + 0.5 * (best - before)
 
 
-def test_a_finetune_judges_its_selector_and_ships_only_a_better_one(tmp_path):
-    report = train_selector(tiny.decoder(), tiny.encoder(), BOATS, tmp_path / "out", CONFIG, lambda *said: None)
-    shares = report["agreement"]
+def ignore_progress(*args):
+    """A progress callback that does nothing."""
+
+
+def test_training_evaluates_its_selector_and_publishes_only_a_better_one(tmp_path):
+    report = train_selector(tiny.decoder(), tiny.encoder(), BOATS, tmp_path / "out", CONFIG, ignore_progress)
+    shares, metric = report["agreement"], selector_training.selection_metric
     assert set(shares) == {"target", "selector", "joint", "last layer", "random"}
     assert 0 < shares["selector"] <= shares["target"] <= 1 and report["questions"]["judged"] > 0
-    assert load_token_selector(tmp_path / "out", tiny.encoder()).parameters > 0
-    assert publish(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
-    assert not publish(tmp_path / "out", tmp_path / "assets", (FILE,), finetuning.merit)
-    assert json.loads((tmp_path / "assets" / REPORT).read_text()) == json.loads(json.dumps(report))
-    for seed in (0, 1):  # the same questions, but what helps this model says nothing of that one
+    assert load_token_selector(tmp_path / "out", tiny.encoder()).num_parameters > 0
+    assert publish(tmp_path / "out", tmp_path / "assets", (SELECTOR_FILE,), metric)
+    assert not publish(tmp_path / "out", tmp_path / "assets", (SELECTOR_FILE,), metric)
+    assert json.loads((tmp_path / "assets" / REPORT_FILE).read_text()) == json.loads(json.dumps(report))
+    for seed in (0, 1):  # the same questions, but the benefit for one model says nothing about another
         other, out = tiny.decoder(tiny.qwen2 if seed == 0 else tiny.llama, seed=seed), tmp_path / f"other{seed}"
-        train_selector(other, tiny.encoder(), BOATS, out, CONFIG, lambda *said: None)
+        train_selector(other, tiny.encoder(), BOATS, out, CONFIG, ignore_progress)
         with pytest.raises(BadCorpus):
-            publish(out, tmp_path / "assets", (FILE,), finetuning.merit)
+            publish(out, tmp_path / "assets", (SELECTOR_FILE,), metric)
 
 
-def test_a_finetune_that_was_killed_goes_on_and_ends_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "EVERY", 2)
-    monkeypatch.setattr(finetuning, "EVERY", 3)
-    run = lambda out, progress=lambda *said: None, config=CONFIG: train_selector(  # noqa: E731
-        tiny.decoder(), tiny.encoder(), BOATS, out, config, progress
-    )
+def test_interrupted_training_resumes_with_the_same_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(training_targets, "CHECKPOINT_EXAMPLES", 2)
+    monkeypatch.setattr(selector_training, "CHECKPOINT_STEPS", 3)
+
+    def run(out, progress=ignore_progress, config=CONFIG):
+        train_selector(tiny.decoder(), tiny.encoder(), BOATS, out, config, progress)
+
     run(tmp_path / "whole")
-    for stage, at in (("Reading", 5), ("Training", 7)):
+    for stop_stage, stop_at in (("Computing targets", 5), ("Training", 7)):
 
-        def killed(said, done, of, loss, stage=stage, at=at):
-            if (said, done) == (stage, at):
+        def interrupt(stage, done, total, loss, stop=(stop_stage, stop_at)):
+            if (stage, done) == stop:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "killed", killed)
-    seen = []
-    run(tmp_path / "killed", lambda said, done, *_: seen.append((said, done)))
-    assert not any(said == "Reading" for said, _ in seen) and ("Training", 7) in seen and ("Training", 3) not in seen
-    whole, again = (load_file(tmp_path / name / FILE) for name in ("whole", "killed"))
+            run(tmp_path / "killed", interrupt)
+    steps = []
+    run(tmp_path / "killed", lambda stage, done, *_: steps.append((stage, done)))
+    assert not any(stage == "Computing targets" for stage, _ in steps)
+    assert ("Training", 7) in steps and ("Training", 3) not in steps
+    whole, resumed = (load_file(tmp_path / name / SELECTOR_FILE) for name in ("whole", "killed"))
     for name, weight in whole.items():
-        assert_close(again[name], weight, **EXACT)
-    run(tmp_path / "killed", config=replace(CONFIG, judged=2))  # which questions judge it changes nothing of these
+        assert_close(resumed[name], weight, **EXACT)
+    run(tmp_path / "killed", config=replace(CONFIG, eval_examples=2))  # evaluation does not affect training
     with pytest.raises(BadCheckpoint, match=r"killed.checkpoint was made with other settings"):
-        run(tmp_path / "killed", config=replace(CONFIG, rounds=3))
+        run(tmp_path / "killed", config=replace(CONFIG, epochs=3))
     with pytest.raises(BadCheckpoint):
         run(tmp_path / "killed", config=replace(CONFIG, seed=1))
-    with pytest.raises(BadCheckpoint):  # another model by the same name, as with and without an adapter
-        train_selector(tiny.decoder(seed=1), tiny.encoder(), BOATS, tmp_path / "killed", CONFIG, lambda *said: None)
+    with pytest.raises(BadCheckpoint):  # another model of the same name, as with and without an adapter
+        train_selector(tiny.decoder(seed=1), tiny.encoder(), BOATS, tmp_path / "killed", CONFIG, ignore_progress)
 
 
-def test_a_selector_comes_back_from_its_file(tmp_path):
-    rounded = heads()
-    for weight in rounded.parameters():
+def test_a_selector_is_restored_from_its_file(tmp_path):
+    head = random_head()
+    for weight in head.parameters():
         weight.data = weight.bfloat16().float()
-    made = TokenSelector(tiny.encoder(), rounded)
-    made.save(tmp_path)
-    texts = list(TEXTS.values())
-    assert_close(scored(load_token_selector(tmp_path, tiny.encoder()), texts), scored(made, texts), **EXACT)
+    selector, texts = TokenSelector(tiny.encoder(), head), list(TEXTS.values())
+    selector.save(tmp_path)
+    assert_close(score(load_token_selector(tmp_path, tiny.encoder()), texts), score(selector, texts), **EXACT)
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-def test_a_selector_that_does_not_fit_is_refused(tmp_path):
-    with pytest.raises(SelectorUnusable, match="selector"):
+def test_an_unusable_selector_file_is_rejected(tmp_path):
+    with pytest.raises(TokenSelectorUnusable, match="selector"):
         load_token_selector(tmp_path, tiny.encoder())
-    (tmp_path / FILE).write_bytes(b"torn")
-    with pytest.raises(SelectorUnusable, match="selector"):
+    (tmp_path / SELECTOR_FILE).write_bytes(b"torn")
+    with pytest.raises(TokenSelectorUnusable, match="selector"):
         load_token_selector(tmp_path, tiny.encoder())
-    for named in (
+    for tensors in (
         {},
         {"votes": torch.zeros(2)},
         dict(SelectorHead(16, 2, 4).state_dict()),
@@ -261,17 +288,18 @@ def test_a_selector_that_does_not_fit_is_refused(tmp_path):
         {**SelectorHead(32, 2, 4).state_dict(), "votes": torch.tensor(1.0)},
         {**SelectorHead(32, 2, 4).state_dict(), "key.weight": torch.zeros(0)},
     ):
-        save_file(named, tmp_path / FILE)
-        with pytest.raises(SelectorUnusable, match="another --selector"):
+        save_file(tensors, tmp_path / SELECTOR_FILE)
+        with pytest.raises(TokenSelectorUnusable, match="trained for another encoder or version"):
             load_token_selector(tmp_path, tiny.encoder())
 
 
-def test_ours_are_taken_for_the_embedded_model_only(tmp_path):
-    assert (ModelConfig(tmp_path).adapter, ModelConfig(tmp_path).heads) == (READER, SELECTOR)
+def test_our_trained_files_are_used_for_the_bundled_model_only(tmp_path):
+    default = ModelConfig(tmp_path)
+    assert (default.lora_folder, default.token_selector_folder) == (LORA_ADAPTER, TOKEN_SELECTOR)
     other = ModelConfig(tmp_path, model="Qwen/Qwen3-0.6B")
-    assert other.auxiliary == NAME and other.adapter is None and other.heads is None
-    plain = ModelConfig(tmp_path, reader="off")
-    assert plain.adapter is None and plain.heads is None  # trained on what the reader looks at
-    own = ModelConfig(tmp_path, reader=str(tmp_path), selector=str(tmp_path))
-    assert own.adapter == own.heads == tmp_path
-    assert ModelConfig(tmp_path, selector="off").heads is None
+    assert other.auxiliary_model == BUNDLED_MODEL and other.lora_folder is None and other.token_selector_folder is None
+    plain = ModelConfig(tmp_path, lora_adapter="off")
+    assert plain.lora_folder is None and plain.token_selector_folder is None  # trained on the adapter's attention
+    own = ModelConfig(tmp_path, lora_adapter=str(tmp_path), token_selector=str(tmp_path))
+    assert own.lora_folder == own.token_selector_folder == tmp_path
+    assert ModelConfig(tmp_path, token_selector="off").token_selector_folder is None
