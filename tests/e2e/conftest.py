@@ -1,4 +1,4 @@
-"""The backend on the real embedded model, with a data folder of its own."""
+"""The backend on the real bundled model, with a data folder of its own."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class App:
         self._backend.start()
         self._backend.wait(300)
         status = self._backend.status()
-        assert status.ready and "Reading" not in status.line, status.line
+        assert status.ready and "Reading" not in status.message, status.message
         return self._backend
 
     def close(self) -> None:

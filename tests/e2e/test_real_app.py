@@ -1,4 +1,4 @@
-"""The journey of a new user: the real app in a process of its own, the embedded model, a real browser."""
+"""The journey of a new user: the real app in a process of its own, the bundled model, a real browser."""
 
 import random
 import signal
