@@ -1,4 +1,4 @@
-"""One process per folder, and a dead one holds nothing."""
+"""A folder lock excludes other processes and ends with its own."""
 
 import os
 import signal
@@ -12,23 +12,23 @@ from store.errors import FolderInUse, FolderUnusable
 from store.lock import FolderLock
 
 HOLDER = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from store.lock import FolderLock
 
 lock = FolderLock(Path(sys.argv[1]))
-print("held", flush=True)
-time.sleep(60)
+print("locked", flush=True)
+signal.pause()
 """
 
 
-def test_second_holder_is_told_who_holds_it(tmp_path):
+def test_a_second_holder_learns_who_the_first_is(tmp_path):
     with FolderLock(tmp_path), pytest.raises(FolderInUse, match=rf"process {os.getpid()}, started \d{{4}}-"):
         FolderLock(tmp_path)
     FolderLock(tmp_path).close()
 
 
-def test_folders_are_locked_apart(tmp_path):
+def test_folders_are_locked_independently(tmp_path):
     with FolderLock(tmp_path / "a"), FolderLock(tmp_path / "b"):
         pass
 
@@ -43,22 +43,22 @@ def test_closing_twice_does_not_free_the_next_holder(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1, "started_at": 1e99}'])
-def test_a_damaged_note_of_the_holder_still_gives_the_error(tmp_path, content):
+def test_a_damaged_holder_file_still_gives_the_error(tmp_path, content):
     with FolderLock(tmp_path):
         (tmp_path / ".holder.json").write_text(content)
         with pytest.raises(FolderInUse, match="another process"):
             FolderLock(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_folder_that_cannot_be_is_said_with_what_to_do(tmp_path, place):
+@pytest.mark.parametrize("path", ["file", "file/below"])
+def test_an_impossible_folder_is_rejected_with_a_remedy(tmp_path, path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderUnusable, match=r"cannot be used .* --data"):
-        FolderLock(tmp_path / place)
+    with pytest.raises(FolderUnusable, match=r"cannot be used .* --data-dir"):
+        FolderLock(tmp_path / path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-def test_a_killed_holder_holds_nothing(tmp_path):
+def test_killing_the_holder_releases_the_lock(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()

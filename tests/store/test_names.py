@@ -1,4 +1,4 @@
-"""A name is safe to show, whatever it was."""
+"""Any file name becomes safe to show."""
 
 import unicodedata
 
@@ -25,7 +25,7 @@ from store.names import MAX_LENGTH, clean_name, unique_name
         ("\ud800", "document"),
     ],
 )
-def test_name_is_the_last_part_without_what_cannot_be_seen(name, clean):
+def test_a_name_is_the_last_part_without_invisible_characters(name, clean):
     assert clean_name(name) == clean
 
 
@@ -34,14 +34,14 @@ def test_long_name_keeps_its_extension():
 
 
 @given(st.text(max_size=300))
-def test_any_name_becomes_a_short_visible_one_and_then_stays(name):
+def test_any_name_becomes_short_and_visible_and_then_stays(name):
     clean = clean_name(name)
     assert 0 < len(clean) <= MAX_LENGTH
     assert not any(unicodedata.category(letter) in ("Cc", "Cs") or letter in "/\\\u202e\u2066" for letter in clean)
     assert clean_name(clean) == clean
 
 
-def test_taken_names_get_the_first_free_number():
+def test_existing_names_get_the_first_free_number():
     assert unique_name("a.pdf", set()) == "a.pdf"
     assert unique_name("a.pdf", {"a.pdf"}) == "a (2).pdf"
     assert unique_name("a.pdf", {"a.pdf", "a (2).pdf"}) == "a (3).pdf"

@@ -1,4 +1,4 @@
-"""The words of a question find the chunks that hold them, and no question breaks the search."""
+"""A question finds the chunks that contain its words, and no question breaks the search."""
 
 import sqlite3
 
@@ -44,7 +44,7 @@ def test_words_find_their_chunk(index, question, first):
     assert index.search(question, 4)[0] == first
 
 
-def test_words_that_tell_nothing_count_only_where_there_are_no_others(index):
+def test_stop_words_count_only_without_other_words(index):
     assert index.search("What is of the keys?", 4) == ["a-0"]  # and not a-1, which has 'is'
     assert index.search("What is it?", 4) == ["a-1"]
 
@@ -52,7 +52,7 @@ def test_words_that_tell_nothing_count_only_where_there_are_no_others(index):
 @pytest.mark.parametrize(
     "question", ["Which keys? Is that so?", "WHAT IS IN THE KEYS", "What Is In The Keys", "Hello. Is it late?\nIs it?"]
 )
-def test_a_capital_that_only_begins_a_sentence_or_all_words_names_nothing(question):
+def test_a_capital_at_the_start_of_a_sentence_or_of_all_words_marks_no_name(question):
     assert '"is"' not in fts_query(question)
 
 
@@ -60,18 +60,18 @@ def test_a_capital_that_only_begins_a_sentence_or_all_words_names_nothing(questi
     "question, term",
     [("What does 'S' mean?", "s"), ("the parameter 't'", "t"), ("the module 're'", "re"), ("Where, May asks?", "may")],
 )
-def test_a_quoted_letter_and_a_name_are_looked_for(question, term):
+def test_a_quoted_letter_and_a_name_are_searched(question, term):
     assert f'"{term}"' in fts_query(question)
 
 
-def test_words_that_a_pasted_text_shares_with_its_last_line_are_looked_for(index):
+def test_words_shared_by_a_pasted_text_and_its_last_line_are_searched(index):
     pasted = " ".join(f"word{number}" for number in range(300))
     assert index.search(f"Room {pasted} Which room is it?", 1) == ["a-1"]
     assert index.search(f"注意 {pasted} 注意", 1) == ["a-2"]
 
 
 @pytest.mark.parametrize("question", ["", "   ", "?!*", '"', "zebra", "意思"])
-def test_nothing_is_found_where_no_word_is_shared(index, question):
+def test_a_question_without_shared_words_finds_nothing(index, question):
     assert index.search(question, 4) == []
 
 
@@ -85,7 +85,7 @@ def test_no_question_is_a_command(index, part):
     assert "a-0" in index.search(f"{part} keys {part}{part}", 4)
 
 
-def test_of_a_long_question_the_end_is_looked_for(index):
+def test_the_end_of_a_long_question_is_searched(index):
     pasted = " ".join(f"word{number}" for number in range(300))
     assert index.search(f"{pasted} Which room is closed?", 1) == ["a-1"]
 
@@ -94,7 +94,7 @@ def test_a_very_long_question_is_answered(index):
     assert index.search(" ".join(f"word{number}" for number in range(50_000)) + " keys", 4) == ["a-0"]
 
 
-def test_no_more_than_top_are_found(index):
+def test_at_most_top_k_are_found(index):
     assert len(index.search("cache keys room", 1)) == 1
 
 

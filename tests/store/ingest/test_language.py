@@ -1,4 +1,4 @@
-"""A text that the search model hardly knows is taken with a warning, which stays with the document."""
+"""A text in a language the search model hardly knows gets a warning, stored with the document."""
 
 import pytest
 
@@ -14,7 +14,7 @@ JAPANESE = "\u9dfa\u306f\u846d\u306e\u4e2d\u3067\u5f85\u3063\u3066\u3044\u307e\u
 
 
 @pytest.mark.parametrize("text, script", [(RUSSIAN, "Cyrillic"), (CHINESE, "Chinese"), (JAPANESE, "Japanese")])
-def test_another_script_is_named(text, script):
+def test_the_warning_names_another_script(text, script):
     assert f"of the letters are {script}" in language_warning(text * 20)
     assert f"of the letters are {script}" in language_warning(text * 20_000)
 
@@ -60,17 +60,17 @@ PROSE = {
 
 
 @pytest.mark.parametrize("language", PROSE)
-def test_a_language_of_latin_letters_is_named(language):
+def test_the_warning_names_a_language_in_latin_script(language):
     assert language_warning(PROSE[language]).startswith(f"The text seems to be {language}, and")
     assert f"to be {language}" in language_warning(PROSE[language] * 500)
 
 
 @pytest.mark.parametrize("language", PROSE)
-def test_a_quotation_in_an_english_text_is_no_matter(language):
+def test_a_quotation_in_an_english_text_gives_no_warning(language):
     assert language_warning(f"{BIRDS * 4} They said: {PROSE[language]}") == ""
 
 
-def test_lists_of_names_and_code_are_no_language():
+def test_lists_of_names_and_code_give_no_warning():
     assert (
         language_warning("Los Angeles, El Paso, La Jolla, Santa Cruz, San Jos\u00e9, Las Vegas, Reno, Fresno. " * 9)
         == ""
@@ -89,15 +89,15 @@ def test_lists_of_names_and_code_are_no_language():
         RUSSIAN[:20],
     ],
 )
-def test_latin_numbers_and_quotations_are_no_matter(text):
+def test_latin_names_numbers_and_quotations_give_no_warning(text):
     assert language_warning(text) == ""
 
 
-def test_only_samples_of_a_long_text_are_read_but_from_all_of_it():
+def test_the_samples_of_a_long_text_reach_its_end():
     assert language_warning(BIRDS * 200 + RUSSIAN * 8000)
 
 
-def test_warnings_stay_with_the_document(open_library, file_of):
+def test_warnings_are_stored_with_the_document(open_library, file_of):
     library = open_library()
     steps = add(library, file_of(RUSSIAN * 20, "a.txt"))
     assert "Cyrillic" in steps[0].warning and steps[-1].warning == steps[0].warning == steps[-1].document.warning

@@ -1,4 +1,4 @@
-"""The real embedding model: no network, nothing of a chunk unread, meaning above words."""
+"""The real embedding model works offline, reads all of a chunk, and ranks meaning above words."""
 
 from itertools import product
 
@@ -37,17 +37,17 @@ def test_meaning_counts_and_not_the_words(model):
     assert question @ same > question @ other
 
 
-def test_every_passage_of_a_long_chunk_is_read_to_its_end(model, tokenizer):
+def test_every_segment_of_a_long_chunk_fits_the_model(model, tokenizer):
     chunk = " ".join(f"Sentence {number} says something about keys and values." for number in range(60))
     tokenizer.no_truncation()
-    passages = model.segments(chunk)
-    assert len(passages) > 1
-    assert " ".join(passages) == chunk
-    assert all(len(tokenizer.encode(passage).ids) <= 256 for passage in passages)
+    segments = model.segments(chunk)
+    assert len(segments) > 1
+    assert " ".join(segments) == chunk
+    assert all(len(tokenizer.encode(segment).ids) <= 256 for segment in segments)
 
 
 @pytest.mark.parametrize("last", ["Where is the key?", "Be brief.", "钥匙在哪里?"])
-def test_the_end_of_a_long_text_is_as_much_as_is_read_whole(model, tokenizer, last):
+def test_truncation_keeps_as_much_of_the_end_as_fits(model, tokenizer, last):
     text = " ".join(f"Sentence {number} says something about boats." for number in range(60)) + f" {last}"
     end = model.truncate_left(text)
     tokenizer.no_truncation()
@@ -58,8 +58,8 @@ def test_the_end_of_a_long_text_is_as_much_as_is_read_whole(model, tokenizer, la
 
 def test_the_end_of_a_long_chunk_is_found(model):
     chunk = "The committee met and talked about the budget of the town. " * 40 + "Penguins lay eggs on the ice."
-    (asked,) = model.embed(["Where do penguins lay their eggs?"])
-    whole, best = model.embed([chunk])[0] @ asked, max(model.embed(model.segments(chunk)) @ asked)
+    (query,) = model.embed(["Where do penguins lay their eggs?"])
+    whole, best = model.embed([chunk])[0] @ query, max(model.embed(model.segments(chunk)) @ query)
     assert best > whole + 0.2
 
 
@@ -67,11 +67,11 @@ def test_fingerprint_is_of_the_weights(model):
     assert model.fingerprint == MiniLM().fingerprint and model.fingerprint.startswith("minilm-254-")
 
 
-def test_half_the_precision_finds_the_same(model):
+def test_bf16_ranks_as_fp32_does(model):
     texts = [f"{name} keeps {thing} in the {place}." for name, thing, place in product("ABC", THINGS, PLACES)]
-    asked = [f"Where are {thing}?" for thing in THINGS]
+    questions = [f"Where are {thing}?" for thing in THINGS]
     half = MiniLM(MiniLMConfig(dtype=torch.bfloat16))
-    whole_scores, half_scores = (one.embed(asked) @ one.embed(texts).T for one in (model, half))
+    whole_scores, half_scores = (one.embed(questions) @ one.embed(texts).T for one in (model, half))
     assert half.fingerprint == model.fingerprint
     assert np.abs(np.linalg.norm(half.embed(texts), axis=1) - 1).max() < 1e-5
     assert 0 < np.abs(whole_scores - half_scores).max() < 0.02

@@ -1,4 +1,4 @@
-"""A cross-encoder's scores are its own logits; what is no cross-encoder is refused in a sentence."""
+"""The reranker returns the cross-encoder's logits, and rejects other models with a message."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -76,16 +76,16 @@ def test_no_texts_have_no_scores(folder):
     assert CrossEncoderReranker(str(folder)).score(QUESTION, []) == []
 
 
-@pytest.mark.parametrize("positions, read", [(64, 64), (1024, MAX_TOKENS)])
-def test_a_long_passage_is_read_as_far_as_the_model_goes(tmp_path, positions, read):
+@pytest.mark.parametrize("positions, num_read", [(64, 64), (1024, MAX_TOKENS)])
+def test_a_long_text_is_read_up_to_the_models_limit(tmp_path, positions, num_read):
     folder = save(tmp_path / "tiny", positions=positions)
-    kept = ["sea"] * (read - len(QUESTION.split()) - 3)  # beside [CLS] and two [SEP]
-    longer = " ".join([*kept, "kingfisher", *PASSAGES[1].split() * 200])
+    read = ["sea"] * (num_read - len(QUESTION.split()) - 3)  # beside [CLS] and two [SEP]
+    longer = " ".join([*read, "kingfisher", *PASSAGES[1].split() * 200])
     (score,) = CrossEncoderReranker(str(folder)).score(QUESTION, [longer])
-    assert score == pytest.approx(forward(folder, QUESTION, " ".join(kept)), abs=REORDERED["atol"])
+    assert score == pytest.approx(forward(folder, QUESTION, " ".join(read)), abs=REORDERED["atol"])
 
 
-def test_threads_take_turns_and_get_the_scores_of_their_own_question(folder):
+def test_threads_are_serialised_and_get_their_own_scores(folder):
     reranker = CrossEncoderReranker(str(folder))
     questions = ["the heron", "basalt", "what dives", "open sea"] * 8
     alone = [reranker.score(question, PASSAGES) for question in questions]
@@ -103,7 +103,7 @@ def test_threads_take_turns_and_get_the_scores_of_their_own_question(folder):
         assert list(pool.map(lambda question: reranker.score(question, PASSAGES), questions)) == alone
 
 
-def test_weights_in_half_precision_are_computed_in_full(folder):
+def test_half_precision_weights_are_computed_in_fp32(folder):
     model = BertForSequenceClassification.from_pretrained(folder).half()
     model.save_pretrained(folder)
     (score,) = CrossEncoderReranker(str(folder)).score(QUESTION, PASSAGES[:1])
@@ -112,99 +112,99 @@ def test_weights_in_half_precision_are_computed_in_full(folder):
 
 
 class Hub:
-    """A hub that has one model, in `folder`, and a cache that may have it too, or a part of it."""
+    """A hub with one model, in `folder`, and a cache that may have all or a part of it."""
 
     def __init__(self, folder, cached=None):
-        self.folder, self.cached, self.asked = folder, cached, 0
+        self.folder, self.cached, self.num_downloads = folder, cached, 0
 
     def __call__(self, name, allow_patterns, local_files_only=False):
         if local_files_only:
             if self.cached is None:
                 raise LocalEntryNotFoundError(name)
             return str(self.cached)
-        self.asked += 1
+        self.num_downloads += 1
         if name != "someone/tiny":
             raise httpx.ConnectError("the hub does not answer")
         return str(self.folder)
 
 
-@pytest.mark.parametrize("state, asked", [("whole", 0), ("torn off", 1), ("absent", 1)])
-def test_a_name_is_looked_for_in_the_hubs_cache_and_then_on_the_hub(folder, tmp_path, monkeypatch, state, asked):
+@pytest.mark.parametrize("state, num_downloads", [("complete", 0), ("incomplete", 1), ("absent", 1)])
+def test_a_name_is_loaded_from_the_hubs_cache_or_else_from_the_hub(folder, tmp_path, monkeypatch, state, num_downloads):
     part = save(tmp_path / "part")
     (part / "model.safetensors").unlink()
-    hub = Hub(folder, {"whole": folder, "torn off": part, "absent": None}[state])
+    hub = Hub(folder, {"complete": folder, "incomplete": part, "absent": None}[state])
     monkeypatch.setattr("store.retrieval.reranker.snapshot_download", hub)
     (score,) = CrossEncoderReranker("someone/tiny").score(QUESTION, PASSAGES[:1])
     assert score == pytest.approx(forward(folder, QUESTION, PASSAGES[0]), abs=REORDERED["atol"])
-    assert hub.asked == asked
+    assert hub.num_downloads == num_downloads
 
 
-def test_a_name_that_the_hub_does_not_give_is_refused_in_a_sentence(folder, monkeypatch):
+def test_an_unknown_name_is_rejected_with_the_hubs_reason(folder, monkeypatch):
     monkeypatch.setattr("store.retrieval.reranker.snapshot_download", Hub(folder))
     with pytest.raises(RerankerUnusable, match=r"'someone/else' cannot be read \(the hub does not answer\)\."):
         CrossEncoderReranker("someone/else")
 
 
-def emptied(folder):
+def empty(folder):
     shutil.rmtree(folder)
     folder.mkdir()
 
 
-def removed(folder):
+def remove(folder):
     shutil.rmtree(folder)
 
 
-def torn(folder):
+def truncate(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
 
 
-def pickled(folder):
+def pickle_weights(folder):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
 
 
-def of_another_shape(folder):
+def change_shape(folder):
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"hidden_size": 16', '"hidden_size": 32'))
 
 
-def without_tokenizer(folder):
+def remove_tokenizer(folder):
     for file in folder.glob("token*"):
         file.unlink()
 
 
-def without_head(folder):
+def remove_head(folder):
     save(folder, build=BertModel)
 
 
-def with_two_scores(folder):
+def add_second_score(folder):
     save(folder, labels=2)
 
 
 @pytest.mark.parametrize(
-    "broken, said",
+    "damage, message",
     [
-        (removed, "cannot be read"),
-        (emptied, "cannot be read"),
-        (torn, "cannot be read"),
-        (pickled, "cannot be read"),
-        (of_another_shape, "cannot be read"),
-        (without_tokenizer, "its tokenizer is missing"),
-        (without_head, "a BertModel is not a cross-encoder"),
-        (with_two_scores, "it gives 2 scores per pair, not one"),
+        (remove, "cannot be read"),
+        (empty, "cannot be read"),
+        (truncate, "cannot be read"),
+        (pickle_weights, "cannot be read"),
+        (change_shape, "cannot be read"),
+        (remove_tokenizer, "its tokenizer is missing"),
+        (remove_head, "a BertModel is not a cross-encoder"),
+        (add_second_score, "it gives 2 scores per pair, not one"),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
-def test_what_cannot_score_is_refused_by_name_with_what_to_do(folder, broken, said):
-    broken(folder)
+def test_an_unusable_model_is_rejected_by_name_with_a_remedy(folder, damage, message):
+    damage(folder)
     with pytest.raises(RerankerUnusable) as caught:
         CrossEncoderReranker(str(folder))
-    assert str(folder) in str(caught.value) and said in str(caught.value)
+    assert str(folder) in str(caught.value) and message in str(caught.value)
     assert str(caught.value).endswith("or to off.")
 
 
 @pytest.mark.parametrize("name", ["no such model!", "", "~/no/such/folder"])
-def test_a_name_that_can_be_no_model_is_refused_in_a_sentence(name):
+def test_an_impossible_name_is_rejected(name):
     with pytest.raises(RerankerUnusable, match="cannot be read"):
         CrossEncoderReranker(name)

@@ -1,4 +1,4 @@
-"""A search in stages ends as a search does, says at each stage what it knows, and holds nobody up in between."""
+"""Staged retrieval ends with the search's result, and holds no lock between its stages."""
 
 import subprocess
 import sys
@@ -51,37 +51,37 @@ def test_the_last_stage_is_what_a_search_returns(filled, question, reranker):
 
 
 @pytest.mark.parametrize("reranker, stages", [(None, 2), (FakeReranker(len), 3)], ids=["fused", "reranked"])
-def test_every_stage_is_of_whole_hits_best_first_and_no_more_than_asked(filled, reranker, stages):
+def test_every_stage_gives_top_k_distinct_hits_best_first(filled, reranker, stages):
     library = filled(reranker=reranker)
-    found = list(library.retrieve_stages(QUESTION, 3))
-    assert len(found) == stages
-    for hits in found:
+    results = list(library.retrieve_stages(QUESTION, 3))
+    assert len(results) == stages
+    for hits in results:
         assert len(set(ids(hits))) == len(hits) == 3
         assert all(hit.chunk in library.chunks(hit.chunk.document_id) for hit in hits)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_the_first_stage_is_the_vectors_own_ranking_and_knows_no_words(filled):
-    """The independent reference: dot products of all passages, without Chroma."""
+def test_the_first_stage_is_the_ranking_by_vectors_alone(filled):
+    """Reference: dot products of all segments, without Chroma."""
     library, embedder = filled(), WordEmbedder()
-    (asked,) = embedder.embed([QUESTION])
+    (query,) = embedder.embed([QUESTION])
     best = {
-        chunk.id: float(np.max(embedder.embed(embedder.segments(chunk.text)) @ asked)) for chunk in all_chunks(library)
+        chunk.id: float(np.max(embedder.embed(embedder.segments(chunk.text)) @ query)) for chunk in all_chunks(library)
     }
     first = next(library.retrieve_stages(QUESTION, 3))
     assert [hit.similarity for hit in first] == pytest.approx(sorted(best.values(), reverse=True)[:3], abs=1e-5)
-    assert [hit.similarity for hit in first] == pytest.approx([best[found] for found in ids(first)], abs=1e-5)
+    assert [hit.similarity for hit in first] == pytest.approx([best[chunk_id] for chunk_id in ids(first)], abs=1e-5)
     assert not any(hit.matched_words for hit in first)
 
 
-def test_words_bring_in_what_vectors_do_not_tell_apart(filled):
+def test_lexical_search_finds_what_vectors_cannot_distinguish(filled):
     library = filled(embedder=WordEmbedder(width=1))
     first, second = library.retrieve_stages("566362", 2)
     assert not any("566362" in hit.chunk.text for hit in first)
     assert [("566362" in hit.chunk.text, hit.matched_words) for hit in second].count((True, True)) == 1
 
 
-def test_the_reranker_reads_the_best_fused_chunks_and_decides(filled):
+def test_the_reranker_ranks_the_best_fused_chunks(filled):
     library = filled(reranker=(reranker := FakeReranker(lambda text: text.count("e") / len(text))))
     _, fused, final = library.retrieve_stages(QUESTION, 2)
     ((question, texts),) = reranker.calls
@@ -92,19 +92,19 @@ def test_the_reranker_reads_the_best_fused_chunks_and_decides(filled):
     assert ids(final) != ids(fused)
 
 
-def test_reranked_hits_still_say_how_they_were_found(filled):
-    known = {hit.chunk.id: (hit.similarity, hit.matched_words) for hit in filled().search(QUESTION, 99)}
+def test_reranked_hits_keep_similarity_and_matched_words(filled):
+    expected = {hit.chunk.id: (hit.similarity, hit.matched_words) for hit in filled().search(QUESTION, 99)}
     final = filled(reranker=FakeReranker(len)).search(QUESTION, 99)
-    assert {hit.chunk.id: (hit.similarity, hit.matched_words) for hit in final} == known
-    assert {matched for _, matched in known.values()} == {True, False}
+    assert {hit.chunk.id: (hit.similarity, hit.matched_words) for hit in final} == expected
+    assert {matched for _, matched in expected.values()} == {True, False}
 
 
-def test_a_reranker_without_an_opinion_changes_no_order(filled):
+def test_a_constant_reranker_keeps_the_order(filled):
     fused = filled().search(QUESTION, 3)
     assert ids(filled(reranker=FakeReranker(lambda text: 0)).search(QUESTION, 3)) == ids(fused)
 
 
-def test_who_leaves_early_pays_for_no_reranking(filled):
+def test_stopping_early_skips_the_reranker(filled):
     library = filled(reranker=(reranker := FakeReranker(len)))
     with closing(library.retrieve_stages(QUESTION, 3)) as stages:
         next(stages), next(stages)
@@ -112,14 +112,14 @@ def test_who_leaves_early_pays_for_no_reranking(filled):
 
 
 @pytest.mark.parametrize("question, documents", [("heron", 0), ("", 1), (" \n", 1)])
-def test_nothing_to_ask_or_to_find_is_one_empty_stage(open_library, file_of, question, documents):
+def test_a_blank_question_or_an_empty_library_gives_one_empty_stage(open_library, file_of, question, documents):
     library = open_library(reranker=FakeReranker(len))
     for _ in range(documents):
         list(library.add(file_of(BIRDS), "birds.txt"))
     assert list(library.retrieve_stages(question, 3)) == [[]]
 
 
-def test_stages_of_nothing_are_refused_at_the_first_step(filled):
+def test_top_k_below_one_is_rejected_at_the_first_step(filled):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         next(filled().retrieve_stages("heron", 0))
 
@@ -135,7 +135,7 @@ def test_a_document_deleted_between_two_stages_is_in_no_later_one(filled, before
     assert all(hit.chunk.document_id != birds.id for hits in stages for hit in hits)
 
 
-def test_a_document_deleted_while_the_reranker_reads_is_not_in_the_end(filled):
+def test_a_document_deleted_during_reranking_is_not_in_the_result(filled):
     def delete_all(text):
         return len([library.delete(document.id) for document in library.documents()])
 
@@ -143,14 +143,14 @@ def test_a_document_deleted_while_the_reranker_reads_is_not_in_the_end(filled):
     assert library.search(QUESTION, 3) == []
 
 
-def test_nobody_waits_for_a_caller_between_two_stages(filled):
+def test_no_lock_is_held_between_two_stages(filled):
     library = filled(reranker=FakeReranker(len))
     with ThreadPoolExecutor(1) as others, closing(library.retrieve_stages(QUESTION, 3)) as stages:
         for _ in stages:
             assert others.submit(library.search, QUESTION, 3).result(60)
 
 
-def test_nobody_waits_for_the_reranker(filled):
+def test_no_lock_is_held_during_reranking(filled):
     with ThreadPoolExecutor(1) as others:
         library = filled(reranker=FakeReranker(lambda text: len(others.submit(library.documents).result(60))))
         assert library.search(QUESTION, 3)

@@ -1,4 +1,4 @@
-"""A search in chosen documents is the search in all, filtered by hand, and still finds as many as were asked for."""
+"""A search limited to documents equals a filtered search of all, and still gives `top_k` hits."""
 
 import pytest
 from hypothesis import given
@@ -40,35 +40,39 @@ def fused_by_hand(rankings):
     return sorted(seen, key=lambda chunk: -score[chunk])
 
 
-def test_hits_are_those_of_the_chosen_documents_as_if_there_were_no_others(filled):
-    """One library for all examples: building it takes longer than all of them."""
+def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled):
+    """One library serves all examples, because building it takes longer than all of them."""
     known = sorted(document.id for document in filled.documents())
 
     @given(
         question=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
-        documents=st.lists(st.sampled_from([*known, "0" * 64, "nobody"]), min_size=1, max_size=4),
-        top=st.integers(1, 6),
+        documents=st.lists(st.sampled_from([*known, "0" * 64, "unknown"]), min_size=1, max_size=4),
+        top_k=st.integers(1, 6),
     )
-    def law(question, documents, top):
+    def check(question, documents, top_k):
         (vector,) = EMBEDDER.embed([question])
-        near = [chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents]
-        worded = [chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents]
-        wanted = top * CANDIDATES_PER_HIT
-        expected = fused_by_hand([near[:wanted], worded[:wanted]])[:top]
-        found = [hit.chunk.id for hit in filled.search(question, top, documents)]
-        assert found == expected
-        assert len(found) == min(top, sum(len(filled.chunks(document)) for document in set(documents)))
+        nearest = [
+            chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
+        ]
+        lexical = [
+            chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
+        ]
+        num_candidates = top_k * CANDIDATES_PER_HIT
+        expected = fused_by_hand([nearest[:num_candidates], lexical[:num_candidates]])[:top_k]
+        hits = [hit.chunk.id for hit in filled.search(question, top_k, documents)]
+        assert hits == expected
+        assert len(hits) == min(top_k, sum(len(filled.chunks(document)) for document in set(documents)))
 
-    law()
+    check()
 
 
-def test_every_stage_keeps_to_the_chosen_documents(filled):
+def test_every_stage_stays_in_the_chosen_documents(filled):
     chosen = filled.documents()[2].id
     for hits in filled.retrieve_stages("heron of the sea", 4, (chosen,)):
         assert len(hits) == 4 and {hit.chunk.document_id for hit in hits} == {chosen}
 
 
-def test_a_chosen_document_that_goes_during_a_search_lets_no_other_in(filled):
+def test_deleting_the_chosen_document_during_a_search_adds_no_others(filled):
     chosen = filled.documents()[2].id
     stages = filled.retrieve_stages("heron of the sea", 4, (chosen,))
     assert next(stages)
@@ -76,11 +80,11 @@ def test_a_chosen_document_that_goes_during_a_search_lets_no_other_in(filled):
     assert [hits for hits in stages if hits] == []
 
 
-def test_no_chosen_document_is_all_of_them(filled):
+def test_no_documents_means_all(filled):
     assert filled.search("granite code", 5, ()) == filled.search("granite code", 5)
 
 
-def test_a_document_that_is_not_there_finds_nothing(filled):
+def test_an_unknown_document_matches_nothing(filled):
     assert filled.search("granite", 3, ("0" * 64,)) == []
 
 
@@ -95,15 +99,15 @@ def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
     index.close()
 
 
-def test_a_document_whose_id_begins_like_another_is_another(filled):
-    lexical = filled._catalog.bm25
-    lexical.add([(900, "ab-1", "zebra"), (901, "ab-11", "zebra"), (902, "ab1-1", "zebra"), (903, "a-1", "zebra")])
-    assert lexical.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
+def test_an_id_that_is_a_prefix_of_another_does_not_match_it(filled):
+    bm25 = filled._catalog.bm25
+    bm25.add([(900, "ab-1", "zebra"), (901, "ab-11", "zebra"), (902, "ab1-1", "zebra"), (903, "a-1", "zebra")])
+    assert bm25.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
 
 
-def test_chunks_are_found_by_their_ids_and_only_those_that_are_there(filled):
+def test_chunks_by_id_returns_only_existing_chunks(filled):
     document = filled.documents()[0]
     first, second = filled.chunks(document.id)[:2]
-    assert filled.chunks_by_id([second.id, "nobody-0", first.id]) == {first.id: first, second.id: second}
+    assert filled.chunks_by_id([second.id, "unknown-0", first.id]) == {first.id: first, second.id: second}
     filled.delete(document.id)
     assert filled.chunks_by_id([first.id]) == {}
