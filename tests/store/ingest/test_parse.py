@@ -194,12 +194,12 @@ def test_any_bytes_are_read_or_rejected(content, name):
 def test_damaged_files_are_read_or_rejected(whole):
     chance = random.Random(0)
     for _ in range(300):
-        torn = bytearray(whole)
+        damaged = bytearray(whole)
         for _ in range(chance.randint(1, 4)):
-            torn[chance.randrange(len(torn))] = chance.randrange(256)
-        cut = chance.choice([len(torn), chance.randrange(len(torn))])
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        length = chance.choice([len(damaged), chance.randrange(len(damaged))])
         with suppress(UnreadableDocument, DocumentTooLarge):
-            parse(bytes(torn[:cut]), "a.bin")
+            parse(bytes(damaged[:length]), "a.bin")
 
 
 @pytest.mark.parametrize("body", ["<w:tbl><w:tr/></w:tbl>", "<w:p><w:r><w:drawing/></w:r></w:p>x", "<w:tc/>", "<oops"])

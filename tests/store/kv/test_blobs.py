@@ -163,7 +163,7 @@ def test_a_note_comes_back_with_its_blob_also_after_reopening(open_blobs):
     blobs.put("b2", tensors_of(2))
     assert blobs.notes() == {"a1": "first", "b2": ""}
     blobs.put("a1", tensors_of(1), "second")
-    blobs.annotate({"b2": "third", "c3": "nobody's"})
+    blobs.annotate({"b2": "third", "c3": "no blob"})
     assert blobs.notes() == {"a1": "second", "b2": "third"}
     assert open_blobs().notes() == {"a1": "second", "b2": "third"}
 
