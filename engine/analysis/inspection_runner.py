@@ -58,7 +58,9 @@ def inspect(engine: Engine, request: Request, cancel: Event) -> Iterator[Inspect
                 yield InspectionStep(f"{strategy.label}: selecting tokens at every ratio")
                 if cancel.is_set():
                     raise Cancelled
-                selection = selection_by_ratio(strategy, selection_context_for(context, strategy))
+                if strategy.reuses_kv and strategy.placement in (Placement.CONCATENATED, Placement.EXACT_PREFIX):
+                    context.chunk_set(strategy.placement)  # the plan depends on which chunks are exact
+                selection = selection_by_ratio(strategy, context.selection_context(strategy.placement))
                 if selection is not None:
                     selections[name] = selection
             yield InspectionStep("Done", _build_inspection(profile, prompt, context, selections))
@@ -100,13 +102,6 @@ def attention_profile(
         passage_lengths=tuple(view.lengths),
         sinks=sinks,
     )
-
-
-def selection_context_for(context: PromptContext, strategy: Strategy) -> SelectionContext:
-    """Return the strategy's input; chunks are loaded first if the plan depends on which of them are exact."""
-    if strategy.reuses_kv and strategy.placement in (Placement.CONCATENATED, Placement.EXACT_PREFIX):
-        context.chunk_set(strategy.placement)
-    return context.selection_context(strategy.placement)
 
 
 def selection_by_ratio(strategy: Strategy, view: SelectionContext) -> RatioSelection | None:

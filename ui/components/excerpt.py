@@ -1,4 +1,4 @@
-"""A passage in its surrounding text, and highlighted quotes inside passages."""
+"""Passages as HTML: cards, a passage in its surrounding text, and highlighted quotes."""
 
 from collections.abc import Iterable
 
@@ -23,6 +23,29 @@ def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
         class_="kv-excerpt",
         dir="auto",
     )
+
+
+def render_passage_card(
+    rank: int,
+    document: str,
+    page: str | None,
+    text: Markup,
+    footer: Markup | None,
+    badges: Markup | None = None,
+    curves: Markup | None = None,
+) -> Markup:
+    """Return a passage as a list item: rank, document, page and badges, then curves, text and footer."""
+    head = tag(
+        "div",
+        tag("span", rank, class_="kv-rank", aria_label=f"Passage {rank}"),
+        tag("bdi", document, class_="kv-document", title=document),
+        tag("span", page, class_="kv-page") if page else None,
+        badges,
+        class_="kv-card-head",
+    )
+    label = f"Text of passage {rank}"
+    body = tag("div", text, class_="kv-passage", dir="auto", tabindex=0, role="region", aria_label=label)
+    return tag("li", head, curves, body, footer, class_="kv-card")
 
 
 def page_label(excerpt: Excerpt, quote: Span | None = None) -> str:

@@ -8,7 +8,7 @@ from engine.request import Request
 from engine.strategies import list_methods
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 from ui.components.method_options import MethodOptions, extra_params, non_default_options
-from ui.pages.ask.composer import build
+from ui.pages.ask.composer import Composer
 
 BLEND = next(method for method in METHODS if method.name == "cacheblend")
 
@@ -70,5 +70,5 @@ def test_without_the_default_method_the_first_one_is_selected():
     backend = FakeBackend()
     backend.methods = lambda: [method for method in METHODS if method.name in ("epic", "full")]
     with gr.Blocks():
-        method, _, ratio, *_ = build(backend).settings
+        method, _, ratio, *_ = Composer(backend).settings
     assert (method.value, ratio.visible) == ("epic", "hidden")

@@ -10,9 +10,9 @@ import pytest
 from engine.errors import NoPassageFound
 from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
+from tests.ui.conftest import ME
 from tests.support.fake_backend.backend import METHODS
 from tests.support.fake_backend.inspection import fake_inspection, inspected_passage
-from tests.ui.conftest import ME
 from ui.pages.inspect import view
 from ui.pages.inspect.session import InspectionSession
 from ui.pages.inspect.token_spans import CITED, MAX_SPANS, RECOMPUTED, SINK, mark_spans
@@ -51,24 +51,24 @@ def test_a_slider_redraws_the_selection_without_running_a_model(page, backend):
     for percent in (10, 60, 100):
         update = page.redraw(session, "cacheclip", percent, 0)
         recomputed = int(session.inspection.selections["cacheclip"].mask_at(percent).sum())
-        assert f"{recomputed:,} of" in update[page.components.summary]
+        assert f"{recomputed:,} of" in update[page.summary]
     assert len(backend.inspection.requests) == 1 and backend.requests == []
 
 
 def test_each_method_shows_its_own_selection_and_a_slider_only_if_it_has_a_ratio(page):
-    session, ui = inspect(page)[page.session], page.components
+    session = inspect(page)[page.session]
     update = page.change_method(session, "epic", 20, 0)
-    assert update[ui.ratio]["visible"] == "hidden" and "EPIC has no ratio" in update[ui.summary]
-    assert page.change_method(session, "cacheclip", 20, 0)[ui.ratio]["visible"] is True
-    assert "during the forward pass" in page.change_method(session, "cacheblend", 20, 0)[ui.summary]
+    assert update[page.ratio]["visible"] == "hidden" and "EPIC has no ratio" in update[page.summary]
+    assert page.change_method(session, "cacheclip", 20, 0)[page.ratio]["visible"] is True
+    assert "during the forward pass" in page.change_method(session, "cacheblend", 20, 0)[page.summary]
 
 
 def test_one_passage_alone_is_drawn_alone(page):
-    session, ui = inspect(page)[page.session], page.components
+    session = inspect(page)[page.session]
     update = page.show_passage(session, "cacheclip", 20, 2)
-    assert update[ui.text].count("kv-card-head") == 1
-    assert len(update[ui.attention_map].data[0].x) == min(200, session.inspection.passage_lengths[1])
-    assert page.show_passage(session, "cacheclip", 20, 0)[ui.text].count("kv-card-head") == 3
+    assert update[page.text].count("kv-card-head") == 1
+    assert len(update[page.attention_map].data[0].x) == min(200, session.inspection.passage_lengths[1])
+    assert page.show_passage(session, "cacheclip", 20, 0)[page.text].count("kv-card-head") == 3
 
 
 def test_the_whole_page_is_below_a_megabyte_at_8k_tokens(page):
@@ -105,14 +105,14 @@ def test_an_empty_passage_and_an_empty_selection_make_no_extra_span():
 
 
 def test_the_inspected_question_is_answered_and_the_quoted_text_marked(page, backend):
-    session, ui = inspect(page, "What is the code?")[page.session], page.components
+    session = inspect(page, "What is the code?")[page.session]
     page.begin_answer(ME)
     *_, last = page.answer(session, "cacheclip", 35, ME)
     (request,) = backend.requests
     assert (request.question, request.method) == ("What is the code?", "cacheclip")
     assert (request.recompute_ratio, request.passages) == (0.35, 3)
-    assert last[ui.ask].visible is True and last[ui.stop_answer].visible is False
-    assert "kv-quoted" in page.redraw(last[page.session], "cacheclip", 35, 0)[ui.text]
+    assert last[page.ask_button].visible is True and last[page.stop_answer_button].visible is False
+    assert "kv-quoted" in page.redraw(last[page.session], "cacheclip", 35, 0)[page.text]
 
 
 def test_only_selected_documents_are_inspected_and_asked(page, backend):
@@ -125,8 +125,8 @@ def test_only_selected_documents_are_inspected_and_asked(page, backend):
 
 def test_results_are_drawn_with_the_settings_at_the_end_not_at_the_click(app, page):
     """The slider stays usable while the model runs, so a separate step reads its value at the end."""
-    ui, steps = page.components, list(app.blocks.fns.values())
-    drawn = {ui.summary, ui.text, ui.rank_scatter, ui.agreement}
+    steps = list(app.blocks.fns.values())
+    drawn = {page.summary, page.text, page.rank_scatter, page.agreement}
     inspected = inspect(page)
     page.begin_answer(ME)
     *_, answered = page.answer(inspected[page.session], "cacheclip", 35, ME)
@@ -139,7 +139,7 @@ def test_results_are_drawn_with_the_settings_at_the_end_not_at_the_click(app, pa
         (ended,) = [step for step in steps if step.fn == run]
         (after,) = [step for step in steps if step.trigger_after == ended._id]
         assert after.fn == redraw and drawn <= set(after.outputs)
-        assert after.inputs == [page.session, ui.method, ui.ratio, ui.passage_choice]
+        assert after.inputs == [page.session, page.method, page.ratio, page.passage_choice]
 
 
 def test_a_click_during_an_inspection_neither_stops_it_nor_starts_another(page, backend):
@@ -174,19 +174,18 @@ def test_an_answer_from_other_passages_changes_nothing():
 
 
 def test_errors_and_a_missing_question_are_shown_in_place(page, backend):
-    progress = page.components.progress
+    progress = page.progress
     assert "Type a question first" in page.begin_inspection("  ", ME)[progress]
     backend.inspection.error = NoPassageFound("No passages were found for this question.")
     update = inspect(page)
-    assert "Add documents" in update[progress] and update[page.components.inspect].visible is True
+    assert "Add documents" in update[progress] and update[page.inspect_button].visible is True
     backend.inspection.error = RuntimeError("<b>boom</b>")
     assert "&lt;b&gt;boom" in inspect(page)[progress]
 
 
 def test_every_string_of_a_document_is_data(page):
     bad = "<img src=x onerror=alert(1)> & \u202e"
-    ui = page.components
     update = page.show_passage(session_of(f"{bad} words", document=bad), "cacheclip", 50, 0)
-    assert not re.search("<img|onerror=alert\\(1\\)>", update[ui.text])
-    assert "&lt;img" in update[ui.text]
-    assert all("<img" not in update[part].to_json() for part in (ui.attention_map, ui.agreement))
+    assert not re.search("<img|onerror=alert\\(1\\)>", update[page.text])
+    assert "&lt;img" in update[page.text]
+    assert all("<img" not in update[part].to_json() for part in (page.attention_map, page.agreement))

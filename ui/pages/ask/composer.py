@@ -1,7 +1,6 @@
 """The question box and its settings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -26,22 +25,68 @@ _DEFAULTS = Request(question="")
 _RATIO_INFO = "Share of the passages' tokens to recompute. Lower is faster, higher is closer to full prefill."
 
 
-@dataclass(frozen=True, slots=True)
 class Composer:
-    """The components of the question box.
+    """The question box with its settings.
 
     message   why a question was not sent
-    settings  those that all methods share
-    options   those that only the chosen method has
+    settings  inputs that all methods share
+    options   inputs that only the chosen method has
     """
 
-    question: gr.Textbox
-    message: gr.HTML
-    settings: list[Component]
-    scope: DocumentScope
-    options: MethodOptions
-    ask_button: gr.Button
-    stop_button: gr.Button
+    def __init__(self, backend: Backend) -> None:
+        """Create and connect the components inside the open Blocks.
+
+        Shared settings come first, so that choosing a method moves nothing but its own options.
+        """
+        methods = backend.methods()
+        by_name = {method.name: method for method in methods}
+        with gr.Column(elem_id="composer", min_width=0):
+            with gr.Row(elem_id="ask-row", equal_height=False):
+                self.question = question_box("Question", "Ask your documents…", "question", autofocus=True)
+                self.ask_button, self.stop_button = run_and_stop_buttons("Ask", "ask", "stop")
+            self.message = gr.HTML(elem_id="ask-said", js_on_load=None)
+            # Phones show this button instead of the settings.
+            attributes = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
+            toggle = tag("button", "Method and settings", type="button", **attributes)
+            gr.HTML(toggle, elem_id="settings-toggle", js_on_load=None)
+            with gr.Row(elem_id="settings", equal_height=False):
+                method, default = method_choice(methods, "method")
+                passages = passages_slider("passages-count")
+                ratio = ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
+                self.scope = DocumentScope(backend)
+                self.options = MethodOptions(methods, default.name)
+            with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
+                temperature = gr.Slider(
+                    0,
+                    1.5,
+                    value=_DEFAULTS.temperature,
+                    step=0.1,
+                    label="Temperature",
+                    info="0 always picks the most likely token; higher is more varied and less faithful.",
+                    buttons=[],
+                    min_width=200,
+                )
+                max_new_tokens = gr.Slider(
+                    16,
+                    1024,
+                    value=_DEFAULTS.max_new_tokens,
+                    step=16,
+                    label="Max answer length (tokens)",
+                    info="A token is about three quarters of a word.",
+                    buttons=[],
+                    min_width=200,
+                )
+
+        def change_method(name: str) -> Update:
+            selected = by_name[name]
+            return {
+                method: gr.update(info=selected.description),
+                ratio: gr.update(visible=visibility(selected.has_ratio)),
+                **self.options.show(name),
+            }
+
+        method.change(change_method, method, [method, ratio, *self.options.components()], queue=False, **QUIET)
+        self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens]
 
     def inputs(self) -> list[Component]:
         """Return all components except the question, in the order of `values` in `to_request`."""
@@ -62,61 +107,3 @@ class Composer:
             history=history,
             whole_document=bool(whole),
         )
-
-
-def build(backend: Backend) -> Composer:
-    """Create and connect the components inside the open Blocks.
-
-    Shared settings come first, so that choosing a method moves nothing but its own options.
-    """
-    methods = backend.methods()
-    by_name = {method.name: method for method in methods}
-    with gr.Column(elem_id="composer", min_width=0):
-        with gr.Row(elem_id="ask-row", equal_height=False):
-            question = question_box("Question", "Ask your documents…", "question", autofocus=True)
-            ask_button, stop_button = run_and_stop_buttons("Ask", "ask", "stop")
-        message = gr.HTML(elem_id="ask-said", js_on_load=None)
-        # Phones show this button instead of the settings.
-        toggle = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
-        gr.HTML(
-            tag("button", "Method and settings", type="button", **toggle), elem_id="settings-toggle", js_on_load=None
-        )
-        with gr.Row(elem_id="settings", equal_height=False):
-            method, default = method_choice(methods, "method")
-            passages = passages_slider("passages-count")
-            ratio = ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
-            scope = DocumentScope(backend)
-            options = MethodOptions(methods, default.name)
-        with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
-            temperature = gr.Slider(
-                0,
-                1.5,
-                value=_DEFAULTS.temperature,
-                step=0.1,
-                label="Temperature",
-                info="0 always picks the most likely token; higher is more varied and less faithful.",
-                buttons=[],
-                min_width=200,
-            )
-            max_new_tokens = gr.Slider(
-                16,
-                1024,
-                value=_DEFAULTS.max_new_tokens,
-                step=16,
-                label="Max answer length (tokens)",
-                info="A token is about three quarters of a word.",
-                buttons=[],
-                min_width=200,
-            )
-
-    def change_method(name: str) -> Update:
-        selected = by_name[name]
-        return {
-            method: gr.update(info=selected.description),
-            ratio: gr.update(visible=visibility(selected.has_ratio)),
-            **options.show(name),
-        }
-
-    method.change(change_method, method, [method, ratio, *options.components()], queue=False, **QUIET)
-    settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens]
-    return Composer(question, message, settings, scope, options, ask_button, stop_button)

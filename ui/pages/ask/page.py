@@ -8,15 +8,15 @@ from typing import Any
 
 import gradio as gr
 
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
+from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.request import Answer, Request
 from ui.cancellation import SessionTasks
 from ui.components.document_picker import QuestionInputs
 from ui.components.sample_questions import SampleQuestions
-from ui.events import ALLOW_MULTIPLE, MODEL_QUEUE, QUIET, Update, session_of
+from ui.events import QUIET, RUN_MODEL, Update, session_of
 from ui.html import error_box, tag
-from ui.pages.ask import composer, welcome
+from ui.pages.ask import welcome
 from ui.pages.ask.answer import ON_CLICK, render_error, render_waiting
 from ui.pages.ask.chats import chat_bar
 from ui.pages.ask.chats.chat import Chat
@@ -59,7 +59,7 @@ class Ask:
                 thread = gr.HTML(elem_id="thread", js_on_load=ON_CLICK)
                 reply = gr.HTML(elem_id="reply", js_on_load=ON_CLICK)
                 passages = gr.HTML(elem_id="passages", js_on_load=SHOW_QUOTED)
-                self.composer: Composer = composer.build(self._backend)
+                self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome", visible=True) as welcome_column:
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
                     gr.HTML(welcome.render_legend(), elem_id="tour", js_on_load=None)
@@ -240,9 +240,8 @@ class Ask:
         box = self.composer
         inputs = [self.pending_question, self.chat, self.replaces_last, *box.inputs()]
         outputs = [*self.results.components(), *self.history.components(), box.ask_button, box.stop_button]
-        queue: dict[str, Any] = {"concurrency_id": MODEL_QUEUE, "concurrency_limit": MAX_CONCURRENT_REQUESTS}
         scrolled = event.then(None, None, None, js=_SCROLL_TO_ANSWER_JS, queue=False, **QUIET)
-        answered = scrolled.then(self.respond, inputs, outputs, **queue, **ALLOW_MULTIPLE, **QUIET)
+        answered = scrolled.then(self.respond, inputs, outputs, **RUN_MODEL)
         self.history.then_save(answered, box.question)
 
     def _buttons(self, running: bool) -> Update:

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, Source, TextSpan
-from ui.components.excerpt import Span, highlight_quotes
+from ui.components.excerpt import Span, highlight_quotes, render_passage_card
 from ui.components.tiers import TIERS
 from ui.format import count, percent
 from ui.html import Markup, join, tag
@@ -67,32 +67,16 @@ def _legend(has_quotes: bool) -> Markup:
 
 def _card(source: Source, quotes: Sequence[Span], has_prefill: bool) -> Markup:
     """Return one passage; tier and recomputed tokens are unknown before the prefill."""
-    page = None if source.page is None else tag("span", f"from page {source.page}", class_="kv-page")
     ratio = source.recomputed_tokens / source.tokens if source.tokens else 0.0
     recomputed = f"{source.recomputed_tokens:,} of {count(source.tokens, 'token')} recomputed ({percent(ratio)})"
     cited = tag("span", "cited in the answer", class_="kv-cited") if source.cited else None
-    return tag(
-        "li",
-        tag(
-            "div",
-            tag("span", source.rank, class_="kv-rank", aria_label=f"Passage {source.rank}"),
-            tag("bdi", source.document, class_="kv-document", title=source.document),
-            page,
-            tag("span", _retrieval_badges(source), _tier_badge(source) if has_prefill else None, class_="kv-badges"),
-            class_="kv-card-head",
-        ),
-        tag(
-            "div",
-            mark_recomputed(source.text_spans, quotes),
-            class_="kv-passage",
-            dir="auto",
-            tabindex=0,
-            role="region",
-            aria_label=f"Text of passage {source.rank}",
-        ),
+    return render_passage_card(
+        source.rank,
+        source.document,
+        None if source.page is None else f"from page {source.page}",
+        mark_recomputed(source.text_spans, quotes),
         tag("p", recomputed, cited) if has_prefill else None,
-        id=f"source-{source.rank}",
-        class_="kv-card",
+        badges=tag("span", _retrieval_badges(source), _tier_badge(source) if has_prefill else None, class_="kv-badges"),
     )
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import gradio as gr
 
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
+from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison
 from ui.cancellation import SessionTasks
 from ui.components.document_picker import DocumentPicker, QuestionInputs
 from ui.components.inputs import passages_slider, question_box, run_and_stop_buttons
 from ui.components.sample_questions import SampleQuestions
-from ui.events import ALLOW_MULTIPLE, MODEL_QUEUE, QUIET, Update, session_of
+from ui.events import QUIET, RUN_MODEL, Update, session_of
 from ui.figures.pareto import pareto_figure
 from ui.html import error_box
 from ui.pages.compare import table
@@ -175,8 +175,7 @@ class Compare:
     def _then_run(self, event: Any) -> None:
         outputs = [self._progress, self._table, self._plot_column, self._figure, self._answers, self._downloads]
         outputs += [self._csv, self._json, self._run, self._stop]
-        queue: dict[str, Any] = {"concurrency_id": MODEL_QUEUE, "concurrency_limit": MAX_CONCURRENT_REQUESTS}
-        event.then(self.run, [self._question, *self._settings], outputs, **queue, **ALLOW_MULTIPLE, **QUIET)
+        event.then(self.run, [self._question, *self._settings], outputs, **RUN_MODEL)
 
     def _cleared(self) -> Update:
         return {

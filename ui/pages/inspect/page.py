@@ -10,23 +10,36 @@ from typing import Any
 
 import gradio as gr
 
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
+from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.inspection import Inspection
 from engine.method import MethodInfo
 from engine.request import Answer, Request
 from ui.cancellation import SessionTasks
-from ui.components.document_picker import QuestionInputs
-from ui.components.inputs import visibility
-from ui.events import ALLOW_MULTIPLE, MODEL_QUEUE, QUIET, Update, session_of
+from ui.components.document_picker import DocumentPicker, QuestionInputs
+from ui.components.inputs import (
+    method_choice,
+    passages_slider,
+    question_box,
+    ratio_slider,
+    run_and_stop_buttons,
+    visibility,
+)
+from ui.events import QUIET, RUN_MODEL, Update, session_of
 from ui.figures.agreement import agreement_figure, layer_kl_figure
 from ui.figures.attention_map import attention_figure
-from ui.html import error_box, progress_line
-from ui.pages.inspect import components, view
-from ui.pages.inspect.components import ALL_PASSAGES, InspectComponents
+from ui.html import error_box, progress_line, tag
+from ui.pages.inspect import captions, view
+from ui.pages.inspect.captions import FigureCaption
 from ui.pages.inspect.session import InspectionSession
 from ui.throttle import coalesce
 
+ALL_PASSAGES = 0  # value of the passage choice
+_RATIO_INFO = "Updates instantly from stored scores; no model runs."
+_INTRO = (
+    "See which tokens the models attend to for a question, and which tokens each method recomputes at every ratio. "
+    "Type a question above and press Inspect: after one full prefill of the passages, the slider responds instantly."
+)
 _NO_QUESTION = error_box("Type a question first, then press Enter.")
 
 
@@ -41,13 +54,24 @@ class Inspect:
     def build(self, tab: gr.Tab) -> None:
         """Create the page's components inside its open tab and connect their events."""
         self.session = gr.State(None)  # must have no change listener, or Gradio hashes all of it
-        self.components: InspectComponents = components.build(list(self._methods.values()), self._backend)
+        with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
+            with gr.Row(elem_id="inspect-box", equal_height=False):
+                self.question = question_box(
+                    "Question to inspect", "Which question do you want to inspect?", "inspect-question"
+                )
+                self.inspect_button, self.stop_button = run_and_stop_buttons("Inspect", "inspect-go", "inspect-stop")
+                self.passages = passages_slider("inspect-count", None)
+                self.picker = DocumentPicker(self._backend, "inspect-where")
+            self.progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
+            self.intro = gr.HTML(tag("p", _INTRO, class_="kv-lede"), elem_id="inspect-empty", js_on_load=None)
+            with gr.Column(elem_id="inspect-found", min_width=0, visible=False) as self.results:
+                self._build_results()
         self._connect()
 
     @property
     def question_inputs(self) -> QuestionInputs:
         """The inputs that another page fills when it sends a question here."""
-        return QuestionInputs(self.components.question, self.components.passages, self.components.documents)
+        return QuestionInputs(self.question, self.passages, self.picker)
 
     def stop(self, request: gr.Request) -> None:
         """Cancel the session's running inspection or answer."""
@@ -57,16 +81,15 @@ class Inspect:
         """Acknowledge the click before the model is free; does nothing while the session is busy."""
         session_id = session_of(request)
         if not question.strip() and not self.tasks.is_busy(session_id):
-            return {self.components.progress: _NO_QUESTION}
+            return {self.progress: _NO_QUESTION}
         if not question.strip() or not self.tasks.start(session_id):
             return gr.skip()
-        return {self.components.progress: progress_line("Waiting for the model"), **self._buttons(running=True)}
+        return {self.progress: progress_line("Waiting for the model"), **self._buttons(running=True)}
 
     def run_inspection(
         self, question: str, passages: float, target: float, documents: list[str], request: gr.Request
     ) -> Iterator[Update]:
         """Inspect the question that has begun; stores the result for `show_passage` to draw."""
-        ui = self.components
         session_id = session_of(request)
         cancel = self.tasks.claim(session_id)
         if cancel is None:  # the click started nothing
@@ -74,7 +97,7 @@ class Inspect:
             return
         try:
             if not question.strip():
-                yield {ui.progress: _NO_QUESTION}
+                yield {self.progress: _NO_QUESTION}
                 return
             inspect_request = Request(
                 question.strip(),
@@ -84,14 +107,14 @@ class Inspect:
             )
             for step in self._backend.inspection.inspect(inspect_request, cancel):
                 if step.inspection is None:
-                    yield {ui.progress: progress_line(step.message)}
+                    yield {self.progress: progress_line(step.message)}
                 else:
                     self.tasks.finish(session_id, cancel)
                     yield self._finished(inspect_request, step.inspection)
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             message = view.render_note("Stopped.") if cancel.is_set() else error_box(user_message(error))
             self.tasks.finish(session_id, cancel)
-            yield {ui.progress: message, **self._buttons(running=False)}
+            yield {self.progress: message, **self._buttons(running=False)}
         finally:
             self.tasks.finish(session_id, cancel)
 
@@ -99,45 +122,44 @@ class Inspect:
         """Show another method: its description, its ratio slider if it has one, and the tokens it recomputes."""
         info = self._methods[method]
         return {
-            self.components.method: gr.update(info=info.description),
-            self.components.ratio: gr.update(visible=visibility(info.has_ratio)),
+            self.method: gr.update(info=info.description),
+            self.ratio: gr.update(visible=visibility(info.has_ratio)),
             **self.redraw(session, method, target, rank),
         }
 
     def redraw(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
         """Draw everything that depends on method and ratio, from stored results."""
         if session is None:
-            return {self.components.summary: ""}
+            return {self.summary: ""}
         info = self._methods[method]
         percent = round(target)
         return {
-            self.components.summary: view.render_summary(session, info, percent),
-            self.components.text: view.render_passages(session, info, percent, rank),
-            self.components.rank_scatter: view.render_rank_scatter(session, info, percent, rank),
-            self.components.agreement: self._agreement(session, info, percent),
+            self.summary: view.render_summary(session, info, percent),
+            self.text: view.render_passages(session, info, percent, rank),
+            self.rank_scatter: view.render_rank_scatter(session, info, percent, rank),
+            self.agreement: self._agreement(session, info, percent),
         }
 
     def show_passage(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
         """Draw the passage of `rank`, or all for 0, in every figure that shows tokens."""
         if session is None:
-            return {self.components.summary: ""}
+            return {self.summary: ""}
         inspection = session.inspection
         part = inspection.passage_slices[rank - 1] if rank else slice(0, inspection.num_tokens)
         lengths = [inspection.passage_lengths[rank - 1]] if rank else list(inspection.passage_lengths)
         figure = attention_figure(inspection.auxiliary[part], inspection.primary[:, part], lengths, first=rank or 1)
-        return {self.components.attention_map: figure, **self.redraw(session, method, target, rank)}
+        return {self.attention_map: figure, **self.redraw(session, method, target, rank)}
 
     def begin_answer(self, request: gr.Request) -> Update:
         """Acknowledge the click before the model is free; does nothing while the session is busy."""
         if not self.tasks.start(session_of(request)):
             return gr.skip()
-        return {self.components.answer: progress_line("Waiting for the model"), **self._buttons(running=True)}
+        return {self.answer_html: progress_line("Waiting for the model"), **self._buttons(running=True)}
 
     def answer(
         self, session: InspectionSession | None, method: str, target: float, request: gr.Request
     ) -> Iterator[Update]:
         """Answer the inspected question with these settings; stores its quotes for `redraw` to mark."""
-        ui = self.components
         session_id = session_of(request)
         cancel = self.tasks.claim(session_id)
         if cancel is None:  # the click started nothing
@@ -147,34 +169,55 @@ class Inspect:
         percent = round(target)
         try:
             if session is None:
-                yield {ui.answer: _NO_QUESTION}
+                yield {self.answer_html: _NO_QUESTION}
                 return
             ask_request = Request(
                 session.inspection.question, method, percent / 100, session.num_passages, documents=session.documents
             )
             for answer in coalesce(self._backend.ask(ask_request, cancel), _milestone):
-                yield {ui.answer: view.render_answer(answer, self._methods[method])}
+                yield {self.answer_html: view.render_answer(answer, self._methods[method])}
             self.tasks.finish(session_id, cancel)
             if answer is not None:
                 yield {self.session: session.with_answer(answer, percent), **self._buttons(running=False)}
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             self.tasks.finish(session_id, cancel)
-            yield {ui.answer: error_box(user_message(error)), **self._buttons(running=False)}
+            yield {self.answer_html: error_box(user_message(error)), **self._buttons(running=False)}
         finally:
             self.tasks.finish(session_id, cancel)
 
+    def _build_results(self) -> None:
+        with gr.Column(elem_id="inspect-choice", min_width=0):
+            self.method, default = method_choice(list(self._methods.values()), "inspect-method")
+            self.ratio = ratio_slider("inspect-ratio", _RATIO_INFO, default.has_ratio)
+            self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
+            with gr.Row(elem_id="inspect-apply-row"):
+                self.ask_button = gr.Button("Ask with these settings", variant="primary", elem_id="inspect-apply")
+                self.stop_answer_button = gr.Button("Stop", variant="stop", visible=False, elem_id="inspect-halt")
+            self.answer_html = gr.HTML(elem_id="inspect-answer", js_on_load=None)
+        with gr.Column(elem_id="inspect-text", min_width=0):
+            gr.HTML(view.render_legend(), js_on_load=None, elem_id="inspect-legend")
+            all_passages = [("All", ALL_PASSAGES)]
+            self.passage_choice = gr.Radio(all_passages, value=ALL_PASSAGES, label="Passage", elem_id="inspect-only")
+            self.text = gr.HTML(elem_id="inspect-passages", js_on_load=None)
+        with gr.Column(elem_id="inspect-figures", min_width=0):
+            self.attention_map = _plot_panel(captions.ATTENTION_MAP, "inspect-map", wide=True)
+            self.kl = _plot_panel(captions.LAYER_KL, "inspect-kl", wide=True)
+            self.agreement = _plot_panel(captions.AGREEMENT, "inspect-agreement")
+            with gr.Column(elem_classes="kv-panel", min_width=0):
+                gr.HTML(captions.RANKS.render(), js_on_load=None)
+                self.rank_scatter = gr.HTML(elem_id="inspect-ranks", js_on_load=None)
+
     def _finished(self, request: Request, inspection: Inspection) -> Update:
-        ui = self.components
         ranks = range(1, len(inspection.passages) + 1)
         choices = [("All", ALL_PASSAGES), *((str(rank), rank) for rank in ranks)]
         return {
             self.session: InspectionSession(inspection, request.passages, documents=request.documents),
-            ui.progress: "",
-            ui.intro: gr.update(visible=False),
-            ui.results: gr.update(visible=True),
-            ui.passage_choice: gr.update(choices=choices, value=ALL_PASSAGES),
-            ui.answer: "",
-            ui.kl: layer_kl_figure(inspection.kl_layers.tolist(), inspection.kl_auxiliary),
+            self.progress: "",
+            self.intro: gr.update(visible=False),
+            self.results: gr.update(visible=True),
+            self.passage_choice: gr.update(choices=choices, value=ALL_PASSAGES),
+            self.answer_html: "",
+            self.kl: layer_kl_figure(inspection.kl_layers.tolist(), inspection.kl_auxiliary),
             **self._buttons(running=False),
         }
 
@@ -189,40 +232,38 @@ class Inspect:
         return agreement_figure(session.inspection.agreement, labels, method.name, percent, point)
 
     def _buttons(self, running: bool) -> Update:
-        ui = self.components
         run = gr.Button(visible=not running)
         stop = gr.Button(visible=running)
-        return {ui.inspect: run, ui.ask: run, ui.stop: stop, ui.stop_answer: stop}
+        return {self.inspect_button: run, self.ask_button: run, self.stop_button: stop, self.stop_answer_button: stop}
 
     def _connect(self) -> None:
-        ui = self.components
-        buttons = [ui.inspect, ui.stop, ui.ask, ui.stop_answer]
-        choices = [self.session, ui.method, ui.ratio, ui.passage_choice]
-        redrawn = [ui.summary, ui.text, ui.rank_scatter, ui.agreement]
-        model: dict[str, Any] = {
-            "concurrency_id": MODEL_QUEUE,
-            "concurrency_limit": MAX_CONCURRENT_REQUESTS,
-            **ALLOW_MULTIPLE,
-            **QUIET,
-        }
+        buttons = [self.inspect_button, self.stop_button, self.ask_button, self.stop_answer_button]
+        choices = [self.session, self.method, self.ratio, self.passage_choice]
+        redrawn = [self.summary, self.text, self.rank_scatter, self.agreement]
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
-        inputs = [ui.question, ui.passages, ui.ratio, ui.documents.documents]
-        shown = [self.session, ui.progress, ui.intro, ui.results, ui.passage_choice, ui.answer, ui.kl]
-        submit = [ui.inspect.click, ui.question.submit]
-        begun = gr.on(submit, self.begin_inspection, ui.question, [ui.progress, *buttons], queue=False, **QUIET)
-        inspected = begun.then(self.run_inspection, inputs, [*shown, *buttons], **model)
-        inspected.then(self.show_passage, choices, [ui.attention_map, *redrawn], **instant)
-        ui.ratio.change(self.redraw, choices, redrawn, **instant)
-        ui.method.change(self.change_method, choices, [ui.method, ui.ratio, *redrawn], **instant)
-        ui.passage_choice.input(self.show_passage, choices, [ui.attention_map, *redrawn], **instant)
-        begun = ui.ask.click(self.begin_answer, None, [ui.answer, *buttons], queue=False, **QUIET)
-        ask_inputs = [self.session, ui.method, ui.ratio]
-        answered = begun.then(self.answer, ask_inputs, [self.session, ui.answer, *buttons], **model)
+        inputs = [self.question, self.passages, self.ratio, self.picker.documents]
+        shown = [self.session, self.progress, self.intro, self.results, self.passage_choice, self.answer_html, self.kl]
+        submit = [self.inspect_button.click, self.question.submit]
+        begun = gr.on(submit, self.begin_inspection, self.question, [self.progress, *buttons], queue=False, **QUIET)
+        inspected = begun.then(self.run_inspection, inputs, [*shown, *buttons], **RUN_MODEL)
+        inspected.then(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
+        self.ratio.change(self.redraw, choices, redrawn, **instant)
+        self.method.change(self.change_method, choices, [self.method, self.ratio, *redrawn], **instant)
+        self.passage_choice.input(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
+        begun = self.ask_button.click(self.begin_answer, None, [self.answer_html, *buttons], queue=False, **QUIET)
+        ask_inputs = [self.session, self.method, self.ratio]
+        answered = begun.then(self.answer, ask_inputs, [self.session, self.answer_html, *buttons], **RUN_MODEL)
         answered.then(self.redraw, choices, redrawn, **instant)
-        for button in (ui.stop, ui.stop_answer):
+        for button in (self.stop_button, self.stop_answer_button):
             button.click(self.stop, None, None, queue=False, **QUIET)
 
 
 def _milestone(answer: Answer) -> object:
     """Return what changes when more than the text must be redrawn."""
     return answer.state, answer.trace.ttft_ms is None
+
+
+def _plot_panel(caption: FigureCaption, elem_id: str, wide: bool = False) -> gr.Plot:
+    with gr.Column(elem_classes=f"kv-panel{' kv-wide' if wide else ''}", min_width=0):
+        gr.HTML(caption.render(), js_on_load=None)
+        return gr.Plot(show_label=False, container=False, buttons=[], elem_id=elem_id, elem_classes="kv-plot")

@@ -1,12 +1,10 @@
 """An inspected question as HTML: legend, recompute summary, passages with attention curves, rank scatter."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from engine.analysis.inspection import InspectedPassage
 from engine.method import MethodInfo
 from engine.request import Answer
+from ui.components.excerpt import render_passage_card
 from ui.figures.answer_metrics import render_metrics
 from ui.figures.rank_scatter import rank_scatter
 from ui.figures.sparklines import peak, sparklines
@@ -72,10 +70,17 @@ def render_passages(session: InspectionSession, method: MethodInfo, target: int,
     cards = []
     for each, part in visible:
         passage = inspection.passages[each - 1]
-        curves = sparklines(inspection.auxiliary[part], last_layer[part], mask[part], peaks)
         quotes = [(start, end) for quoted_rank, start, end in session.quotes if quoted_rank == each]
         spans, block = mark_spans(passage, mask[part], inspection.sinks[part], quotes)
-        cards.append(_card(each, passage, curves, spans, block, int(mask[part].sum())))
+        card = render_passage_card(
+            each,
+            passage.document,
+            None if passage.page is None else f"page {passage.page}",
+            join(*(_span(span) for span in spans)),
+            tag("p", _card_caption(mask[part], block)),
+            curves=sparklines(inspection.auxiliary[part], last_layer[part], mask[part], peaks),
+        )
+        cards.append(card)
     return tag("ol", *cards, class_=f"kv-inspected{' kv-alone' if rank else ''}")
 
 
@@ -122,36 +127,13 @@ def _headline(value: str, caption: str) -> Markup:
     return tag("p", tag("strong", value), tag("small", caption), class_="kv-big")
 
 
-def _card(
-    rank: int, passage: InspectedPassage, curves: Markup, spans: Iterable[MarkedSpan], block: int, recomputed: int
-) -> Markup:
-    tokens = len(passage.spans)
-    ratio = recomputed / tokens if tokens else 0
-    caption = f"{recomputed:,} of {count(tokens, 'token')} recomputed ({percent(ratio)})."
+def _card_caption(mask: np.ndarray, block: int) -> str:
+    recomputed = int(mask.sum())
+    ratio = recomputed / len(mask) if len(mask) else 0
+    caption = f"{recomputed:,} of {count(len(mask), 'token')} recomputed ({percent(ratio)})."
     if block > 1:
         caption += f" The method selects single tokens; colours show the majority of every {block} tokens."
-    return tag(
-        "li",
-        tag(
-            "div",
-            tag("span", rank, class_="kv-rank", aria_label=f"Passage {rank}"),
-            tag("bdi", passage.document, class_="kv-document", title=passage.document),
-            None if passage.page is None else tag("span", f"page {passage.page}", class_="kv-page"),
-            class_="kv-card-head",
-        ),
-        curves,
-        tag(
-            "div",
-            join(*(_span(span) for span in spans)),
-            class_="kv-passage",
-            dir="auto",
-            tabindex=0,
-            role="region",
-            aria_label=f"Text of passage {rank}",
-        ),
-        tag("p", caption),
-        class_="kv-card",
-    )
+    return caption
 
 
 def _span(span: MarkedSpan) -> object:
