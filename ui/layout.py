@@ -46,7 +46,7 @@ class App:
         self.compare = Compare(backend, samples)
         self.cache = Cache(backend)
         self.library = Library(backend, self.documents)
-        self.settings = Settings(backend, backend.library)
+        self.settings = Settings(backend)
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
             tabs = self._build_frame()
@@ -56,8 +56,8 @@ class App:
         """Cancel everything a session has running, because its tab was closed."""
         for page in (self.ask, self.inspect, self.compare, self.settings):
             page.tasks.discard(session_of(request))
-        self.documents.cancel(request)
-        self.library.cancel(request)
+        self.documents.uploads.cancel(request)
+        self.library.uploads.cancel(request)
 
     def _build_frame(self) -> gr.Tabs:
         pages: dict[str, Page] = {

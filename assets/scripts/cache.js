@@ -1,15 +1,15 @@
-// The Cache page: buttons and sliders of its HTML, arrow keys in the list, and clicks into the plotly tree.
+// The Cache page: buttons and sliders in its HTML, arrow keys in the list, clicks on the plotly tree.
 window.kvCache = (() => {
   "use strict";
-  const PAUSE_MS = 500; // arrow keys move a slider step by step; only where it comes to rest counts
+  const PAUSE_MS = 500; // arrow keys move a slider step by step; only the final value is sent
 
-  const say = (slider) => {
+  const showValue = (slider) => {
     const output = slider.closest("label")?.querySelector("output");
     if (output) output.textContent = `${Number(slider.value).toFixed(1)} GiB`;
   };
 
   const buttons = (element, trigger) => {
-    let resting;
+    let timer;
     element.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-act]");
       if (!button) return;
@@ -18,36 +18,36 @@ window.kvCache = (() => {
       trigger("click", { act, id, more: tier });
     });
     element.addEventListener("input", (event) => {
-      say(event.target);
-      clearTimeout(resting);
+      showValue(event.target);
+      clearTimeout(timer);
     });
-    // Gradio leaves an element where it is and changes its attributes: a slider that was moved would stay there.
-    const settle = () => {
+    // Gradio updates attributes in place, which does not move a slider that the user has moved: reset it.
+    const reset = () => {
       for (const slider of element.querySelectorAll('input[type="range"]')) {
         slider.value = slider.getAttribute("value");
-        say(slider);
+        showValue(slider);
       }
     };
-    const settled = { subtree: true, attributes: true, attributeFilter: ["value", "data-refusal"] };
-    new MutationObserver(settle).observe(element, settled);
+    const options = { subtree: true, attributes: true, attributeFilter: ["value", "data-refusal"] };
+    new MutationObserver(reset).observe(element, options);
     element.addEventListener("change", (event) => {
       const { act, id } = event.target.dataset;
       if (act !== "budget") return;
-      clearTimeout(resting);
-      resting = setTimeout(() => trigger("click", { act, id, more: event.target.value }), PAUSE_MS);
+      clearTimeout(timer);
+      timer = setTimeout(() => trigger("click", { act, id, more: event.target.value }), PAUSE_MS);
     });
   };
 
-  const inside = (row, box) => Math.max(0, row.bottom - box.bottom) + Math.min(0, row.top - box.top);
+  const overflow = (row, box) => Math.max(0, row.bottom - box.bottom) + Math.min(0, row.top - box.top);
 
-  const mark = (list, key) => {
+  const select = (list, key) => {
     const frame = list.querySelector(".kv-nodes") ?? list;
     for (const button of list.querySelectorAll("button[data-id]")) {
       const chosen = button.dataset.id === key;
       button.tabIndex = chosen ? 0 : -1;
       if (chosen) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
-      if (chosen) frame.scrollTop += inside(button.getBoundingClientRect(), frame.getBoundingClientRect());
+      if (chosen) frame.scrollTop += overflow(button.getBoundingClientRect(), frame.getBoundingClientRect());
     }
   };
 
@@ -56,7 +56,7 @@ window.kvCache = (() => {
     let chosen = "";
     document.addEventListener("kv-chosen", (event) => {
       chosen = event.detail;
-      mark(list, chosen);
+      select(list, chosen);
     });
     list.addEventListener("keydown", (event) => {
       const all = [...list.querySelectorAll("button[data-id]")];
@@ -66,17 +66,17 @@ window.kvCache = (() => {
       event.preventDefault();
       all[Math.max(0, Math.min(all.length - 1, here + step))].focus();
     });
-    // Gradio has no click event for a plotly figure, and draws it anew: listen to each drawing once.
+    // Gradio has no click event for plotly figures and redraws them: attach a listener to each new drawing.
     const listen = () => {
       if (chosen && !list.querySelector("[aria-current]") && list.querySelector(`[data-id="${chosen}"]`)) {
-        mark(list, chosen);
+        select(list, chosen);
       }
       const drawn = document.querySelector("#cache-tree .js-plotly-plot");
       if (!drawn?.on || drawn.kvListens) return;
       drawn.kvListens = true;
       drawn.on("plotly_icicleclick", (event) => {
         const key = event.points?.[0]?.customdata;
-        if (!key) return true; // a document or the root: plotly goes there
+        if (!key) return true; // a document or the root: plotly zooms
         document.dispatchEvent(new CustomEvent("kv-chosen", { detail: key }));
         trigger("click", { act: "choose", id: key });
         return false;

@@ -1,25 +1,25 @@
-// Chats live in this browser, one key a chat. Two tabs may show the same chat: the first to write keeps it, the other
-// finds that it has changed and goes on under a key of its own. So no tab writes over what another has written.
+// Chats are stored in this browser, one localStorage key per chat. If two tabs show the same chat, the first to write
+// keeps it; the other notices the change and continues as a copy under a new key. No tab overwrites another's chat.
 window.kvscopeChats = (() => {
   "use strict";
   const KEY = "kvscope-chat-";
-  const HERE = "kvscope-here"; // which chat this tab shows, kept over a refresh
-  const SURE_MS = 4000;
+  const HERE = "kvscope-here"; // id of the chat this tab shows; survives a reload
+  const CONFIRM_MS = 4000;
 
-  let seen = {}; // id and text of this tab's chat, as it last read or wrote them
-  let offered = {}; // the same of a chat that the server was asked to open
-  let trouble = null; // why the last write was not what was asked for: "full", "off" or "copied"
+  let seen = {}; // id and JSON of this tab's chat, as last read or written
+  let offered = {}; // the same for a chat that the server was asked to open
+  let trouble = null; // result of the last write if it was not as requested: "full", "off" or "copied"
 
-  // Storage may be switched off, and then even its name throws; what lies in it may be anything.
-  const attempt = (deed, otherwise = null) => {
+  // With storage disabled, even naming it throws; stored values may be invalid.
+  const attempt = (action, fallback = null) => {
     try {
-      return deed();
+      return action();
     } catch {
-      return otherwise;
+      return fallback;
     }
   };
   const text = (id) => attempt(() => localStorage.getItem(KEY + id));
-  const whole = (chat, id) =>
+  const isValid = (chat, id) =>
     chat.id === id &&
     typeof (chat.title ?? "") === "string" &&
     Number.isFinite(chat.at) &&
@@ -27,7 +27,7 @@ window.kvscopeChats = (() => {
   const read = (id) =>
     attempt(() => {
       const chat = JSON.parse(text(id));
-      return whole(chat, id) ? chat : null;
+      return isValid(chat, id) ? chat : null;
     });
   const ids = () => attempt(() => Object.keys(localStorage), []).filter((key) => key.startsWith(KEY));
   const all = () => ids().map((key) => read(key.slice(KEY.length))).filter((chat) => chat);
@@ -37,17 +37,17 @@ window.kvscopeChats = (() => {
       .sort((one, other) => other.at - one.at)
       .map((chat) => ({ id: chat.id, title: name(chat), at: chat.at, turns: chat.turns.length }));
 
-  const fresh = () => {
+  const newId = () => {
     const bytes = crypto.getRandomValues(new Uint8Array(8));
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
   };
 
-  // Returns the id that the chat has from now on. What does not fit is not kept; no other chat makes room for it.
+  // Stores a chat and returns its id, which is new if it became a copy. A chat that does not fit is not stored.
   const keep = (chat) => {
     if (!chat.turns.length) return chat.id;
     const stored = text(chat.id);
     const changed = stored !== null && !(seen.id === chat.id && seen.text === stored);
-    const id = changed ? fresh() : chat.id;
+    const id = changed ? newId() : chat.id;
     const written = JSON.stringify({ ...chat, id });
     try {
       localStorage.setItem(KEY + id, written);
@@ -68,16 +68,16 @@ window.kvscopeChats = (() => {
     URL.revokeObjectURL(link.href);
   };
 
-  // A second click within a few seconds means yes.
-  const sure = (button) => {
+  // A second click within a few seconds confirms.
+  const isConfirmed = (button) => {
     if (button.dataset.sure) return true;
     const label = button.textContent;
     button.dataset.sure = "yes";
-    button.textContent = "Really delete?";
+    button.textContent = "Delete chat?";
     setTimeout(() => {
       delete button.dataset.sure;
       button.textContent = label;
-    }, SURE_MS);
+    }, CONFIRM_MS);
     return false;
   };
 
@@ -88,8 +88,8 @@ window.kvscopeChats = (() => {
       return { chat: read(id), listing: listing() };
     },
 
-    // What the server sends: a chat to keep or to forget, which one this tab shows now, or a file to download. Nothing
-    // is written before the server has agreed. Returns what it wants to know then.
+    // Handles a message of the server: a chat to store or to delete, the chat this tab shows now, or a file to
+    // download. Returns the list of chats, the id and the result of the write.
     take: (sent) => {
       let id = sent?.here;
       if (id !== undefined) {
@@ -111,7 +111,7 @@ window.kvscopeChats = (() => {
         if (!form.hidden) form.elements.title.select();
         return null;
       }
-      if (act === "delete" && !sure(button)) return null;
+      if (act === "delete" && !isConfirmed(button)) return null;
       offered = act === "open" ? { id, text: text(id) } : {};
       return { act, chat: act === "open" ? read(id) : null };
     },

@@ -1,4 +1,4 @@
-// The progress of a comparison is read out as it changes.
+// Screen readers announce the progress of a comparison.
 (() => {
   "use strict";
   const watcher = new MutationObserver(() => {

@@ -1,26 +1,26 @@
-// The keyboard, the documents panel on a phone, and what a screen reader needs that Gradio does not say.
+// Keyboard shortcuts, the documents panel on phones, and labels for screen readers that Gradio lacks.
 (() => {
   "use strict";
   const question = () => document.querySelector("#question textarea, #question input");
-  const shown = (element) => element && element.offsetParent !== null;
+  const isVisible = (element) => element && element.offsetParent !== null;
 
-  const STOPS = ["#stop", "#inspect-stop", "#inspect-halt", "#compare-stop"];
+  const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-halt", "#compare-stop"];
 
-  // A tab that was never open has no button yet.
+  // The buttons of a tab are created when it is first opened, so retry.
   window.kvscopePress = (selector, tries = 100) => {
     const button = document.querySelector(selector);
-    if (shown(button)) button.click();
+    if (isVisible(button)) button.click();
     else if (tries) setTimeout(() => window.kvscopePress(selector, tries - 1), 50);
   };
 
-  // Escape closes what is open, and only where nothing is, it stops the work of the page that can be seen. Gradio has
-  // closed a list by the time the event arrives at the document, so that is looked at before.
-  let taken = false;
+  // Escape closes an open panel, or else stops the work of the visible page. Gradio closes dropdowns before the event
+  // reaches the document, so they are checked in the capture phase.
+  let handled = false;
   window.addEventListener(
     "keydown",
     (event) => {
-      const list = event.target.matches?.('input[aria-expanded="true"]');
-      taken = list || document.querySelector('dialog[open], [aria-modal="true"]') !== null;
+      const isDropdown = event.target.matches?.('input[aria-expanded="true"]');
+      handled = isDropdown || document.querySelector('dialog[open], [aria-modal="true"]') !== null;
     },
     true,
   );
@@ -33,7 +33,7 @@
       document.querySelector('#chatbar [data-act="rename"]')?.focus();
       return true;
     }
-    if (!shown(panel)) return false;
+    if (!isVisible(panel)) return false;
     panel.click();
     return true;
   };
@@ -46,12 +46,12 @@
       question()?.focus();
       question()?.select();
     }
-    if (event.key === "Escape" && !taken && !close(event.target)) {
-      STOPS.map((name) => document.querySelector(name)).find(shown)?.click();
+    if (event.key === "Escape" && !handled && !close(event.target)) {
+      STOP_BUTTONS.map((name) => document.querySelector(name)).find(isVisible)?.click();
     }
   });
 
-  // Gradio sends on Shift+Enter too; here it starts a new line.
+  // Gradio submits on Shift+Enter too; here it inserts a line break.
   for (const kind of ["keydown", "keypress"]) {
     window.addEventListener(
       kind,

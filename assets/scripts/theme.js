@@ -1,4 +1,4 @@
-// Light or dark, as this browser was told: applied before the page is drawn, and again whenever Gradio decides otherwise.
+// The theme chosen in this browser: applied before the page is drawn, and again whenever Gradio changes it.
 (() => {
   "use strict";
   const KEY = "kvscope-theme";
@@ -7,7 +7,7 @@
     try {
       return localStorage.getItem(KEY);
     } catch {
-      return null; // storage is switched off: the choice then lasts as long as the page
+      return null; // storage is disabled: the choice lasts until the page is closed
     }
   };
   let choice = ["light", "dark"].includes(read()) ? read() : "system";

@@ -63,7 +63,7 @@ def test_a_pinned_passage_stays_in_the_cache_until_it_is_unpinned(look, backend)
     expect(tab.page.get_by_role("button", name="Evict…")).to_be_disabled()
     assert [node.pinned for node in backend.cache.tree.match_prefix(["01000001"])] == [True]
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0")
-    expect(tab.page.locator("#cache-said .kv-trouble")).to_contain_text("pinned, or read")
+    expect(tab.page.locator("#cache-said .kv-trouble")).to_contain_text("pinned or being read")
     expect(tab.page.get_by_label("Budget of Memory, in GiB")).to_have_value("1.5")
     expect(tab.page.locator("#cache-tiers output").first).to_have_text("1.5 GiB")
     tab.page.get_by_role("button", name="Unpin", exact=True).click()

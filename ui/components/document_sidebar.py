@@ -41,10 +41,6 @@ class DocumentSidebar:
         outputs = [self.document_list, self.pending_delete, self._error]
         self.document_list.click(self.act, self.pending_delete, outputs, queue=False, **QUIET)
 
-    def cancel(self, request: gr.Request) -> None:
-        """Cancel this session's uploads."""
-        self.uploads.cancel(request)
-
     def act(self, pending_delete: str, event: gr.EventData) -> Update:
         """Handle a button of the list: ask before deleting, delete, cancel, or clear the cache."""
         act = str(event._data.get("act"))

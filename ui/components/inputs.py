@@ -69,15 +69,5 @@ def visibility(visible: bool) -> Any:
 def _slider(
     low: float, high: float, value: float, label: str, info: str | None, elem_id: str, visible: bool = True
 ) -> gr.Slider:
-    return gr.Slider(
-        low,
-        high,
-        value=value,
-        step=1,
-        label=label,
-        info=info,
-        buttons=[],
-        visible=visibility(visible),
-        min_width=120,
-        elem_id=elem_id,
-    )
+    look: dict[str, Any] = {"buttons": [], "visible": visibility(visible), "min_width": 120}
+    return gr.Slider(low, high, value=value, step=1, label=label, info=info, elem_id=elem_id, **look)

@@ -9,7 +9,7 @@ from ui.figures.base import apply_style
 
 KINDS = ("exact", "chunk", "missed", "full")
 COLOURS = {"exact": "#1f7d71", "chunk": "#62b9ac", "missed": "#d08a1d", "full": "#9aa0a6"}
-MAX_STEPS = 60
+_MAX_STEPS = 60
 _NAMES = {"exact": "exact prefix hit", "chunk": "chunk hit", "missed": "miss", "full": "no lookup"}
 
 
@@ -42,14 +42,14 @@ def hit_rate_figure(queries: Sequence[QueryStats]) -> go.Figure:
     return figure
 
 
-def steps(queries: Sequence[QueryStats], max_steps: int = MAX_STEPS) -> tuple[list[float], dict[str, list[float]]]:
+def steps(queries: Sequence[QueryStats]) -> tuple[list[float], dict[str, list[float]]]:
     """Return the curves of the figure: one step per question, or per mean of several adjacent questions.
 
     Returns the left edge of each step plus the right edge of the last one, and the percentages by kind at each edge.
     A question without passages makes no step.
     """
     counted = [query for query in queries if _tokens(query)]
-    group_size = -(-len(counted) // max_steps) or 1
+    group_size = -(-len(counted) // _MAX_STEPS) or 1
     groups = [counted[start : start + group_size] for start in range(0, len(counted), group_size)]
     percentages: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for group in groups:

@@ -125,10 +125,10 @@ class FakeBackend:
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         states = [IngestProgress(name, "", 0, 0) for _, name in files]
-        for place, (path, name) in enumerate(files):
+        for index, (path, name) in enumerate(files):
             content = path.read_bytes()
             if not content:
-                states[place] = IngestProgress(name, "failed", 0, 0, EMPTY_FILE)
+                states[index] = IngestProgress(name, "failed", 0, 0, EMPTY_FILE)
                 yield list(states)
                 continue
             for stage, total in (("parsed", 1), ("chunked", 1), ("embedded", 5), ("prefilled", 8)):
@@ -136,14 +136,14 @@ class FakeBackend:
                     while stage == self.pause_at_stage and done and not cancel.wait(POLL_S):
                         pass
                     if cancel.wait(self.pace_s):
-                        states[place] = IngestProgress(name, "failed", 0, 0, "Cancelled. Nothing was added.")
+                        states[index] = IngestProgress(name, "failed", 0, 0, "Cancelled. Nothing was added.")
                         yield list(states)
                         return
-                    states[place] = IngestProgress(name, stage, done, total)
+                    states[index] = IngestProgress(name, stage, done, total)
                     yield list(states)
             digest = hashlib.sha256(content).hexdigest()
             self.stored_documents.insert(0, Document(digest, name, len(content), None, 8, time.time()))
-            states[place] = IngestProgress(name, "done", 1, 1)
+            states[index] = IngestProgress(name, "done", 1, 1)
             yield list(states)
 
     def delete(self, document_id: str) -> None:
@@ -189,8 +189,8 @@ class FakeBackend:
             slower = 0.4 + 3 * request.recompute_ratio
             trace.ttft_ms = 386.4 * slower
             trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
-            for place, word in enumerate(self.answer.split(" ")):
-                while place >= self.pause_after_words and not cancel.wait(POLL_S):
+            for index, word in enumerate(self.answer.split(" ")):
+                while index >= self.pause_after_words and not cancel.wait(POLL_S):
                     pass
                 if cancel.wait(self.pace_s):
                     break

@@ -29,12 +29,12 @@ class FakeCache:
         self, names: tuple[str, ...] = ("harbour-handbook.md", "fares.pdf"), each: int = 6, text: str = TEXT
     ) -> None:
         """Insert documents of `each` passages and a path of three; the last passage is on disk only."""
-        for place, name in enumerate(names):
+        for document, name in enumerate(names):
             for n in range(each):
-                said = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
-                key = f"{place:02x}{n:06x}"
-                self.chunks[key] = Chunk(f"{place}-{n}", str(place), name, n, 1 + n // 2, 0, len(said), said)
-                self._insert(NodeKey(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + place))
+                words = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
+                key = f"{document:02x}{n:06x}"
+                self.chunks[key] = Chunk(f"{document}-{n}", str(document), name, n, 1 + n // 2, 0, len(words), words)
+                self._insert(NodeKey(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + document))
                 self.tree.replicate(key)
         first, second, third = (f"{n % len(names):02x}{n % each:06x}" for n in range(3))
         self._insert(NodeKey(f"{first}/{second}", second, first, 460), 3.1)
@@ -47,22 +47,22 @@ class FakeCache:
     def ask(self, exact: int = 0, chunk: int = 0, missed: int = 0, full: int = 0) -> None:
         """Count a question."""
         kinds = {"exact prefix hit": exact, "chunk hit": chunk, "miss": missed, "none": full}
-        self.stats.record([_source(found, tokens) for found, tokens in kinds.items() if tokens])
+        self.stats.record([_source(result, tokens) for result, tokens in kinds.items() if tokens])
 
     def snapshot(self) -> CacheView:
         if self.error:
             raise self.error
-        shown = CacheAdmin(self.tree).snapshot()
+        tree = CacheAdmin(self.tree).snapshot()
         passages = (
-            CachedPassage(facts, self.chunks.get(facts.chunk), "primary" if facts.chunk in self.chunks else "other")
-            for facts in shown.nodes
+            CachedPassage(node, self.chunks.get(node.chunk), "primary" if node.chunk in self.chunks else "other")
+            for node in tree.nodes
         )
         max_budgets = (12 * GIB, 100 * GIB)
         return CacheView(
-            shown.tiers,
+            tree.tiers,
             max_budgets,
             tuple(passages),
-            shown.policy,
+            tree.policy,
             self.stats.recent(),
             self.stats.totals(),
             self.is_complete,
@@ -77,9 +77,9 @@ class FakeCache:
     def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
         return CacheAdmin(self.tree).set_budgets({tier: budget_bytes})
 
-    def _insert(self, place: NodeKey, ms_per_token: float) -> None:
-        self.tree.insert(place, (place.key, place.tokens * 46_080), ms_per_token)
+    def _insert(self, key: NodeKey, ms_per_token: float) -> None:
+        self.tree.insert(key, (key.key, key.tokens * 46_080), ms_per_token)
 
 
-def _source(found: str, tokens: int) -> Source:
-    return Source(1, "a.md", "a", None, None, True, tokens, "host", 0, (), found)
+def _source(result: str, tokens: int) -> Source:
+    return Source(1, "a.md", "a", None, None, True, tokens, "host", 0, (), result)

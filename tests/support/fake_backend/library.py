@@ -52,18 +52,19 @@ class FakeLibrary:
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         documents = [self._document(document_id) for document_id in document_ids]
         states = [IngestProgress(document.name, "waiting", 0, 1) for document in documents]
-        for place, document in enumerate(documents):
+        for index, document in enumerate(documents):
             for done in range(9):
                 if cancel.wait(self._backend.pace_s):
-                    states[place] = IngestProgress(document.name, "failed", 0, 1, "Stopped. The document is unchanged.")
+                    states[index] = IngestProgress(document.name, "failed", 0, 1, "Stopped. The document is unchanged.")
                     yield list(states)
                     return
-                states[place] = IngestProgress(document.name, "embedded", done, 8)
+                states[index] = IngestProgress(document.name, "embedded", done, 8)
                 yield list(states)
             self.reindexed.append(document.id)
             self.needs_rechunk.discard(document.id)
-            states[place] = IngestProgress(document.name, "done", 8, 8)
+            states[index] = IngestProgress(document.name, "done", 8, 8)
             yield list(states)
+        self._backend.models.stale = []
 
     def _document(self, document_id: str) -> Document:
         for document in self._backend.documents():

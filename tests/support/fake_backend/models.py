@@ -54,7 +54,7 @@ ABOUT = SystemInfo(
     disk_usage=(
         ("Documents and their index", 4_200_000),
         ("Keys and values", 412_000_000),
-        ("Embedded model", 271_000_000),
+        ("Bundled model", 271_000_000),
     ),
 )
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import gradio as gr
 import pytest
 
-from backend.interface.library import IngestProgress
 from backend.interface.models import ModelInfo, ReloadStatus, StaleChunking, SystemInfo
 from engine.selftest_result import SelfTestResult
+from store.types import Document
 from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WANTED
 from tests.ui.conftest import ME
 from ui.format import size
@@ -18,28 +18,14 @@ from ui.pages.settings.page import Settings
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
-class FakeReindexer:
-    """Re-indexes each document in one step; then no document is stale."""
-
-    def __init__(self, models):
-        self.models = models
-        self.document_ids = []
-
-    def reindex(self, document_ids, cancel):
-        for document_id in document_ids:
-            self.document_ids.append(document_id)
-            yield [IngestProgress("harbour.md", "done", 1, 1)]
-        self.models.stale = []
-
-
 @pytest.fixture
 def page(app):
     return app.settings
 
 
-def page_of(backend, reindexer=None):
-    """A page of its own, for tests that need other overrides or another reindexer."""
-    page = Settings(backend, reindexer)
+def page_of(backend):
+    """A page of its own, for tests that need other overrides."""
+    page = Settings(backend)
     with gr.Blocks(), gr.Tabs(), gr.Tab("Settings") as tab:
         page.build(tab)
     return page
@@ -171,18 +157,12 @@ def test_an_emptied_input_keeps_its_value_and_numbers_keep_their_type(page):
     assert page.models.inputs.read(tuple(values(page, model="  a/b ")))["model"] == "a/b"
 
 
-def test_stale_documents_are_reindexed(backend):
+def test_stale_documents_are_reindexed(page, backend):
+    backend.stored_documents = [Document(name, f"{name}.md", 1, None, 1, 0.0) for name in "abc"]
     backend.models.stale = [StaleChunking(512, 50, ("a", "b")), StaleChunking(64, 8, ("c",))]
-    reindexer = FakeReindexer(backend.models)
-    chunking = page_of(backend, reindexer).chunking
+    chunking = page.chunking
     assert chunking.updates()[chunking.reindex_button].visible
     updates = list(chunking.reindex(ME))
-    assert reindexer.document_ids == ["a", "b", "c"] and "harbour.md" in last(updates, chunking.progress)
+    assert backend.library.reindexed == ["a", "b", "c"] and "c.md" in last(updates, chunking.progress)
     assert updates[-1][chunking.stale] == "" and not updates[-1][chunking.reindex_button].visible
     assert len(chunking.tasks) == 0
-
-
-def test_without_a_reindexer_the_button_is_hidden(backend):
-    backend.models.stale = [StaleChunking(512, 50, ("a",))]
-    chunking = page_of(backend).chunking
-    assert not chunking.updates()[chunking.reindex_button].visible

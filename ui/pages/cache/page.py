@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
-from backend.interface.cache import CacheView, EvictionResult
+from backend.interface.cache import EvictionResult
 from backend.interface.errors import user_message
 from ui.components.tiers import TIERS
 from ui.events import QUIET, Update
@@ -126,7 +126,7 @@ class Cache:
         if action == "budget":
             evicted = cache.set_budget(key, round(float(argument) * GIB))
             result = f"{TIERS[key].name} budget set to {float(argument):.1f} GiB."
-            return f"{result} {_evicted(evicted, TIERS[key].noun)}" if evicted.replicas else result
+            return f"{result} {_evicted(evicted, TIERS[key].noun)}" if evicted.num_replicas else result
         return ""
 
     def _select(self, selection: Selection) -> Update:
@@ -160,7 +160,7 @@ class Cache:
             self.message: message if drawn else join(message, tag("p", _EMPTY, class_="kv-muted kv-empty")),
             self._tiers: join(render_tier_cards(view, next(self._error_ids) if error else 0), render_policy(view)),
             self.tree_part: gr.Column(visible=bool(drawn)),
-            self._legend: _legend(view, sum(box.passage is not None for box in drawn)),
+            self._legend: render_legend(view, sum(box.passage is not None for box in drawn)),
             self.tree_plot: tree_figure(drawn) if drawn else None,
             self.node_list: render_node_list(drawn),
             self.details: render_details(view, selection.key),
@@ -171,23 +171,13 @@ class Cache:
         }
 
 
-def _legend(view: CacheView, num_drawn: int) -> Markup:
-    total = len(view.passages)
-    summary = (
-        f"{count(total, 'passage')}."
-        if num_drawn == total
-        else f"{num_drawn} of {total:,} passages; the smallest are merged."
-    )
-    return join(render_legend(view.tiers), tag("p", summary, class_="kv-muted"))
-
-
 def _evicted(evicted: EvictionResult, place: str) -> str:
-    if not evicted.replicas:
+    if not evicted.num_replicas:
         return "Nothing had to be evicted."
-    summary = f"Evicted {count(evicted.replicas, 'passage')} ({size(evicted.size_bytes)}) from {place}"
-    if not evicted.nodes:
+    summary = f"Evicted {count(evicted.num_replicas, 'passage')} ({size(evicted.size_bytes)}) from {place}"
+    if not evicted.num_nodes:
         return f"{summary}; another tier still has them."
-    return f"{summary}; {count(evicted.nodes, 'passage')} will be recomputed when needed."
+    return f"{summary}; {count(evicted.num_nodes, 'passage')} will be recomputed when needed."
 
 
 def _message(text: str) -> Markup:

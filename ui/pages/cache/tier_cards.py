@@ -1,7 +1,5 @@
 """HTML of the cache tiers, each with its budget, and of the hit statistics."""
 
-from collections.abc import Sequence
-
 from backend.interface.cache import CacheView, StatsTotals, TierInfo
 from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
@@ -52,11 +50,15 @@ def render_policy(view: CacheView) -> Markup:
     )
 
 
-def render_legend(tiers: Sequence[TierInfo]) -> Markup:
-    """Return the colours of the tree."""
-    items = [tag("span", swatch(TIERS[tier.name].colour), TIERS[tier.name].name) for tier in tiers]
+def render_legend(view: CacheView, num_drawn: int) -> Markup:
+    """Return the colours of the tree, and how many of the passages are drawn."""
+    items = [tag("span", swatch(TIERS[tier.name].colour), TIERS[tier.name].name) for tier in view.tiers]
     pinned = tag("span", tag("span", class_="kv-swatch kv-swatch-pinned", aria_hidden="true"), "pinned")
-    return tag("p", *items, pinned, class_="kv-tree-legend")
+    total = len(view.passages)
+    summary = f"{num_drawn} of {total:,} passages; the smallest are merged."
+    if num_drawn == total:
+        summary = f"{count(total, 'passage')}."
+    return join(tag("p", *items, pinned, class_="kv-tree-legend"), tag("p", summary, class_="kv-muted"))
 
 
 def render_totals(totals: StatsTotals) -> Markup:
@@ -109,7 +111,7 @@ def _tier_card(tier: TierInfo, max_budget_bytes: int) -> Markup:
         tag("label", tag("span", "Budget", title=_BUDGET), tag("output", f"{budget_gib:.1f} GiB"), slider),
         tag(
             "dl",
-            fact("Passages", f"{tier.nodes:,}", _NODES),
+            fact("Passages", f"{tier.num_nodes:,}", _NODES),
             fact("Load speed", _speed(tier), _MEASURED if tier.ms_per_byte else _NOT_MEASURED),
             fact("Clock", f"{tier.clock:,.2f}", _CLOCK),
         ),

@@ -106,10 +106,6 @@ class Library:
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
         self.table.submit(self.reindex, self.view, outputs, concurrency_id=INGEST_QUEUE, concurrency_limit=1, **QUIET)
 
-    def cancel(self, request: gr.Request) -> None:
-        """Cancel this session's uploads and re-indexing."""
-        self.uploads.cancel(request)
-
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""
         return {self.poll: gr.Timer(active=False)} if view.renaming else self._draw(view)

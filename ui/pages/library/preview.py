@@ -57,12 +57,10 @@ class Preview:
             button("place", chunk.id, "In context", **state),
             class_="kv-card-line",
         )
-        body = _figure(self.excerpt) if in_context and self.excerpt else _text(passage, previous_end)
+        body = _text(passage, previous_end)
+        if in_context and self.excerpt:
+            body = tag("figure", tag("figcaption", page_label(self.excerpt)), render_excerpt(self.excerpt))
         return tag("li", header, body, class_="kv-piece")
-
-
-def _figure(excerpt: Excerpt) -> Markup:
-    return tag("figure", tag("figcaption", page_label(excerpt)), render_excerpt(excerpt))
 
 
 def _text(passage: Passage, previous_end: int) -> Markup:

@@ -1,14 +1,12 @@
 """The Passages section: chunk size and overlap, and re-indexing of documents that were chunked differently."""
 
-from collections.abc import Iterator, Sequence
-from threading import Event
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import gradio as gr
 
+from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import IngestProgress
-from backend.interface.models import ModelService
 from ui.cancellation import SessionTasks
 from ui.components.document_list import DISMISS, render_progress
 from ui.events import INGEST_QUEUE, QUIET, Update, session_of
@@ -28,28 +26,20 @@ _OVERLAP = "Maximum tokens shared by adjacent passages; only whole sentences are
 _MAX_OVERLAP = 1024
 
 
-class Reindexer(Protocol):
-    """Re-chunks, embeds and prefills documents; implemented by the backend's library."""
-
-    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Re-index documents, yielding the progress of all of them after each step."""
-        ...
-
-
 class ChunkingSection:
     """The section.
 
     inputs    the settings
     stale     which documents were chunked with other settings
-    reindex_button, progress  re-index those documents; hidden without a `reindexer`
+    progress  of re-indexing those documents
     tasks     running re-indexing by session
     """
 
-    def __init__(self, models: ModelService, reload: SettingsReload, reindexer: Reindexer | None) -> None:
-        self._models = models
+    def __init__(self, backend: Backend, reload: SettingsReload) -> None:
+        self._backend = backend
+        self._models = backend.models
         self._reload = reload
-        self._reindexer = reindexer
-        self.inputs = SettingInputs(models.current(), models.overrides())
+        self.inputs = SettingInputs(self._models.current(), self._models.overrides())
         self.tasks = SessionTasks()
 
     def build(self) -> None:
@@ -83,7 +73,7 @@ class ChunkingSection:
         stale = self._models.stale_documents()
         return {
             self.stale: render_stale_documents(stale, settings.chunk_size, settings.chunk_overlap),
-            self.reindex_button: gr.Button(visible=bool(stale) and self._reindexer is not None),
+            self.reindex_button: gr.Button(visible=bool(stale)),
         }
 
     def apply(self, *values: Any) -> Iterator[Update]:
@@ -106,10 +96,9 @@ class ChunkingSection:
                 self.progress: "",
             }
             document_ids = [each for stale in self._models.stale_documents() for each in stale.document_ids]
-            if self._reindexer is not None:
-                states = self._reindexer.reindex(document_ids, cancel)
-                for files in coalesce(states, lambda files: tuple(file.stage for file in files)):
-                    yield {self.progress: render_progress(files)}
+            states = self._backend.library.reindex(document_ids, cancel)
+            for files in coalesce(states, lambda files: tuple(file.stage for file in files)):
+                yield {self.progress: render_progress(files)}
             yield {**self.updates(), **idle}
         except Exception as error:  # noqa: BLE001  the UI's boundary
             yield {**self.updates(), **idle, self.progress: error_box(user_message(error))}

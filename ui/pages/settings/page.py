@@ -13,7 +13,7 @@ from ui.html import error_box
 from ui.pages.settings import theme_section
 from ui.pages.settings.apply import SettingsReload
 from ui.pages.settings.cache_section import CacheSection
-from ui.pages.settings.chunking_section import ChunkingSection, Reindexer
+from ui.pages.settings.chunking_section import ChunkingSection
 from ui.pages.settings.model_info import render_models, render_prompt, render_system_info
 from ui.pages.settings.models_section import LOADING, ModelsSection
 from ui.pages.settings.section import section
@@ -28,14 +28,13 @@ class Settings:
     reload                   the status line, which applies changed settings
     models, chunking, cache  sections
     seen                     State: the settings that this session saw last
-    reindexer                re-indexes documents; None hides that button
     """
 
-    def __init__(self, backend: Backend, reindexer: Reindexer | None = None) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._models = backend.models
         self.reload = SettingsReload(self._models, self._updates)
         self.models = ModelsSection(self._models, self.reload)
-        self.chunking = ChunkingSection(self._models, self.reload, reindexer)
+        self.chunking = ChunkingSection(backend, self.reload)
         self.cache = CacheSection(backend, self.reload)
         self._sections = (self.models, self.chunking, self.cache)
 
