@@ -1,4 +1,7 @@
-"""KVScope's front door: settings, lock, backend, page. Run `python app.py --help` for the settings."""
+"""Start KVScope: read the settings, lock the data folder, then serve the UI and the HTTP API.
+
+Run `python app.py`, or `kvscope` if it is installed; `--help` lists the settings.
+"""
 
 import logging
 import os
@@ -6,19 +9,20 @@ import signal
 import socket
 import sys
 import warnings
+from pathlib import Path
 from threading import Event
 
-if __name__ == "__main__" and not {"-h", "--help"} & set(sys.argv):
-    sys.stderr.write("KVScope is starting; loading its libraries takes some seconds.\n")
+if (__name__ == "__main__" or Path(sys.argv[0]).stem == "kvscope") and not {"-h", "--help"} & set(sys.argv):
+    sys.stderr.write("KVScope is starting; loading its libraries takes a few seconds.\n")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
-os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the page shows progress
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import gradio as gr
 
 from backend.local import LocalBackend
-from backend.runtime.settings import overrides, read_settings
+from backend.runtime.settings import Settings, overrides, read_settings
 from server.routes import app_kwargs
 from store.errors import KVScopeError
 from store.kv.blobs import remove_all
@@ -34,27 +38,33 @@ log = logging.getLogger("kvscope")
 
 
 def main() -> int:
-    """Serve the page until Ctrl+C. Returns the process's exit status."""
+    """Run KVScope until Ctrl+C or SIGTERM; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # what peft asks it for
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from calls by peft
     try:
         settings = read_settings()
         lock = FolderLock(settings.data)
     except KVScopeError as error:
         log.error("%s", error)
         return 1
-    if settings.clear_cache:
-        try:
-            went, left = remove_all(settings.data / "kv")
-        finally:
-            lock.close()
-        log.info("%.0f MB of chunk KV removed", went / 1e6)
-        if left:
-            log.error("%.0f MB in %s could not be removed. Whose are these files?", left / 1e6, settings.data / "kv")
-        return 1 if left else 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl+C
+    try:
+        return _clear_cache(settings.data / "kv") if settings.clear_cache else _serve(settings)
+    finally:
+        lock.close()
+
+
+def _clear_cache(folder: Path) -> int:
+    removed_bytes, remaining_bytes = remove_all(folder)
+    log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
+    if remaining_bytes:
+        log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
+    return 1 if remaining_bytes else 0
+
+
+def _serve(settings: Settings) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
     backend = LocalBackend(settings, overrides())
     page = build(backend, SAMPLE_QUESTIONS if settings.sample_docs else None)
     try:
@@ -69,32 +79,33 @@ def main() -> int:
             app_kwargs=app_kwargs(backend, settings.host),
             **launch_options(),
         )
-        backend.start()  # not before: loading takes the time that Gradio gives its server to answer
-        log.info("Open %s in a browser; Ctrl+C ends KVScope", page.local_url)
+        backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
+        log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
         Event().wait()
     except OSError as error:
-        log.error("Port %d of %s cannot be used (%s). Pick another with --port.", settings.port, settings.host, error)
+        log.error(
+            "Port %d of %s is not available (%s). Choose another with --port.", settings.port, settings.host, error
+        )
         return 1
     except KeyboardInterrupt:
         log.info("Closing")
     finally:
         backend.close()
         _stop_serving(page)
-        lock.close()
     return 0
 
 
 def _check_port(host: str, port: int) -> None:
-    """Raise OSError if nobody can listen there: better before the models are loaded than after."""
+    """Raise OSError if the port cannot be used: Gradio would report it less clearly."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     socket.create_server((str(address[0]), port), family=family).close()
 
 
 def _stop_serving(page: gr.Blocks) -> None:
-    """End the server without waiting for open tabs: each keeps a connection as long as it lives."""
+    """Stop the server without waiting for open tabs, which keep a connection each."""
     if page.is_running:
         page.server.force_exit = True
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it calls every connection cut here an error
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports every closed connection
         page.close(verbose=False)
 
 

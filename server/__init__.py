@@ -1,1 +1,1 @@
-"""The doors for programs beside the page: OpenAI's chat API, health, metrics, and the guard in front of everything."""
+"""OpenAI-compatible HTTP API, health check, metrics and host guard, served on the UI's port."""

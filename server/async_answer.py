@@ -1,12 +1,13 @@
-"""A question asked from the event loop: it has a thread of its own, and the loop sees the newest answer.
+"""Answers for the event loop: the engine's blocking generator runs in a thread of its own.
 
-The engine's generator blocks for seconds, so it cannot run in the loop; and it never waits for a slow reader, because
-only the newest snapshot is kept for one. That loses nothing: an answer's text only grows.
+Only the latest answer is kept, so that a slow client does not slow down the engine. An answer's text only grows, so
+nothing is lost.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Event, Thread
 
 from starlette.requests import Request as HttpRequest
@@ -15,56 +16,52 @@ from backend.interface.backend import Backend
 from engine.request import Answer, Request
 
 
-class Answering:
-    """One question under way. Use it from the event loop.
+@dataclass(slots=True)
+class _Progress:
+    latest: Answer | None = None
+    error: Exception | None = None
+    finished: bool = False
 
-    cancel  ends the computation within a layer or a token
+
+async def stream_answers(backend: Backend, request: Request, cancel: Event) -> AsyncIterator[Answer]:
+    """Yield the growing answer: the latest one each time, and always the last. Raises what the backend raises.
+
+    cancel  stops the computation within a layer or a token; set when this iterator ends for any reason
     """
+    loop, updated, progress = asyncio.get_running_loop(), asyncio.Event(), _Progress()
 
-    def __init__(self, backend: Backend, request: Request, cancel: Event) -> None:
-        self._backend, self._request, self._cancel = backend, request, cancel
-        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
-        self._newest: Answer | None = None
-        self._error: Exception | None = None
-        self._ended = False
+    def notify() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(updated.set)
 
-    async def answers(self) -> AsyncIterator[Answer]:
-        """Yield the growing answer, the newest snapshot each time and always the last. Raises what the backend raises.
-
-        However this is left, the computation is told to stop.
-        """
-        Thread(target=self._run, name="http question", daemon=True).start()
+    def run() -> None:
         try:
-            ended, shown = False, None
-            while not ended:
-                await self._news.wait()
-                self._news.clear()
-                ended = self._ended  # before the answer: what is newest after the end is the last
-                if self._newest is not None and self._newest is not shown:
-                    shown = self._newest
-                    yield shown
-            if self._error is not None:
-                raise self._error
-        finally:
-            self._cancel.set()
+            for answer in backend.ask(request, cancel):
+                progress.latest = answer
+                notify()
+        except Exception as error:  # noqa: BLE001  raised again in the loop
+            progress.error = error
+        progress.finished = True
+        notify()
 
-    def _run(self) -> None:
-        try:
-            for answer in self._backend.ask(self._request, self._cancel):
-                self._newest = answer
-                self._tell()
-        except Exception as error:  # noqa: BLE001  it is raised again where it is waited for
-            self._error = error
-        self._ended = True
-        self._tell()
-
-    def _tell(self) -> None:
-        with suppress(RuntimeError):  # the loop has closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._news.set)
+    Thread(target=run, name="http request", daemon=True).start()
+    try:
+        finished, shown = False, None
+        while not finished:
+            await updated.wait()
+            updated.clear()
+            finished = progress.finished  # read before the answer: what is the latest afterwards is the last
+            if progress.latest is not None and progress.latest is not shown:
+                shown = progress.latest
+                yield shown
+        if progress.error is not None:
+            raise progress.error
+    finally:
+        cancel.set()
 
 
-async def stop_when_gone(request: HttpRequest, cancel: Event) -> None:
-    """Set `cancel` once the caller has hung up. Await it in a task of its own, after the body was read."""
+async def cancel_on_disconnect(request: HttpRequest, cancel: Event) -> None:
+    """Set `cancel` when the client disconnects. Run it as a task, after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     cancel.set()

@@ -1,23 +1,24 @@
-"""A request in OpenAI's shape, turned into a question to the documents.
+"""Chat completion requests in OpenAI's format, converted to a question about the documents.
 
-The last user message is the question, what stands before it the conversation. System and developer messages are left
-out: the shared prefix holds the instructions here, and every stored passage was computed behind it. Fields that would
-change what the answer looks like, and that nothing here can do, are refused; all others that are unknown are ignored.
+The last user message is the question, earlier messages are the history. System and developer messages are ignored: the
+shared prefix contains the instructions, and all stored KV was computed after it. Unsupported fields that would change
+the answer are refused; other unknown fields are ignored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from engine.method import MethodInfo
 from engine.request import ChatTurn, Request
-from server.errors import Refused
-from server.models import OWNER, choose
+from server.errors import ApiError
+from server.models import OWNER, parse_model
 
 _DEFAULTS = Request(question="")
-_UNHEARD = ("system", "developer")
-_CANNOT = {  # field -> values that ask for nothing
+_ROLES = ("user", "assistant")
+_IGNORED_ROLES = ("system", "developer")
+_UNSUPPORTED = {  # field -> values without effect
     "n": (None, 1),
     "stop": (None, "", []),
     "tools": (None, []),
@@ -28,119 +29,100 @@ _CANNOT = {  # field -> values that ask for nothing
 }
 
 
-class Message(BaseModel):
-    """One turn of the conversation, as a client tells it."""
+class ChatMessage(BaseModel):
+    """One message of the conversation."""
 
-    role: str
-    content: Any = None
+    role: str = Field(description="user or assistant; messages of the roles system and developer are ignored")
+    content: Any = Field(default=None, description="a string, or a list of parts of the type text")
 
 
 class StreamOptions(BaseModel):
-    """`include_usage` asks for the tokens in a last chunk of their own."""
+    """Options of a stream."""
 
-    include_usage: bool | None = None
+    include_usage: bool | None = Field(default=None, description="send the token counts in a last chunk")
 
 
-class Extras(BaseModel):
-    """What OpenAI has no field for (`extra_body={"kvscope": {...}}`); a misspelt name is an error.
-
-    options    the method's own settings by name, as list_methods gives them
-    documents  ids of the documents to search, as list_documents gives them; none: all
-    """
+class KVScopeOptions(BaseModel):
+    """Options without an OpenAI field (in the openai client: `extra_body={"kvscope": {...}}`)."""
 
     model_config = ConfigDict(extra="forbid")
 
-    passages: int = _DEFAULTS.passages
-    options: dict[str, Any] = Field(default_factory=dict)
-    documents: list[str] = Field(default_factory=list)
+    passages: int = Field(default=_DEFAULTS.passages, description="number of passages to retrieve")
+    options: dict[str, Any] = Field(default_factory=dict, description="parameters of the method")
+    documents: list[str] = Field(default_factory=list, description="ids of the documents to search; all if empty")
 
 
-class Chat(BaseModel):
-    """The body of POST /v1/chat/completions. Unlike OpenAI's, an absent temperature is 0."""
+class ChatRequest(BaseModel):
+    """The body of a chat completion request. Other OpenAI fields are refused or ignored."""
 
     model_config = ConfigDict(extra="allow")
 
-    model: str = OWNER
-    messages: list[Message] = Field(min_length=1)
-    stream: bool | None = None
+    model: str = Field(default=OWNER, description="kvscope, kvscope/METHOD or kvscope/METHOD@PERCENT")
+    messages: list[ChatMessage] = Field(min_length=1, description="the conversation; the last message is the question")
+    stream: bool | None = Field(default=None, description="send the answer as server-sent events")
     stream_options: StreamOptions | None = None
-    temperature: float | None = None
+    temperature: float | None = Field(default=None, description="0, greedy decoding, by default")
     top_p: float | None = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    kvscope: Extras | None = None
+    max_tokens: int | None = Field(default=None, description="maximum tokens of the answer")
+    max_completion_tokens: int | None = Field(default=None, description="goes before max_tokens")
+    kvscope: KVScopeOptions | None = None
 
     @property
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def request(self, methods: Sequence[MethodInfo]) -> Request:
-        """Return the question. Raises Refused for what cannot be asked here."""
-        chosen, extras = choose(self.model, methods), self.kvscope or Extras()
-        asked, earlier = _conversation(self.messages)
-        length = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+    def to_request(self, methods: Sequence[MethodInfo]) -> Request:
+        """Return the request to the engine. Raises ApiError if a field is unsupported or invalid."""
+        for field, values in _UNSUPPORTED.items():
+            if (self.model_extra or {}).get(field) not in values:
+                raise ApiError(400, f"KVScope does not support {field!r}; leave it out.", param=field)
+        choice, options = parse_model(self.model, methods), self.kvscope or KVScopeOptions()
+        question, history = _conversation(self.messages)
+        max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         return Request(
-            question=asked,
-            method=chosen.method,
-            ratio=chosen.ratio,
-            passages=extras.passages,
-            max_new_tokens=_DEFAULTS.max_new_tokens if length is None else length,
+            question=question,
+            method=choice.method.name,
+            recompute_ratio=choice.ratio,
+            passages=options.passages,
+            max_new_tokens=_DEFAULTS.max_new_tokens if max_tokens is None else max_tokens,
             temperature=_DEFAULTS.temperature if self.temperature is None else self.temperature,
             top_p=_DEFAULTS.top_p if self.top_p is None else self.top_p,
             seed=self.seed or _DEFAULTS.seed,
-            options=extras.options,
-            documents=tuple(extras.documents),
-            earlier=earlier,
+            options=options.options,
+            documents=tuple(options.documents),
+            history=history,
         )
 
 
-def read(body: bytes) -> Chat:
-    """Return the request in a JSON body. Raises Refused (400) that names the field that is wrong."""
-    try:
-        chat = Chat.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise Refused(400, f"{place or 'The body'}: {first['msg']}.", param=place or None) from None
-    _check_ability(chat.model_extra or {})
-    return chat
-
-
-def _check_ability(others: Mapping[str, Any]) -> None:
-    for field, nothing in _CANNOT.items():
-        if field in others and others[field] not in nothing:
-            raise Refused(400, f"KVScope cannot do what {field!r} asks for; leave it out.", param=field)
-
-
-def _conversation(messages: Sequence[Message]) -> tuple[str, tuple[ChatTurn, ...]]:
-    """Return the question and what was said before it. Several user messages in a row are one question."""
-    turns: list[tuple[str, list[str]]] = []
-    for number, message in enumerate(messages):
-        if message.role in _UNHEARD:
+def _conversation(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatTurn, ...]]:
+    """Return the question and the turns before it. Consecutive messages of one role are joined."""
+    merged: list[tuple[str, list[str]]] = []
+    for i, message in enumerate(messages):
+        if message.role in _IGNORED_ROLES:
             continue
-        place = f"messages.{number}"
-        if message.role not in ("user", "assistant"):
-            known = ", ".join(("user", "assistant", *_UNHEARD))
-            raise Refused(400, f"The role {message.role!r} is not one of {known}.", param=f"{place}.role")
-        if not turns or turns[-1][0] != message.role:
-            turns.append((message.role, []))
-        turns[-1][1].append(_text(message.content, f"{place}.content"))
-    if not turns or turns[-1][0] != "user":
-        raise Refused(400, "The last message must be the user's: it is the question.", param="messages")
-    said = ["\n\n".join(parts) for _, parts in turns[turns[0][0] == "assistant" :]]  # a greeting is no answer
-    return said[-1], tuple(ChatTurn(*pair) for pair in zip(said[:-1:2], said[1::2], strict=True))
+        if message.role not in _ROLES:
+            known = ", ".join((*_ROLES, *_IGNORED_ROLES))
+            raise ApiError(400, f"The role {message.role!r} is not one of {known}.", param=f"messages.{i}.role")
+        if not merged or merged[-1][0] != message.role:
+            merged.append((message.role, []))
+        merged[-1][1].append(_text(message.content, f"messages.{i}.content"))
+    if not merged or merged[-1][0] != "user":
+        raise ApiError(400, "The last message must have the role 'user': it is the question.", param="messages")
+    has_greeting = merged[0][0] == "assistant"
+    texts = ["\n\n".join(parts) for _, parts in merged[has_greeting:]]
+    return texts[-1], tuple(ChatTurn(*pair) for pair in zip(texts[:-1:2], texts[1::2], strict=True))
 
 
-def _text(content: Any, place: str) -> str:
-    """Return a message's text: a string, or parts of which all are text."""
+def _text(content: Any, param: str) -> str:
+    """Return the text of a message: a string, or a list of text parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise Refused(400, "A message's content must be a text, or a list of text parts.", param=place)
-    for number, part in enumerate(content):
+        raise ApiError(400, "The content of a message must be a string or a list of text parts.", param=param)
+    for i, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text" or not isinstance(part.get("text"), str):
-            said = f"Only parts of the type 'text' can be read here, not {kind!r}."
-            raise Refused(400, said, param=f"{place}.{number}")
+            message = f"Only parts of the type 'text' are supported, not {kind!r}."
+            raise ApiError(400, message, param=f"{param}.{i}")
     return "\n".join(part["text"] for part in content)

@@ -1,50 +1,87 @@
-"""What an HTTP caller is told when something is wrong: a status, and a sentence in OpenAI's shape of an error."""
+"""Errors as HTTP responses in OpenAI's format."""
 
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from backend.interface.errors import user_message
 from engine.errors import LoadingFailed, ModelNotReady, QuestionTooLong
 from store.errors import KVScopeError, StoreFull
 
-RETRY_S = 5  # a model takes some seconds to load; a question, some seconds to be answered
+RETRY_AFTER_S = 5
 
-_KINDS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first that fits
+_STATUS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first match applies
     (QuestionTooLong, 400, "context_length_exceeded"),
     (ModelNotReady, 503, "model_not_ready"),
     (LoadingFailed, 503, "loading_failed"),
     (StoreFull, 503, "store_full"),
-    (KVScopeError, 400, None),  # the caller can do something about it
+    (KVScopeError, 400, None),
     (Exception, 500, None),
 )
 
 
-class Refused(Exception):
-    """A request that is not answered.
+class ErrorDetails(BaseModel):
+    """What went wrong. `param`: the request field; `code`: OpenAI's error code, if there is one."""
 
-    code   a word for programs, where OpenAI has one
-    param  the field of the request that is wrong
-    retry  the same request may be answered later
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorResponse(BaseModel):
+    """The body of an error response, which OpenAI's clients turn into an exception."""
+
+    error: ErrorDetails
+
+
+class ApiError(Exception):
+    """A request that is refused.
+
+    code   OpenAI's error code, if there is one
+    param  the request field that is wrong
+    retry  the same request may succeed later
     """
 
     def __init__(
         self, status: int, message: str, *, code: str | None = None, param: str | None = None, retry: bool = False
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.param, self.retry = status, code, param, retry
+        self.status = status
+        self.code = code
+        self.param = param
+        self.retry = retry
 
-    def body(self) -> dict[str, dict[str, str | None]]:
-        """Return the JSON that OpenAI's clients turn into an exception."""
+    def body(self) -> dict[str, Any]:
+        """Return the JSON body."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        details = ErrorDetails(message=str(self), type=kind, param=self.param, code=self.code)
+        return ErrorResponse(error=details).model_dump()
 
     def response(self) -> JSONResponse:
-        """Return the answer to the caller."""
-        return JSONResponse(self.body(), self.status, {"Retry-After": str(RETRY_S)} if self.retry else None)
+        """Return the HTTP response."""
+        return JSONResponse(self.body(), self.status, {"Retry-After": str(RETRY_AFTER_S)} if self.retry else None)
 
 
-def refusal(error: Exception) -> Refused:
-    """Return what the caller of a failed question is told; the log keeps the traceback of a bug."""
-    if isinstance(error, Refused):
+def to_api_error(error: Exception) -> ApiError:
+    """Return the error to send to the client; bugs are logged with their traceback."""
+    if isinstance(error, ApiError):
         return error
-    status, code = next((status, code) for kind, status, code in _KINDS if isinstance(error, kind))
-    return Refused(status, user_message(error), code=code, retry=isinstance(error, ModelNotReady))
+    if isinstance(error, RequestValidationError):
+        return _invalid_field(error)
+    if isinstance(error, HTTPException):
+        return ApiError(error.status_code, f"{error.detail}.")
+    status, code = next((status, code) for kind, status, code in _STATUS if isinstance(error, kind))
+    return ApiError(status, user_message(error), code=code, retry=isinstance(error, ModelNotReady))
+
+
+def _invalid_field(error: RequestValidationError) -> ApiError:
+    """Return an error that names the first invalid field of the body."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"The body is not valid JSON: {first['ctx']['error']}.")
+    field = ".".join(map(str, first["loc"][1:]))  # the first part is "body"
+    return ApiError(400, f"{field or 'The body'}: {first['msg']}.", param=field or None)

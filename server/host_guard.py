@@ -1,7 +1,7 @@
-"""Who may talk to the server: this machine, and whoever reaches it under the address that it was told to listen on.
+"""Accepts requests to this machine's own names only, and from its own pages only.
 
-A web page elsewhere cannot be kept from sending requests to 127.0.0.1 by the person's own browser. It gives itself
-away by its Origin; and where it made its own name point to 127.0.0.1 (DNS rebinding), by that name in Host.
+A browser lets any web page send requests to 127.0.0.1. Such a page is recognised by its Origin, or, if its host name
+was pointed to 127.0.0.1 (DNS rebinding), by the Host header.
 """
 
 import socket
@@ -12,61 +12,62 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from server.errors import Refused
-
-_EVERYWHERE = ("0.0.0.0", "::")
+from server.errors import ApiError
 
 
-class Guard:
-    """Middleware in front of the page and everything beside it.
+class HostGuard:
+    """Middleware in front of the UI and the API.
 
-    host  the address or name the server listens on. Where that is all addresses, any address is taken for the
-          server's, and the machine's own name: a rebound name is neither.
+    host  the address or name the server listens on. If it stands for all addresses, any IP address and the machine's
+          own name are accepted: a rebound name is neither.
     """
 
     def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app, self._host = app, _name(host)
-        self._everywhere = host.strip("[]") in _EVERYWHERE
-        self._machine = socket.gethostname().lower()
+        self._app = app
+        self._host = _host_name(host)
+        self._listens_everywhere = host.strip("[]") in ("0.0.0.0", "::")
+        self._machine_name = socket.gethostname().lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refusal(Headers(scope=scope)) if scope["type"] in ("http", "websocket") else None
-        if refused is None:
+        error = self._check(Headers(scope=scope)) if scope["type"] in ("http", "websocket") else None
+        if error is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            await WebSocketClose(1008, str(refused))(scope, receive, send)
+            await WebSocketClose(1008, str(error))(scope, receive, send)
         else:
-            await refused.response()(scope, receive, send)
+            await error.response()(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> Refused | None:
+    def _check(self, headers: Headers) -> ApiError | None:
         host, origin = headers.get("host", ""), headers.get("origin")
-        if not self._is_mine(_name(host)):
-            return Refused(403, f"This server is not called {host!r}. Start it with --host to give it a name.")
-        if origin is not None and not _is_from(origin, host):
-            return Refused(403, f"Pages of {origin!r} may not use this server.")
+        if not self._is_own_name(_host_name(host)):
+            return ApiError(
+                403, f"This server does not accept the host name {host!r}. Start it with --host to change that."
+            )
+        if origin is not None and not _is_own_origin(origin, host):
+            return ApiError(403, f"Pages from {origin!r} may not use this server.")
         return None
 
-    def _is_mine(self, name: str) -> bool:
+    def _is_own_name(self, name: str) -> bool:
         if name == self._host or _is_loopback(name):
             return bool(name)
-        return self._everywhere and (name == self._machine or _address(name) is not None)
+        return self._listens_everywhere and (name == self._machine_name or _address(name) is not None)
 
 
-def _is_from(origin: str, host: str) -> bool:
-    """Return whether a page of `origin` is the server's own, or one that this machine serves to itself."""
-    scheme, _, place = origin.lower().partition("://")
-    if scheme not in ("http", "https") or not _name(place):
+def _is_own_origin(origin: str, host: str) -> bool:
+    """Return whether an origin is this server, or another server on this machine when accessed by loopback."""
+    scheme, _, origin_host = origin.lower().partition("://")
+    if scheme not in ("http", "https") or not _host_name(origin_host):
         return False
-    return place == host.lower() or (_is_loopback(_name(place)) and _is_loopback(_name(host)))
+    return origin_host == host.lower() or (_is_loopback(_host_name(origin_host)) and _is_loopback(_host_name(host)))
 
 
-def _name(host: str) -> str:
-    """Return the host without its port and brackets; empty if it is none."""
+def _host_name(host: str) -> str:
+    """Return a host without port and brackets, in lower case; empty if it is invalid."""
     try:
-        bare = host if _address(host) else urlsplit(f"//{host}").hostname or ""
+        name = host if _address(host) else urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-    return bare.lower().rstrip(".")
+    return name.lower().rstrip(".")
 
 
 def _is_loopback(name: str) -> bool:

@@ -1,6 +1,6 @@
-"""The methods as a client's list of models: `kvscope`, `kvscope/cacheblend`, `kvscope/cacheblend@15` (per cent).
+"""Methods as OpenAI models: `kvscope`, `kvscope/cacheblend`, `kvscope/cacheblend@15` (recompute ratio in per cent).
 
-A client of OpenAI's API can choose nothing but a model, so the method and how much it recomputes are in the name.
+OpenAI's clients can choose only a model, so the method and its recompute ratio are part of the model's name.
 """
 
 import re
@@ -10,61 +10,58 @@ from typing import Any
 
 from engine.method import MethodInfo, default_method
 from engine.request import Request
-from server.errors import Refused
+from server.errors import ApiError
 
 OWNER = "kvscope"
-_NAME = re.compile(rf"{OWNER}(?:/(?P<method>[\w.-]+))?(?:@(?P<percent>\d+(?:\.\d+)?))?")
+_MODEL_NAME = re.compile(rf"{OWNER}(?:/(?P<method>[\w.-]+))?(?:@(?P<percent>\d+(?:\.\d+)?))?")
 _DEFAULTS = Request(question="")
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What a model's name says. `ratio` is the method's own default where the name has none."""
+class ModelChoice:
+    """A model name, parsed. `ratio` is the method's default unless the name contains one."""
 
-    method: str
+    method: MethodInfo
     ratio: float
 
 
-def named(method: str) -> str:
-    """Return the name of the model that answers with this method."""
+def model_name(method: str) -> str:
+    """Return the name of the model that answers with a method."""
     return f"{OWNER}/{method}"
 
 
-def choose(model: str, methods: Sequence[MethodInfo]) -> Chosen:
-    """Return what the model's name says. Raises Refused (404) for one that is not there."""
-    found = _NAME.fullmatch(model)
-    name = (found["method"] or default_method(methods).name) if found else None
+def parse_model(model: str, methods: Sequence[MethodInfo]) -> ModelChoice:
+    """Parse a model name. Raises ApiError (404) if there is no such model."""
+    match = _MODEL_NAME.fullmatch(model)
+    name = (match["method"] or default_method(methods).name) if match else None
     method = next((each for each in methods if each.name == name), None)
-    if found is None or method is None:
-        raise _unknown(model, f"Ask for {OWNER}, or {named('METHOD')} with one of: {_listed(methods)}.")
-    ratio = next((setting.default for setting in method.params if setting.name == "ratio"), None)
-    if found["percent"] is None:
-        return Chosen(method.name, _DEFAULTS.ratio if ratio is None else float(ratio))
+    if match is None or method is None:
+        names = ", ".join(each.name for each in methods)
+        raise _not_found(model, f"Use {OWNER}, or {model_name('METHOD')} with one of: {names}.")
+    ratio = next((param.default for param in method.params if param.name == "ratio"), None)
+    if match["percent"] is None:
+        return ModelChoice(method, _DEFAULTS.recompute_ratio if ratio is None else float(ratio))
     if ratio is None:
-        raise _unknown(model, f"This method has no recompute ratio: ask for {named(method.name)}.")
-    if float(found["percent"]) > 100:
-        raise _unknown(model, "What stands behind the @ is a percentage, 0 to 100.")
-    return Chosen(method.name, float(found["percent"]) / 100)
+        raise _not_found(model, f"This method has no recompute ratio; use {model_name(method.name)}.")
+    if float(match["percent"]) > 100:
+        raise _not_found(model, "The number after @ is a percentage, 0 to 100.")
+    return ModelChoice(method, float(match["percent"]) / 100)
 
 
-def listed(methods: Sequence[MethodInfo], since: int) -> list[dict[str, Any]]:
-    """Return the models as OpenAI lists them, the default first.
+def model_list(methods: Sequence[MethodInfo], created: int) -> dict[str, Any]:
+    """Return all models in OpenAI's format, the default first.
 
-    since  seconds since the epoch
+    created  seconds since the epoch
     """
-    names = {OWNER: default_method(methods)} | {named(method.name): method for method in methods}
-    return [shown(name, method, since) for name, method in names.items()]
+    names = {OWNER: default_method(methods)} | {model_name(method.name): method for method in methods}
+    return {"object": "list", "data": [model_object(name, method, created) for name, method in names.items()]}
 
 
-def shown(name: str, method: MethodInfo, since: int) -> dict[str, Any]:
-    """Return one model as OpenAI shows it, with the method's own words beside."""
+def model_object(name: str, method: MethodInfo, created: int) -> dict[str, Any]:
+    """Return one model in OpenAI's format, with the method's description under `kvscope`."""
     about = {"method": method.name, "label": method.label, "about": method.description, "has_ratio": method.has_ratio}
-    return {"id": name, "object": "model", "created": since, "owned_by": OWNER, "kvscope": about}
+    return {"id": name, "object": "model", "created": created, "owned_by": OWNER, "kvscope": about}
 
 
-def _listed(methods: Sequence[MethodInfo]) -> str:
-    return ", ".join(method.name for method in methods)
-
-
-def _unknown(model: str, hint: str) -> Refused:
-    return Refused(404, f"The model {model!r} does not exist. {hint}", code="model_not_found", param="model")
+def _not_found(model: str, hint: str) -> ApiError:
+    return ApiError(404, f"The model {model!r} does not exist. {hint}", code="model_not_found", param="model")

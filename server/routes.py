@@ -1,118 +1,179 @@
-"""The routes beside the page. Gradio's server takes them in front of its own: `launch(app_kwargs=app_kwargs(...))`."""
+"""HTTP routes beside the UI: `launch(app_kwargs=app_kwargs(...))` puts them in front of Gradio's own."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from threading import Event
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.request import Answer
-from server import chat_request as chat
-from server import models
-from server.async_answer import Answering, stop_when_gone
+from server.async_answer import cancel_on_disconnect, stream_answers
+from server.chat_request import ChatRequest
 from server.chat_response import Completion
-from server.errors import Refused, refusal
-from server.host_guard import Guard
+from server.docs_page import docs_page
+from server.errors import ApiError, ErrorResponse, to_api_error
+from server.host_guard import HostGuard
+from server.models import model_list, model_object, parse_model
 
-LARGEST_BODY = 2**20  # bytes: a conversation of some hundred pages
-_SERVED = "/v1/chat/completions, /v1/models, /healthz and /metrics"
+MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
+_ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
 
 
 def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
-    """Return what `launch(app_kwargs=...)` takes: the routes, and the guard in front of them and of the page.
+    """Return the `app_kwargs` of Gradio's `launch`: routes, and a guard in front of them and of the UI.
 
     host  the address or name the server listens on
     """
-    return {"routes": Doors(backend).routes(), "middleware": [Middleware(Guard, host=host)]}
+    return {"routes": routes(backend), "middleware": [Middleware(HostGuard, host=host)]}
 
 
-class Doors:
-    """The handlers of one backend."""
+def routes(backend: Backend) -> list[BaseRoute]:
+    """Return the routes of the health check, the metrics and the OpenAI-compatible API."""
+
+    def health(request: HttpRequest) -> Response:
+        status = backend.status()
+        state = "ok" if status.ready else "failed" if status.failed else "loading"
+        return JSONResponse({"status": state, "detail": status.message}, 200 if status.ready else 503)
+
+    def metrics(request: HttpRequest) -> Response:
+        return PlainTextResponse(backend.metrics.render(), media_type="text/plain; version=0.0.4")
+
+    return [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", openai_api(backend))]
+
+
+def openai_api(backend: Backend) -> FastAPI:
+    """Return the OpenAI-compatible API with its schema and a page that shows the schema."""
+    api = FastAPI(
+        title="KVScope",
+        summary="Question answering over the documents of this server, with OpenAI's chat completion API.",
+        version="1",
+        servers=[{"url": "/v1"}],
+        root_path_in_servers=False,
+        docs_url=None,  # Swagger UI would be loaded from another server
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        responses={"default": {"description": "An error", "model": ErrorResponse}},
+        exception_handlers={404: _unknown_url, 405: _unknown_url},
+    )
+    api.router.route_class = _OpenAIRoute
+    endpoints = _Endpoints(backend)
+    api.get("/models")(endpoints.list_models)
+    api.get("/models/{name:path}")(endpoints.get_model)
+    success = {
+        "description": "A completion, or its chunks",
+        "content": {"application/json": {}, "text/event-stream": {}},
+    }
+    api.post("/chat/completions", responses={200: success})(endpoints.create_chat_completion)
+
+    @api.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(api.openapi()))
+
+    return api
+
+
+class _Endpoints:
+    """The endpoints of one backend. Docstrings are part of the API's documentation."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend, self._since = backend, int(time.time())
-        self._asked: set[Event] = set()  # an event each question, set once it has ended
+        self._backend = backend
+        self._created = int(time.time())
+        self._running: set[Event] = set()  # a cancel event per chat completion; set when it has ended
 
-    def routes(self) -> list[BaseRoute]:
-        """Return the routes, the narrow before the wide."""
-        return [
-            Route("/healthz", self.health),
-            Route("/metrics", self.metrics),
-            Route("/v1/models", self.list_models),
-            Route("/v1/models/{name:path}", self.one_model),
-            Route("/v1/chat/completions", _refusing(self.complete), methods=["POST"]),
-            Route("/v1/{rest:path}", self.unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
-        ]
+    def list_models(self) -> dict[str, Any]:
+        """List the methods as models, the default first."""
+        return model_list(self._backend.methods(), self._created)
 
-    def health(self, request: HttpRequest) -> Response:
-        """Say whether questions are answered: 200 or 503, with the status line."""
-        status = self._backend.status()
-        word = "ok" if status.ready else "failed" if status.failed else "loading"
-        return JSONResponse({"status": word, "detail": status.line}, 200 if status.ready else 503)
+    def get_model(self, name: str) -> dict[str, Any]:
+        """Return the model of this name, with or without a recompute ratio."""
+        return model_object(name, parse_model(name, self._backend.methods()).method, self._created)
 
-    def metrics(self, request: HttpRequest) -> Response:
-        """Return everything counted since the start."""
-        return PlainTextResponse(self._backend.metrics.text(), media_type="text/plain; version=0.0.4")
+    async def create_chat_completion(self, chat: ChatRequest, request: HttpRequest) -> Response:
+        """Answer a question from the documents.
 
-    def list_models(self, request: HttpRequest) -> Response:
-        """List the methods as models."""
-        return JSONResponse({"object": "list", "data": models.listed(self._backend.methods(), self._since)})
-
-    def one_model(self, request: HttpRequest) -> Response:
-        """Return the model of this name, with or without a ratio."""
-        name, methods = request.path_params["name"], self._backend.methods()
+        The answer, or the last chunk of a stream, has KVScope's metrics and sources under `kvscope`. Closing the
+        connection cancels the request.
+        """
+        engine_request, completion = chat.to_request(self._backend.methods()), Completion(chat.model)
+        cancel = self._start_request()
+        disconnect = asyncio.create_task(cancel_on_disconnect(request, cancel))
         try:
-            chosen = models.choose(name, methods)
-        except Refused as refused:
-            return refused.response()
-        method = next(method for method in methods if method.name == chosen.method)
-        return JSONResponse(models.shown(name, method, self._since))
-
-    def unknown(self, request: HttpRequest) -> Response:
-        """Say what there is instead."""
-        said = f"There is no {request.method} {request.url.path} here, only {_SERVED}."
-        return Refused(404, said, code="unknown_url").response()
-
-    async def complete(self, request: HttpRequest) -> Response:
-        """Answer a chat, whole or in chunks."""
-        asked = chat.read(await _body(request))
-        wanted, completion = asked.request(self._backend.methods()), Completion(asked.model)
-        cancel = self._open()
-        leaving = asyncio.create_task(stop_when_gone(request, cancel))
-        try:
-            answers = Answering(self._backend, wanted, cancel).answers()
-            if asked.stream:
-                begun = [await anext(answers)]
-                while begun[-1].state == "searching":
-                    begun.append(await anext(answers))
-                return _Stream(completion.stream(_resume(begun[-1], answers), asked.include_usage), cancel)
-            return JSONResponse(completion.whole([answer async for answer in answers][-1]))
+            answers = stream_answers(self._backend, engine_request, cancel)
+            if not chat.stream:
+                return JSONResponse(completion.body([answer async for answer in answers][-1]))
+            first = await anext(answers)
+            while first.state == "searching":  # errors still change the status of the response
+                first = await anext(answers)
+            return _EventStream(completion.events(_chain(first, answers), chat.include_usage), cancel)
         except BaseException:
             cancel.set()
             raise
         finally:
-            leaving.cancel()
+            disconnect.cancel()
 
-    def _open(self) -> Event:
-        """Return the stop event of a new question. Raises Refused (429) while too many are under way."""
-        self._asked = {cancel for cancel in self._asked if not cancel.is_set()}
-        if len(self._asked) >= MAX_CONCURRENT_REQUESTS:
-            said = f"{MAX_CONCURRENT_REQUESTS} questions are under way already. Ask again when one has been answered."
-            raise Refused(429, said, code="rate_limit_exceeded", retry=True)
+    def _start_request(self) -> Event:
+        """Return the cancel event of a new request. Raises ApiError (429) if too many are running."""
+        self._running = {cancel for cancel in self._running if not cancel.is_set()}
+        if len(self._running) >= MAX_CONCURRENT_REQUESTS:
+            message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
+            raise ApiError(429, message, code="rate_limit_exceeded", retry=True)
         cancel = Event()
-        self._asked.add(cancel)
+        self._running.add(cancel)
         return cancel
 
 
-class _Stream(StreamingResponse):
-    """Server-sent events; however their sending ends, the computation is told to stop."""
+class _LimitedRequest(HttpRequest):
+    async def body(self) -> bytes:
+        """Return the body. Raises ApiError if it is too large (413) or not JSON (415).
+
+        Web pages of other origins cannot send JSON without a preflight request. The size is counted while reading: a
+        client may leave out the Content-Length.
+        """
+        if not hasattr(self, "_body"):
+            content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if content_type != "application/json":
+                raise ApiError(415, f"The Content-Type must be application/json, not {content_type or 'missing'}.")
+            body = bytearray()
+            async for part in self.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    message = f"The request is larger than {MAX_BODY_BYTES >> 20} MB. Leave out the oldest messages."
+                    raise ApiError(413, message)
+            self._body = bytes(body)
+        return self._body
+
+
+class _OpenAIRoute(APIRoute):
+    """A route that limits request bodies and reports every error in OpenAI's format."""
+
+    def get_route_handler(self) -> Callable[[HttpRequest], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_errors(request: HttpRequest) -> Response:
+            try:
+                if request.method == "POST":
+                    request = _LimitedRequest(request.scope, request.receive)
+                    await request.body()
+                return await handle(request)
+            except Exception as error:  # noqa: BLE001  sent to the client
+                return to_api_error(error).response()
+
+        return handle_errors
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events; the computation is cancelled when the response ends for any reason."""
 
     def __init__(self, events: AsyncIterator[str], cancel: Event) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -126,34 +187,12 @@ class _Stream(StreamingResponse):
             self._cancel.set()
 
 
-async def _resume(begun: Answer, answers: AsyncIterator[Answer]) -> AsyncIterator[Answer]:
-    yield begun
+async def _chain(first: Answer, answers: AsyncIterator[Answer]) -> AsyncIterator[Answer]:
+    yield first
     async for answer in answers:
         yield answer
 
 
-async def _body(request: HttpRequest) -> bytes:
-    """Return the body. Raises Refused for anything but JSON (415), which no page elsewhere can send unasked, and for
-    more than LARGEST_BODY (413), whether or not the caller has said how long it is.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused(415, f"The Content-Type must be application/json, not {kind or 'left out'}.")
-    read = bytearray()
-    async for part in request.stream():
-        read += part
-        if len(read) > LARGEST_BODY:
-            raise Refused(413, f"The request is larger than {LARGEST_BODY >> 20} MB. Leave out the oldest messages.")
-    return bytes(read)
-
-
-def _refusing(handle: Callable[[HttpRequest], Awaitable[Response]]) -> Callable[[HttpRequest], Awaitable[Response]]:
-    """Return the handler with its errors turned into answers."""
-
-    async def handled(request: HttpRequest) -> Response:
-        try:
-            return await handle(request)
-        except Exception as error:  # noqa: BLE001  the border to the caller: every error becomes a sentence
-            return refusal(error).response()
-
-    return handled
+async def _unknown_url(request: HttpRequest, error: Exception) -> Response:
+    message = f"There is no {request.method} {request.url.path}. Available: {_ENDPOINTS}."
+    return ApiError(404, message, code="unknown_url").response()

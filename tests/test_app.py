@@ -1,4 +1,4 @@
-"""The front door: a port that is taken, and a start that fails, end in sentences."""
+"""Starting the app: ports in use and failed starts are reported with a message."""
 
 import socket
 from threading import Event
@@ -12,7 +12,7 @@ from engine.errors import LoadingFailed
 from engine.request import Request
 
 
-def test_a_port_in_use_is_noticed_before_the_models_are_loaded():
+def test_a_port_in_use_is_reported_before_the_models_are_loaded():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError):
@@ -20,26 +20,26 @@ def test_a_port_in_use_is_noticed_before_the_models_are_loaded():
     _check_port("127.0.0.1", port)
 
 
-def test_clearing_the_cache_removes_the_kv_and_nothing_else(tmp_path, monkeypatch, caplog):
+def test_clear_cache_deletes_the_kv_and_nothing_else(tmp_path, monkeypatch, caplog):
     for name in ("kv/a1.safetensors", "library/text"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"0" * 2_000_000)
     monkeypatch.setattr("sys.argv", ["app.py", "--data", str(tmp_path), "--clear-cache"])
     with caplog.at_level("INFO"):
         assert main() == 0
-    assert "2 MB of chunk KV removed" in caplog.text
+    assert "2 MB of chunk KV deleted" in caplog.text
     assert not (tmp_path / "kv").exists() and (tmp_path / "library" / "text").exists()
     monkeypatch.setattr("app.remove_all", lambda root: (0, 3_000_000))
-    assert main() == 1 and f"3 MB in {tmp_path / 'kv'} could not be removed" in caplog.text
+    assert main() == 1 and f"3 MB in {tmp_path / 'kv'} could not be deleted" in caplog.text
 
 
-def test_a_start_without_a_model_says_how_to_give_one_and_closes_cleanly(tmp_path):
+def test_a_start_without_a_model_names_the_flag_and_closes_cleanly(tmp_path):
     (tmp_path / "empty").mkdir()
     backend = LocalBackend(Settings(data=tmp_path / "data", model=str(tmp_path / "empty")))
     backend.start()
     backend.wait(60)
-    assert backend.status().failed and "--model PATH-OR-NAME" in backend.status().line
-    with pytest.raises(LoadingFailed, match="Then start KVScope again"):
+    assert backend.status().failed and "--model PATH-OR-NAME" in backend.status().message
+    with pytest.raises(LoadingFailed, match="Restart KVScope"):
         list(backend.ask(Request("Who?"), Event()))
     assert backend.documents() == []
     backend.close()

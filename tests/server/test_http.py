@@ -1,4 +1,4 @@
-"""Programs that know nothing of KVScope but OpenAI's API: what they send, what they get, and who is let in at all."""
+"""The OpenAI-compatible API as its clients use it, the host guard, and the metrics."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Status
 from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
-from server.routes import LARGEST_BODY, app_kwargs
+from server.routes import MAX_BODY_BYTES, app_kwargs
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 from ui.layout import build, launch_options
@@ -25,7 +25,7 @@ ASK = {"messages": [{"role": "user", "content": "why?"}]}
 
 
 @pytest.fixture(scope="module")
-def served():
+def server():
     backend = FakeBackend()
     page, options = build(backend), {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
@@ -34,14 +34,14 @@ def served():
 
 
 @pytest.fixture
-def backend(served):
-    served[0].__init__(pace_s=0.002)
-    return served[0]
+def backend(server):
+    server[0].reset(pace_s=0.002)
+    return server[0]
 
 
 @pytest.fixture
-def url(served, backend):
-    return served[1]
+def url(server, backend):
+    return server[1]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def until(reached):
         if reached():
             return
         time.sleep(0.01)
-    raise AssertionError("it never came to that")
+    raise AssertionError("the condition never became true")
 
 
 def measured(url, name, **labels):
@@ -69,7 +69,7 @@ def measured(url, name, **labels):
     return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
 
 
-def test_the_openai_client_holds_a_streamed_conversation(client, backend):
+def test_the_openai_client_streams_a_conversation(client, backend):
     messages = [{"role": "system", "content": "Talk like a pirate."}]
     for question in ("What is the code?", "And the form?"):
         messages.append({"role": "user", "content": [{"type": "text", "text": question}]})
@@ -89,8 +89,8 @@ def test_the_openai_client_holds_a_streamed_conversation(client, backend):
         assert text == backend.answer and len(chunks) > 5
         messages.append({"role": "assistant", "content": text})
     earlier = (ChatTurn("What is the code?", backend.answer),)
-    wanted = Request("And the form?", "cacheblend", 0.15, 5, 64, seed=7, options={"check_layer": 2}, earlier=earlier)
-    assert backend.asked[-1] == wanted
+    wanted = Request("And the form?", "cacheblend", 0.15, 5, 64, seed=7, options={"check_layer": 2}, history=earlier)
+    assert backend.requests[-1] == wanted
 
     *_, finish, last = chunks
     assert finish.choices[0].finish_reason == "stop" and last.choices == []
@@ -101,19 +101,19 @@ def test_the_openai_client_holds_a_streamed_conversation(client, backend):
     assert last.usage.total_tokens == last.usage.prompt_tokens + last.usage.completion_tokens
 
 
-def test_an_answer_comes_whole_with_its_usage_and_sources(client, backend):
+def test_a_complete_answer_has_usage_and_sources(client, backend):
     answer = client.chat.completions.create(model="kvscope", **ASK)
     assert answer.choices[0].message.content == backend.answer
     assert answer.usage.completion_tokens > 0 and len(answer.kvscope["sources"]) == 3
-    assert backend.asked[-1] == Request("why?")
+    assert backend.requests[-1] == Request("why?")
 
 
-def test_the_methods_are_the_models_and_the_ratio_stands_behind_an_at(client):
+def test_methods_are_models_with_an_optional_ratio(client):
     assert [model.id for model in client.models.list()] == ["kvscope", *(f"kvscope/{each.name}" for each in METHODS)]
     assert client.models.retrieve("kvscope/cacheblend@15").kvscope["label"] == "CacheBlend"
     for name, said in (
-        ("gpt-4", "Ask for kvscope, or kvscope/METHOD with one of: cacheclip"),
-        ("kvscope/epic@20", "This method has no recompute ratio: ask for kvscope/epic"),
+        ("gpt-4", "Use kvscope, or kvscope/METHOD with one of: cacheclip"),
+        ("kvscope/epic@20", "This method has no recompute ratio; use kvscope/epic"),
         ("kvscope@101", "a percentage, 0 to 100"),
     ):
         with pytest.raises(openai.NotFoundError, match=said):
@@ -126,10 +126,10 @@ def test_the_methods_are_the_models_and_the_ratio_stands_behind_an_at(client):
     "fields, param, said",
     [
         ({"messages": []}, "messages", "at least 1"),
-        ({"messages": "hello"}, "messages", "array"),
-        ({"messages": [{"role": "assistant", "content": "hello"}]}, "messages", "the user's"),
+        ({"messages": "hello"}, "messages", "list"),
+        ({"messages": [{"role": "assistant", "content": "hello"}]}, "messages", "role 'user'"),
         ({"messages": [{"role": "tool", "content": "4"}]}, "messages.0.role", "'tool' is not one of user"),
-        ({"messages": [{"role": "user", "content": None}]}, "messages.0.content", "must be a text"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages.0.content", "must be a string"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0", "'image_url'"),
         ({"n": 2}, "n", "leave it out"),
         ({"stop": ["."]}, "stop", "leave it out"),
@@ -141,22 +141,22 @@ def test_the_methods_are_the_models_and_the_ratio_stands_behind_an_at(client):
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_answered_is_a_sentence_that_names_the_field(url, fields, param, said, stream):
+def test_an_invalid_request_is_refused_with_the_name_of_the_field(url, fields, param, said, stream):
     refused = post(url, stream=stream, **fields)
     error = refused.json()["error"]
     assert (refused.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert said in error["message"]
 
 
-def test_fields_that_ask_for_nothing_are_no_error_and_a_greeting_is_no_turn(url, backend):
+def test_unsupported_fields_without_effect_are_accepted_and_a_greeting_is_no_turn(url, backend):
     said = [("assistant", "Ask me."), ("user", "Who?"), ("user", "And why?")]
     fields = {"n": 1, "stop": [], "tools": None, "temperature": None, "response_format": {"type": "text"}}
     assert post(url, messages=[{"role": r, "content": c} for r, c in said], **fields).status_code == 200
-    assert backend.asked[-1] == Request("Who?\n\nAnd why?")
+    assert backend.requests[-1] == Request("Who?\n\nAnd why?")
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_engines_refusal_has_its_status_and_a_bug_is_no_traceback(url, backend, stream, caplog):
+def test_engine_errors_have_their_status_and_bugs_send_no_traceback(url, backend, stream, caplog):
     for error, status, code in (
         (QuestionTooLong("It has 9,000 tokens."), 400, "context_length_exceeded"),
         (LoadingFailed("No model."), 503, "loading_failed"),
@@ -169,28 +169,28 @@ def test_an_engines_refusal_has_its_status_and_a_bug_is_no_traceback(url, backen
     assert caplog.records[-1].exc_info[0] is ZeroDivisionError
 
 
-def test_while_the_models_load_health_and_questions_say_so(url, client, backend):
+def test_during_loading_health_checks_and_requests_report_it(url, client, backend):
     assert httpx.get(f"{url}healthz", timeout=60).json()["status"] == "ok"
-    backend.state = Status(ready=False, line="Loading the model: 40 %")
+    backend.state = Status(ready=False, message="Loading the model: 40 %")
     health = httpx.get(f"{url}healthz", timeout=60)
     assert (health.status_code, health.json()) == (503, {"status": "loading", "detail": "Loading the model: 40 %"})
     with pytest.raises(openai.InternalServerError, match="still loading") as refused:
         client.chat.completions.create(model="kvscope", stream=True, **ASK)
     assert refused.value.status_code == 503 and int(refused.value.response.headers["Retry-After"]) > 0
-    backend.state = Status(ready=False, line="No model.", failed=True)
+    backend.state = Status(ready=False, message="No model.", failed=True)
     assert httpx.get(f"{url}healthz", timeout=60).json() == {"status": "failed", "detail": "No model."}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_caller_who_leaves_stops_the_computation(url, backend, stream):
+def test_closing_the_connection_cancels_the_request(url, backend, stream):
     backend.pace_s = 0.2
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{url}{CHAT}", json={**ASK, "stream": stream}, timeout=httpx.Timeout(60, read=0.15))
     until(lambda: backend.cancelled == [True])
 
 
-def test_a_stopped_answer_never_poses_as_a_whole_one(client, backend, monkeypatch):
-    backend.stands_after, stops, answers = 3, [], backend._answers
+def test_a_stopped_answer_ends_in_an_error(client, backend, monkeypatch):
+    backend.pause_after_words, stops, answers = 3, [], backend._answers
     monkeypatch.setattr(backend, "_answers", lambda request, stop: (stops.append(stop), answers(request, stop))[1])
     stream = client.chat.completions.create(model="kvscope", stream=True, **ASK)
     with pytest.raises(openai.APIError, match="stopped before its end"):
@@ -205,7 +205,7 @@ def test_a_stopped_answer_never_poses_as_a_whole_one(client, backend, monkeypatc
             whole.result()
 
 
-def test_an_error_in_mid_stream_is_an_event_without_an_end_mark(url, backend, monkeypatch):
+def test_an_error_during_a_stream_is_an_event_without_an_end_mark(url, backend, monkeypatch):
     def broken(request, cancel):
         yield from list(FakeBackend(0)._answers(request, Event()))[:-3]
         raise QuestionTooLong("It grew.")
@@ -215,7 +215,7 @@ def test_an_error_in_mid_stream_is_an_event_without_an_end_mark(url, backend, mo
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "context_length_exceeded"
 
 
-def test_more_questions_than_may_wait_are_told_to_come_back(url, backend, monkeypatch):
+def test_too_many_concurrent_requests_are_refused_with_retry_after(url, backend, monkeypatch):
     gate, waiting, answers = Event(), [], backend._answers
 
     def gated(request, cancel):
@@ -234,28 +234,41 @@ def test_more_questions_than_may_wait_are_told_to_come_back(url, backend, monkey
     assert post(url).status_code == 200
 
 
-def test_a_body_that_is_no_json_or_too_large_is_refused_before_it_is_read(url):
+def test_a_body_that_is_not_json_or_too_large_is_refused(url):
     body = json.dumps(ASK).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
         headers = {"Content-Type": kind}
         assert httpx.post(f"{url}{CHAT}", content=body, headers=headers, timeout=60).status_code == 415
     plain = {"Content-Type": "application/json; charset=utf-8"}
     assert httpx.post(f"{url}{CHAT}", content=body, headers=plain, timeout=60).status_code == 200
-    assert httpx.post(f"{url}{CHAT}", content=b"{", headers=plain, timeout=60).status_code == 400
-    long = b" " * LARGEST_BODY + body
+    for broken in (b"{", b"[1]", b"\xff", b"", b"[" * 100_000):
+        assert httpx.post(f"{url}{CHAT}", content=broken, headers=plain, timeout=60).status_code == 400
+    long = b" " * MAX_BODY_BYTES + body
     unsaid = (long[start : start + 2**16] for start in range(0, len(long), 2**16))
     assert httpx.post(f"{url}{CHAT}", content=long, headers=plain, timeout=60).status_code == 413
     assert httpx.post(f"{url}{CHAT}", content=unsaid, headers=plain, timeout=60).status_code == 413
 
 
-def test_an_address_that_is_not_served_says_what_is(url):
+def test_an_unknown_url_lists_the_available_ones(url):
     for method, path in (("POST", "v1/embeddings"), ("GET", CHAT)):
         refused = httpx.request(method, f"{url}{path}")
         assert refused.status_code == 404 and "/v1/models" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["", "v1/models", "healthz", "metrics", "gradio_api/info"])
-def test_rebound_names_and_foreign_pages_reach_neither_the_page_nor_the_api(url, path):
+def test_the_schema_describes_the_requests_and_the_docs_page_shows_it_without_other_servers(url):
+    schema = httpx.get(f"{url}v1/openapi.json").json()
+    assert {f"{method} {path}" for path, operations in schema["paths"].items() for method in operations} == {
+        *("get /models", "get /models/{name}", "post /chat/completions")
+    }
+    fields = schema["components"]["schemas"]["ChatRequest"]["properties"]
+    assert {"model", "messages", "stream", "seed", "kvscope"} <= fields.keys()
+    page = httpx.get(f"{url}v1/docs").text
+    assert "POST /v1/chat/completions" in page and fields["messages"]["description"] in page
+    assert "src=" not in page and "://" not in page and "@import" not in page
+
+
+@pytest.mark.parametrize("path", ["", "v1/models", "healthz", "metrics", "gradio_api/info", "v1/docs"])
+def test_rebound_names_and_foreign_origins_reach_neither_the_ui_nor_the_api(url, path):
     for headers in ({"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
         assert httpx.get(f"{url}{path}", headers=headers, timeout=60).status_code == 403, headers
     port = httpx.URL(url).port
@@ -264,7 +277,7 @@ def test_rebound_names_and_foreign_pages_reach_neither_the_page_nor_the_api(url,
 
 
 @pytest.mark.parametrize(
-    "listens, host, origin, let_in",
+    "listens, host, origin, accepted",
     [
         ("127.0.0.1", "127.0.0.1:7860", None, True),
         ("127.0.0.1", "[::1]:7860", None, True),
@@ -283,13 +296,13 @@ def test_rebound_names_and_foreign_pages_reach_neither_the_page_nor_the_api(url,
         ("0.0.0.0", "evil.example", None, False),
     ],
 )
-def test_only_the_servers_own_names_and_pages_are_let_in(listens, host, origin, let_in):
+def test_only_own_names_and_origins_are_accepted(listens, host, origin, accepted):
     app = Starlette(**app_kwargs(FakeBackend(), listens))
     headers = {"Host": host} | ({"Origin": origin} if origin else {})
-    assert TestClient(app).get("/healthz", headers=headers).status_code == (200 if let_in else 403)
+    assert TestClient(app).get("/healthz", headers=headers).status_code == (200 if accepted else 403)
 
 
-def test_metrics_count_every_question_once_wherever_it_came_from(url, backend):
+def test_metrics_count_every_request_once_wherever_it_came_from(url, backend):
     assert post(url, stream=True).status_code == post(url).status_code == 200
     *_, paged = backend.ask(Request("the page asks too", method="full"), Event())
     assert post(url, kvscope={"options": {"x": 1}}).status_code == 400
@@ -307,21 +320,21 @@ def test_metrics_count_every_question_once_wherever_it_came_from(url, backend):
     assert measured(url, "vllm:time_to_first_token_seconds_sum", model_name="kvscope/full") == paged.trace.ttft_ms / 1e3
 
 
-def test_metrics_tell_passage_tokens_apart_by_how_their_kv_was_found(url, backend):
+def test_metrics_count_passage_tokens_by_cache_result(url, backend):
     (*_, answer), (*_, full) = (backend.ask(Request("why?", method=m), Event()) for m in ("cacheclip", "full"))
     for kind, found in (("exact", "exact prefix hit"), ("chunk", "chunk hit"), ("missed", "miss")):
-        tokens = sum(source.tokens for source in answer.sources if source.found == found)
+        tokens = sum(source.tokens for source in answer.sources if source.cache_result == found)
         assert measured(url, "kvscope:passage_tokens_total", found=kind) == tokens > 0
     assert measured(url, "kvscope:passage_tokens_total", found="unused") == full.context_tokens
     assert measured(url, "vllm:prefix_cache_queries_total") == answer.context_tokens
     assert measured(url, "vllm:prefix_cache_hits_total") == measured(url, "kvscope:passage_tokens_total", found="exact")
-    reused = sum(source.tokens - source.recomputed for source in answer.sources if source.found != "miss")
+    reused = sum(source.tokens - source.recomputed_tokens for source in answer.sources if source.cache_result != "miss")
     assert measured(url, "vllm:prompt_tokens_cached_total") == reused
     assert measured(url, "vllm:generation_tokens_total") == answer.new_tokens + full.new_tokens
 
 
-def test_metrics_know_the_tiers_and_nothing_of_other_servers(url, backend):
-    backend._documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]
+def test_metrics_have_the_tiers_and_nothing_of_other_backends(url, backend):
+    backend.stored_documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]
     host, disk = backend.tier_usage()
     assert measured(url, "kvscope:kv_bytes", tier="disk") == disk.size_bytes
     assert measured(url, "vllm:kv_cache_usage_perc") == host.size_bytes / host.budget_bytes
