@@ -23,8 +23,11 @@ BOUNDARIES = tuple(  # ends of a paragraph, a line, a sentence, a word: the best
 
 @dataclass(frozen=True)
 class ChunkConfig:
-    """tokens   maximum tokens of a chunk, without special ones
-    overlap  maximum tokens that a chunk repeats from the previous one, in whole sentences"""
+    """Chunk size and overlap.
+
+    tokens   maximum tokens of a chunk, without special ones
+    overlap  maximum tokens that a chunk repeats from the previous one, in whole sentences
+    """
 
     tokens: int = 512
     overlap: int = 50

@@ -33,9 +33,12 @@ from store.types import Chunk, Document, Excerpt, Hit, Progress
 
 @dataclass(frozen=True)
 class LibraryConfig:
-    """chunking      chunk size and overlap of new documents; existing ones keep their chunks until re-indexed
+    """How documents are indexed.
+
+    chunking      chunk size and overlap of new documents; existing ones keep their chunks until re-indexed
     limits        sizes above which a file is rejected
-    batch_chunks  chunks embedded between two progress steps, at which the caller can cancel"""
+    batch_chunks  chunks embedded between two progress steps, at which the caller can cancel
+    """
 
     chunking: ChunkConfig = field(default_factory=ChunkConfig)
     limits: ParseLimits = field(default_factory=ParseLimits)

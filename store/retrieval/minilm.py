@@ -38,9 +38,12 @@ def packaged_folder() -> Path:
 
 @dataclass(frozen=True)
 class MiniLMConfig:
-    """folder      contains model.safetensors and tokenizer.json
+    """Where the model is and how it runs.
+
+    folder      contains model.safetensors and tokenizer.json
     batch_size  segments per forward pass; more is no faster on a CPU
-    dtype       of the weights; on CPUs with bf16 instructions, bf16 takes half the time at the same ranking"""
+    dtype       of the weights; on CPUs with bf16 instructions, bf16 takes half the time at the same ranking
+    """
 
     folder: Path = field(default_factory=packaged_folder)
     batch_size: int = 16
