@@ -1,9 +1,9 @@
-"""Finetune on the CPU or a GPU: `python -m training reader DATA... --out FOLDER`, or `selector`, or `average`.
+"""Train small models for reuse, on the CPU or a GPU: `python -m training reader DATA... --out FOLDER`.
 
 DATA are JSON lines with questions ({"context": ..., "qas": [{"question": ..., "answers": [...]}]}), or documents
-(.txt, .md, or a folder of both); ':3' behind a path draws from it three times as often. Documents stand among the
-passages as what search brings in vain; with a weight behind them, or where no file has a question, questions are made
-from them. Progress is printed; the same command goes on where it stopped.
+(.txt, .md, or a folder). 'DATA:3' draws from a file three times as often. Documents serve as distractors among the
+passages; with a weight, or if no file has questions, cloze questions are made from them. Progress is printed, and the
+same command resumes an interrupted run.
 """
 
 import argparse
@@ -21,38 +21,48 @@ from engine.builder import ModelConfig
 from engine.errors import KVScopeError
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.decoder import Decoder
-from engine.model.encoder import MEANING, WORD, packaged
-from engine.model.loading.bundled import NAME
+from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
+from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import load
+from engine.model.loading.load import load_decoder
 from engine.model.loading.resolve import resolve
-from engine.prompt.template import Prompt
-from engine.scoring.trained_selector import FILE
+from engine.prompt.template import PromptTemplate
+from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
-from training import reader, selector
-from training import span_scorer as pointer
-from training import weight_averaging as averaging
-from training.data.cloze import with_questions
-from training.data.corpus import BadCorpus, Corpus, read
-from training.data.examples import JUDGES, DataMix
+from training import reader, selector, span_scorer, weight_averaging
+from training.data.cloze import add_cloze_questions
+from training.data.corpus import BadCorpus, Corpus, read_corpora
+from training.data.examples import EVAL_SEED, DataMix
 from training.loop import TrainingConfig
-from training.lora import FILES, AdapterConfig
+from training.lora import LORA_ADAPTER_FILES, LoraAdapterConfig
 from training.publish import publish
 
-EVERY_S = 20.0  # between two lines of progress
+PRINT_INTERVAL_S = 20.0  # between two lines of progress
+FORMER_COMMANDS = {"pointer": "span-scorer"}
+FORMER_OPTIONS = {
+    "--judged": "--eval-examples",
+    "--lessons": "--steps",
+    "--of": "--adapters",
+    "--plain": "--full-prefill-fraction",
+    "--rate": "--lr",
+    "--reader": "--lora-adapter",
+    "--rounds": "--epochs",
+    "--ship": "--publish-to",
+    "--start": "--init-from",
+}
 
 
 def main() -> int:
-    """Train, print the report, write the result. Returns the exit status."""
-    arguments = _parser().parse_args()
+    """Run one command, print its report and write its result. Returns the exit status."""
+    arguments = _parser().parse_args(_with_current_names(sys.argv[1:]))
     logging.basicConfig(level=logging.WARNING)
     try:
         arguments.run(arguments)
     except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on from the last checkpoint.", file=sys.stderr)
+        print("\nInterrupted. Run the same command to resume from the last checkpoint.", file=sys.stderr)
         return 130
     except torch.OutOfMemoryError:
-        print("The GPU's memory is full. Give a smaller --tokens.", file=sys.stderr)
+        print("The GPU is out of memory. Pass a smaller --tokens.", file=sys.stderr)
         return 1
     except (KVScopeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
@@ -60,184 +70,228 @@ def main() -> int:
     return 0
 
 
-def _reader(arguments: argparse.Namespace) -> None:
-    materials = _materials(arguments)
+def _run_reader(arguments: argparse.Namespace) -> None:
+    corpora = _read_corpora(arguments)
     config = reader.ReaderConfig(
-        adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
-        mix=DataMix(tokens=arguments.tokens, plain=arguments.plain),
-        training=TrainingConfig(lessons=arguments.lessons, rate=arguments.rate),
+        lora=LoraAdapterConfig(arguments.rank, 2 * arguments.rank),
+        mix=DataMix(max_tokens=arguments.tokens, full_prefill_fraction=arguments.full_prefill_fraction),
+        training=TrainingConfig(steps=arguments.steps, learning_rate=arguments.lr),
         seed=arguments.seed,
-        judged=arguments.judged,
+        eval_examples=arguments.eval_examples,
     )
-    decoder = _decoder(arguments, None)
-    report = reader.train_reader(decoder, materials, arguments.out, config, _Lines(), arguments.start)
+    decoder = _load_decoder(arguments)
+    report = reader.train_reader(decoder, corpora, arguments.out, config, _ProgressPrinter(), arguments.init_from)
     print(f"{'exact answers':16} before  after  (n)")
     for name, after in report["after"].items():
         print(f"{name:16} {report['before'][name]['exact']:6.3f} {after['exact']:6.3f}  ({after['n']})")
-    print(f"Use it with: python app.py --reader {arguments.out}")
-    _ship(arguments, FILES, reader.merit)
+    print(f"Use it with: python app.py --lora-adapter {arguments.out}")
+    _publish(arguments, LORA_ADAPTER_FILES, reader.selection_metric)
 
 
-def _average(arguments: argparse.Namespace) -> None:
+def _run_average(arguments: argparse.Namespace) -> None:
+    corpora = _read_corpora(arguments)
     config = reader.ReaderConfig(
-        adapter=AdapterConfig(arguments.rank, 2 * arguments.rank),
-        mix=DataMix(tokens=arguments.tokens),
-        judged=arguments.judged,
+        lora=LoraAdapterConfig(arguments.rank, 2 * arguments.rank),
+        mix=DataMix(max_tokens=arguments.tokens),
+        eval_examples=arguments.eval_examples,
     )
-    decoder = _decoder(arguments, None)
-    report = averaging.average(decoder, _materials(arguments), arguments.of, arguments.out, config, _Lines())
+    report = weight_averaging.average_adapters(
+        _load_decoder(arguments), corpora, arguments.adapters, arguments.out, config, _ProgressPrinter()
+    )
     print("exact answers")
     for name, after in report["after"].items():
         print(f"{name:16} {after['exact']:6.3f}  ({after['n']})")
-    _ship(arguments, FILES, reader.merit)
+    _publish(arguments, LORA_ADAPTER_FILES, reader.selection_metric)
 
 
-def _selector(arguments: argparse.Namespace) -> None:
-    materials = _materials(arguments)
+def _run_selector(arguments: argparse.Namespace) -> None:
+    corpora = _read_corpora(arguments)
     config = selector.SelectorConfig(
-        lessons=arguments.lessons,
-        judged=arguments.judged,
-        rounds=arguments.rounds,
-        mix=replace(selector.SelectorConfig().mix, tokens=arguments.tokens),
-        rate=arguments.rate,
+        examples=arguments.examples,
+        eval_examples=arguments.eval_examples,
+        epochs=arguments.epochs,
+        mix=replace(selector.SelectorConfig().mix, max_tokens=arguments.tokens),
+        learning_rate=arguments.lr,
         seed=arguments.seed,
     )
-    wanted = ModelConfig(arguments.models, arguments.model, reader=arguments.reader)
-    decoder, encoder = _decoder(arguments, wanted.adapter), packaged(select_dtype("cpu", arguments.dtype)[1])
-    report = selector.train_selector(decoder, encoder, materials, arguments.out, config, _Lines())
-    print(f"Share of what helps most in the windows chosen at 20 %, n = {report['questions']['judged']} questions")
+    models = ModelConfig(arguments.models, arguments.model, lora_adapter=arguments.lora_adapter)
+    decoder = _load_decoder(arguments, models.lora_folder)
+    encoder = load_encoder(select_dtype("cpu", arguments.dtype)[1])
+    report = selector.train_selector(decoder, encoder, corpora, arguments.out, config, _ProgressPrinter())
+    print(f"Fraction of the benefit in the windows selected at 20 %, n = {report['questions']['judged']} questions")
     for name, share in report["agreement"].items():
         print(f"{name:18} {share:.3f}")
-    beside = "" if arguments.reader == "auto" else f" --reader {arguments.reader}"
-    print(f"Use it with: python app.py --selector {arguments.out}{beside}")
-    _ship(arguments, (FILE,), selector.merit)
+    adapter_option = "" if arguments.lora_adapter == "auto" else f" --lora-adapter {arguments.lora_adapter}"
+    print(f"Use it with: python app.py --token-selector {arguments.out}{adapter_option}")
+    _publish(arguments, (SELECTOR_FILE,), selector.selection_metric)
 
 
-def _pointer(arguments: argparse.Namespace) -> None:
-    training = replace(pointer.SpanScorerConfig().training, lessons=arguments.lessons, rate=arguments.rate)
-    config = pointer.SpanScorerConfig(judged=arguments.judged, seed=arguments.seed, training=training)
-    encoder = packaged(select_dtype("cpu", arguments.dtype)[1], (WORD, MEANING))
-    prompt = Prompt(_decoder(arguments, None).tokenizer)
-    report = pointer.train_span_scorer(encoder, prompt, _materials(arguments), arguments.out, config, _Lines())
-    print(f"Points at the answer: {report['right']:.3f} of {report['questions']} questions")
-    print(f"Use it with: python app.py --pointer {arguments.out}")
-    _ship(arguments, (SPAN_SCORER_FILE,), pointer.merit)
+def _run_span_scorer(arguments: argparse.Namespace) -> None:
+    corpora = _read_corpora(arguments)
+    defaults = span_scorer.SpanScorerConfig()
+    config = replace(
+        defaults,
+        eval_examples=arguments.eval_examples,
+        seed=arguments.seed,
+        training=replace(defaults.training, steps=arguments.steps, learning_rate=arguments.lr),
+    )
+    encoder = load_encoder(select_dtype("cpu", arguments.dtype)[1], (WORD_LAYER, SEMANTIC_LAYER))
+    prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
+    report = span_scorer.train_span_scorer(encoder, prompt, corpora, arguments.out, config, _ProgressPrinter())
+    print(f"Answer scored highest: {report['right']:.3f} of {report['questions']} questions")
+    print(f"Use it with: python app.py --span-scorer {arguments.out}")
+    _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)
 
 
-def _materials(arguments: argparse.Namespace) -> list[Corpus]:
-    found = []
-    for path, weight in map(_weighted, arguments.data):
-        for material in read([path]):
-            found.append(replace(material, weight=weight or 1.0))
-            if weight and not material.questions:
-                made = with_questions(material, JUDGES)
-                found.append(replace(made, name=f"{made.name}, questions made from it", weight=weight))
-    return found
+def _read_corpora(arguments: argparse.Namespace) -> list[Corpus]:
+    corpora = []
+    for path, weight in map(_split_weight, arguments.data):
+        for corpus in read_corpora(path):
+            corpora.append(replace(corpus, weight=weight or 1.0))
+            if weight and not corpus.num_questions:
+                with_questions = add_cloze_questions(corpus, EVAL_SEED)
+                name = f"{corpus.name}, questions made from it"  # reports are compared by it
+                corpora.append(replace(with_questions, name=name, weight=weight))
+    return corpora
 
 
-def _decoder(arguments: argparse.Namespace, adapter: Path | None) -> Decoder:
-    device, dtype, said = select_dtype(arguments.device, arguments.dtype)
-    place, name = resolve(arguments.model, arguments.models, _said), Path(arguments.model).name
-    print(f"{name}{' with its reader' if adapter else ''}, {said}", flush=True)
-    return load(place, device, dtype, name, adapter)
+def _split_weight(data: str) -> tuple[Path, float | None]:
+    """Split 'PATH:WEIGHT'; the weight is None without a number after the last colon. Raises BadCorpus if it is <= 0."""
+    path, _, number = data.rpartition(":")
+    try:
+        weight = float(number) if path else None
+    except ValueError:
+        weight = None
+    if weight is None:
+        return Path(data), None
+    if not weight > 0:
+        raise BadCorpus(f"The weight in {data!r} must be above 0.")
+    return Path(path), weight
 
 
-def _ship(arguments: argparse.Namespace, files: Sequence[str], merit: Callable[[dict[str, Any]], float]) -> None:
-    if arguments.ship is not None:
-        done = publish(arguments.out, arguments.ship, files, merit)
-        print(f"{arguments.ship} {'has it now' if done else 'keeps its better one'}.")
+def _load_decoder(arguments: argparse.Namespace, lora_folder: Path | None = None) -> Decoder:
+    device, dtype, reason = select_dtype(arguments.device, arguments.dtype)
+    folder = resolve(
+        arguments.model, arguments.models, lambda stage, share: print(f"{stage} ({share:.0%})", flush=True)
+    )
+    name = Path(arguments.model).name
+    print(f"{name}{' with LoRA adapter' if lora_folder else ''}, {reason}", flush=True)
+    return load_decoder(folder, device, dtype, name, lora_folder)
 
 
-class _Lines:
-    """Progress as lines: readable in a terminal and in a log."""
+def _print_loading(stage: str, fraction: float) -> None:
+    print(f"{stage} ({fraction:.0%})", flush=True)
+
+
+def _publish(
+    arguments: argparse.Namespace, files: Sequence[str], selection_metric: Callable[[dict[str, Any]], float]
+) -> None:
+    target = arguments.publish_to
+    if target is not None:
+        is_better = publish(arguments.out, target, files, selection_metric)
+        print(f"Published to {target}." if is_better else f"Not published: {target} has a better result.")
+
+
+class _ProgressPrinter:
+    """Print progress as lines, readable in a terminal and in a log."""
 
     def __init__(self) -> None:
-        self._stage, self._began, self._first, self._last = "", 0.0, 0, 0.0
+        self._stage = ""
+        self._start_s = 0.0
+        self._first_done = 0
+        self._last_print_s = 0.0
 
-    def __call__(self, stage: str, done: int, of: int, loss: float) -> None:
+    def __call__(self, stage: str, done: int, total: int, loss: float) -> None:
         now = time.monotonic()
         if stage != self._stage:
-            self._stage, self._began, self._first, self._last = stage, now, done, 0.0
-        if now - self._last < EVERY_S and done < of:
+            self._stage = stage
+            self._start_s = now
+            self._first_done = done
+            self._last_print_s = 0.0
+        if now - self._last_print_s < PRINT_INTERVAL_S and done < total:
             return
-        self._last = now
-        left = (now - self._began) / max(1, done - self._first) * (of - done) / 60
-        told = f", loss {loss:.3f}" if loss else ""
-        print(f"{stage} {done}/{of}{told}, about {left:.0f} min left", flush=True)
+        self._last_print_s = now
+        minutes = (now - self._start_s) / max(1, done - self._first_done) * (total - done) / 60
+        loss_text = f", loss {loss:.3f}" if loss else ""
+        print(f"{stage} {done}/{total}{loss_text}, about {minutes:.0f} min left", flush=True)
 
 
-def _said(what: str, share: float) -> None:
-    print(f"{what} ({share:.0%})", flush=True)
-
-
-def _weighted(data: str) -> tuple[Path, float | None]:
-    """Return the path and the weight behind its last colon, if there is one."""
-    path, _, weight = data.rpartition(":")
-    try:
-        parts = (Path(path), float(weight)) if path else (Path(data), None)
-    except ValueError:
-        parts = (Path(data), None)
-    if parts[1] is not None and not parts[1] > 0:
-        raise BadCorpus(f"The weight in {data!r} must be above 0.")
-    return parts
+def _with_current_names(words: Sequence[str]) -> list[str]:
+    """Replace the former names of the command and its options, which still work but are not in the help."""
+    if not words:
+        return []
+    options = FORMER_OPTIONS
+    if words[0] == "selector":  # it trains on each example several times, so examples are not steps
+        options = {**FORMER_OPTIONS, "--lessons": "--examples", "--steps": "--examples"}
+    current = [FORMER_COMMANDS.get(words[0], words[0])]
+    for word in words[1:]:
+        name, equals, value = word.partition("=")
+        current.append(f"{options.get(name, name)}{equals}{value}")
+    return current
 
 
 def _parser() -> argparse.ArgumentParser:
-    shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=shape)
-    what = parser.add_subparsers(required=True, metavar="WHAT")
-    one = _add(what, "reader", _reader, reader.__doc__)
-    one.add_argument("--lessons", type=int, default=TrainingConfig.lessons, help="each has up to 16 questions")
-    one.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
-    one.add_argument("--tokens", type=int, default=DataMix.tokens, help="most context tokens of a lesson")
-    one.add_argument(
-        "--plain", type=float, default=DataMix.plain, help="share of lessons read in one, as full prefill does"
-    )
-    one.add_argument("--rate", type=float, default=TrainingConfig.rate, help="learning rate")
-    one.add_argument("--rank", type=int, default=AdapterConfig.rank)
-    one.add_argument(
-        "--start", type=Path, help="a finished adapter to go on from, with fresh lessons of another --seed"
-    )
-    mean = _add(what, "average", _average, averaging.__doc__)
-    mean.add_argument("--of", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
-    mean.add_argument("--judged", type=int, default=reader.ReaderConfig.judged, help="held-out lessons to judge by")
-    mean.add_argument("--tokens", type=int, default=DataMix.tokens, help="most context tokens of a lesson")
-    mean.add_argument("--rank", type=int, default=AdapterConfig.rank, help="of the adapters")
-    two = _add(what, "selector", _selector, selector.__doc__)
-    two.add_argument("--lessons", type=int, default=selector.SelectorConfig.lessons, help="each has up to 5 questions")
-    two.add_argument("--judged", type=int, default=selector.SelectorConfig.judged, help="held-out lessons to judge by")
-    two.add_argument("--tokens", type=int, default=DataMix.tokens, help="most context tokens of a lesson")
-    two.add_argument("--rounds", type=int, default=selector.SelectorConfig.rounds, help="through the lessons")
-    two.add_argument("--rate", type=float, default=selector.SelectorConfig.rate, help="learning rate")
-    two.add_argument("--reader", default="auto", help="adapter: auto (the shipped one), off, or a folder")
-    three = _add(what, "pointer", _pointer, pointer.__doc__)
-    usual = pointer.SpanScorerConfig().training
-    three.add_argument("--lessons", type=int, default=usual.lessons, help="each has up to 12 questions")
-    three.add_argument(
-        "--judged", type=int, default=pointer.SpanScorerConfig.judged, help="held-out lessons to judge by"
-    )
-    three.add_argument("--rate", type=float, default=usual.rate, help="learning rate")
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=formatter)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    eval_help = "held-out examples to evaluate with"
+    tokens_help = "maximum context tokens of an example"
+
+    add = _add_command(commands, "reader", _run_reader, reader.__doc__)
+    add("--steps", type=int, default=TrainingConfig.steps, help="one example each, with up to 16 questions")
+    add("--eval-examples", type=int, default=reader.ReaderConfig.eval_examples, help=eval_help)
+    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
+    add("--full-prefill-fraction", type=float, default=DataMix.full_prefill_fraction,
+        help="fraction of the examples that are prefilled in full")  # fmt: skip
+    add("--lr", type=float, default=TrainingConfig.learning_rate, help="learning rate")
+    add("--rank", type=int, default=LoraAdapterConfig.rank)
+    add("--init-from", type=Path, metavar="FOLDER",
+        help="a finished adapter to start from, to be continued with another --seed")  # fmt: skip
+
+    add = _add_command(commands, "average", _run_average, weight_averaging.__doc__)
+    add("--adapters", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
+    add("--eval-examples", type=int, default=reader.ReaderConfig.eval_examples, help=eval_help)
+    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
+    add("--rank", type=int, default=LoraAdapterConfig.rank, help="of the adapters")
+
+    add = _add_command(commands, "selector", _run_selector, selector.__doc__)
+    add("--examples", type=int, default=selector.SelectorConfig.examples, help="with up to 5 questions each")
+    add("--eval-examples", type=int, default=selector.SelectorConfig.eval_examples, help=eval_help)
+    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
+    add("--epochs", type=int, default=selector.SelectorConfig.epochs)
+    add("--lr", type=float, default=selector.SelectorConfig.learning_rate, help="learning rate")
+    add("--lora-adapter", default="auto", help="of the model: auto (the bundled one), off, or a folder")
+
+    add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__)
+    defaults = span_scorer.SpanScorerConfig()
+    add("--steps", type=int, default=defaults.training.steps, help="one example each, with up to 12 questions")
+    add("--eval-examples", type=int, default=defaults.eval_examples, help=eval_help)
+    add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
     return parser
 
 
-def _add(what: Any, name: str, run: Callable[[argparse.Namespace], None], about: str | None) -> argparse.ArgumentParser:
-    told = (about or "").strip()
-    shape = argparse.RawDescriptionHelpFormatter
-    one: argparse.ArgumentParser = what.add_parser(
-        name, help=told.split("\n")[0].rstrip("."), description=told, formatter_class=shape
+def _add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], doc: str | None
+) -> Callable[..., argparse.Action]:
+    """Add a subcommand with the shared arguments; return its `add_argument`."""
+    description = (doc or "").strip()
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=description.split("\n")[0].rstrip("."),
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    one.set_defaults(run=run)
-    one.add_argument("data", nargs="+", metavar="DATA[:WEIGHT]")
-    one.add_argument("--out", type=Path, required=True, help="folder for checkpoints, result and report")
-    one.add_argument("--ship", type=Path, help="copy the result there if its report says that it is better")
-    one.add_argument("--model", default=NAME, help="folder or name on the hub")
-    one.add_argument(
-        "--models", type=Path, default=default_data_folder() / "models", help="where the embedded model is unpacked"
-    )
-    one.add_argument("--device", default="auto")
-    one.add_argument("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
-    one.add_argument("--seed", type=int, default=0)
-    return one
+    parser.set_defaults(run=run)
+    add = parser.add_argument
+    add("data", nargs="+", metavar="DATA[:WEIGHT]")
+    add("--out", type=Path, required=True, help="folder for checkpoints, result and report")
+    add("--publish-to", type=Path, metavar="FOLDER", help="copy the result there if its report is better")
+    add("--model", default=BUNDLED_MODEL, help="folder or name on the Hugging Face Hub")
+    add("--models", type=Path, default=default_data_folder() / "models", help="where the bundled model is unpacked")
+    add("--device", default="auto")
+    add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
+    add("--seed", type=int, default=0)
+    return add
 
 
 if __name__ == "__main__":

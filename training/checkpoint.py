@@ -1,4 +1,4 @@
-"""Where a finetune stands, on disk: safetensors and JSON, written whole or not at all."""
+"""Save and load training checkpoints: tensors as safetensors and state as JSON, replaced atomically."""
 
 import json
 import shutil
@@ -12,61 +12,63 @@ from torch import Tensor
 
 from engine.errors import KVScopeError
 
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of one parameter
+
 
 class BadCheckpoint(KVScopeError):
-    hint = "Delete that folder to start again, or give another --out."
+    hint = "Delete that folder to start over, or pass another --out."
 
 
-class NotWritten(KVScopeError):
-    hint = "Make room on the disk, then give the same command: it goes on from the last checkpoint."
+class CheckpointNotWritten(KVScopeError):
+    hint = "Free some disk space, then run the same command: it resumes from the last checkpoint."
 
 
-def save(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint beside the last one, then put it in its place. Raises NotWritten; the last one is kept."""
-    draft, old = folder.with_suffix(".new"), folder.with_suffix(".old")
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint, then replace the previous one. Raises CheckpointNotWritten, and keeps the previous one."""
+    draft = folder.with_suffix(".new")
+    previous = folder.with_suffix(".old")
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft / "tensors.safetensors")
         (draft / "state.json").write_text(json.dumps(state, indent=1) + "\n")
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(previous, ignore_errors=True)
         if folder.exists():
-            folder.replace(old)
+            folder.replace(previous)
         draft.replace(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(previous, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(draft, ignore_errors=True)
-        raise NotWritten(f"The checkpoint {folder} cannot be written ({error}).") from error
+        raise CheckpointNotWritten(f"The checkpoint {folder} cannot be written ({error}).") from error
 
 
-def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the last whole checkpoint, or None without one. Raises BadCheckpoint when it cannot be read."""
-    old = folder.with_suffix(".old")  # killed between the two renames
-    found = next((place for place in (folder, old) if place.exists()), None)
-    if found is None:
-        return None
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the last complete checkpoint, or None if there is none. Raises BadCheckpoint if it cannot be read."""
+    if not folder.exists():
+        folder = folder.with_suffix(".old")  # the run was killed between the two renames
+        if not folder.exists():
+            return None
     try:
-        return load_file(found / "tensors.safetensors"), json.loads((found / "state.json").read_text())
+        return load_file(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text())
     except (OSError, ValueError, SafetensorError) as error:
-        raise BadCheckpoint(f"The checkpoint in {found} cannot be read ({error}).") from error
+        raise BadCheckpoint(f"The checkpoint in {folder} cannot be read ({error}).") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
-    """Return an AdamW's moments by parameter name."""
+    """Return an AdamW's moments as named tensors for safetensors; `names` are those of its parameters, in order."""
     state = optimizer.state_dict()["state"]
     return {
-        f"{moment}:{name}": state[number][moment]
-        for number, name in enumerate(names)
-        if number in state
-        for moment in ("step", "exp_avg", "exp_avg_sq")
+        f"{moment}:{name}": state[index][moment]
+        for index, name in enumerate(names)
+        if index in state
+        for moment in MOMENTS
     }
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
-    whole = optimizer.state_dict()
-    whole["state"] = {
-        number: {moment: tensors[f"{moment}:{name}"] for moment in ("step", "exp_avg", "exp_avg_sq")}
-        for number, name in enumerate(names)
+    """Restore the moments that `optimizer_tensors` returned."""
+    state_dict = optimizer.state_dict()
+    state_dict["state"] = {
+        index: {moment: tensors[f"{moment}:{name}"] for moment in MOMENTS} for index, name in enumerate(names)
     }
-    optimizer.load_state_dict(whole)
+    optimizer.load_state_dict(state_dict)

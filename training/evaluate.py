@@ -1,9 +1,9 @@
-"""How well a reader answers held-out lessons, read in one, apart, and apart with windows computed again.
+"""Evaluate a reader on held-out examples with full prefill, direct reuse, and reuse with random windows recomputed.
 
-An answer counts as right if every token of it is the likeliest one: then greedy decoding writes exactly this answer.
+An answer is exact if each of its tokens is the most likely one: greedy decoding then generates exactly this answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,10 +12,12 @@ from engine.model.decoder import Decoder
 from training.data.examples import TrainingExamples
 from training.data.packed import PackedExample, answer_logits
 
+RANDOM_WINDOW_FRACTION = 0.2
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """loss: nats a token; exact: share of answers written word for word; over n questions."""
+    """loss: nats per token; exact: fraction of answers generated exactly; n: number of questions."""
 
     loss: float
     exact: float
@@ -24,33 +26,33 @@ class Evaluation:
 
 @torch.no_grad()
 def evaluate(
-    decoder: Decoder, lessons: TrainingExamples, count: int, progress: Callable[[int], None] = lambda done: None
+    decoder: Decoder, examples: TrainingExamples, count: int, progress: Callable[[int], None] = lambda done: None
 ) -> dict[str, Evaluation]:
-    """Judge the first `count` lessons in three ways of reading them."""
-    found: dict[str, list[tuple[float, float, int]]] = {}
-    for number in range(count):
-        lesson = lessons[number]
-        for name, read in _ways(lesson, lessons).items():
-            found.setdefault(name, []).append(_judged(decoder, read))
-        progress(number + 1)
-    return {name: _summed(parts) for name, parts in found.items()}
+    """Evaluate the first `count` examples with each way of prefilling."""
+    parts: dict[str, list[tuple[float, int, int]]] = {}
+    for index in range(count):
+        example = examples[index]
+        windows = examples.random_windows(example, RANDOM_WINDOW_FRACTION)
+        variants = {
+            "full prefill": replace(example, is_independent=False, recomputed=()),
+            "direct reuse": replace(example, is_independent=True, recomputed=()),
+            "random windows": replace(example, is_independent=True, recomputed=windows),
+        }
+        for name, variant in variants.items():
+            parts.setdefault(name, []).append(_evaluate_example(decoder, variant))
+        progress(index + 1)
+    return {name: _mean(results) for name, results in parts.items()}
 
 
-def _ways(lesson: PackedExample, lessons: TrainingExamples) -> dict[str, PackedExample]:
-    return {
-        "full prefill": replace(lesson, apart=False, fresh=()),
-        "direct reuse": replace(lesson, apart=True, fresh=()),
-        "random windows": replace(lesson, apart=True, fresh=lessons.windows(lesson, 0.2)),
-    }
+def _evaluate_example(decoder: Decoder, example: PackedExample) -> tuple[float, int, int]:
+    """Return the mean loss per token, the number of exact answers and the number of questions."""
+    logits, targets = answer_logits(decoder, example)
+    loss = torch.nn.functional.cross_entropy(logits, targets)
+    answers = (logits.argmax(-1) == targets).split([len(answer) for _, answer in example.questions])
+    return float(loss), sum(bool(answer.all()) for answer in answers), len(answers)
 
 
-def _judged(decoder: Decoder, lesson: PackedExample) -> tuple[float, float, int]:
-    logits, targets = answer_logits(decoder, lesson)
-    losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-    right = (logits.argmax(-1) == targets).split([len(answer) for _, answer in lesson.questions])
-    return float(losses.mean()), float(sum(part.all() for part in right)), len(right)
-
-
-def _summed(parts: Sequence[tuple[float, float, int]]) -> Evaluation:
-    n = sum(count for _, _, count in parts)
-    return Evaluation(sum(loss * count for loss, _, count in parts) / n, sum(right for _, right, _ in parts) / n, n)
+def _mean(results: list[tuple[float, int, int]]) -> Evaluation:
+    n = sum(questions for _, _, questions in results)
+    loss = sum(loss * questions for loss, _, questions in results) / n
+    return Evaluation(loss, sum(exact for _, exact, _ in results) / n, n)

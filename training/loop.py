@@ -1,67 +1,94 @@
-"""The training loop: AdamW with warm-up and a cosine to zero, one lesson a step, resumable."""
+"""The training loop: AdamW with linear warm-up and cosine decay to zero, one example per step, resumable."""
 
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from training import checkpoint
-from training.checkpoint import BadCheckpoint
+from training.checkpoint import (
+    BadCheckpoint,
+    load_checkpoint,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+)
+from training.config import to_json
 
-WEIGHT = "weight:"  # before the names of trained weights in a checkpoint, beside the optimizer's
-Progress = Callable[[str, int, int, float], None]  # what is being done, how much of how much, loss in nats a token
+WEIGHT_PREFIX = "weight:"  # of trained weights in a checkpoint, to tell them from the optimizer's tensors
+LOSS_EMA_WEIGHT = 0.03  # of the newest step in the displayed loss
+Progress = Callable[[str, int, int, float], None]  # stage, steps done, steps in total, loss in nats per token (or 0)
 
 
 class Trainable(Protocol):
-    """What is trained: an adapter on a decoder, or the heads of a selector.
+    """What is trained: a LoRA adapter of a decoder, or a head over the encoder.
 
-    named   its parameters, in fp32
-    config  a dataclass; a checkpoint belongs to one
+    parameters  in fp32, by name
+    config      a dataclass; a checkpoint can only be resumed with the same one
     """
 
-    named: dict[str, nn.Parameter]
+    parameters: dict[str, nn.Parameter]
     config: Any
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+        """The tensors to checkpoint."""
         ...
 
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Take what `weights` gave."""
+        """Restore `weights`."""
         ...
 
-    def computing(self) -> AbstractContextManager[None]:
-        """In which format a loss is computed."""
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return the context in which the loss is computed."""
         ...
+
+
+class HeadTrainer:
+    """A network in fp32, to be trained as a whole."""
+
+    def __init__(self, head: nn.Module, config: Any) -> None:
+        self.config = config
+        self.parameters = dict(head.named_parameters())
+        self._head = head
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        return dict(self._head.state_dict())
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        self._head.load_state_dict(weights)
+
+    def autocast(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How long and how fast.
+    """How long and how fast to train.
 
-    lessons  steps, one lesson each
-    rate     highest learning rate, after `warmup` lessons; it falls to zero at the end
-    every    lessons between two checkpoints
+    steps             one example each
+    learning_rate     maximum, after `warmup_steps`
+    checkpoint_steps  between two checkpoints
+    max_grad_norm     gradients are clipped to it
     """
 
-    lessons: int = 1200
-    rate: float = 1e-3
-    warmup: int = 40
-    every: int = 50
-    clip: float = 1.0
+    steps: int = 1200
+    learning_rate: float = 1e-3
+    warmup_steps: int = 40
+    checkpoint_steps: int = 50
+    max_grad_norm: float = 1.0
 
-    def rate_at(self, lesson: int) -> float:
-        """Return the learning rate of a lesson."""
-        if lesson < self.warmup:
-            return self.rate * (lesson + 1) / self.warmup
-        return self.rate * 0.5 * (1 + math.cos(math.pi * (lesson - self.warmup) / max(1, self.lessons - self.warmup)))
+    def learning_rate_at(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        progress = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 def train(
@@ -72,45 +99,52 @@ def train(
     data: Any,
     progress: Progress,
 ) -> float:
-    """Train until `config.lessons`, from the last checkpoint in `folder` if there is one; return the seconds it took.
+    """Train for `config.steps`, resuming from the last checkpoint in `folder`; return the seconds spent in all runs.
 
-    loss_of  the loss of a lesson by its number, differentiable
-    data     describes the lessons, as JSON can hold it: a run over others does not go on from this one
+    loss_of  returns the differentiable loss of a step
+    data     describes the examples, as JSON: a checkpoint can only be resumed with the same ones
 
-    Raises BadCheckpoint for a checkpoint that cannot be read or was made with other settings.
+    Raises BadCheckpoint if the checkpoint cannot be read or was made with other settings.
     """
-    names, smooth, start, spent = list(trained.named), 0.0, 0, 0.0
-    optimizer = torch.optim.AdamW(trained.named.values(), betas=(0.9, 0.98), weight_decay=0.0)
-    made = {**asdict(config), **asdict(trained.config), "data": data}
-    if (found := checkpoint.load(folder / "checkpoint")) is not None:
-        tensors, state = found
-        if state["made"] != made:
-            where = folder / "checkpoint"
-            raise BadCheckpoint(f"The checkpoint in {where} was made with other settings: {state['made']}.")
-        trained.load({name.removeprefix(WEIGHT): t for name, t in tensors.items() if name.startswith(WEIGHT)})
-        checkpoint.restore_optimizer(optimizer, names, tensors)
-        start, smooth, spent = state["lesson"], state["loss"], state["seconds"]
-    began = time.monotonic() - spent
-    torch.set_flush_denormal(True)  # tiny gradients would make a CPU several times slower
+    names = list(trained.parameters)
+    optimizer = torch.optim.AdamW(trained.parameters.values(), betas=(0.9, 0.98), weight_decay=0.0)
+    settings = {**to_json(config), **to_json(trained.config), "data": data}
+    average_loss = 0.0
+    first_step = 0
+    seconds = 0.0
+    checkpoint = folder / "checkpoint"
+    if (loaded := load_checkpoint(checkpoint)) is not None:
+        tensors, state = loaded
+        if state["made"] != settings:
+            raise BadCheckpoint(f"The checkpoint in {checkpoint} was made with other settings: {state['made']}.")
+        weights = {name.removeprefix(WEIGHT_PREFIX): t for name, t in tensors.items() if name.startswith(WEIGHT_PREFIX)}
+        trained.load(weights)
+        restore_optimizer(optimizer, names, tensors)
+        first_step = state["lesson"]
+        average_loss = state["loss"]
+        seconds = state["seconds"]
+    start = time.monotonic() - seconds
+    torch.set_flush_denormal(True)  # tiny gradients make a CPU several times slower
     try:
-        for number in range(start, config.lessons):
+        for step in range(first_step, config.steps):
             for group in optimizer.param_groups:
-                group["lr"] = config.rate_at(number)
-            with trained.computing():
-                loss = loss_of(number)
+                group["lr"] = config.learning_rate_at(step)
+            with trained.autocast():
+                loss = loss_of(step)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(trained.named.values(), config.clip)
+            torch.nn.utils.clip_grad_norm_(trained.parameters.values(), config.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             value = float(loss.detach())
-            smooth = value if number == 0 else 0.97 * smooth + 0.03 * value
-            progress("Training", number + 1, config.lessons, smooth)
-            if (number + 1) % config.every == 0 or number + 1 == config.lessons:
-                tensors = {f"{WEIGHT}{name}": tensor for name, tensor in trained.weights.items()}
-                tensors |= checkpoint.optimizer_tensors(optimizer, names)
-                spent = time.monotonic() - began
-                state = {"made": made, "lesson": number + 1, "loss": smooth, "seconds": spent}
-                checkpoint.save(folder / "checkpoint", tensors, state)
+            average_loss = value if step == 0 else (1 - LOSS_EMA_WEIGHT) * average_loss + LOSS_EMA_WEIGHT * value
+            done = step + 1
+            progress("Training", done, config.steps, average_loss)
+            if done % config.checkpoint_steps == 0 or done == config.steps:
+                tensors = {f"{WEIGHT_PREFIX}{name}": tensor for name, tensor in trained.weights.items()}
+                tensors |= optimizer_tensors(optimizer, names)
+                seconds = time.monotonic() - start
+                state = {"made": settings, "lesson": done, "loss": average_loss, "seconds": seconds}
+                save_checkpoint(checkpoint, tensors, state)
     finally:
         torch.set_flush_denormal(False)
-    return spent
+    return seconds

@@ -1,10 +1,9 @@
-"""A LoRA adapter on a decoder (arXiv:2106.09685), in peft's own file format."""
+"""A trainable LoRA adapter of a decoder (arXiv:2106.09685), in peft's file format."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
@@ -15,36 +14,44 @@ from torch import Tensor, nn
 
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.lora import WEIGHTS
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
 
-PREFIX = "base_model.model."  # peft's name for the model that an adapter belongs to
-FILES = ("adapter_config.json", WEIGHTS)
-LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+NAME_PREFIX = "base_model.model."  # of tensor names in peft's files
+LORA_ADAPTER_FILES = ("adapter_config.json", LORA_WEIGHTS_FILE)
+TARGET_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 @dataclass(frozen=True)
-class AdapterConfig:
-    """rank: of the update of each linear layer; the update is scaled by alpha / rank."""
+class LoraAdapterConfig:
+    """rank: of each linear layer's update, which is scaled by alpha / rank."""
 
     rank: int = 16
     alpha: int = 32
 
+    def to_peft(self, inference_mode: bool = False) -> LoraConfig:
+        return LoraConfig(
+            r=self.rank, lora_alpha=self.alpha, target_modules=TARGET_MODULES, inference_mode=inference_mode
+        )
 
-class Adapter:
-    """Trainable low-rank updates of all linear layers of a decoder, in fp32; the decoder's own weights are frozen."""
 
-    def __init__(self, decoder: Decoder, config: AdapterConfig) -> None:
-        self._decoder, self.config = decoder, config
-        self._settings: dict[str, Any] = {"r": config.rank, "lora_alpha": config.alpha, "target_modules": LINEAR}
+class LoraAdapter:
+    """Trainable low-rank updates, in fp32, of all linear layers of a decoder, whose own weights are frozen.
+
+    Raises UnsupportedModel if the decoder has none of these layers.
+    """
+
+    def __init__(self, decoder: Decoder, config: LoraAdapterConfig) -> None:
+        self.config = config
+        self._decoder = decoder
         decoder.model.requires_grad_(False)
         try:
-            inject_adapter_in_model(LoraConfig(**self._settings), decoder.model)
+            inject_adapter_in_model(config.to_peft(), decoder.model)
         except ValueError as error:
-            raise UnsupportedModel(f"{decoder.name} has no layers that an adapter fits ({error}).") from error
-        self.named: dict[str, nn.Parameter] = {
+            raise UnsupportedModel(f"{decoder.name} has no layers that a LoRA adapter can update ({error}).") from error
+        self.parameters: dict[str, nn.Parameter] = {
             name: weight for name, weight in decoder.model.named_parameters() if weight.requires_grad
         }
-        for weight in self.named.values():
+        for weight in self.parameters.values():
             weight.data = weight.data.float()
 
     @property
@@ -55,28 +62,29 @@ class Adapter:
     def load(self, weights: dict[str, Tensor]) -> None:
         set_peft_model_state_dict(self._decoder.model, weights)
 
-    def start_from(self, folder: Path) -> None:
-        """Take the weights of a saved adapter. Raises ModelNotFound, or UnsupportedModel if it has other shapes."""
+    def init_from(self, folder: Path) -> None:
+        """Load a saved adapter. Raises ModelNotFound if it cannot be read, UnsupportedModel if its shapes differ."""
         try:
-            held = {name.removeprefix(PREFIX): w.float() for name, w in load_file(folder / WEIGHTS).items()}
+            tensors = load_file(folder / LORA_WEIGHTS_FILE)
         except (OSError, SafetensorError) as error:
-            raise ModelNotFound(f"The adapter in {folder} cannot be read ({error}).") from error
-        if {name: w.shape for name, w in held.items()} != {name: w.shape for name, w in self.weights.items()}:
-            raise UnsupportedModel(f"The adapter in {folder} has another rank, or was made for another model.")
-        self.load(held)
+            raise ModelNotFound(f"The LoRA adapter in {folder} cannot be read ({error}).") from error
+        weights = {name.removeprefix(NAME_PREFIX): weight.float() for name, weight in tensors.items()}
+        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in self.weights.items()}:
+            raise UnsupportedModel(f"The LoRA adapter in {folder} has another rank, or was trained for another model.")
+        self.load(weights)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft keeps it, in bf16: it comes from weights of that precision and goes into them."""
-        named = {f"{PREFIX}{name}": weight.to(torch.bfloat16).cpu() for name, weight in self.weights.items()}
-        save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
-        LoraConfig(**{**self._settings, "inference_mode": True}).save_pretrained(str(folder))
+        """Write the adapter in peft's format, in bf16, the precision of the weights that it is merged into."""
+        tensors = {f"{NAME_PREFIX}{name}": weight.to(torch.bfloat16).cpu() for name, weight in self.weights.items()}
+        save_file(tensors, folder / LORA_WEIGHTS_FILE, metadata={"format": "pt"})
+        self.config.to_peft(inference_mode=True).save_pretrained(str(folder))
 
     @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Multiply in the decoder's format: the updates are fp32, their products need not be."""
-        half = self._decoder.dtype != torch.float32
+    def autocast(self) -> Iterator[None]:
+        """Multiply in the decoder's dtype, although the updates are fp32."""
+        is_low_precision = self._decoder.dtype != torch.float32
         with (
-            torch.autocast(self._decoder.device.type, self._decoder.dtype, enabled=half),
+            torch.autocast(self._decoder.device.type, self._decoder.dtype, enabled=is_low_precision),
             disable_input_dtype_casting(self._decoder.model),
         ):
             yield

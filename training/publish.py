@@ -1,4 +1,4 @@
-"""A better run replaces what is shipped, and only if the reports say that it is better."""
+"""Publish the result of a training run, unless the published one is better by its report."""
 
 import json
 import shutil
@@ -8,27 +8,33 @@ from typing import Any
 
 from training.data.corpus import BadCorpus
 
-REPORT = "report.json"
+REPORT_FILE = "report.json"
 
 
-def publish(out: Path, target: Path, files: Sequence[str], merit: Callable[[dict[str, Any]], float]) -> bool:
-    """Copy `files` and the report from `out` to `target` if theirs is the better report; return whether it was.
+def write_report(folder: Path, report: dict[str, Any]) -> None:
+    """Write the report of a training run into its folder."""
+    (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
 
-    merit  of a report, higher is better
 
-    Raises BadMaterial if the two were judged by different questions or are for different models, so that nobody can
-    say.
+def publish(out: Path, target: Path, files: Sequence[str], selection_metric: Callable[[dict[str, Any]], float]) -> bool:
+    """Copy `files` and the report from `out` to `target` if the new report is better; return whether it was.
+
+    selection_metric  of a report; higher is better
+
+    Raises BadCorpus if the two were evaluated on different questions or are for different models.
     """
-    new = json.loads((out / REPORT).read_text())
-    if (target / REPORT).exists():
-        old = json.loads((target / REPORT).read_text())
+    new = json.loads((out / REPORT_FILE).read_text())
+    if (target / REPORT_FILE).exists():
+        old = json.loads((target / REPORT_FILE).read_text())
         if old["model"] != new["model"]:
-            raise BadCorpus(f"What lies in {target} is for {old['model']}, and not for {new['model']}.")
+            raise BadCorpus(f"The published result in {target} is for {old['model']}, not for {new['model']}.")
         if old["judged_by"] != new["judged_by"]:
-            raise BadCorpus(f"What lies in {target} was judged by other questions; delete it to replace it.")
-        if merit(old) >= merit(new):
+            raise BadCorpus(
+                f"The published result in {target} was evaluated on other questions; delete it to replace it."
+            )
+        if selection_metric(old) >= selection_metric(new):
             return False
     target.mkdir(parents=True, exist_ok=True)
-    for name in (*files, REPORT):
+    for name in (*files, REPORT_FILE):
         shutil.copy(out / name, target / name)
     return True

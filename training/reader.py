@@ -1,8 +1,8 @@
-"""Finetune a reader: a LoRA adapter that answers shortly from several passages, also when their KV was reused.
+"""Finetune a reader: a LoRA adapter that gives short answers from several passages, also if their KV was reused.
 
-A part of the contexts is read in one, as full prefill reads them; the others as reuse does, each passage blind to the
-others, half of those with some windows computed again. So a model learns to answer from chunk KV, as in Block-Attention
-(arXiv:2409.15355), TurboRAG (arXiv:2410.07590) and KVLink (arXiv:2502.16002).
+A part of the examples is prefilled in full; the others as in KV reuse, each passage independently, half of them with
+some windows recomputed. This teaches a model to answer from chunk KV, as in Block-Attention (arXiv:2409.15355),
+TurboRAG (arXiv:2410.07590) and KVLink (arXiv:2502.16002).
 """
 
 import hashlib
@@ -17,121 +17,131 @@ import torch
 from torch import Tensor
 
 from engine.model.decoder import Decoder
-from engine.model.loading.lora import WEIGHTS
-from engine.prompt.template import Prompt
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
+from engine.prompt.template import PromptTemplate
+from training.config import to_json
 from training.data.corpus import Corpus
-from training.data.examples import DataMix, TrainingExamples, fits, judged_by, train_eval_split
+from training.data.examples import (
+    DataMix,
+    TrainingExamples,
+    check_context_length,
+    describe_eval_set,
+    train_eval_split,
+)
 from training.data.packed import answer_loss
 from training.evaluate import evaluate
 from training.loop import Progress, TrainingConfig, train
-from training.lora import Adapter, AdapterConfig
-from training.publish import REPORT
+from training.lora import LoraAdapter, LoraAdapterConfig
+from training.publish import REPORT_FILE, write_report
 
 
 @dataclass(frozen=True)
 class ReaderConfig:
-    """How a reader is made.
+    """How a reader is trained.
 
-    judged  lessons of held-out paragraphs that are judged before and after
-    held    share of each file's paragraphs that is held out, its last ones
+    eval_examples  held-out examples to evaluate with, before and after training
+    eval_fraction  of each corpus' paragraphs that is held out, at its end
     """
 
-    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    lora: LoraAdapterConfig = field(default_factory=LoraAdapterConfig)
     mix: DataMix = field(default_factory=DataMix)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     seed: int = 0
-    judged: int = 40
-    held: float = 0.05
+    eval_examples: int = 40
+    eval_fraction: float = 0.05
 
 
 def train_reader(
     decoder: Decoder,
-    materials: Sequence[Corpus],
+    corpora: Sequence[Corpus],
     out: Path,
     config: ReaderConfig,
     progress: Progress,
-    start: Path | None = None,
+    init_from: Path | None = None,
 ) -> dict[str, Any]:
-    """Train, judge, and write adapter and report into `out`; return the report.
+    """Train, evaluate, and write adapter and report into `out`; return the report.
 
-    start  a finished adapter whose weights training begins with; its report becomes a part of this one
+    init_from  a finished adapter to start from; its report becomes part of this one
 
-    Goes on from the last checkpoint in `out`. The report says, for each way of reading held-out lessons, what loss and
-    which share of exact answers there was before and after.
+    Resumes from the last checkpoint in `out`. The report has the loss and the fraction of exact answers for each way
+    of prefilling, before and after training.
 
-    Raises BadMaterial if there is too little, UnsupportedModel if lessons or adapter do not fit the model, and
-    BadCheckpoint or NotWritten.
+    Raises BadCorpus if there are too few questions, UnsupportedModel if examples or adapter do not fit the model, and
+    BadCheckpoint or CheckpointNotWritten.
     """
     torch.manual_seed(config.seed)
-    fits(decoder, config.mix)
-    lessons, held = train_eval_split(Prompt(decoder.tokenizer), materials, config.mix, config.seed, config.held)
+    check_context_length(decoder, config.mix)
+    prompt = PromptTemplate(decoder.tokenizer)
+    examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
+    eval_set = describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples)
     out.mkdir(parents=True, exist_ok=True)
-    adapter = Adapter(decoder, config.adapter)
-    by = judged_by(materials, config.mix, config.held, config.judged)
-    before = _before(out, by, lambda said: judged(said, decoder, adapter, held, config, progress))
-    begun = _begin(adapter, start)
+    adapter = LoraAdapter(decoder, config.lora)
 
-    def loss_of(number: int) -> Tensor:
-        return answer_loss(decoder, lessons[number])
+    def evaluate_now(stage: str) -> dict[str, Any]:
+        return evaluate_adapter(stage, decoder, adapter, eval_examples, config.eval_examples, progress)
 
-    seconds = train(adapter, loss_of, config.training, out, _data(config, by, begun), progress)
-    after = judged("Judging", decoder, adapter, held, config, progress)
+    before = _evaluate_base_model(out, eval_set, evaluate_now)
+    origin = None
+    if init_from is not None:
+        adapter.init_from(init_from)
+        origin = describe_adapter(init_from)
+
+    def loss_of(step: int) -> Tensor:
+        return answer_loss(decoder, examples[step])
+
+    data = json.loads(json.dumps([eval_set, config.seed, to_json(config.mix), origin]))
+    seconds = train(adapter, loss_of, config.training, out, data, progress)
     report = {
         "model": decoder.name,
-        "config": asdict(config),
-        "judged_by": by,
-        "started_from": begun,
+        "config": to_json(config),
+        "judged_by": eval_set,
+        "started_from": origin,
         "training_minutes": round(seconds / 60, 1),
         "before": before,
-        "after": after,
+        "after": evaluate_now("Evaluating"),
     }
     adapter.save(out)
-    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    write_report(out, report)
     return report
 
 
-def _begin(adapter: Adapter, start: Path | None) -> dict[str, Any] | None:
-    if start is None:
-        return None
-    adapter.start_from(start)
-    return origin(start)
+def describe_adapter(folder: Path) -> dict[str, Any]:
+    """Return a finished adapter's checksum and the relevant part of its report."""
+    report = json.loads((folder / REPORT_FILE).read_text()) if (folder / REPORT_FILE).exists() else {}
+    entries = {key: report.get(key) for key in ("config", "training_minutes", "after", "started_from")}
+    with (folder / LORA_WEIGHTS_FILE).open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), **entries}
 
 
-def origin(folder: Path) -> dict[str, Any]:
-    """Return what a finished adapter's report says of it, with its checksum."""
-    report = json.loads((folder / REPORT).read_text()) if (folder / REPORT).exists() else {}
-    kept = {name: report.get(name) for name in ("config", "training_minutes", "after", "started_from")}
-    with (folder / WEIGHTS).open("rb") as file:
-        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), **kept}
-
-
-def _data(config: ReaderConfig, by: dict[str, Any], begun: dict[str, Any] | None) -> Any:
-    """Return what the lessons are drawn from, as JSON gives it back."""
-    return json.loads(json.dumps([by, config.seed, asdict(config.mix), begun]))
-
-
-def _before(out: Path, by: dict[str, Any], judged: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Judge the model as it comes, once: a run that goes on finds it written down, if it is judged by the same."""
+def _evaluate_base_model(
+    out: Path, eval_set: dict[str, Any], evaluate_now: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Evaluate the untrained model, unless a resumed run has done so before on the same questions."""
     path = out / "before.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        held = json.loads(path.read_text())
-        if held["judged_by"] == by:
-            found: dict[str, Any] = held["before"]
-            return found
-    before = judged("Judging the model as it comes")
-    path.write_text(json.dumps({"judged_by": by, "before": before}) + "\n")
+        saved = json.loads(path.read_text())
+        if saved["judged_by"] == eval_set:
+            evaluations: dict[str, Any] = saved["before"]
+            return evaluations
+    before = evaluate_now("Evaluating the base model")
+    path.write_text(json.dumps({"judged_by": eval_set, "before": before}) + "\n")
     return before
 
 
-def judged(
-    said: str, decoder: Decoder, adapter: Adapter, held: TrainingExamples, config: ReaderConfig, progress: Progress
+def evaluate_adapter(
+    stage: str,
+    decoder: Decoder,
+    adapter: LoraAdapter,
+    examples: TrainingExamples,
+    count: int,
+    progress: Progress,
 ) -> dict[str, Any]:
-    """Return what `judge` finds with the adapter, as JSON holds it."""
-    with adapter.computing():
-        found = evaluate(decoder, held, config.judged, lambda done: progress(said, done, config.judged, 0.0))
-    return {name: asdict(one) for name, one in found.items()}
+    """Evaluate the first `count` examples with the adapter; return the results as JSON."""
+    with adapter.autocast():
+        results = evaluate(decoder, examples, count, lambda done: progress(stage, done, count, 0.0))
+    return {name: asdict(evaluation) for name, evaluation in results.items()}
 
 
-def merit(report: dict[str, Any]) -> float:
-    """Return the share of exact answers after training, summed over the ways of reading."""
-    return sum(one["exact"] for one in report["after"].values())
+def selection_metric(report: dict[str, Any]) -> float:
+    """Return the fraction of exact answers after training, summed over the ways of prefilling."""
+    return sum(evaluation["exact"] for evaluation in report["after"].values())

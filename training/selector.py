@@ -1,202 +1,198 @@
-"""Train a selector: heads over the search model's vectors that point at the tokens whose recomputing helps most.
+"""Train a token selector: attention heads over the encoder's vectors that select the tokens worth recomputing.
 
-First every lesson is read by the primary, which tells what helps (training.targets), and that takes the time.
-Then the heads learn to point there, by cross-entropy, in a minute: the vectors they see are made once.
+First the main model computes the targets of all examples (training.targets), which takes most of the time. Then the
+head learns them by cross-entropy within a minute, because the encoder's vectors are computed only once.
 """
 
 import json
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from engine.kv import fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
-from engine.prompt.template import Prompt
-from engine.scoring.trained_selector import SelectorHead, TokenSelector, vectors_asked, vectors_of
+from engine.prompt.template import PromptTemplate
+from engine.scoring.trained_selector import SelectorHead, TokenSelector, question_vectors, token_vectors
+from training.config import to_json
 from training.data.corpus import Corpus
-from training.data.examples import DataMix, TrainingExamples, fits, judged_by, train_eval_split
-from training.loop import Progress, TrainingConfig, train
-from training.publish import REPORT
-from training.targets import Target, Wanted, held, wanted_by
+from training.data.examples import (
+    DataMix,
+    TrainingExamples,
+    check_context_length,
+    describe_eval_set,
+    train_eval_split,
+)
+from training.loop import HeadTrainer, Progress, TrainingConfig, train
+from training.publish import write_report
+from training.targets import Target, TargetDataset, benefit_share, build_targets
 
-EVERY = 500  # steps between two checkpoints
+CHECKPOINT_STEPS = 500
 
 
 @dataclass(frozen=True)
-class HeadsConfig:
-    """heads, size: of queries and keys"""
+class SelectorHeadConfig:
+    """num_heads, head_size: of the queries and keys."""
 
-    heads: int = 8
-    size: int = 32
+    num_heads: int = 8
+    head_size: int = 32
 
 
 @dataclass(frozen=True)
 class SelectorConfig:
-    """How a selector is made.
+    """How a selector is trained.
 
-    lessons  passages read together, some questions each; `judged` of held-out paragraphs
-    rounds   through the lessons, in another order each
-    held     share of each file's paragraphs that is held out, its last ones
+    examples, eval_examples  for training, and held-out ones for evaluation; some questions each
+    epochs                   passes over the examples, each in another order
+    eval_fraction            of each corpus' paragraphs that is held out, at its end
     """
 
-    lessons: int = 1000
-    judged: int = 20
-    rounds: int = 6
-    rate: float = 3e-3
+    examples: int = 1000
+    eval_examples: int = 20
+    epochs: int = 6
+    learning_rate: float = 3e-3
     seed: int = 0
-    held: float = 0.05
-    mix: DataMix = field(default_factory=lambda: DataMix(questions=5, absent=0.0, records=0.25))
-    heads: HeadsConfig = field(default_factory=HeadsConfig)
+    eval_fraction: float = 0.05
+    mix: DataMix = field(
+        default_factory=lambda: DataMix(max_questions=5, unanswerable_fraction=0.0, synthetic_fraction=0.25)
+    )
+    head: SelectorHeadConfig = field(default_factory=SelectorHeadConfig)
 
 
 @dataclass(frozen=True)
-class Read:
-    """A lesson as the heads see it.
+class EncodedExample:
+    """The head's inputs and targets for one example.
 
-    vectors  [T, width] in fp16, the encoder's for each of the primary's tokens
-    lengths  tokens of each passage, T in sum
-    asked    [Q, width] in fp16, of each question that wants something
-    helps    [T], what each of them wants
+    vectors    [T, width] in fp16, the encoder's for each of the main model's tokens
+    lengths    tokens of each passage, T in total
+    questions  [Q, width] in fp16, of each question with a target
+    benefits   [T], the target of each of them
     """
 
     vectors: Tensor
     lengths: list[int]
-    asked: list[Tensor]
-    helps: list[Tensor]
-
-
-class _Pointing:
-    """The heads, as training takes them."""
-
-    def __init__(self, heads: SelectorHead, config: HeadsConfig) -> None:
-        self._heads, self.config = heads, config
-        self.named: dict[str, nn.Parameter] = dict(heads.named_parameters())
-
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        return {name: weight.detach() for name, weight in self.named.items()}
-
-    def load(self, weights: dict[str, Tensor]) -> None:
-        self._heads.load_state_dict(weights)
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        yield
+    questions: list[Tensor]
+    benefits: list[Tensor]
 
 
 def train_selector(
     decoder: Decoder,
     encoder: Encoder,
-    materials: Sequence[Corpus],
+    corpora: Sequence[Corpus],
     out: Path,
     config: SelectorConfig,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train a selector for this model, judge it on held-out questions, and write it and its report into `out`.
+    """Train a selector for a main model, evaluate it on held-out questions, and write it and its report into `out`.
 
-    The report says which share of what helps the windows chosen at 20 % hold, for the selector and for what it is
-    compared with. Reading and training go on from the last checkpoints in `out`. Raises BadMaterial if there is too
-    little, and BadCheckpoint or NotWritten.
+    The report has the fraction of the benefit that the windows selected at a ratio of 20 % contain, for the selector
+    and its baselines. Resumes from the last checkpoints in `out`. Raises BadCorpus if there are too few questions, and
+    BadCheckpoint or CheckpointNotWritten.
     """
     torch.manual_seed(config.seed)
-    prompt = Prompt(decoder.tokenizer)
-    taught, kept = train_eval_split(prompt, materials, config.mix, config.seed, config.held)
-    fits(decoder, config.mix)
-    by = {
+    prompt = PromptTemplate(decoder.tokenizer)
+    examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
+    check_context_length(decoder, config.mix)
+    eval_set = {
         "model": fingerprint.model_fingerprint(decoder),
-        **judged_by(materials, config.mix, config.held, config.judged),
+        **describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples),
     }
     out.mkdir(parents=True, exist_ok=True)
-    data = json.loads(json.dumps([{**by, "lessons": None}, config.seed, asdict(config.mix)]))
-    found = wanted_by(decoder, taught, config.lessons, out / "read", data, progress)
-    lessons = []
-    for number, wanted in found.items():
-        lessons.append(_read(encoder, prompt, taught, number, wanted))
-        progress("Encoding", number + 1, config.lessons, 0.0)
-    heads = SelectorHead(encoder.width, **asdict(config.heads))
-    training = TrainingConfig(lessons=config.rounds * len(lessons), rate=config.rate, every=EVERY)
-    train(_Pointing(heads, config.heads), _loss_of(heads, lessons, config.seed), training, out, data, progress)
-    selector = TokenSelector(encoder, heads)
+    data = json.loads(json.dumps([{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]))
+    dataset = build_targets(decoder, examples, config.examples, out / "read", data, progress)
+    encoded = []
+    for index, targets in dataset.items():
+        encoded.append(_encode_example(encoder, prompt, examples, index, targets))
+        progress("Encoding", index + 1, config.examples, 0.0)
+    head = SelectorHead(encoder.width, config.head.num_heads, config.head.head_size)
+    training = TrainingConfig(
+        steps=config.epochs * len(encoded), learning_rate=config.learning_rate, checkpoint_steps=CHECKPOINT_STEPS
+    )
+    train(HeadTrainer(head, config.head), _loss_of(head, encoded, config.seed), training, out, data, progress)
+    selector = TokenSelector(encoder, head)
     selector.save(out)
-    judged = wanted_by(decoder, kept, config.judged, None, data, progress)
+    eval_dataset = build_targets(decoder, eval_examples, config.eval_examples, None, data, progress)
     report = {
         "model": decoder.name,
-        "config": asdict(config),
-        "judged_by": by,
-        "questions": {"learned": sum(len(read.helps) for read in lessons), "judged": _questions(judged)},
-        "agreement": _agreement(selector, prompt, kept, judged, config.seed),
+        "config": to_json(config),
+        "judged_by": eval_set,
+        "questions": {
+            "learned": sum(len(example.benefits) for example in encoded),
+            "judged": sum(target is not None for targets in eval_dataset.values() for target in targets),
+        },
+        "agreement": _agreement(selector, prompt, eval_examples, eval_dataset, config.seed),
     }
-    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    write_report(out, report)
     return report
 
 
-def _read(
-    encoder: Encoder, prompt: Prompt, lessons: TrainingExamples, number: int, wanted: Sequence[Target | None]
-) -> Read:
-    texts, questions = lessons.told(number)
+def _encode_example(
+    encoder: Encoder,
+    prompt: PromptTemplate,
+    examples: TrainingExamples,
+    index: int,
+    targets: Sequence[Target | None],
+) -> EncodedExample:
+    texts, pairs = examples.texts(index)
     passages = [prompt.passage(text) for text in texts]
-    vectors = [vectors_of(encoder, text, passage) for text, passage in zip(texts, passages, strict=True)]
-    asked = [vectors_asked(encoder, question).half() for question, _ in questions]
-    pairs = [(each, one) for each, one in zip(asked, wanted, strict=True) if one is not None]
-    return Read(
+    vectors = [token_vectors(encoder, text, passage) for text, passage in zip(texts, passages, strict=True)]
+    with_target = [(pair[0], target) for pair, target in zip(pairs, targets, strict=True) if target is not None]
+    return EncodedExample(
         torch.cat(vectors).half(),
         [len(passage.ids) for passage in passages],
-        [vector for vector, _ in pairs],
-        [one.helps for _, one in pairs],
+        [question_vectors(encoder, question).half() for question, _ in with_target],
+        [target.benefit for _, target in with_target],
     )
 
 
-def _loss_of(heads: SelectorHead, lessons: Sequence[Read], seed: int) -> Callable[[int], Tensor]:
-    """Return the loss of each step by its number: mean cross-entropy with what helps, in nats."""
+def _loss_of(head: SelectorHead, examples: Sequence[EncodedExample], seed: int) -> Callable[[int], Tensor]:
+    """Return the loss of each step: the mean cross-entropy between benefit and scores, in nats."""
 
-    def loss(number: int) -> Tensor:
-        turn, place = divmod(number, len(lessons))
-        order = Random(f"{seed} {turn}").sample(range(len(lessons)), len(lessons))
-        read = lessons[order[place]]
-        keys, behind, losses = heads.key(read.vectors.float()), slice(read.lengths[0], None), []
-        for asked, helps in zip(read.asked, read.helps, strict=True):
-            score = heads(asked.float(), keys, read.lengths)[behind]
-            losses.append(-(helps[behind].float() * score.clamp(min=1e-9).log()).sum())
+    def loss(step: int) -> Tensor:
+        epoch, place = divmod(step, len(examples))
+        order = Random(f"{seed} {epoch}").sample(range(len(examples)), len(examples))
+        example = examples[order[place]]
+        keys = head.key(example.vectors.float())
+        competing = slice(example.lengths[0], None)  # the first passage is exact
+        losses = []
+        for question, benefit in zip(example.questions, example.benefits, strict=True):
+            scores = head(question.float(), keys, example.lengths)[competing]
+            losses.append(-(benefit[competing].float() * scores.clamp(min=1e-9).log()).sum())
         return torch.stack(losses).mean()
 
     return loss
 
 
 def _agreement(
-    selector: TokenSelector, prompt: Prompt, lessons: TrainingExamples, found: Wanted, seed: int
+    selector: TokenSelector, prompt: PromptTemplate, examples: TrainingExamples, dataset: TargetDataset, seed: int
 ) -> dict[str, float]:
-    """Return the mean share of what helps that the windows chosen by each way of scoring hold."""
-    draw, shares = torch.Generator().manual_seed(seed), dict[str, list[float]]()
-    for number, wanted in found.items():
-        texts, questions = lessons.told(number)
+    """Return the mean fraction of the benefit in the windows that each way of scoring selects."""
+    generator = torch.Generator().manual_seed(seed)
+    shares = dict[str, list[float]]()
+    for index, targets in dataset.items():
+        texts, pairs = examples.texts(index)
         passages = [prompt.passage(text) for text in texts]
         lengths = [len(passage.ids) for passage in passages]
-        for (question, _), one in zip(questions, wanted, strict=True):
-            if one is not None:
-                scores = {
-                    "target": one.helps,
+        for (question, _), target in zip(pairs, targets, strict=True):
+            if target is not None:
+                scores_by_name = {
+                    "target": target.benefit,
                     "selector": selector.score(question, texts, passages),
-                    **one.others,
-                    "random": torch.rand(len(one.helps), generator=draw),
+                    **target.baselines,
+                    "random": torch.rand(len(target.benefit), generator=generator),
                 }
-                for name, score in scores.items():
-                    shares.setdefault(name, []).append(held(one.helps, score, lengths))
-    return {name: statistics.fmean(each) for name, each in shares.items()}
+                for name, scores in scores_by_name.items():
+                    shares.setdefault(name, []).append(benefit_share(target.benefit, scores, lengths))
+    return {name: statistics.fmean(values) for name, values in shares.items()}
 
 
-def _questions(found: Wanted) -> int:
-    return sum(one is not None for wanted in found.values() for one in wanted)
-
-
-def merit(report: dict[str, Any]) -> float:
-    """Return the share of what helps that the selector's windows hold."""
+def selection_metric(report: dict[str, Any]) -> float:
+    """Return the fraction of the benefit in the windows that the selector selects."""
     share: float = report["agreement"]["selector"]
     return share

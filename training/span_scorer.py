@@ -1,189 +1,166 @@
-"""Train a pointer: layers over the search model's vectors that point at the words that answer a question.
+"""Train a span scorer: layers over the encoder's vectors that score the words that answer a question.
 
-A lesson is some passages and questions whose answers stand in them, word for word. Whatever an answer's words are found
-at counts as right, the best place most: where they belong is not told.
+An example is some passages and questions whose answers occur in them verbatim. Every occurrence of an answer counts as
+correct, because the data does not say which one is meant: the loss is that of the best one (a soft maximum).
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from engine.generation.span_scorer import Pieces, SpanScorer, SpanScorerNet, load_span_scorer, padded
+from engine.generation.span_scorer import (
+    EncodedText,
+    SpanScorer,
+    SpanScorerNet,
+    encode_text,
+    load_span_scorer,
+    pad_batch,
+)
 from engine.model.encoder import PACKAGE, Encoder
-from engine.prompt.template import Prompt
+from engine.prompt.template import PromptTemplate
+from training.config import to_json
 from training.data.corpus import Corpus
-from training.data.examples import DataMix, TrainingExamples, judged_by, train_eval_split
-from training.loop import Progress, TrainingConfig, train
-from training.publish import REPORT
-
-EVERY = 250  # lessons between two checkpoints
+from training.data.examples import DataMix, TrainingExamples, describe_eval_set, train_eval_split
+from training.loop import HeadTrainer, Progress, TrainingConfig, train
+from training.publish import write_report
 
 
 @dataclass(frozen=True)
-class NetConfig:
-    """size: of the layers"""
+class SpanScorerNetConfig:
+    """size: hidden size of the layers."""
 
     size: int = 128
 
 
 @dataclass(frozen=True)
 class SpanScorerConfig:
-    """How a pointer is made.
+    """How a span scorer is trained.
 
-    judged  lessons of held-out paragraphs
-    held    share of each file's paragraphs that is held out, its last ones
+    eval_examples  held-out examples to evaluate with
+    eval_fraction  of each corpus' paragraphs that is held out, at its end
     """
 
-    judged: int = 40
+    eval_examples: int = 40
     seed: int = 0
-    held: float = 0.05
-    mix: DataMix = field(default_factory=lambda: DataMix(passages=4, tokens=800, questions=12, absent=0.0))
-    training: TrainingConfig = field(default_factory=lambda: TrainingConfig(4000, 1.5e-3, 100, EVERY))
-    net: NetConfig = field(default_factory=NetConfig)
-
-
-class _Pointing:
-    """The net, as training takes it."""
-
-    def __init__(self, net: SpanScorerNet, config: NetConfig) -> None:
-        self._net, self.config = net, config
-        self.named: dict[str, nn.Parameter] = dict(net.named_parameters())
-
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        return {name: weight.detach() for name, weight in self._net.state_dict().items()}
-
-    def load(self, weights: dict[str, Tensor]) -> None:
-        self._net.load_state_dict(weights)
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        yield
+    eval_fraction: float = 0.05
+    mix: DataMix = field(
+        default_factory=lambda: DataMix(max_passages=4, max_tokens=800, max_questions=12, unanswerable_fraction=0.0),
+    )
+    training: TrainingConfig = field(
+        default_factory=lambda: TrainingConfig(
+            steps=4000, learning_rate=1.5e-3, warmup_steps=100, checkpoint_steps=250
+        ),
+    )
+    net: SpanScorerNetConfig = field(default_factory=SpanScorerNetConfig)
 
 
 def train_span_scorer(
     encoder: Encoder,
-    prompt: Prompt,
-    materials: Sequence[Corpus],
+    prompt: PromptTemplate,
+    corpora: Sequence[Corpus],
     out: Path,
     config: SpanScorerConfig,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train a pointer, judge it on held-out questions, and write it and its report into `out`.
+    """Train a span scorer, evaluate it on held-out questions, and write it and its report into `out`.
 
-    prompt  tells how long passages are, in tokens of a primary
+    prompt  measures passages in tokens of a main model
 
-    The report says how often the likeliest piece of all passages is part of the answer. Training goes on from the last
-    checkpoint in `out`. Raises BadMaterial if there is too little, and BadCheckpoint or NotWritten.
+    The report has the fraction of questions for which the most likely piece of all passages is part of the answer.
+    Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint or
+    CheckpointNotWritten.
     """
     torch.manual_seed(config.seed)
-    taught, kept = train_eval_split(prompt, materials, config.mix, config.seed, config.held)
-    by = judged_by(materials, config.mix, config.held, config.judged)
+    examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
+    eval_set = describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples)
     out.mkdir(parents=True, exist_ok=True)
-    data = json.loads(json.dumps([{**by, "lessons": None}, config.seed, asdict(config.mix)]))
-    vocabulary = encoder.tokens.template.get_vocab_size()
-    net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, vocabulary)
-    net.rarity += _rarity(encoder, materials)
-    seconds = train(
-        _Pointing(net, config.net),
-        _loss_of(net, taught, _Reading(encoder), config.seed),
-        config.training,
-        out,
-        data,
-        progress,
-    )
+    data = json.loads(json.dumps([{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]))
+    vocabulary_size = encoder.tokenizer.template.get_vocab_size()
+    net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, vocabulary_size)
+    net.rarity += _inverse_document_frequency(encoder, corpora)
+    loss_of = _loss_of(net, examples, encoder, config.seed)
+    seconds = train(HeadTrainer(net, config.net), loss_of, config.training, out, data, progress)
     SpanScorer(encoder, net).save(out)
-    right = _right(load_span_scorer(out, encoder), kept, config.judged, progress)
+    correct = _evaluate(load_span_scorer(out, encoder), eval_examples, config.eval_examples, progress)
     report = {
         "model": PACKAGE,
-        "config": asdict(config),
-        "judged_by": by,
+        "config": to_json(config),
+        "judged_by": eval_set,
         "seconds": seconds,
-        "questions": len(right),
-        "right": sum(right) / max(1, len(right)),
+        "questions": len(correct),
+        "right": sum(correct) / max(1, len(correct)),
     }
-    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    write_report(out, report)
     return report
 
 
-class _Reading:
-    """Texts as the encoder reads them, each once; vectors in fp16."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder, self._held = encoder, dict[str, Pieces]()
-
-    def __call__(self, text: str) -> Pieces:
-        if text not in self._held:
-            read = self._encoder.tokens.encode(text)
-            self._held[text] = Pieces(read, self._encoder.vectors(read.ids).half())
-        return self._held[text]
+def _inverse_document_frequency(encoder: Encoder, corpora: Sequence[Corpus]) -> Tensor:
+    """Return the idf of each word piece among the paragraphs, [vocabulary], in nats."""
+    counts = torch.zeros(encoder.tokenizer.template.get_vocab_size())
+    paragraphs = [paragraph for corpus in corpora for paragraph in corpus.paragraphs]
+    for paragraph in paragraphs:
+        counts[list(set(encoder.tokenizer.encode(paragraph.text).ids))] += 1
+    return torch.log(1 + len(paragraphs) / (1 + counts))
 
 
-def _rarity(encoder: Encoder, materials: Sequence[Corpus]) -> Tensor:
-    """Return how rare each word piece is among paragraphs, in nats."""
-    counts, paragraphs = torch.zeros(encoder.tokens.template.get_vocab_size()), 0
-    for material in materials:
-        for paragraph in material.paragraphs:
-            counts[list(set(encoder.tokens.encode(paragraph.text).ids))] += 1
-            paragraphs += 1
-    return torch.log(1 + paragraphs / (1 + counts))
+def _loss_of(net: SpanScorerNet, examples: TrainingExamples, encoder: Encoder, seed: int) -> Callable[[int], Tensor]:
+    """Return the loss of each step: the negative log-likelihood of the answer's pieces per question, in nats."""
+    encode = cache(partial(encode_text, encoder))
 
-
-def _loss_of(net: SpanScorerNet, lessons: TrainingExamples, reading: _Reading, seed: int) -> Callable[[int], Tensor]:
-    """Return the loss of each lesson by its number: nats by which the answer's place is missed, a question."""
-
-    def loss(number: int) -> Tensor:
-        torch.manual_seed((seed << 32) + number)  # of dropout: a run that was cut off goes on as if it had not been
-        texts, questions = lessons.told(number)
-        passages, losses = [reading(text) for text in texts], [torch.zeros((), requires_grad=True)]
-        wanted = [(reading(question), _places(passages, texts, answer)) for question, answer in questions]
-        wanted = [(asked, places) for asked, places in wanted if asked.read.ids and places]
-        if wanted:
-            rows, asking = len(passages), [asked for asked, _ in wanted for _ in passages]
-            logits = net(padded(passages * len(wanted)), padded(asking)).view(len(wanted), rows, -1)
-            for row, (_, places) in zip(logits, wanted, strict=True):
-                nats = row.flatten().log_softmax(0).view_as(row)
-                found = torch.stack([nats[passage, pieces].mean() for passage, pieces in places])
-                losses.append(math.log(len(found)) - found.logsumexp(0))
-        return torch.stack(losses).sum() / max(1, len(wanted))
+    def loss(step: int) -> Tensor:
+        torch.manual_seed((seed << 32) + step)  # of dropout, so that a resumed run equals an uninterrupted one
+        texts, pairs = examples.texts(step)
+        passages = [encode(text) for text in texts]
+        encoded_pairs = [(encode(question), _occurrences(passages, texts, answer)) for question, answer in pairs]
+        trained = [(question, spans) for question, spans in encoded_pairs if question.pieces.ids and spans]
+        losses = [torch.zeros((), requires_grad=True)]
+        if trained:
+            questions = [question for question, _ in trained for _ in passages]
+            logits = net(pad_batch(passages * len(trained)), pad_batch(questions))
+            for row, (_, spans) in zip(logits.view(len(trained), len(passages), -1), trained, strict=True):
+                log_probs = row.flatten().log_softmax(0).view_as(row)
+                of_spans = torch.stack([log_probs[passage, pieces].mean() for passage, pieces in spans])
+                losses.append(math.log(len(of_spans)) - of_spans.logsumexp(0))
+        return torch.stack(losses).sum() / max(1, len(trained))
 
     return loss
 
 
-def _places(passages: Sequence[Pieces], texts: Sequence[str], answer: str) -> list[tuple[int, list[int]]]:
-    """Return where an answer stands as whole words: the number of a passage, and its pieces there."""
-    found = []
-    for number, (pieces, text) in enumerate(zip(passages, texts, strict=True)):
-        for place in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text, re.IGNORECASE):
-            spans = enumerate(pieces.read.spans)
-            if read := [at for at, (start, end) in spans if start < place.end() and end > place.start()]:
-                found.append((number, read))
-    return found
+def _occurrences(passages: Sequence[EncodedText], texts: Sequence[str], answer: str) -> list[tuple[int, list[int]]]:
+    """Return where an answer occurs as whole words: the index of a passage, and the indices of its pieces there."""
+    occurrences = []
+    for index, (passage, text) in enumerate(zip(passages, texts, strict=True)):
+        for match in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text, re.IGNORECASE):
+            spans = enumerate(passage.pieces.spans)
+            if pieces := [piece for piece, (start, end) in spans if start < match.end() and end > match.start()]:
+                occurrences.append((index, pieces))
+    return occurrences
 
 
-def _right(pointer: SpanScorer, lessons: TrainingExamples, count: int, progress: Progress) -> list[bool]:
-    """Return for each held-out question whether the likeliest piece of all passages is part of its answer."""
-    reading, found = _Reading(pointer.encoder), list[bool]()
-    for number in range(count):
-        texts, questions = lessons.told(number)
-        passages = [reading(text) for text in texts]
-        for question, answer in questions:
-            if places := _places(passages, texts, answer):
-                likeliest = [pointed.nats == 0.0 for pointed in pointer.point(question, texts)]
-                found.append(any(bool(likeliest[passage][pieces].any()) for passage, pieces in places))
-        progress("Judging", number + 1, count, 0.0)
-    return found
+def _evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progress: Progress) -> list[bool]:
+    """Return for each question whether the most likely piece of all passages is part of its answer."""
+    encode = cache(partial(encode_text, scorer.encoder))
+    correct = list[bool]()
+    for index in range(count):
+        texts, pairs = examples.texts(index)
+        passages = [encode(text) for text in texts]
+        for question, answer in pairs:
+            if occurrences := _occurrences(passages, texts, answer):
+                is_best = [scores.log_odds == 0.0 for scores in scorer.score(question, texts)]
+                correct.append(any(bool(is_best[passage][pieces].any()) for passage, pieces in occurrences))
+        progress("Evaluating", index + 1, count, 0.0)
+    return correct
 
 
-def merit(report: dict[str, Any]) -> float:
-    """Return the share of questions that it points right for."""
-    share: float = report["right"]
-    return share
+def selection_metric(report: dict[str, Any]) -> float:
+    """Return the fraction of questions whose answer is scored highest."""
+    fraction: float = report["right"]
+    return fraction

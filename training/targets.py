@@ -1,11 +1,11 @@
-"""Which tokens' recomputing would help a question most: what a selector learns to point at.
+"""Compute the training targets of a token selector: how much recomputing each token would help a question.
 
-Per context token: the attention that the question pays to it in a full prefill, times how far its cached value lies
-from the full prefill's, summed over the layers. That is, to first order, how far the question's own hidden states move
-when the token is left as it is.
+For each context token: the attention that the question pays to it in full prefill, times the distance of its cached
+value from that of full prefill, summed over the layers. To first order, this is how far the question's hidden states
+move if the token is not recomputed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,111 +19,119 @@ from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prompt.template import MAX_QUERY_ROWS
 from engine.strategies.windows import windows_within_budget
 from engine.types import ChunkKV
-from training import checkpoint
-from training.checkpoint import BadCheckpoint
+from training.checkpoint import BadCheckpoint, load_checkpoint, save_checkpoint
 from training.data.corpus import BadCorpus
 from training.data.examples import TrainingExamples
 from training.data.packed import PackedExample
 from training.loop import Progress
 
-EVERY = 50  # lessons read between two checkpoints
+CHECKPOINT_EXAMPLES = 50  # between two checkpoints
 
 
 @dataclass(frozen=True)
 class Target:
-    """What one question wants of a lesson's context.
+    """The target for one question of an example.
 
-    helps   [T], sums to 1, rounded to fp16; nothing for the first passage, since that is exact
-    others  scores [T] of the primary's own attention over assembled chunks, by name; empty unless asked for
+    benefit    [T] of recomputing each token; sums to 1, rounded to fp16. 0 in the first passage, whose KV is exact
+    baselines  by name, scores [T] of the main model's own attention over the assembled chunks; empty unless requested
     """
 
-    helps: Tensor
-    others: dict[str, Tensor]
+    benefit: Tensor
+    baselines: dict[str, Tensor] = field(default_factory=dict)
 
 
-Wanted = dict[int, list[Target | None]]  # of each question of a lesson; None where nothing helps
+TargetDataset = dict[int, list[Target | None]]  # by example, then by question; None if recomputing does not help
 
 
 @torch.no_grad()
-def targets(decoder: Decoder, lesson: PackedExample, compared: bool = False) -> list[Target | None]:
-    """Return what each question of a lesson of two passages or more wants; None for one that nothing helps."""
-    start, context = len(lesson.prefix), torch.tensor(lesson.context)
-    whole = decoder.new_buffer(len(context) + MAX_QUERY_ROWS)
-    decoder.forward_rows(context, whole, torch.arange(len(context)))
-    prefix = ChunkKV(whole.keys[:, :, :start], whole.values[:, :, :start], 0)
-    joined = decoder.new_buffer(whole.capacity)
-    assemble(joined, prefix, [prefill_chunk(decoder, prefix, ids) for ids in lesson.passages], decoder.spec.inv_freq)
-    moved = (whole.values - joined.values)[:, :, start : len(context)].float().norm(dim=-1).mean(1)  # [L, T]
-    moved /= whole.values[:, :, start : len(context)].float().norm(dim=-1).mean((1, 2))[:, None]
-    moved[:, : len(lesson.passages[0])] = 0.0
-    moved, found = moved.cpu(), list[Target | None]()  # attention is watched there, wherever the model is
-    for question, _ in lesson.questions:
-        asked = torch.tensor(question[-MAX_QUERY_ROWS:])
-        helps = (_watched(decoder, whole, asked, len(context)).mean(1)[:, start:] * moved).sum(0)
-        others = {}
-        if compared:
-            seen = _watched(decoder, joined, asked, len(context))[:, :, start:]
-            shares = seen / seen.sum(-1, keepdim=True).clamp(min=1e-12)
-            others = {"joint": shares.mean((0, 1)), "last layer": shares[-1].mean(0)}
-        found.append(Target((helps / helps.sum()).half().float(), others) if helps.sum() > 0 else None)
-    return found
+def compute_targets(decoder: Decoder, example: PackedExample, with_baselines: bool = False) -> list[Target | None]:
+    """Return the target for each question of an example of two or more passages, or None if nothing helps."""
+    start = len(example.prefix)
+    end = len(example.context)
+    context = torch.tensor(example.context)
+    full = decoder.new_buffer(end + MAX_QUERY_ROWS)
+    decoder.forward_rows(context, full, torch.arange(end))
+    prefix = ChunkKV(full.keys[:, :, :start], full.values[:, :, :start], 0)
+    assembled = decoder.new_buffer(full.capacity)
+    chunks = [prefill_chunk(decoder, prefix, ids) for ids in example.passages]
+    assemble(assembled, prefix, chunks, decoder.spec.inv_freq)
+    exact_values = full.values[:, :, start:end].float()
+    deviation = (full.values - assembled.values)[:, :, start:end].float().norm(dim=-1).mean(1)  # [L, T]
+    deviation /= exact_values.norm(dim=-1).mean((1, 2))[:, None]
+    deviation[:, : len(example.passages[0])] = 0.0
+    deviation = deviation.cpu()  # as is the attention
+    targets = list[Target | None]()
+    for question, _ in example.questions:
+        question_ids = torch.tensor(question[-MAX_QUERY_ROWS:])
+        attention = _question_attention(decoder, full, question_ids, end)[:, :, start:]
+        benefit = (attention.mean(1) * deviation).sum(0)
+        baselines = {}
+        if with_baselines:
+            attention = _question_attention(decoder, assembled, question_ids, end)[:, :, start:]
+            attention = attention / attention.sum(-1, keepdim=True).clamp(min=1e-12)
+            baselines = {"joint": attention.mean((0, 1)), "last layer": attention[-1].mean(0)}
+        total = benefit.sum()
+        targets.append(Target((benefit / total).half().float(), baselines) if total > 0 else None)
+    return targets
 
 
-def wanted_by(
-    decoder: Decoder, lessons: TrainingExamples, count: int, folder: Path | None, data: Any, progress: Progress
-) -> Wanted:
-    """Return what the questions of the first `count` lessons want, by lesson; one of a single passage wants nothing.
+def build_targets(
+    decoder: Decoder, examples: TrainingExamples, count: int, folder: Path | None, data: Any, progress: Progress
+) -> TargetDataset:
+    """Return the targets of the first `count` examples; examples without a target are left out.
 
-    folder  keeps what was read; None keeps nothing, and compares with the primary's own attention
-    data    describes the lessons, as JSON can hold it: what was read of others is refused
+    folder  checkpoints the targets; None to compute baselines instead, and checkpoint nothing
+    data    describes the examples, as JSON: a checkpoint can only be resumed with the same ones
 
-    Raises BadMaterial where no lesson has two passages, BadCheckpoint and NotWritten.
+    Raises BadCorpus if no example has two passages, BadCheckpoint or CheckpointNotWritten.
     """
-    found = {} if folder is None else _kept(folder, data)
-    for number in range(len(found), count):
-        lesson = lessons[number]
-        found[number] = targets(decoder, lesson, folder is None) if len(lesson.passages) > 1 else []
-        if folder is not None and ((number + 1) % EVERY == 0 or number + 1 == count):
-            _keep(folder, data, found)
-        progress("Reading" if folder else "Reading what it is judged by", number + 1, count, 0.0)
-    wanted = {number: found[number] for number in range(count) if any(found[number])}
-    if not wanted:
-        raise BadCorpus("No lesson has two passages. Give more files, or larger ones.")
-    return wanted
+    targets = {} if folder is None else _load_targets(folder, data)
+    stage = "Computing evaluation targets" if folder is None else "Computing targets"
+    for index in range(len(targets), count):
+        example = examples[index]
+        targets[index] = compute_targets(decoder, example, folder is None) if len(example.passages) > 1 else []
+        done = index + 1
+        if folder is not None and (done % CHECKPOINT_EXAMPLES == 0 or done == count):
+            _save_targets(folder, data, targets)
+        progress(stage, done, count, 0.0)
+    dataset = {index: targets[index] for index in range(count) if any(targets[index])}
+    if not dataset:
+        raise BadCorpus("No example has two passages. Add more files, or larger ones.")
+    return dataset
 
 
-def _keep(folder: Path, data: Any, found: Wanted) -> None:
+def _save_targets(folder: Path, data: Any, targets: TargetDataset) -> None:
     tensors = {
-        f"{number} {place}": one.helps.half()
-        for number, wanted in found.items()
-        for place, one in enumerate(wanted)
-        if one is not None
+        f"{index} {question}": target.benefit.half()
+        for index, of_questions in targets.items()
+        for question, target in enumerate(of_questions)
+        if target is not None
     }
-    counts = [len(found[number]) for number in range(len(found))]
-    checkpoint.save(folder, tensors, {"data": data, "questions": counts})
+    counts = [len(targets[index]) for index in range(len(targets))]
+    save_checkpoint(folder, tensors, {"data": data, "questions": counts})
 
 
-def _kept(folder: Path, data: Any) -> Wanted:
-    if (kept := checkpoint.load(folder)) is None:
+def _load_targets(folder: Path, data: Any) -> TargetDataset:
+    if (loaded := load_checkpoint(folder)) is None:
         return {}
-    tensors, state = kept
+    tensors, state = loaded
     if state["data"] != data:
-        raise BadCheckpoint(f"What was read in {folder} belongs to other lessons: {state['data']}.")
-    read = {name: Target(helps.float(), {}) for name, helps in tensors.items()}
+        raise BadCheckpoint(f"The targets in {folder} were computed for other examples: {state['data']}.")
+    targets = {name: Target(benefit.float()) for name, benefit in tensors.items()}
     return {
-        number: [read.get(f"{number} {place}") for place in range(count)]
-        for number, count in enumerate(state["questions"])
+        index: [targets.get(f"{index} {question}") for question in range(count)]
+        for index, count in enumerate(state["questions"])
     }
 
 
-def held(helps: Tensor, scores: Tensor, lengths: list[int], ratio: float = 0.2) -> float:
-    """Return the share of what helps that the windows with the best scores hold at this ratio."""
-    return float(helps[windows_within_budget(scores, lengths, ratio, num_exact_chunks=1)].sum())
+def benefit_share(benefit: Tensor, scores: Tensor, lengths: list[int], ratio: float = 0.2) -> float:
+    """Return the fraction of the benefit that the highest-scoring windows contain at this ratio."""
+    return float(benefit[windows_within_budget(scores, lengths, ratio, num_exact_chunks=1)].sum())
 
 
-def _watched(decoder: Decoder, buffer: KVBuffer, asked: Tensor, context: int) -> Tensor:
-    """Return the attention that a question behind the context pays to it, [L, query heads, context]."""
-    rows = torch.arange(context, context + len(asked))
-    watched = AttentionProbe(buffer, rows, len(rows))
-    decoder.forward(asked[None], rows[None], watched)
-    return watched.attention[:, :, :context]
+def _question_attention(decoder: Decoder, buffer: KVBuffer, question_ids: Tensor, context_length: int) -> Tensor:
+    """Return the attention that a question after the context pays to it, [L, query heads, context]."""
+    rows = torch.arange(context_length, context_length + len(question_ids))
+    probe = AttentionProbe(buffer, rows, len(rows))
+    decoder.forward(question_ids[None], rows[None], probe)
+    return probe.attention[:, :, :context_length]

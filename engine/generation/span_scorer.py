@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from engine.errors import Cancelled, SpanScorerUnusable
 from engine.model.encoder import Encoder
-from engine.model.tokenizer import Encoded
+from engine.model.tokenizer import TokenizedText
 from engine.model.trained_head import TrainedHead, load_head
 
 SPAN_SCORER_FILE = "pointer.safetensors"
@@ -33,7 +33,7 @@ CACHE_TOKENS = 65_536  # word pieces of passages whose vectors stay in memory, 1
 class EncodedText:
     """A text's word pieces and their vectors [pieces, width], in fp16."""
 
-    pieces: Encoded
+    pieces: TokenizedText
     vectors: Tensor
 
 
@@ -174,14 +174,14 @@ class SpanScorer(TrainedHead[SpanScorerNet, EncodedText]):
             for passage, row in zip(passages, logits, strict=True)
         ]
 
-    def _encode_passage(self, text: str, passage: Encoded | None = None) -> EncodedText:
+    def _encode_passage(self, text: str, passage: TokenizedText | None = None) -> EncodedText:
         return encode_text(self.encoder, text)
 
 
 def encode_text(encoder: Encoder, text: str, max_tokens: int = 0) -> EncodedText:
     """Return a text's word pieces with their vectors, or its last `max_tokens` ones (0: all)."""
     pieces = encoder.tokenizer.encode(text)
-    pieces = Encoded(pieces.ids[-max_tokens:], pieces.spans[-max_tokens:])
+    pieces = TokenizedText(pieces.ids[-max_tokens:], pieces.spans[-max_tokens:])
     return EncodedText(pieces, encoder.embed(pieces.ids).half())
 
 

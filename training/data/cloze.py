@@ -1,8 +1,7 @@
-"""Questions out of plain text: a sentence with its most telling words left out, to be found in the passage.
+"""Make cloze questions from plain text: a number or name is left out of a sentence, to be found in the passage.
 
-Numbers and names are what people look for in their documents, so those are left out. No model writes these questions,
-so none is invented; they are plainer than a person's. That many such questions help where few were asked by people is
-shown in arXiv:1906.04980.
+Numbers and names are what people look for in their documents. No model writes these questions, so none is invented;
+they are plainer than a person's. Cloze questions are known to help if few human ones exist (arXiv:1906.04980).
 """
 
 import re
@@ -12,47 +11,50 @@ from random import Random
 from training.data.corpus import Corpus, Paragraph
 
 BLANK = "____"
-PER_PARAGRAPH = 3
-CLAUSE = 6  # words that a clause has at least, to be asked about by itself
+MAX_QUESTIONS = 3  # per paragraph
+MIN_CLAUSE_WORDS = 6  # of a clause that makes a question by itself
 _SENTENCE = re.compile(r"[^.!?\n]{30,300}[.!?](?=\s|$)")
 _NUMBER = r"\d[\d,.]*\d|\d+"
-_NAME = r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the )?[A-Z][\w'-]+)*"  # not where a sentence begins
-_TELLING = re.compile(f"{_NAME}|{_NUMBER}")
+_NAME = r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the )?[A-Z][\w'-]+)*"  # not at the start of a sentence
+_ANSWER = re.compile(f"{_NAME}|{_NUMBER}")
 
 
-def with_questions(material: Corpus, seed: int) -> Corpus:
-    """Return the material, paragraphs without a question having some of ours; which ones is drawn by the seed."""
+def add_cloze_questions(corpus: Corpus, seed: int) -> Corpus:
+    """Return the corpus with cloze questions for the paragraphs that have no questions."""
     return replace(
-        material,
+        corpus,
         paragraphs=tuple(
-            paragraph if paragraph.asked else replace(paragraph, asked=_asked(paragraph, Random(f"{seed} {number}")))
-            for number, paragraph in enumerate(material.paragraphs)
+            paragraph
+            if paragraph.questions
+            else replace(paragraph, questions=_cloze_questions(paragraph, Random(f"{seed} {index}")))
+            for index, paragraph in enumerate(corpus.paragraphs)
         ),
     )
 
 
-def _asked(paragraph: Paragraph, draw: Random) -> tuple[tuple[str, str], ...]:
+def _cloze_questions(paragraph: Paragraph, rng: Random) -> tuple[tuple[str, str], ...]:
     pairs = []
     for sentence in _SENTENCE.findall(paragraph.text):
-        telling = [span for span in _TELLING.finditer(sentence) if sentence.count(span.group()) == 1]
-        if telling:
-            span = draw.choice(telling)
-            pairs.append((_question(sentence.strip(), span.group(), draw), span.group().rstrip(".,")))
-    return tuple(draw.sample(pairs, min(PER_PARAGRAPH, len(pairs))))
+        answers = [match.group() for match in _ANSWER.finditer(sentence) if sentence.count(match.group()) == 1]
+        if answers:
+            answer = rng.choice(answers)
+            pairs.append((_cloze_question(sentence.strip(), answer, rng), answer.rstrip(".,")))
+    return tuple(rng.sample(pairs, min(MAX_QUESTIONS, len(pairs))))
 
 
-def _question(sentence: str, answer: str, draw: Random) -> str:
-    """Leave the answer out of the sentence: a blank, or a question word where it stood and often only its clause."""
+def _cloze_question(sentence: str, answer: str, rng: Random) -> str:
+    """Replace the answer by a blank, or by a question word; in the latter case often keep only its clause."""
     before, after = sentence.split(answer)
-    if draw.random() < 0.4:
+    if rng.random() < 0.4:
         return f"What stands in the place of {BLANK}: {before}{BLANK}{after}"
-    if draw.random() < 0.6:
+    if rng.random() < 0.6:
         clause = before[before.rfind(", ") + 1 :].lstrip(), after.partition(", ")[0]
-        before, after = clause if len(" ".join(clause).split()) >= CLAUSE else (before, after)
-    return f"{before.removesuffix('the ')}{_word_for(answer)}{after.rstrip('.!?')}?"
+        if len(" ".join(clause).split()) >= MIN_CLAUSE_WORDS:
+            before, after = clause
+    return f"{before.removesuffix('the ')}{_question_word(answer)}{after.rstrip('.!?')}?"
 
 
-def _word_for(answer: str) -> str:
+def _question_word(answer: str) -> str:
     if not answer[0].isdigit():
         return "what"
     return "which year" if re.fullmatch(r"(1[5-9]|20)\d\d", answer) else "how many"

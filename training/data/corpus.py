@@ -1,39 +1,39 @@
-"""What a finetune learns from: paragraphs with questions, out of JSON lines or a person's own documents.
+"""Read training data: paragraphs with questions from JSON lines, or without questions from text and Markdown files.
 
 A line of JSON is {"context": ..., "qas": [{"question": ..., "answers": [...]}], "title": ...}, as in SQuAD; the title
-may be missing. A text or Markdown file has no questions: its paragraphs stand among others as what search brings in
-vain, and where there is nothing else they get questions of ours (training.data.cloze).
+is optional. Paragraphs without questions serve as distractors among the passages; if no file has questions, cloze
+questions are made from them (training.data.cloze).
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.errors import KVScopeError
 
-PLAIN = (".txt", ".md")
-SHORTEST = 120  # characters of a document's paragraph that is worth a passage
+TEXT_SUFFIXES = (".txt", ".md")
+MIN_PARAGRAPH_LENGTH = 120  # characters, in a text or Markdown file
 
 
 class BadCorpus(KVScopeError):
-    """Training material that cannot be read, or is too little."""
+    """Training data that cannot be read or used."""
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A passage of its file and what is asked about it: pairs of a question and its answer."""
+    """A passage and pairs of a question about it and the answer."""
 
     text: str
-    asked: tuple[tuple[str, str], ...] = ()
+    questions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """One file's paragraphs, in their order: neighbours are often about the same thing.
+    """The paragraphs of one file, in order: neighbours are often about the same topic.
 
-    weight  how often lessons are drawn from it, against the others
+    weight  how often examples are drawn from it, relative to the other corpora
     """
 
     name: str
@@ -41,57 +41,57 @@ class Corpus:
     weight: float = 1.0
 
     @property
-    def questions(self) -> int:
-        return sum(len(paragraph.asked) for paragraph in self.paragraphs)
+    def num_questions(self) -> int:
+        return sum(len(paragraph.questions) for paragraph in self.paragraphs)
 
 
-def read(paths: Sequence[Path]) -> list[Corpus]:
-    """Return what each file holds; a folder counts as all its files that can be read.
+def read_corpora(path: Path) -> list[Corpus]:
+    """Return the corpus in a file, or those in all .jsonl, .txt and .md files of a folder.
 
-    Raises BadMaterial with file and line for a row of another kind, and for a file without a paragraph.
+    Raises BadCorpus, with file and line, if a row has another format, or if a file has no paragraph.
     """
-    files = [file for path in paths for file in (sorted(_inside(path)) if path.is_dir() else [path])]
+    if not path.is_dir():
+        return [_read_file(path)]
+    files = sorted(file for file in path.rglob("*") if file.suffix in (".jsonl", *TEXT_SUFFIXES))
     if not files:
-        raise BadCorpus(f"There is no .jsonl, .txt or .md file in {', '.join(map(str, paths)) or 'the given paths'}.")
-    return [_material(file) for file in files]
+        raise BadCorpus(f"There is no .jsonl, .txt or .md file in {path}.")
+    return [_read_file(file) for file in files]
 
 
-def _inside(folder: Path) -> Iterator[Path]:
-    return (file for file in folder.rglob("*") if file.suffix in (".jsonl", *PLAIN))
-
-
-def _material(file: Path) -> Corpus:
+def _read_file(file: Path) -> Corpus:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadCorpus(f"{file} cannot be read: {error}.") from error
-    paragraphs = _plain(text) if file.suffix in PLAIN else [_row(line, where) for line, where in _lines(text, file)]
-    paragraphs = [paragraph for paragraph in paragraphs if paragraph.text]
+    if file.suffix in TEXT_SUFFIXES:
+        paragraphs = [Paragraph(line.strip()) for line in lines if len(line.strip()) >= MIN_PARAGRAPH_LENGTH]
+    else:
+        rows = [_parse_row(line, f"{file} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+        paragraphs = [paragraph for paragraph in rows if paragraph.text]
     if not paragraphs:
-        raise BadCorpus(f"{file} holds no paragraph.")
+        raise BadCorpus(f"{file} has no paragraphs.")
     return Corpus(file.stem, tuple(paragraphs))
 
 
-def _lines(text: str, file: Path) -> Iterator[tuple[str, str]]:
-    return ((line, f"{file} line {number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
-
-
-def _row(line: str, where: str) -> Paragraph:
+def _parse_row(line: str, location: str) -> Paragraph:
     try:
-        fields: Any = json.loads(line)
-        title = f"{fields['title']}\n" if fields.get("title") else ""
-        asked = ((one["question"].strip(), one["answers"][0].strip()) for one in fields["qas"] if one["answers"])
-        return Paragraph(title + fields["context"].strip(), tuple(pair for pair in asked if all(pair)))
+        row: Any = json.loads(line)
+        title = f"{row['title']}\n" if row.get("title") else ""
+        pairs = ((qa["question"].strip(), qa["answers"][0].strip()) for qa in row["qas"] if qa["answers"])
+        return Paragraph(title + row["context"].strip(), tuple(pair for pair in pairs if all(pair)))
     except json.JSONDecodeError as error:
-        raise BadCorpus(f"{where} is not JSON: {error.msg} at column {error.colno}.") from error
+        raise BadCorpus(f"{location} is not JSON: {error.msg} at column {error.colno}.") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise BadCorpus(f"{where} is not a paragraph with 'context' and 'qas' [question, answers].") from error
+        raise BadCorpus(f"{location} is not a paragraph with 'context' and 'qas' [question, answers].") from error
 
 
-def _plain(text: str) -> list[Paragraph]:
-    return [Paragraph(line.strip()) for line in text.split("\n") if len(line.strip()) >= SHORTEST]
-
-
-def described(materials: Sequence[Corpus]) -> dict[str, dict[str, float]]:
-    """Return what each file brought, for a report."""
-    return {m.name: {"paragraphs": len(m.paragraphs), "questions": m.questions, "weight": m.weight} for m in materials}
+def describe_corpora(corpora: Sequence[Corpus]) -> dict[str, dict[str, float]]:
+    """Return the size and weight of each corpus, for a report."""
+    return {
+        corpus.name: {
+            "paragraphs": len(corpus.paragraphs),
+            "questions": corpus.num_questions,
+            "weight": corpus.weight,
+        }
+        for corpus in corpora
+    }

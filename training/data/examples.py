@@ -1,7 +1,8 @@
-"""Lessons for the reader: which passages stand together, what is asked of them, and how they are read.
+"""Draw training examples: which passages share a prompt, the questions about them, and how they are prefilled.
 
-Passages come as retrieval brings them: some of one document, some of others. Some questions belong to none of them, and
-the right answer is that the passages do not say. Most lessons are read as reuse reads them, so that it costs less.
+Passages are combined as retrieval combines them: some of the same document, some of others. Some questions are about
+none of them, and the right answer is a refusal. Most examples are prefilled independently, as in KV reuse, so that the
+model learns to answer from chunk KV.
 """
 
 import re
@@ -12,187 +13,222 @@ from typing import Any
 
 from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.prompt.template import NO_ANSWER, Prompt
-from engine.strategies.windows import WINDOW
-from training.data.cloze import with_questions
-from training.data.corpus import BadCorpus, Corpus, Paragraph, described
+from engine.prompt.template import NO_ANSWER, PromptTemplate
+from engine.strategies.windows import WINDOW_TOKENS
+from training.data.cloze import add_cloze_questions
+from training.data.corpus import BadCorpus, Corpus, Paragraph, describe_corpora
 from training.data.packed import PackedExample
-from training.data.synthetic_facts import record
+from training.data.synthetic_facts import synthetic_fact
 
-ELSEWHERE = (  # where no other question is at hand
+UNRELATED_QUESTIONS = (  # used if the corpus has no other unanswerable question
     "Who is named here as the treasurer?",
     "What is the phone number of the office?",
     "When does the shop open?",
 )
-LEAST = 24  # questions, to learn anything and to judge it
-BESIDE = 256  # tokens of prefix, question and answer, beside a lesson's passages
-ANSWER = 96  # tokens of an answer with its end mark; the rest of a longer one is not learned
-JUDGES = 0  # seed of what is judged, whatever seed is trained with: two runs are judged by the same questions
+MIN_QUESTIONS = 24  # to train with, and to evaluate with
+RESERVED_TOKENS = 256  # of the context, for the prefix, a question and its answer
+MAX_ANSWER_TOKENS = 96  # with the end token; the rest of a longer answer is not trained
+EVAL_SEED = 0  # whatever the training seed, so that all runs are evaluated with the same questions
 
 
 @dataclass(frozen=True)
 class DataMix:
-    """What lessons are made of.
+    """The distribution of training examples.
 
-    passages, tokens  most in one lesson
-    questions         most in one lesson
-    absent            share of questions that the passages do not answer
-    records           share of lessons about made-up facts
-    plain             share of lessons read in one, as full prefill does; of the others half have fresh windows
-    fresh             least and most share of windows that are computed again
+    max_passages, max_tokens, max_questions  of one example; max_tokens is for its passages
+    unanswerable_fraction                    of questions
+    synthetic_fraction                       of examples, with synthetic facts
+    full_prefill_fraction                    of examples; half of the others have recomputed windows
+    recompute_range                          minimum and maximum fraction of the windows that are recomputed
     """
 
-    passages: int = 8
-    tokens: int = 1300
-    questions: int = 16
-    absent: float = 0.12
-    records: float = 0.1
-    plain: float = 0.3
-    fresh: tuple[float, float] = (0.1, 0.3)
+    max_passages: int = 8
+    max_tokens: int = 1300
+    max_questions: int = 16
+    unanswerable_fraction: float = 0.12
+    synthetic_fraction: float = 0.1
+    full_prefill_fraction: float = 0.3
+    recompute_range: tuple[float, float] = (0.1, 0.3)
 
 
 class TrainingExamples:
-    """An endless, seeded stream of lessons; lesson n is the same whatever was drawn before it.
+    """An endless, seeded sequence of examples; example n does not depend on which were drawn before it.
 
-    materials  with questions; each is drawn as often as its weight says
-    fillers    paragraphs that belong to no question
+    corpora      with questions; drawn by their weights
+    distractors  paragraphs without questions
     """
 
     def __init__(
-        self, prompt: Prompt, materials: Sequence[Corpus], fillers: Sequence[Paragraph], mix: DataMix, seed: int
+        self,
+        prompt: PromptTemplate,
+        corpora: Sequence[Corpus],
+        distractors: Sequence[Paragraph],
+        mix: DataMix,
+        seed: int,
     ) -> None:
-        self._prompt, self._mix, self.seed = prompt, mix, seed
-        self._materials, self._fillers = list(materials), list(fillers)
-        self._weights = [material.weight for material in materials]
+        self.seed = seed
+        self._prompt = prompt
+        self._corpora = list(corpora)
+        self._weights = [corpus.weight for corpus in corpora]
+        self._distractors = list(distractors)
+        self._mix = mix
 
-    def told(self, number: int) -> tuple[list[str], list[tuple[str, str]]]:
-        """Return lesson n's passages, and its questions with their answers, as text."""
-        return self._told(Random(f"{self.seed} {number}"))
+    def texts(self, index: int) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return the passages of an example, and pairs of a question and its answer."""
+        return self._draw_texts(Random(f"{self.seed} {index}"))
 
-    def __getitem__(self, number: int) -> PackedExample:
-        draw = Random(f"{self.seed} {number}")
-        texts, asked = self._told(draw)
+    def __getitem__(self, index: int) -> PackedExample:
+        rng = Random(f"{self.seed} {index}")
+        texts, pairs = self._draw_texts(rng)
         passages = tuple(self._prompt.passage(text).ids for text in texts)
-        apart = draw.random() >= self._mix.plain
-        lesson = PackedExample(self._prompt.prefix, passages, self._encoded(asked), apart)
-        if apart and draw.random() < 0.5:
-            return replace(lesson, fresh=_windows(lesson, draw.uniform(*self._mix.fresh), draw))
-        return lesson
+        is_independent = rng.random() >= self._mix.full_prefill_fraction
+        example = PackedExample(self._prompt.prefix_ids, passages, self._encode_pairs(pairs), is_independent)
+        if is_independent and rng.random() < 0.5:
+            return replace(example, recomputed=_draw_windows(example, rng.uniform(*self._mix.recompute_range), rng))
+        return example
 
-    def _told(self, draw: Random) -> tuple[list[str], list[tuple[str, str]]]:
-        return self._recorded(draw) if draw.random() < self._mix.records else self._read(draw)
+    def random_windows(self, example: PackedExample, fraction: float) -> tuple[int, ...]:
+        """Return the slots of about this fraction of an example's windows, drawn by the seed."""
+        return _draw_windows(example, fraction, Random(f"{self.seed} {len(example.context)}"))
 
-    def _read(self, draw: Random) -> tuple[list[str], list[tuple[str, str]]]:
-        material = draw.choices(self._materials, self._weights)[0]
-        own = material.paragraphs
-        wanted = max(draw.randint(1, self._mix.passages) for _ in range(3))
-        start = draw.randrange(len(own))
-        near = [own[at % len(own)] for at in range(start, start + max(1, draw.randint(0, wanted)))]
-        far = [draw.choice(own) for _ in range(wanted - len(near))]
-        if self._fillers and draw.random() < 0.3:
-            far += [draw.choice(self._fillers) for _ in range(draw.randint(1, self._mix.passages))]
-        chosen = self._fitting([*near, *far][: self._mix.passages])
-        draw.shuffle(chosen)
+    def _draw_texts(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
+        is_synthetic = rng.random() < self._mix.synthetic_fraction
+        return self._draw_synthetic(rng) if is_synthetic else self._draw_from_corpus(rng)
+
+    def _draw_from_corpus(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
+        paragraphs = rng.choices(self._corpora, self._weights)[0].paragraphs
+        count = max(rng.randint(1, self._mix.max_passages) for _ in range(3))
+        start = rng.randrange(len(paragraphs))
+        end = start + max(1, rng.randint(0, count))
+        chosen = [paragraphs[at % len(paragraphs)] for at in range(start, end)]
+        chosen += [rng.choice(paragraphs) for _ in range(count - len(chosen))]
+        if self._distractors and rng.random() < 0.3:
+            chosen += [rng.choice(self._distractors) for _ in range(rng.randint(1, self._mix.max_passages))]
+        chosen = self._fit(chosen[: self._mix.max_passages])
+        rng.shuffle(chosen)
+        answerable = [
+            pair for paragraph in chosen for pair in rng.sample(paragraph.questions, min(5, len(paragraph.questions)))
+        ]
+        nearby = (paragraphs[at % len(paragraphs)] for at in range(start - 3, start + 12))
+        candidates = [pair for paragraph in nearby for pair in paragraph.questions[:2]]
         texts = [paragraph.text for paragraph in chosen]
-        inside = [pair for paragraph in chosen for pair in draw.sample(paragraph.asked, min(5, len(paragraph.asked)))]
-        beside = [pair for at in range(start - 3, start + 12) for pair in own[at % len(own)].asked[:2]]
-        return texts, self._questions(texts, inside, beside, draw)
+        return texts, self._draw_questions(texts, answerable, candidates, rng)
 
-    def _recorded(self, draw: Random) -> tuple[list[str], list[tuple[str, str]]]:
-        source = self._fillers or [paragraph for material in self._materials for paragraph in material.paragraphs]
-        chosen = self._fitting([draw.choice(source) for _ in range(draw.randint(1, self._mix.passages))])
+    def _draw_synthetic(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
+        source = self._distractors or [paragraph for corpus in self._corpora for paragraph in corpus.paragraphs]
+        chosen = self._fit([rng.choice(source) for _ in range(rng.randint(1, self._mix.max_passages))])
         texts = [paragraph.text for paragraph in chosen]
-        facts = [record(draw) for _ in range(draw.randint(3, 8))]
-        for sentences, _, _ in facts[:-1]:  # the last one is not told
-            for sentence, at in zip(sentences, sorted(draw.choices(range(len(texts)), k=len(sentences))), strict=True):
-                said = re.split(r"(?<=[.!?]) ", texts[at])
-                said.insert(draw.randint(1, len(said)), sentence)
-                texts[at] = " ".join(said)
-        inside = [(question, answer) for _, question, answer in facts[:-1]]
-        return texts, self._questions(texts, inside, [facts[-1][1:]], draw)
+        facts = [synthetic_fact(rng) for _ in range(rng.randint(3, 8))]
+        for statements, _, _ in facts[:-1]:  # the last one is left out: its question cannot be answered
+            positions = sorted(rng.choices(range(len(texts)), k=len(statements)))
+            for statement, at in zip(statements, positions, strict=True):
+                sentences = re.split(r"(?<=[.!?]) ", texts[at])
+                sentences.insert(rng.randint(1, len(sentences)), statement)
+                texts[at] = " ".join(sentences)
+        answerable = [(question, answer) for _, question, answer in facts[:-1]]
+        return texts, self._draw_questions(texts, answerable, [facts[-1][1:]], rng)
 
-    def _fitting(self, paragraphs: Sequence[Paragraph]) -> list[Paragraph]:
-        """Drop repeated paragraphs, and those that the lesson has no room for."""
-        kept, left = [], self._mix.tokens
+    def _fit(self, paragraphs: Sequence[Paragraph]) -> list[Paragraph]:
+        """Drop repeated paragraphs and those that exceed `max_tokens`; if all do, truncate the first."""
+        kept = []
+        remaining_tokens = self._mix.max_tokens
         for paragraph in dict.fromkeys(paragraphs):
-            size = len(self._prompt.passage(paragraph.text).ids)
-            if size <= left:
+            num_tokens = len(self._prompt.passage(paragraph.text).ids)
+            if num_tokens <= remaining_tokens:
                 kept.append(paragraph)
-                left -= size
-        return kept or [Paragraph(paragraphs[0].text[:2000], paragraphs[0].asked)]
+                remaining_tokens -= num_tokens
+        return kept or [Paragraph(paragraphs[0].text[:2000], paragraphs[0].questions)]
 
-    def _questions(
-        self, texts: Sequence[str], inside: list[tuple[str, str]], beside: list[tuple[str, str]], draw: Random
+    def _draw_questions(
+        self, texts: Sequence[str], answerable: list[tuple[str, str]], candidates: list[tuple[str, str]], rng: Random
     ) -> list[tuple[str, str]]:
-        said = "\n".join(texts).casefold()
-        absent = [(asked, NO_ANSWER) for asked, answer in beside if answer.casefold() not in said]
-        draw.shuffle(inside)
-        draw.shuffle(absent)
-        inside = inside[: self._mix.questions]
-        none = sum(draw.random() < self._mix.absent for _ in range(max(4, len(inside))))
-        return (inside + absent[: max(none, not inside)]) or [(draw.choice(ELSEWHERE), NO_ANSWER)]
+        """Return questions in random order; those candidates whose answer is not in the passages are unanswerable."""
+        context = "\n".join(texts).casefold()
+        unanswerable = [(question, NO_ANSWER) for question, answer in candidates if answer.casefold() not in context]
+        rng.shuffle(answerable)
+        rng.shuffle(unanswerable)
+        answerable = answerable[: self._mix.max_questions]
+        count = sum(rng.random() < self._mix.unanswerable_fraction for _ in range(max(4, len(answerable))))
+        pairs = answerable + unanswerable[: max(count, not answerable)]
+        return pairs or [(rng.choice(UNRELATED_QUESTIONS), NO_ANSWER)]
 
-    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    def _encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         prompt = self._prompt
         return tuple(
-            (prompt.question(question), (prompt.tokens.encode(answer).ids + prompt.end)[:ANSWER])
+            (prompt.suffix_ids(question), (prompt.tokenizer.encode(answer).ids + prompt.end_ids)[:MAX_ANSWER_TOKENS])
             for question, answer in pairs
         )
 
-    def windows(self, lesson: PackedExample, share: float) -> tuple[int, ...]:
-        """Return the slots of about a `share` of the lesson's windows, drawn by the seed."""
-        return _windows(lesson, share, Random(f"{self.seed} {len(lesson.context)}"))
+
+def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple[int, ...]:
+    slot = len(example.prefix)
+    slots = list[int]()
+    for passage in example.passages:
+        end = slot + len(passage)
+        for start in range(slot, end, WINDOW_TOKENS):
+            if rng.random() < fraction:
+                slots += range(start, min(start + WINDOW_TOKENS, end))
+        slot = end
+    return tuple(slots)
 
 
-def _windows(lesson: PackedExample, share: float, draw: Random) -> tuple[int, ...]:
-    slot, rows = len(lesson.prefix), list[int]()
-    for passage in lesson.passages:
-        for start in range(slot, slot + len(passage), WINDOW):
-            if draw.random() < share:
-                rows += range(start, min(start + WINDOW, slot + len(passage)))
-        slot += len(passage)
-    return tuple(rows)
-
-
-def held_out(materials: Sequence[Corpus], share: float) -> tuple[list[Corpus], list[Corpus]]:
-    """Split each file's paragraphs: the last `share` of them is for judging."""
-    cut = [round(len(material.paragraphs) * (1 - share)) for material in materials]
-    kept = [replace(m, paragraphs=m.paragraphs[:at]) for m, at in zip(materials, cut, strict=True)]
-    held = [replace(m, paragraphs=m.paragraphs[at:]) for m, at in zip(materials, cut, strict=True)]
-    return kept, held
+def split_corpora(corpora: Sequence[Corpus], eval_fraction: float) -> tuple[list[Corpus], list[Corpus]]:
+    """Split each corpus: the last `eval_fraction` of its paragraphs are held out for evaluation."""
+    train = list[Corpus]()
+    held_out = list[Corpus]()
+    for corpus in corpora:
+        cut = round(len(corpus.paragraphs) * (1 - eval_fraction))
+        train.append(replace(corpus, paragraphs=corpus.paragraphs[:cut]))
+        held_out.append(replace(corpus, paragraphs=corpus.paragraphs[cut:]))
+    return train, held_out
 
 
 def train_eval_split(
-    prompt: Prompt, materials: Sequence[Corpus], mix: DataMix, seed: int, share: float
+    prompt: PromptTemplate, corpora: Sequence[Corpus], mix: DataMix, seed: int, eval_fraction: float
 ) -> tuple[TrainingExamples, TrainingExamples]:
-    """Return lessons to learn from, and lessons of held-out paragraphs, without made-up facts, to judge by.
+    """Return examples to train with, and examples from held-out paragraphs, without synthetic facts, to evaluate with.
 
-    Files without a question give fillers; if no file has one, all get questions of ours. Raises BadMaterial if there
-    are too few.
+    Corpora without questions provide distractors; if no corpus has questions, all get cloze questions. Raises BadCorpus
+    if there are too few questions.
     """
-    fillers = [paragraph for m in materials if not m.questions for paragraph in m.paragraphs]
-    asked = [m for m in materials if m.questions] or [with_questions(m, JUDGES) for m in materials]
-    kept, held = held_out(asked, share)
-    counts = [sum(m.questions for m in part) for part in (kept, held)]
-    if min(counts) < LEAST:
+    distractors = [paragraph for corpus in corpora if not corpus.num_questions for paragraph in corpus.paragraphs]
+    with_questions = [corpus for corpus in corpora if corpus.num_questions]
+    with_questions = with_questions or [add_cloze_questions(corpus, EVAL_SEED) for corpus in corpora]
+    train, held_out = split_corpora(with_questions, eval_fraction)
+    num_train, num_eval = (sum(corpus.num_questions for corpus in part) for part in (train, held_out))
+    if min(num_train, num_eval) < MIN_QUESTIONS:
         raise BadCorpus(
-            f"There are too few questions: {counts[0]} to learn from and {counts[1]} to judge by; {LEAST} of each are "
-            "needed. Give more files."
+            f"There are too few questions: {num_train} for training and {num_eval} for evaluation; {MIN_QUESTIONS} of "
+            "each are needed. Add more files."
         )
-    judging = [m for m in held if m.questions]
-    return TrainingExamples(prompt, kept, fillers, mix, seed), TrainingExamples(
-        prompt, judging, fillers, replace(mix, records=0.0), JUDGES
+    held_out = [corpus for corpus in held_out if corpus.num_questions]
+    eval_mix = replace(mix, synthetic_fraction=0.0)
+    return (
+        TrainingExamples(prompt, train, distractors, mix, seed),
+        TrainingExamples(prompt, held_out, distractors, eval_mix, EVAL_SEED),
     )
 
 
-def judged_by(materials: Sequence[Corpus], mix: DataMix, share: float, count: int) -> dict[str, Any]:
-    """Return what decides which questions a result is judged by, as JSON holds it."""
-    shape = {"passages": mix.passages, "tokens": mix.tokens, "questions": mix.questions, "absent": mix.absent}
-    return {"materials": described(materials), "held": share, "lessons": count, **shape}
+def describe_eval_set(
+    corpora: Sequence[Corpus], mix: DataMix, eval_fraction: float, eval_examples: int
+) -> dict[str, Any]:
+    """Return, for reports, what determines the evaluation questions; only reports that agree in it are comparable."""
+    return {
+        "materials": describe_corpora(corpora),
+        "held": eval_fraction,
+        "lessons": eval_examples,
+        "passages": mix.max_passages,
+        "tokens": mix.max_tokens,
+        "questions": mix.max_questions,
+        "absent": mix.unanswerable_fraction,
+    }
 
 
-def fits(decoder: Decoder, mix: DataMix) -> None:
-    """Raise UnsupportedModel where a lesson may be longer than what the model reads."""
-    room, wanted = decoder.spec.max_positions, mix.tokens + BESIDE
-    if wanted > room:
-        raise UnsupportedModel(f"{decoder.name} reads {room} tokens, but a lesson may have {wanted}; lower --tokens.")
+def check_context_length(decoder: Decoder, mix: DataMix) -> None:
+    """Raise UnsupportedModel if an example may exceed the model's context."""
+    available = decoder.spec.max_positions
+    needed = mix.max_tokens + RESERVED_TOKENS
+    if needed > available:
+        raise UnsupportedModel(
+            f"{decoder.name} has a context of {available} tokens, but an example may need {needed}; lower --tokens."
+        )

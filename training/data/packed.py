@@ -1,8 +1,8 @@
-"""One differentiable pass over a lesson: passages read as the engine reads them, then every question behind them.
+"""One differentiable pass over a packed example: the passages as the engine prefills them, then every question.
 
-The rows are [prefix and passages | recomputed rows again | questions with their answers]. Many questions share one
-reading of the passages; none sees another. The attention is the engine's own, law for law (chunk KV computed behind the
-prefix, keys moved, chosen rows computed again), only without a buffer that is written in place, so that gradients pass.
+The rows are [prefix and passages | recomputed rows | questions with their answers]. All questions share one prefill of
+the passages and are masked from one another. The attention is the engine's own: chunk KV after the prefix, re-rotated
+keys, recomputed rows. But no buffer is written in place, so that gradients pass through.
 """
 
 from collections.abc import Sequence
@@ -12,26 +12,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.model.attention import visible
+from engine.model.attention import causal_mask
 from engine.model.decoder import Decoder
 
 
 @dataclass(frozen=True)
 class PackedExample:
-    """Passages, and what is asked about them.
+    """Passages and questions about them, as token ids.
 
-    prefix     ids of the shared prefix
-    passages   ids of each passage
-    questions  ids behind the passages, up to where the answer begins, and the answer's ids with its end mark
-    apart      passages are read blind to one another, as chunk KV is; else all in one (full prefill)
-    fresh      ascending slots that are computed again, seeing all before them; only when read apart
+    prefix          the shared prefix
+    passages        one tuple for each passage
+    questions       pairs: everything between the passages and the answer, and the answer with its end token
+    is_independent  the passages do not attend to one another, as in chunk KV; otherwise full prefill
+    recomputed      ascending slots that are recomputed with attention to everything before; only if independent
     """
 
     prefix: tuple[int, ...]
     passages: tuple[tuple[int, ...], ...]
     questions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    apart: bool
-    fresh: tuple[int, ...] = ()
+    is_independent: bool
+    recomputed: tuple[int, ...] = ()
 
     @property
     def context(self) -> tuple[int, ...]:
@@ -39,36 +39,41 @@ class PackedExample:
 
 
 class PackedPass:
-    """What the rows of a lesson see; stands in for a cache in transformers' layers."""
+    """Positions, attention masks and attention of a packed example; replaces the cache in transformers' layers."""
 
-    def __init__(self, lesson: PackedExample, inv_freq: Tensor, dtype: torch.dtype, device: torch.device) -> None:
-        prefix, context = len(lesson.prefix), len(lesson.context)
-        self._apart = lesson.apart
-        self._fresh = torch.tensor(lesson.fresh, dtype=torch.long, device=device)
-        chunks = [prefix, *map(len, lesson.passages)] if lesson.apart else [context]
-        local = torch.cat([torch.arange(length) + (prefix if number else 0) for number, length in enumerate(chunks)])
-        asked = [torch.arange(len(question) + len(answer) - 1) for question, answer in lesson.questions]
-        own = torch.cat([torch.full_like(rows, number) for number, rows in enumerate(asked)])
-        offsets = torch.cat(asked)
-        fresh = self._fresh.cpu()
-        self.positions = torch.cat((local, fresh, context + offsets))[None]
+    def __init__(self, example: PackedExample, inv_freq: Tensor, dtype: torch.dtype, device: torch.device) -> None:
+        prefix_length = len(example.prefix)
+        context_length = len(example.context)
+        recomputed = torch.tensor(example.recomputed, dtype=torch.long)
+        chunk_lengths = [prefix_length, *map(len, example.passages)] if example.is_independent else [context_length]
+        chunk_positions = torch.cat(
+            [torch.arange(length) + (prefix_length if index else 0) for index, length in enumerate(chunk_lengths)]
+        )
+        question_offsets = [torch.arange(len(question) + len(answer) - 1) for question, answer in example.questions]
+        question_index = torch.cat([torch.full_like(rows, index) for index, rows in enumerate(question_offsets)])
+        offsets = torch.cat(question_offsets)
+        self.positions = torch.cat((chunk_positions, recomputed, context_length + offsets))[None]
         self.ids = torch.tensor(
             [
-                *lesson.context,
-                *(lesson.context[slot] for slot in lesson.fresh),
-                *(token for question, answer in lesson.questions for token in (question + answer)[:-1]),
+                *example.context,
+                *(example.context[slot] for slot in example.recomputed),
+                *(token for question, answer in example.questions for token in (question + answer)[:-1]),
             ]
         )[None]
-        angle = (torch.arange(context) - local)[:, None].float() * inv_freq.cpu().float()
+        angle = (torch.arange(context_length) - chunk_positions)[:, None].float() * inv_freq.cpu().float()
         self._cos, self._sin = (part.repeat(1, 2).to(device) for part in (angle.cos(), angle.sin()))
-        hidden = torch.ones(len(fresh) + len(own), context + len(own), dtype=torch.bool)
-        hidden[: len(fresh), :context] = torch.arange(context)[None] > fresh[:, None]
-        hidden[len(fresh) :, :context] = False
-        hidden[len(fresh) :, context:] = (own[:, None] != own[None]) | (offsets[None] > offsets[:, None])
+        num_recomputed = len(recomputed)
+        hidden = torch.ones(num_recomputed + len(offsets), context_length + len(offsets), dtype=torch.bool)
+        hidden[:num_recomputed, :context_length] = torch.arange(context_length)[None] > recomputed[:, None]
+        hidden[num_recomputed:, :context_length] = False
+        is_other_question = question_index[:, None] != question_index[None]
+        hidden[num_recomputed:, context_length:] = is_other_question | (offsets[None] > offsets[:, None])
         self._mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf")).to(device)
-        self._sizes = [*chunks, len(fresh), len(own)]
-        longest = max(chunks[0], *(prefix + length for length in chunks[1:])) if lesson.apart else context
-        self._causal = visible(torch.arange(longest), longest, dtype)[0, 0].to(device)
+        self._is_independent = example.is_independent
+        self._recomputed = recomputed.to(device)
+        self._sizes = [*chunk_lengths, num_recomputed, len(offsets)]
+        longest = max(chunk_lengths[0], *(prefix_length + length for length in chunk_lengths[1:]), 0)
+        self._causal = causal_mask(torch.arange(longest), longest, dtype)[0, 0].to(device)
 
     def update(
         self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
@@ -76,54 +81,59 @@ class PackedPass:
         return keys, values
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-        *chunk_rows, again_rows, asking = (query[0] * scaling).split(self._sizes, dim=1)
-        *chunks, again, own = torch.stack((keys[0], values[0])).split(self._sizes, dim=2)  # [2, H, tokens, D] each
-        mixed = [_attend(rows, *self._behind_prefix(number, chunks)) for number, rows in enumerate(chunk_rows)]
+        *chunk_rows, recomputed_rows, question_rows = (query[0] * scaling).split(self._sizes, dim=1)
+        *chunks, recomputed, questions = torch.stack((keys[0], values[0])).split(self._sizes, dim=2)  # [2, H, T, D]
+        outputs = [_attend(rows, *self._chunk_kv(index, chunks)) for index, rows in enumerate(chunk_rows)]
         context = torch.cat(chunks, dim=2)
-        if self._apart:
-            context = torch.stack((self._moved(context[0]), context[1]))
-        context = context.index_copy(2, self._fresh, again)
-        mixed.append(_attend(torch.cat((again_rows, asking), dim=1), torch.cat((context, own), dim=2), self._mask))
-        return torch.cat(mixed, dim=1)[None]
+        if self._is_independent:
+            context = torch.stack((self._rerotate(context[0]), context[1]))
+        context = context.index_copy(2, self._recomputed, recomputed)
+        last_rows = torch.cat((recomputed_rows, question_rows), dim=1)
+        outputs.append(_attend(last_rows, torch.cat((context, questions), dim=2), self._mask))
+        return torch.cat(outputs, dim=1)[None]
 
-    def _behind_prefix(self, number: int, chunks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return what the rows of a chunk see, [2, H, T, D], and their mask [R, T]; the prefix is the first chunk."""
-        held = torch.cat((chunks[0], chunks[number]), dim=2) if number else chunks[0]
-        rows, end = chunks[number].shape[2], held.shape[2]
-        return held, self._causal[end - rows : end, :end]
+    def _chunk_kv(self, index: int, chunks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the KV [2, H, T, D] that a chunk's rows attend to, and their mask [R, T]; chunk 0 is the prefix."""
+        kv = torch.cat((chunks[0], chunks[index]), dim=2) if index else chunks[0]
+        rows, end = chunks[index].shape[2], kv.shape[2]
+        return kv, self._causal[end - rows : end, :end]
 
-    def _moved(self, keys: Tensor) -> Tensor:
+    def _rerotate(self, keys: Tensor) -> Tensor:
+        """Return keys [H, T, D] moved from their chunk's positions to those in the context (RoPE)."""
         first, second = keys.float().chunk(2, dim=-1)
-        turned = torch.cat((-second, first), dim=-1)
-        return (keys.float() * self._cos + turned * self._sin).to(keys.dtype)
+        rotated_half = torch.cat((-second, first), dim=-1)
+        return (keys.float() * self._cos + rotated_half * self._sin).to(keys.dtype)
 
 
-def _attend(query: Tensor, held: Tensor, mask: Tensor) -> Tensor:
-    """Return attention [query heads, R, D], written out: on a CPU its gradient takes half the fused kernel's time.
+def _attend(query: Tensor, kv: Tensor, mask: Tensor) -> Tensor:
+    """Return attention [query heads, R, D]; on a CPU its gradient takes half the time of the fused kernel's.
 
     query  [query heads, R, D], scaled
-    held   [2, H, T, D], keys and values
+    kv     [2, H, T, D]
     mask   additive, [R, T]
     """
     heads, rows, width = query.shape
-    keys, values = held
-    shared = (len(keys), heads // len(keys) * rows)  # a key head serves its query heads at once
-    logits = torch.bmm(query.reshape(*shared, width), keys.transpose(1, 2)).view(heads, rows, -1) + mask
-    return torch.bmm(logits.softmax(-1).view(*shared, -1), values).view(heads, rows, width)
+    keys, values = kv
+    grouped = (len(keys), heads // len(keys) * rows)  # one product per KV head (grouped-query attention)
+    logits = torch.bmm(query.reshape(*grouped, width), keys.transpose(1, 2)).view(heads, rows, -1) + mask
+    return torch.bmm(logits.softmax(-1).view(*grouped, -1), values).view(heads, rows, width)
 
 
-def answer_logits(decoder: Decoder, lesson: PackedExample) -> tuple[Tensor, Tensor]:
-    """Return the logits [tokens, V] in fp32 that the answers' tokens [tokens] are drawn from; differentiable."""
-    rows = PackedPass(lesson, decoder.spec.inv_freq, decoder.dtype, decoder.device)
-    hidden = decoder.differentiable(rows.ids, rows.positions, rows)
-    at, targets, start = list[int](), list[int](), len(lesson.context) + len(lesson.fresh)
-    for question, answer in lesson.questions:
-        at += range(start + len(question) - 1, start + len(question) + len(answer) - 1)
+def answer_logits(decoder: Decoder, example: PackedExample) -> tuple[Tensor, Tensor]:
+    """Return the logits [tokens, V] in fp32 that predict the answers' tokens, and these [tokens]; differentiable."""
+    rows = PackedPass(example, decoder.spec.inv_freq, decoder.dtype, decoder.device)
+    hidden = decoder.forward_with_grad(rows.ids, rows.positions, rows)
+    predicting_rows = list[int]()
+    targets = list[int]()
+    start = len(example.context) + len(example.recomputed)
+    for question, answer in example.questions:
+        end = start + len(question) + len(answer) - 1
+        predicting_rows += range(end - len(answer), end)
         targets += answer
-        start += len(question) + len(answer) - 1
-    return decoder.differentiable_logits(hidden[0, at]), torch.tensor(targets, device=decoder.device)
+        start = end
+    return decoder.logits_with_grad(hidden[0, predicting_rows]), torch.tensor(targets, device=decoder.device)
 
 
-def answer_loss(decoder: Decoder, lesson: PackedExample) -> Tensor:
+def answer_loss(decoder: Decoder, example: PackedExample) -> Tensor:
     """Return the mean cross-entropy of the answers' tokens, in nats; differentiable."""
-    return F.cross_entropy(*answer_logits(decoder, lesson))
+    return F.cross_entropy(*answer_logits(decoder, example))

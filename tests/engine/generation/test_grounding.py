@@ -1,4 +1,4 @@
-"""Answers held to the passages: worth by a slow search of every place, choices by weighing the whole vocabulary."""
+"""Grounded decoding against references: a search of every position, and fusion over the whole vocabulary."""
 
 import itertools
 import math
@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.harness import engine as bare
-from engine import builder as startup
-from engine.analysis.comparison_runner import compare
+from bench.harness.engine import open_engine
+from engine import builder
 from engine.analysis.comparison import CompareRequest
+from engine.analysis.comparison_runner import compare
 from engine.builder import ModelConfig, load_models
-from engine.generation import grounded_sampler as grounded
+from engine.generation import grounded_sampler
 from engine.generation.citations import cite
 from engine.generation.grounded_sampler import GroundedSampler, GroundingModel
 from engine.generation.grounding import MAX_RANGE, PASSAGE_WEIGHT, SENTENCE_WEIGHT, QuoteState, SentenceScores
@@ -23,7 +23,7 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
 from engine.trace import Trace
 from tests.support import tiny
-from tests.support.doubles import engine, last
+from tests.support.doubles import last, make_engine
 
 PROMPT = PromptTemplate(tiny.tokenizer())
 VOCABULARY = len(PROMPT.tokenizer.template.get_vocab())
@@ -34,28 +34,28 @@ QUESTION = "What does the night ferry cost?"
 PASSAGES = (HARBOUR, CASTLE)
 
 
-def quote(grounding, *pieces):
-    made = QuoteState()
+def quote(scores, *pieces):
+    state = QuoteState()
     for piece in pieces:
-        made = grounding.after(made, piece)
-    return made
+        state = scores.advance(state, piece)
+    return state
 
 
-def worth(text, question=QUESTION, passages=PASSAGES):
+def score(text, question=QUESTION, passages=PASSAGES):
     return quote(SentenceScores(passages, question), text).score
 
 
-def test_the_sentence_with_the_questions_words_is_worth_most_then_its_passage_then_the_others():
-    assert worth("14 euros") == 0.0
-    assert worth("14 euros") > worth("6 euros") > worth("half")
-    assert worth("15 euros") == SentenceScores(PASSAGES, QUESTION).min_score <= worth("nine")
+def test_the_sentence_with_the_question_words_scores_best_then_its_passage_then_the_others():
+    assert score("14 euros") == 0.0
+    assert score("14 euros") > score("6 euros") > score("half")
+    assert score("15 euros") == SentenceScores(PASSAGES, QUESTION).min_score <= score("nine")
 
 
-def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_ones_more():
+def test_a_score_is_the_idf_of_the_sentences_question_words_and_half_that_of_its_passages():
     """Independent: by hand. Of five sentences one has 'ferry', one 'castle', two cost."""
     passages = (HARBOUR, CASTLE)
     rare, common = math.log(1 + 5 / 2), math.log(1 + 5 / 3)
-    grounding = SentenceScores(passages, "Which ferry costs more than a castle?")
+    scores = SentenceScores(passages, "Which ferry costs more than a castle?")
     best = (1 + PASSAGE_WEIGHT) * (rare + common)
     for text, found in {
         "14": best,
@@ -63,273 +63,274 @@ def test_a_sentence_is_worth_its_telling_words_and_half_of_its_passages_rare_one
         "The castle": rare + PASSAGE_WEIGHT * (rare + common),
         "school": common + PASSAGE_WEIGHT * (rare + common),
     }.items():
-        assert quote(grounding, text).score == pytest.approx(found - best), text
-    assert grounding.min_score == pytest.approx(-best)
+        assert quote(scores, text).score == pytest.approx(found - best), text
+    assert scores.min_score == pytest.approx(-best)
 
 
-def test_long_words_of_a_common_beginning_count_as_one_and_words_that_tell_nothing_count_nothing():
-    assert worth("nine", "When does the castle open?") == 0.0
+def test_word_forms_count_as_one_word_and_stop_words_do_not_count():
+    assert score("nine", "When does the castle open?") == 0.0
     stays = ("Gulls cry. The kestrel arrives at nine.",)
     for form, same in {"arrive": True, "arrived": True, "arid": False, "array": False}.items():
         asked = f"When did it {form}?"
-        assert (worth("nine", asked, stays) > worth("Gulls", asked, stays)) == same, form
+        assert (score("nine", asked, stays) > score("Gulls", asked, stays)) == same, form
     assert SentenceScores(PASSAGES, "What is it, and how many are there?").min_score == 0.0
     owned = ("The captain is Anna Vale. The tern's captain's hat is Bern Oster's.",)
-    assert worth("Anna", "Who's the captain?", owned) == worth("Bern", "Who's the captain?", owned) == 0.0
+    assert score("Anna", "Who's the captain?", owned) == score("Bern", "Who's the captain?", owned) == 0.0
 
 
-def test_numbers_with_a_common_beginning_are_not_forms_of_one_another():
+def test_numbers_with_a_common_prefix_are_different_words():
     bills = ("Invoice 20240117 is paid. Invoice 20240118 is not.",)
-    assert worth("is not", "Who paid 20240118?", bills) == 0.0 > worth("is paid", "What of 20240118?", bills)
+    assert score("is not", "Who paid 20240118?", bills) == 0.0 > score("is paid", "What of 20240118?", bills)
 
 
-def test_lines_that_go_on_with_a_sentence_belong_to_it():
+def test_wrapped_lines_belong_to_one_sentence():
     wrapped = ("The night ferry costs, when it\nruns at all, 14 euros. Dogs cost 6 euros.",)
-    assert worth("14", QUESTION, wrapped) == 0.0 > worth("6", QUESTION, wrapped)
+    assert score("14", QUESTION, wrapped) == 0.0 > score("6", QUESTION, wrapped)
 
 
-def test_the_words_of_a_long_question_count_less_each():
-    """However much is asked, the model's opinion of a token can be outweighed by so much and no more."""
+def test_the_words_of_a_long_question_have_less_weight():
+    """However much is asked, the model's opinion of a token can be outfused by so much and no more."""
     long = " ".join(f"word{number}x" for number in range(40))
-    grounding = SentenceScores((f"It says {long}. Nothing else.", "A second."), long)
-    assert grounding.min_score == quote(grounding, "A second").score == -MAX_RANGE
-    assert quote(grounding, "word7x").score == 0.0
+    scores = SentenceScores((f"It says {long}. Nothing else.", "A second."), long)
+    assert scores.min_score == quote(scores, "A second").score == -MAX_RANGE
+    assert quote(scores, "word7x").score == 0.0
 
 
 @pytest.mark.parametrize("question", ["Who wrote Faust?", "", "???", "\u8fd9\u662f\u4ec0\u4e48"])
 @pytest.mark.parametrize("passages", [PASSAGES, (), ("",), ("\n\n",)])
-def test_a_question_whose_words_stand_nowhere_changes_nothing(question, passages):
-    grounding = SentenceScores(passages, question)
-    assert grounding.min_score == quote(grounding, "anything at all").score == 0.0
-    chooser = GroundedSampler(SamplingParams().sampler(), grounding, PROMPT.tokenizer.decode, PROMPT.stop_ids)
+def test_a_question_without_words_in_the_passages_changes_nothing(question, passages):
+    scores = SentenceScores(passages, question)
+    assert scores.min_score == quote(scores, "anything at all").score == 0.0
+    sampler = GroundedSampler(SamplingParams().sampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
     for seed in range(20):
         logits = torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(seed))
-        assert chooser.sample(logits) == int(logits.argmax())
+        assert sampler.sample(logits) == int(logits.argmax())
 
 
-def test_half_a_word_and_an_echo_of_the_question_are_no_answers():
-    grounding = SentenceScores(PASSAGES, QUESTION)
-    assert grounding.end_score(quote(grounding, "14 eur")) == grounding.min_score
-    assert grounding.end_score(quote(grounding, "14", " euro", "s")) == 0.0
-    assert grounding.end_score(quote(grounding, "The night ferry")) == grounding.min_score
-    assert grounding.end_score(quote(grounding, "14 eur", ".")) == quote(grounding, "14 eur", ".").score == grounding.min_score
+def test_incomplete_words_and_echoes_of_the_question_are_no_answers():
+    scores = SentenceScores(PASSAGES, QUESTION)
+    assert scores.end_score(quote(scores, "14 eur")) == scores.min_score
+    assert scores.end_score(quote(scores, "14", " euro", "s")) == 0.0
+    assert scores.end_score(quote(scores, "The night ferry")) == scores.min_score
+    assert scores.end_score(quote(scores, "14 eur", ".")) == quote(scores, "14 eur", ".").score == scores.min_score
     for going_on in ("opes", " ferry", "-ferry"):
-        assert quote(grounding, "14 eur", going_on).score == grounding.min_score
-    assert quote(grounding, "14 eur", " night", " ferry").score == 0.0  # that is past
-    assert quote(grounding, "14", "ferry").score == grounding.min_score  # no word of its own
-    assert grounding.end_score(quote(grounding, "6 euro")) == grounding.min_score
-    grounding = SentenceScores((*PASSAGES, "One night ferry costs a euro."), QUESTION)
-    assert grounding.end_score(quote(grounding, "euro")) == 0.0 > grounding.end_score(quote(grounding, "14 euro"))
+        assert quote(scores, "14 eur", going_on).score == scores.min_score
+    assert quote(scores, "14 eur", " night", " ferry").score == 0.0  # that is past
+    assert quote(scores, "14", "ferry").score == scores.min_score  # no word of its own
+    assert scores.end_score(quote(scores, "6 euro")) == scores.min_score
+    scores = SentenceScores((*PASSAGES, "One night ferry costs a euro."), QUESTION)
+    assert scores.end_score(quote(scores, "euro")) == 0.0 > scores.end_score(quote(scores, "14 euro"))
 
 
-def test_part_of_a_number_is_half_a_word():
-    grounding = SentenceScores(
-        ("The harbour costs 1,684,000.50 euros, the ferry 14, and 1,5 of it is paid.",), QUESTION
-    )
+def test_part_of_a_number_is_an_incomplete_word():
+    scores = SentenceScores(("The harbour costs 1,684,000.50 euros, the ferry 14, and 1,5 of it is paid.",), QUESTION)
     for part in ("1", "1,", "1,684", "1,684,000.", "684"):
-        assert grounding.end_score(quote(grounding, part)) == grounding.min_score, part
-    assert grounding.end_score(quote(grounding, "1,684,000.50")) == grounding.end_score(quote(grounding, "14")) == 0.0
-    assert quote(grounding, "14", ",5").score == grounding.min_score
+        assert scores.end_score(quote(scores, part)) == scores.min_score, part
+    assert scores.end_score(quote(scores, "1,684,000.50")) == scores.end_score(quote(scores, "14")) == 0.0
+    assert quote(scores, "14", ",5").score == scores.min_score
 
 
-def test_nothing_is_no_answer_and_nothing_said_yet_has_lost_nothing():
-    grounding = SentenceScores(PASSAGES, QUESTION)
-    assert QuoteState().score == quote(grounding, "\n").score == 0.0
-    assert grounding.end_score(QuoteState()) == grounding.end_score(quote(grounding, "\n")) == grounding.min_score
+def test_an_empty_answer_may_not_end_but_has_lost_nothing():
+    scores = SentenceScores(PASSAGES, QUESTION)
+    assert QuoteState().score == quote(scores, "\n").score == 0.0
+    assert scores.end_score(QuoteState()) == scores.end_score(quote(scores, "\n")) == scores.min_score
 
 
-def test_what_was_said_before_may_be_the_answer_again():
+def test_words_of_earlier_turns_may_be_the_answer():
     passages, before = ("Ingrid Dahl is captain on the North Route.",), "Who has the Tern? Ingrid Dahl."
     asked = f"{before} And who is captain on the North Route?"
     assert SentenceScores(passages, asked).end_score(quote(SentenceScores(passages, asked), "Ingrid Dahl")) < 0.0
-    grounding = SentenceScores(passages, asked, "And who is captain on the North Route?")
-    assert grounding.end_score(quote(grounding, "Ingrid Dahl")) == 0.0
+    scores = SentenceScores(passages, asked, "And who is captain on the North Route?")
+    assert scores.end_score(quote(scores, "Ingrid Dahl")) == 0.0
 
 
-def test_a_choice_is_answered_with_words_of_the_question():
+def test_an_alternative_question_is_answered_with_its_own_words():
     passages = ("Bern Oster was born in 1961. Anna Vale was born in 1958.",)
-    grounding = SentenceScores(passages, "Who was born first, Bern Oster or Anna Vale?")
-    assert grounding.end_score(quote(grounding, "Anna Vale")) == quote(grounding, "Anna Vale").score > grounding.min_score
+    scores = SentenceScores(passages, "Who was born first, Bern Oster or Anna Vale?")
+    assert scores.end_score(quote(scores, "Anna Vale")) == quote(scores, "Anna Vale").score > scores.min_score
 
 
 @given(st.integers(len("The p"), len(NO_ANSWER)))
-def test_to_say_that_the_passages_do_not_say_loses_nothing(cut):
-    grounding = SentenceScores(PASSAGES, QUESTION)
-    begun = quote(grounding, NO_ANSWER[:cut])
+def test_a_refusal_loses_nothing_after_its_first_word(cut):
+    scores = SentenceScores(PASSAGES, QUESTION)
+    begun = quote(scores, NO_ANSWER[:cut])
     assert begun.score == 0.0
-    made = grounding.advance(begun, NO_ANSWER[cut:])
-    assert made.score == grounding.end_score(made) == 0.0
-    assert quote(grounding, " The", " passages", " have").score == grounding.min_score
-    assert worth("The", "Do classes pay?") == worth("The castle", "Do classes pay?") < 0.0
+    refusal = scores.advance(begun, NO_ANSWER[cut:])
+    assert refusal.score == scores.end_score(refusal) == 0.0
+    assert quote(scores, " The", " passages", " have").score == scores.min_score
+    assert score("The", "Do classes pay?") == score("The castle", "Do classes pay?") < 0.0
 
 
-def test_signs_before_a_word_are_not_part_of_it():
+def test_punctuation_before_a_word_is_not_part_of_it():
     """Llama's and Qwen's tokenizers cut '(Kes' and '-based' as one."""
-    grounding = SentenceScores(('The night ferry ("Kestrel") costs 14 euros.', CASTLE), QUESTION)
+    scores = SentenceScores(('The night ferry ("Kestrel") costs 14 euros.', CASTLE), QUESTION)
     for pieces in (("Kes", "trel"), ("(Kes", "trel"), (' "Kes', "trel", '"')):
-        assert quote(grounding, *pieces).score == grounding.end_score(quote(grounding, *pieces)) == 0.0, pieces
-    assert quote(grounding, "14", "-zebra").score == grounding.min_score
+        assert quote(scores, *pieces).score == scores.end_score(quote(scores, *pieces)) == 0.0, pieces
+    assert quote(scores, "14", "-zebra").score == scores.min_score
 
 
-def test_an_answer_may_go_on_with_another_quote():
-    grounding = SentenceScores(PASSAGES, QUESTION)
-    assert quote(grounding, "14", ",", " nine").score == quote(grounding, "nine").score
-    assert quote(grounding, "14", ",").score == 0.0
-    assert quote(grounding, "6", ",").score == quote(grounding, "6").score < 0.0
+def test_an_answer_may_continue_with_another_quote():
+    scores = SentenceScores(PASSAGES, QUESTION)
+    assert quote(scores, "14", ",", " nine").score == quote(scores, "nine").score
+    assert quote(scores, "14", ",").score == 0.0
+    assert quote(scores, "6", ",").score == quote(scores, "6").score < 0.0
 
 
 def test_texts_without_spaces_between_words_are_quoted_from_any_character():
     text = "\u6e21\u8f6e\u7968\u4ef7\u5341\u56db\u6b27\u5143\u3002\u57ce\u5821\u4e5d\u70b9\u5f00\u95e8\u3002"
-    grounding = SentenceScores((text,), "\u6e21\u8f6e\u7968\u4ef7\u591a\u5c11?")
-    assert quote(grounding, text[4], text[5:8]).score == 0.0 == grounding.end_score(quote(grounding, text[4:6]))
-    assert quote(grounding, "\u4e5d\u70b9").score < 0.0
+    scores = SentenceScores((text,), "\u6e21\u8f6e\u7968\u4ef7\u591a\u5c11?")
+    assert quote(scores, text[4], text[5:8]).score == 0.0 == scores.end_score(quote(scores, text[4:6]))
+    assert quote(scores, "\u4e5d\u70b9").score < 0.0
 
 
 @given(st.data())
-def test_a_quote_is_worth_its_best_place_however_it_is_cut_into_pieces(data):
-    """Independent: find every place by its first character, and take the worth of the whole sentence around it."""
-    grounding, whole = SentenceScores(PASSAGES, QUESTION), " ".join(PASSAGES)
+def test_a_quote_has_the_score_of_its_best_place_however_it_is_split_into_pieces(data):
+    """Independent: find every place by its first character, and take the score of the whole sentence around it."""
+    scores, whole = SentenceScores(PASSAGES, QUESTION), " ".join(PASSAGES)
     starts = [at for at in range(len(whole)) if whole[at].isalnum() and not (at and whole[at - 1].isalnum())]
     start = data.draw(st.sampled_from(starts))
     end = data.draw(st.integers(start + 1, whole.index(".", start)))
     cuts = sorted(data.draw(st.sets(st.integers(start + 1, end))) | {start, end})
-    made = quote(grounding, *(whole[a:b] for a, b in itertools.pairwise(cuts)))
+    state = quote(scores, *(whole[a:b] for a, b in itertools.pairwise(cuts)))
     places = [at for at in starts if whole.startswith(whole[start:end], at)]
     around = [whole[whole.rfind(".", 0, at) + 1 : whole.index(".", at)].strip() for at in places]
-    assert made.score == max(quote(grounding, sentence).score for sentence in around)
+    assert state.score == max(quote(scores, sentence).score for sentence in around)
 
 
 @given(st.integers(0, 10_000))
-def test_the_choice_is_the_best_of_the_whole_vocabulary(seed):
+def test_the_sample_is_the_best_of_the_whole_vocabulary(seed):
     """Independent: weigh every token, none left out for being too unlikely."""
     generator = torch.Generator().manual_seed(seed)
-    grounding = SentenceScores(PASSAGES, QUESTION)
-    chooser = GroundedSampler(SamplingParams().sampler(), grounding, PROMPT.tokenizer.decode, PROMPT.stop_ids)
-    said, tokens = QuoteState(), list[int]()
+    scores = SentenceScores(PASSAGES, QUESTION)
+    sampler = GroundedSampler(SamplingParams().sampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
+    state, tokens = QuoteState(), list[int]()
     for _ in range(6):
         logits = 2 * torch.randn(VOCABULARY, generator=generator)
-        weighed = logits.clone()
+        fused = logits.clone()
         for token in range(len(logits)):
-            piece = PROMPT.tokenizer.decode([*tokens, token])[len(said.text) :]
+            piece = PROMPT.tokenizer.decode([*tokens, token])[len(state.text) :]
             if token in PROMPT.stop_ids:
-                weighed[token] += SENTENCE_WEIGHT * grounding.end_score(said)
+                fused[token] += SENTENCE_WEIGHT * scores.end_score(state)
             else:
-                weighed[token] += SENTENCE_WEIGHT * (said if "\ufffd" in piece else grounding.advance(said, piece)).score
-        token = chooser.sample(logits)
-        assert token == int(weighed.argmax())
-        piece = PROMPT.tokenizer.decode([*tokens, token])[len(said.text) :]
+                fused[token] += SENTENCE_WEIGHT * (state if "\ufffd" in piece else scores.advance(state, piece)).score
+        token = sampler.sample(logits)
+        assert token == int(fused.argmax())
+        piece = PROMPT.tokenizer.decode([*tokens, token])[len(state.text) :]
         if token in PROMPT.stop_ids or "\ufffd" in piece:
             return
-        said, tokens = grounding.advance(said, piece), [*tokens, token]
+        state, tokens = scores.advance(state, piece), [*tokens, token]
 
 
-def test_a_character_of_several_tokens_is_quoted_once_it_is_whole():
+def test_a_character_of_several_tokens_is_quoted_when_it_is_complete():
     passages = ("The night ferry sails to \u00c6r\u00f8. Another sails to \u00c6lvdal.",)
-    grounding = SentenceScores(passages, "Where does the night ferry sail?")
-    chooser = GroundedSampler(SamplingParams().sampler(), grounding, PROMPT.tokenizer.decode, PROMPT.stop_ids)
+    scores = SentenceScores(passages, "Where does the night ferry sail?")
+    sampler = GroundedSampler(SamplingParams().sampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
     island = PROMPT.tokenizer.encode("\u00c6r\u00f8").ids
     assert len(island) > 3
     for token in island:
         logits = torch.zeros(VOCABULARY)
         logits[token] = 50.0
-        assert chooser.sample(logits) == token
+        assert sampler.sample(logits) == token
     logits = torch.zeros(VOCABULARY)
     logits[STOP] = 0.1
-    assert chooser.sample(logits) == STOP
+    assert sampler.sample(logits) == STOP
 
 
-def chosen_behind(pieces, text_of, behind):
-    """Return what is chosen behind some pieces where the stop token leads by half a nat over another."""
-    grounding = SentenceScores(("The night ferry to \u00c6r\u00f8 costs 14 euros.", CASTLE), QUESTION)
-    chooser = GroundedSampler(SamplingParams().sampler(), grounding, text_of, frozenset({0}))
+def sampled_after(pieces, decode, other):
+    """Return the token sampled after some pieces if the stop token leads by half a nat over token `other`."""
+    scores = SentenceScores(("The night ferry to \u00c6r\u00f8 costs 14 euros.", CASTLE), QUESTION)
+    sampler = GroundedSampler(SamplingParams().sampler(), scores, decode, frozenset({0}))
     for token in pieces:
         logits = torch.full((300,), -50.0)
         logits[token] = 50.0
-        assert chooser.sample(logits) == token
+        assert sampler.sample(logits) == token
     logits = torch.full((300,), -50.0)
-    logits[0], logits[behind] = 0.5, 0.0
-    return chooser.sample(logits)
+    logits[0], logits[other] = 0.5, 0.0
+    return sampler.sample(logits)
 
 
 WORDS = ["", " 14", " euros", " eur", "os", " nine", " The", " ferry", " costs"]
 
 
 @pytest.mark.parametrize(
-    ("said", "behind", "ends"),
+    ("tokens", "other", "ends"),
     [([], 1, False), ([1, 2], 8, True), ([1, 3], 4, False), ([6, 7], 8, False), ([1], 2, True)],
-    ids=["nothing", "the answer", "half a word", "an echo", "one that may go on"],
+    ids=["empty", "answer", "incomplete word", "echo", "may continue"],
 )
-def test_an_answer_ends_where_it_is_one(said, behind, ends):
-    """Words as SentencePiece cuts them: a text begins without the space of its first piece."""
-    text_of = lambda ids: "".join(WORDS[token] for token in ids).removeprefix(" ")  # noqa: E731
-    assert (chosen_behind(said, text_of, behind) == 0) == ends
+def test_an_answer_may_end_only_when_it_is_complete(tokens, other, ends):
+    """Words as in SentencePiece: a text is decoded without the space of its first piece."""
+    decode = lambda ids: "".join(WORDS[token] for token in ids).removeprefix(" ")  # noqa: E731
+    assert (sampled_after(tokens, decode, other) == 0) == ends
 
 
-def test_characters_of_bytes_are_quoted_one_behind_the_other():
-    """Bytes as Llama 2's tokenizer falls back to: a run of them is text only once all of it is."""
-    text_of = lambda ids: bytes(ids).decode(errors="replace")  # noqa: E731
-    said = "ferry to \u00c6r\u00f8".encode()
-    assert chosen_behind(list(said), text_of, 0xC3) == 0  # a whole word: the stop token loses nothing
-    assert chosen_behind(list(said[:-2]), text_of, 0xC3) == 0xC3  # half a word, which that byte may end
+def test_characters_of_byte_tokens_are_quoted_in_sequence():
+    """Byte fallback as in Llama 2's tokenizer: bytes become text when their character is complete."""
+    decode = lambda ids: bytes(ids).decode(errors="replace")  # noqa: E731
+    text = "ferry to \u00c6r\u00f8".encode()
+    assert sampled_after(list(text), decode, 0xC3) == 0  # a complete word: the stop token loses nothing
+    assert sampled_after(list(text[:-2]), decode, 0xC3) == 0xC3  # an incomplete word, which that byte may complete
 
 
-def test_what_cannot_win_is_lowered_by_all_that_can_be():
-    """Independent: the chance of the far token where both are weighed by hand."""
-    grounding = SentenceScores(PASSAGES, QUESTION)
+def test_tokens_that_cannot_win_get_the_minimum_score():
+    """Independent: the chance of the far token where both are fused by hand."""
+    scores = SentenceScores(PASSAGES, QUESTION)
     near, far = (PROMPT.tokenizer.encode(text).ids[0] for text in ("14", "9"))
-    reach = -SENTENCE_WEIGHT * grounding.min_score
+    reach = -SENTENCE_WEIGHT * scores.min_score
     logits = torch.full((VOCABULARY,), -1e4)
     logits[near], logits[far] = 0.0, -reach - 1
     drawn = []
     for seed in range(400):
         sampling = SamplingParams(5.0, seed=seed).sampler()
-        drawn.append(GroundedSampler(sampling, grounding, PROMPT.tokenizer.decode, PROMPT.stop_ids).sample(logits))
+        drawn.append(GroundedSampler(sampling, scores, PROMPT.tokenizer.decode, PROMPT.stop_ids).sample(logits))
     expected = torch.tensor([0.0, (-2 * reach - 1) / 5]).softmax(0)[1]
     assert drawn.count(far) / len(drawn) == pytest.approx(float(expected), abs=0.06)
     assert set(drawn) == {near, far}
 
 
-def test_sampling_draws_from_the_weighed_logits():
-    grounding = SentenceScores(PASSAGES, QUESTION)
+def test_sampling_draws_from_the_fused_logits():
+    scores = SentenceScores(PASSAGES, QUESTION)
     right, wrong = (PROMPT.tokenizer.encode(text).ids[0] for text in ("14", "9"))
     logits = torch.full((VOCABULARY,), -30.0)
     logits[[right, wrong]] = 1.0
     drawn = []
     for seed in range(300):
         sampling = SamplingParams(1.0, seed=seed).sampler()
-        drawn.append(GroundedSampler(sampling, grounding, PROMPT.tokenizer.decode, PROMPT.stop_ids).sample(logits))
-    expected = torch.tensor([0.0, SENTENCE_WEIGHT * grounding.min_score]).softmax(0)[0]
+        drawn.append(GroundedSampler(sampling, scores, PROMPT.tokenizer.decode, PROMPT.stop_ids).sample(logits))
+    expected = torch.tensor([0.0, SENTENCE_WEIGHT * scores.min_score]).softmax(0)[0]
     assert drawn.count(right) / len(drawn) == pytest.approx(float(expected), abs=0.08)
     assert set(drawn) == {right, wrong}
 
 
-def test_the_engine_writes_what_its_chooser_chooses(monkeypatch):
+def test_the_engine_generates_what_its_sampler_samples(monkeypatch):
     """Independent: transformers' own forward pass over the whole prompt for each token."""
     monkeypatch.setattr("engine.generation.grounded_sampler.SENTENCE_WEIGHT", 40.0)  # a random model is hard to move
     request = Request("When does the Old Kestrel sail to Port Arden?", method="full", passages=2, max_new_tokens=8)
     request = replace(request, temperature=2.0, seed=3)
-    made = engine("ferry", "tern")
-    *_, free = made.ask(request)
-    made.grounding = GroundingModel()
-    *_, answer = made.ask(request)
+    engine = make_engine("ferry", "tern")
+    *_, free = engine.ask(request)
+    engine.grounding = GroundingModel()
+    *_, answer = engine.ask(request)
     assert answer.text != free.text
-    reading = made.prepare(request, Trace())
-    grounding = SentenceScores(reading.texts, request.question)
+    prepared = engine.prepare(request, Trace())
+    scores = SentenceScores(prepared.texts, request.question)
     sampled = SamplingParams(2.0, request.top_p, 3).sampler()
-    chooser = GroundedSampler(sampled, grounding, made.prompt.tokenizer.decode, made.prompt.stop_ids)
-    said = list[int]()
-    ids = [*made.prompt.prefix_ids, *(t for passage in reading.passages for t in passage.ids), *reading.suffix_ids]
+    sampler = GroundedSampler(sampled, scores, engine.template.tokenizer.decode, engine.template.stop_ids)
+    tokenizer, stop_ids = engine.template.tokenizer, engine.template.stop_ids
+    passage_ids = [token for passage in prepared.passages for token in passage.ids]
+    prompt_ids = [*engine.template.prefix_ids, *passage_ids, *prepared.suffix_ids]
+    answer_ids = list[int]()
     with torch.no_grad():
-        while len(said) < 8 and not (said and said[-1] in made.prompt.stop_ids):
-            said.append(chooser.sample(tiny.model()(torch.tensor([[*ids, *said]])).logits[0, -1]))
-    whole = made.prompt.tokenizer.decode(said).rstrip("\ufffd").strip()  # the last character may lack its other bytes
-    assert answer.text == cite(whole, reading.texts, request.question)[0]
+        while len(answer_ids) < 8 and not (answer_ids and answer_ids[-1] in stop_ids):
+            logits = tiny.model()(torch.tensor([[*prompt_ids, *answer_ids]])).logits[0, -1]
+            answer_ids.append(sampler.sample(logits))
+    text = tokenizer.decode(answer_ids).rstrip("\ufffd").strip()  # the last character may be incomplete
+    assert answer.text == cite(text, prepared.texts, request.question)[0]
     stages = [[stage.name for stage in each.trace.stages] for each in (free, answer)]
     assert [names.count("ground") for names in stages] == [0, 1]
 
 
-class Reciting:
-    """Chooses one text's tokens, whatever the model says."""
+class RecitingSampler:
+    """Samples the tokens of one text, whatever the logits."""
 
     def __init__(self):
         self._left = [*PROMPT.tokenizer.encode("at nine").ids, STOP]
@@ -338,37 +339,39 @@ class Reciting:
         return self._left.pop(0)
 
 
-def test_a_comparison_and_the_page_write_what_the_engines_chooser_chooses(monkeypatch):
-    made, question = engine("ferry", "tern"), "When does the Old Kestrel sail to Port Arden?"
-    monkeypatch.setattr(made, "sampler", lambda *arguments: Reciting())
-    compared = last(compare(made, CompareRequest(question, ("direct",), (0.2,), passages=2, max_new_tokens=8)))
+def test_comparisons_and_the_engine_use_the_same_sampler(monkeypatch):
+    engine, question = make_engine("ferry", "tern"), "When does the Old Kestrel sail to Port Arden?"
+    monkeypatch.setattr(engine, "sampler", lambda *arguments: RecitingSampler())
+    compared = last(compare(engine, CompareRequest(question, ("direct",), (0.2,), passages=2, max_new_tokens=8)))
     assert [outcome.answer for outcome in compared.outcomes] == ["at nine"] * 2
-    assert last(made.ask(Request(question, passages=2, max_new_tokens=8))).text == "at nine"
+    assert last(engine.ask(Request(question, passages=2, max_new_tokens=8))).text == "at nine"
 
 
-def test_a_follow_up_is_told_from_what_it_leans_on(monkeypatch):
-    made = engine("ferry", "tern")
+def test_a_follow_up_is_scored_with_its_history(monkeypatch):
+    engine = make_engine("ferry", "tern")
     earlier = (ChatTurn("When does the Old Kestrel sail?", "At nine.", ()),)
-    reading = made.prepare(Request("And where does it go?", history=earlier), Trace())
-    assert reading.original_question == "And where does it go?" != reading.standalone_question
-    assert reading.standalone_question.endswith(reading.original_question) and "At nine" in reading.standalone_question
+    prepared = engine.prepare(Request("And where does it go?", history=earlier), Trace())
+    assert prepared.original_question == "And where does it go?" != prepared.standalone_question
+    assert (
+        prepared.standalone_question.endswith(prepared.original_question) and "At nine" in prepared.standalone_question
+    )
     given = []
     monkeypatch.setattr(
-        grounded, "SentenceScores", lambda *arguments: given.append(arguments) or SentenceScores(*arguments)
+        grounded_sampler, "SentenceScores", lambda *arguments: given.append(arguments) or SentenceScores(*arguments)
     )
-    made.grounding = GroundingModel()
-    made.sampler(reading, Trace(), SamplingParams())
+    engine.grounding = GroundingModel()
+    engine.sampler(prepared, Trace(), SamplingParams())
     assert (
-        given == [(reading.texts, reading.standalone_question, reading.original_question, None)]
-        and len(reading.texts) == 2
+        given == [(prepared.texts, prepared.standalone_question, prepared.original_question, None)]
+        and len(prepared.texts) == 2
     )
 
 
 @pytest.mark.parametrize(("reader", "held"), [("folder", True), ("off", False)])
-def test_only_readers_that_were_taught_to_quote_are_held_to_the_passages(monkeypatch, tmp_path, reader, held):
-    monkeypatch.setattr(startup, "resolve", lambda *arguments: tmp_path)
-    monkeypatch.setattr(startup, "load_decoder", lambda *arguments: tiny.decoder())
+def test_only_models_finetuned_to_quote_use_grounded_decoding(monkeypatch, tmp_path, reader, held):
+    monkeypatch.setattr(builder, "resolve", lambda *arguments: tmp_path)
+    monkeypatch.setattr(builder, "load_decoder", lambda *arguments: tiny.decoder())
     config = ModelConfig(tmp_path, "tiny", "tiny", device="cpu", dtype="fp32", lora_adapter=reader, span_scorer="off")
     assert (load_models(config).grounding is not None) is held
-    assert (bare.open_engine(config).grounding is not None) is held
-    assert bare.open_engine(config, grounding="off").grounding is None
+    assert (open_engine(config).grounding is not None) is held
+    assert open_engine(config, grounding="off").grounding is None

@@ -14,7 +14,7 @@ from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.speculation import SpeculationConfig, Speculator
 from engine.trace import Trace
 from tests.support import tiny
-from tests.support.doubles import TEXTS, FixedLibrary, engine, last
+from tests.support.doubles import TEXTS, FixedFinder, last, make_engine
 
 ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=6)
 
@@ -167,7 +167,7 @@ class Staged:
     """Finds one list of passages, then another."""
 
     def __init__(self, *lists):
-        self.lists = [FixedLibrary(*names).found for names in lists]
+        self.lists = [FixedFinder(*names).hits for names in lists]
 
     def retrieve_stages(self, question, top, documents=()):
         yield from self.lists
@@ -177,8 +177,8 @@ class Staged:
 @pytest.mark.parametrize("first", [("ferry", "tern", "fares"), ("tern", "ferry"), ("fares",)])
 def test_answers_are_the_same_with_and_without(method, first):
     final, request = ("ferry", "tern", "fares"), replace(ASK, method=method)
-    plain = engine(*final)
-    made = engine()
+    plain = make_engine(*final)
+    made = make_engine()
     made.finder = Staged(first, final)
     made.speculator = Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
     answer = last(made.ask(request))
@@ -189,7 +189,7 @@ def test_answers_are_the_same_with_and_without(method, first):
 
 
 def test_an_answer_that_is_stopped_while_guessing_is_stopped():
-    made, stop = engine(), Event()
+    made, stop = make_engine(), Event()
 
     class Stopping(Staged):
         def retrieve_stages(self, question, top, documents=()):
@@ -200,7 +200,7 @@ def test_an_answer_that_is_stopped_while_guessing_is_stopped():
     made.finder = Stopping(("ferry",), ("ferry",))
     made.speculator = Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
     assert last(made.ask(ASK, stop)).state == "stopped"
-    made.finder = FixedLibrary("ferry")
+    made.finder = FixedFinder("ferry")
     assert last(made.ask(ASK)).state == "done"
 
 
@@ -218,7 +218,7 @@ class Slow(Staged):
 @pytest.mark.parametrize("own_auxiliary", [False, True])
 def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary):
     def frequencies(finder):
-        made = engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own_auxiliary else None)
+        made = make_engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300) if own_auxiliary else None)
         for name in ("ferry", "tern", "fares"):
             made.passages.warm(TEXTS[name])
         made.finder, made.speculator = finder, Speculator(made.scheduler, same_prompt, SpeculationConfig(-1.0))
@@ -226,4 +226,4 @@ def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary)
         with made.cache.tree.locked() as copies:
             return {key: node.frequency for key, node in copies.nodes.items()}
 
-    assert frequencies(Slow(("fares", "tern"), ("ferry", "tern"))) == frequencies(FixedLibrary("ferry", "tern"))
+    assert frequencies(Slow(("fares", "tern"), ("ferry", "tern"))) == frequencies(FixedFinder("ferry", "tern"))

@@ -1,4 +1,4 @@
-"""What a finetune reads, what it makes of plain text, and what it says of files it cannot use."""
+"""Reading corpora, cloze questions and synthetic facts; errors name the file and line."""
 
 import json
 import re
@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from training.data.cloze import BLANK, with_questions
-from training.data.corpus import BadCorpus, Corpus, Paragraph, read
-from training.data.synthetic_facts import record
+from training.data.cloze import BLANK, add_cloze_questions
+from training.data.corpus import BadCorpus, Corpus, Paragraph, read_corpora
+from training.data.synthetic_facts import synthetic_fact
 
 ROW = {"title": "Ferries", "context": " The Tern sails. ", "qas": [{"question": "Who sails?", "answers": ["The Tern"]}]}
 TEXT = (
@@ -20,53 +20,53 @@ TEXT = (
 def test_a_row_gives_its_paragraph_with_title_and_questions(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(ROW) + "\n\n" + json.dumps({**ROW, "title": "", "qas": []}) + "\n")
-    (found,) = read([file])
-    assert found.name == "rows" and found.questions == 1
-    assert found.paragraphs[0] == Paragraph("Ferries\nThe Tern sails.", (("Who sails?", "The Tern"),))
-    assert found.paragraphs[1] == Paragraph("The Tern sails.")
+    (corpus,) = read_corpora(file)
+    assert corpus.name == "rows" and corpus.num_questions == 1
+    assert corpus.paragraphs[0] == Paragraph("Ferries\nThe Tern sails.", (("Who sails?", "The Tern"),))
+    assert corpus.paragraphs[1] == Paragraph("The Tern sails.")
 
 
-def test_a_folder_is_all_its_readable_files(tmp_path):
+def test_a_folder_yields_all_files_of_known_types(tmp_path):
     (tmp_path / "a.txt").write_text(TEXT)
     (tmp_path / "b.jsonl").write_text(json.dumps(ROW))
     (tmp_path / "c.bin").write_bytes(b"\xff")
-    assert [one.name for one in read([tmp_path])] == ["a", "b"]
+    assert [corpus.name for corpus in read_corpora(tmp_path)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", '{"context": "x", "qas": []}\n{oops', "a.jsonl line 2 is not JSON"),
         ("a.jsonl", '{"question": "x"}', "a.jsonl line 1 is not a paragraph"),
         ("a.jsonl", "[1, 2]", "a.jsonl line 1 is not a paragraph"),
-        ("a.jsonl", "", "a.jsonl holds no paragraph"),
-        ("a.txt", "short", "a.txt holds no paragraph"),
+        ("a.jsonl", "", "a.jsonl has no paragraphs"),
+        ("a.txt", "short", "a.txt has no paragraphs"),
         ("a.txt", b"\xff\xfe\x00\xd8", "a.txt cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_the_line(tmp_path, name, content, said):
+def test_an_unusable_file_is_reported_with_its_line(tmp_path, name, content, message):
     file = tmp_path / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(BadCorpus, match=said):
-        read([file])
+    with pytest.raises(BadCorpus, match=message):
+        read_corpora(file)
 
 
-def test_a_folder_without_any_such_file_says_so(tmp_path):
+def test_a_folder_without_such_files_is_reported(tmp_path):
     with pytest.raises(BadCorpus, match=r"no \.jsonl"):
-        read([tmp_path])
+        read_corpora(tmp_path)
 
 
-def test_questions_of_ours_are_answered_by_the_paragraph():
-    made = with_questions(Corpus("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
-    assert made == with_questions(Corpus("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
-    asked = made.paragraphs[0].asked
-    assert len(asked) == 2 and made.paragraphs[1].asked == ()
-    for question, answer in asked:
-        assert answer in TEXT and _answered(question, answer) in TEXT
+def test_cloze_questions_are_answered_by_the_paragraph():
+    corpus = add_cloze_questions(Corpus("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
+    assert corpus == add_cloze_questions(Corpus("own", (Paragraph(TEXT), Paragraph("All is low here."))), seed=1)
+    questions = corpus.paragraphs[0].questions
+    assert len(questions) == 2 and corpus.paragraphs[1].questions == ()
+    for question, answer in questions:
+        assert answer in TEXT and _fill_blank(question, answer) in TEXT
 
 
-def _answered(question: str, answer: str) -> str:
-    """Put the answer where the question leaves it out."""
+def _fill_blank(question: str, answer: str) -> str:
+    """Return the sentence from which the question was made."""
     if BLANK in question:
         return question.split(": ", 1)[1].replace(BLANK, answer)
     before, after = re.split("which year|how many|what", question.rstrip("?"), maxsplit=1)
@@ -74,13 +74,15 @@ def _answered(question: str, answer: str) -> str:
 
 
 def test_paragraphs_that_have_questions_keep_them():
-    asked = (("Who sails?", "The Tern"),)
-    assert with_questions(Corpus("own", (Paragraph(TEXT, asked),)), seed=0).paragraphs[0].asked == asked
+    questions = (("Who sails?", "The Tern"),)
+    assert (
+        add_cloze_questions(Corpus("own", (Paragraph(TEXT, questions),)), seed=0).paragraphs[0].questions == questions
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_record_asks_for_every_value_that_it_states(seed):
-    sentences, question, answer = record(Random(seed))
+def test_a_synthetic_fact_asks_for_all_its_values(seed):
+    sentences, question, answer = synthetic_fact(Random(seed))
     listed = answer.removesuffix(".").rsplit(" is ", 1)[-1].rsplit(" are ", 1)[-1].split(", ")
     assert len(listed) == len(sentences) and question.endswith(("?", "."))
     assert all(value in sentence for value, sentence in zip(listed, sentences, strict=True))

@@ -1,95 +1,94 @@
-"""Lessons: seeded, within their bounds, and true: an answer stands in the passages, or it says that none does."""
+"""Training examples are seeded and within their bounds; each answer is in the passages or is a refusal."""
 
 import pytest
 
-from engine.prompt.template import NO_ANSWER, Prompt
+from engine.prompt.template import NO_ANSWER, PromptTemplate
 from tests.support import tiny
+from tests.support.boats import DISTRACTORS, PARAGRAPHS
 from training.data.corpus import Corpus, Paragraph
-from training.data.examples import ANSWER, DataMix, TrainingExamples, held_out
+from training.data.examples import MAX_ANSWER_TOKENS, DataMix, TrainingExamples, split_corpora
 
-PARAGRAPHS = tuple(
-    Paragraph(
-        f"Boat number {n} was built by the yard of Mr {name} in the year {1900 + n}. It carries {n * 7} cars.",
-        ((f"When was boat {n} built?", f"{1900 + n}"), (f"Who built boat {n}?", f"Mr {name}")),
-    )
-    for n, name in enumerate(("Arden", "Bell", "Corso", "Dahl", "Eck", "Falk", "Gall", "Hald", "Ibsen", "Jans"), 11)
-)
-FILLERS = tuple(
-    Paragraph(f"Nothing of use stands here, and {n} times nothing is still nothing at all.") for n in range(5)
-)
-MIX = DataMix(passages=4, tokens=400, questions=6)
+MIX = DataMix(max_passages=4, max_tokens=400, max_questions=6)
 
 
 @pytest.fixture(scope="module")
 def prompt():
-    return Prompt(tiny.tokenizer())
+    return PromptTemplate(tiny.tokenizer())
 
 
-def lessons(prompt, seed=0, **mix):
-    return TrainingExamples(prompt, [Corpus("boats", PARAGRAPHS)], FILLERS, DataMix(**{**vars(MIX), **mix}), seed)
+def examples(prompt, seed=0, **mix):
+    return TrainingExamples(prompt, [Corpus("boats", PARAGRAPHS)], DISTRACTORS, DataMix(**{**vars(MIX), **mix}), seed)
 
 
-def texts(prompt, lesson):
-    decode = prompt.tokens.template.decode
-    context = decode([token for passage in lesson.passages for token in passage])
+def decoded(prompt, example):
+    decode = prompt.tokenizer.template.decode
+    context = decode([token for passage in example.passages for token in passage])
     return context, [
         (decode(question), decode(answer, skip_special_tokens=True))
-        for question, answer in lesson.questions
-        if answer[-1:] == prompt.end
+        for question, answer in example.questions
+        if answer[-1:] == prompt.end_ids
     ]
 
 
-def test_a_lesson_is_the_same_whatever_was_drawn_before(prompt):
-    one, other = lessons(prompt), lessons(prompt)
+def test_an_example_does_not_depend_on_those_drawn_before(prompt):
+    one, other = examples(prompt), examples(prompt)
     assert [one[n] for n in range(6)] == [other[n] for n in reversed(range(6))][::-1]
-    assert one[0] != lessons(prompt, seed=1)[0]
+    assert one[0] != examples(prompt, seed=1)[0]
 
 
-@pytest.mark.parametrize("records", [0.0, 1.0])
-def test_every_answer_is_there_or_said_not_to_be(prompt, records):
-    made, absent, present = lessons(prompt, records=records), 0, 0
+@pytest.mark.parametrize("synthetic_fraction", [0.0, 1.0])
+def test_every_answer_is_in_the_passages_or_is_a_refusal(prompt, synthetic_fraction):
+    drawn, num_refusals, num_answers = examples(prompt, synthetic_fraction=synthetic_fraction), 0, 0
     for number in range(60):
-        context, asked = texts(prompt, made[number])
-        for question, answer in asked:
+        context, pairs = decoded(prompt, drawn[number])
+        for question, answer in pairs:
             values = answer.removesuffix(".").rsplit(" is ", 1)[-1].rsplit(" are ", 1)[-1].split(", ")
             if answer == NO_ANSWER:
-                absent += 1
-                named = [p for p in PARAGRAPHS for q, _ in p.asked if q in question]
+                num_refusals += 1
+                named = [p for p in PARAGRAPHS for q, _ in p.questions if q in question]
                 assert all(paragraph.text not in context for paragraph in named)
             else:
-                present += 1
+                num_answers += 1
                 assert all(value in context for value in values)
-    assert present > absent > 0
+    assert num_answers > num_refusals > 0
 
 
-def test_bounds_are_kept_and_all_ways_of_reading_occur(prompt):
-    made = [lessons(prompt)[number] for number in range(80)]
-    assert all(1 <= len(lesson.passages) <= MIX.passages and lesson.questions for lesson in made)
-    answers = [answer for lesson in made for _, answer in lesson.questions]
-    assert all((answer[-1:] == prompt.end) == (len(answer) < ANSWER) for answer in answers if len(answer) != ANSWER)
-    assert {(lesson.apart, bool(lesson.fresh)) for lesson in made} == {(False, False), (True, False), (True, True)}
-    for lesson in made:
-        assert list(lesson.fresh) == sorted(set(lesson.fresh))
-        assert all(len(lesson.prefix) <= slot < len(lesson.context) for slot in lesson.fresh)
+def test_examples_keep_their_bounds_and_use_every_kind_of_prefill(prompt):
+    made = [examples(prompt)[number] for number in range(80)]
+    assert all(1 <= len(example.passages) <= MIX.max_passages and example.questions for example in made)
+    answers = [answer for example in made for _, answer in example.questions]
+    assert all(
+        (answer[-1:] == prompt.end_ids) == (len(answer) < MAX_ANSWER_TOKENS)
+        for answer in answers
+        if len(answer) != MAX_ANSWER_TOKENS
+    )
+    assert {(example.is_independent, bool(example.recomputed)) for example in made} == {
+        (False, False),
+        (True, False),
+        (True, True),
+    }
+    for example in made:
+        assert list(example.recomputed) == sorted(set(example.recomputed))
+        assert all(len(example.prefix) <= slot < len(example.context) for slot in example.recomputed)
 
 
 def test_windows_never_cross_a_passage_and_are_whole(prompt):
-    lesson = next(x for x in (lessons(prompt)[n] for n in range(80)) if len(x.passages) > 1)
-    everything = lessons(prompt).windows(lesson, 1.1)
-    assert list(everything) == list(range(len(lesson.prefix), len(lesson.context)))
-    some, starts, slot = set(lessons(prompt).windows(lesson, 0.5)), [], len(lesson.prefix)
-    for passage in lesson.passages:
+    example = next(x for x in (examples(prompt)[n] for n in range(80)) if len(x.passages) > 1)
+    everything = examples(prompt).random_windows(example, 1.1)
+    assert list(everything) == list(range(len(example.prefix), len(example.context)))
+    some, starts, slot = set(examples(prompt).random_windows(example, 0.5)), [], len(example.prefix)
+    for passage in example.passages:
         starts += [(start, min(start + 8, slot + len(passage))) for start in range(slot, slot + len(passage), 8)]
         slot += len(passage)
     assert all(len(some & set(range(*window))) in (0, window[1] - window[0]) for window in starts)
 
 
-def test_what_is_held_out_is_never_taught():
-    kept, held = held_out([Corpus("boats", PARAGRAPHS)], 0.2)
+def test_held_out_paragraphs_are_not_in_the_training_set():
+    kept, held = split_corpora([Corpus("boats", PARAGRAPHS)], 0.2)
     assert kept[0].paragraphs + held[0].paragraphs == PARAGRAPHS and len(held[0].paragraphs) == 2
 
 
-def test_a_paragraph_longer_than_a_lesson_is_cut(prompt):
+def test_a_paragraph_longer_than_an_example_is_truncated(prompt):
     long = Corpus("long", (Paragraph("word " * 3000, (("What?", "word"),)),))
-    lesson = TrainingExamples(prompt, [long], (), MIX, 0)[0]
-    assert 0 < len(lesson.context) < 3000
+    example = TrainingExamples(prompt, [long], (), MIX, 0)[0]
+    assert 0 < len(example.context) < 3000
