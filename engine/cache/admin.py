@@ -66,7 +66,7 @@ class TierInfo:
     name: str
     size_bytes: int
     budget_bytes: int
-    nodes: int
+    num_nodes: int
     clock: float
     ms_per_byte: float | None
 
@@ -96,9 +96,9 @@ class EvictionResult:
     nodes       nodes that have no replica left in any tier
     """
 
-    replicas: int
+    num_replicas: int
     size_bytes: int
-    nodes: int
+    num_nodes: int
 
 
 class CacheAdmin:
@@ -111,7 +111,7 @@ class CacheAdmin:
         """Return the whole tree as plain data, read atomically."""
         with self._tree.locked() as replicas:
             tiers = tuple(
-                TierInfo(tier.name, tier.size_bytes, tier.budget_bytes, tier.nodes, tier.clock, tier.ms_per_byte)
+                TierInfo(tier.name, tier.size_bytes, tier.budget_bytes, tier.num_nodes, tier.clock, tier.ms_per_byte)
                 for tier in replicas.tiers
             )
             nodes = tuple(self._node_info(node) for node in replicas.nodes.values() if node.replicas)
@@ -219,7 +219,7 @@ def _subtree(node: Node) -> list[Node]:
 def _totals(replicas: Replicas[Any], levels: Sequence[int]) -> tuple[int, int, int]:
     """Return the number of replicas in some tiers, their bytes, and the number of nodes of the tree."""
     tiers = [replicas.tiers[level] for level in levels]
-    return sum(tier.nodes for tier in tiers), sum(tier.size_bytes for tier in tiers), len(replicas.nodes)
+    return sum(tier.num_nodes for tier in tiers), sum(tier.size_bytes for tier in tiers), len(replicas.nodes)
 
 
 def _difference(before: tuple[int, int, int], after: tuple[int, int, int]) -> EvictionResult:

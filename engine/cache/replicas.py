@@ -88,7 +88,7 @@ class Replicas(Generic[KV]):
         old_level = node.level
         node.replicas[level] = Replica(size_bytes, self._policy.priority(node, tier.clock))
         tier.size_bytes += size_bytes
-        tier.nodes += 1
+        tier.num_nodes += 1
         self._update_parent(node, old_level)
         self.add_candidate(node)
 
@@ -112,7 +112,7 @@ class Replicas(Generic[KV]):
         replica = node.replicas.pop(level)
         replica.entry_id = 0
         tier.size_bytes -= replica.size_bytes
-        tier.nodes -= 1
+        tier.num_nodes -= 1
         self._update_parent(node, old_level)
         for child in list(node.children):
             if child.level < node.level:

@@ -69,7 +69,7 @@ class Tier(Generic[KV]):
         self.budget_bytes = budget_bytes
         self.store = store
         self.size_bytes = 0
-        self.nodes = 0
+        self.num_nodes = 0
         self.clock = 0.0
         self.ms_per_byte: float | None = None
         self.excluded_namespaces: set[str] = set()
@@ -81,7 +81,7 @@ class Tier(Generic[KV]):
         self._last_entry_id += 1
         replica.entry_id = self._last_entry_id
         heapq.heappush(self._heap, (replica.priority, replica.entry_id, node, replica))
-        if len(self._heap) > 4 * self.nodes + 64:
+        if len(self._heap) > 4 * self.num_nodes + 64:
             self._heap = [entry for entry in self._heap if entry[3].entry_id == entry[1]]
             heapq.heapify(self._heap)
 

@@ -56,7 +56,9 @@ class Decoder:
 
     def new_buffer(self, capacity: int) -> KVBuffer:
         """Return an empty buffer of `capacity` slots on the model's device."""
-        return KVBuffer(self.spec.layers, self.spec.kv_heads, self.spec.head_dim, capacity, self.dtype, self.device)
+        return KVBuffer(
+            self.spec.num_layers, self.spec.num_kv_heads, self.spec.head_dim, capacity, self.dtype, self.device
+        )
 
     @torch.inference_mode()
     def forward_rows(self, ids: Tensor, buffer: KVBuffer, slots: Tensor, cancel: Event | None = None) -> Tensor:
@@ -82,7 +84,7 @@ class Decoder:
     ) -> Tensor:
         """Like `forward`, with gradients, for training."""
         hidden, rotation = self.embed(ids, positions)
-        for layer in range(self.spec.layers):
+        for layer in range(self.spec.num_layers):
             hidden = self.run_layer(layer, hidden, rotation, attention_pass, cancel)
         return hidden
 

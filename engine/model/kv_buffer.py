@@ -39,8 +39,10 @@ class KVBuffer:
     parallel      None unless chunks share positions
     """
 
-    def __init__(self, layers: int, heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device):
-        shape = (layers, heads, capacity, head_dim)
+    def __init__(
+        self, num_layers: int, num_kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ):
+        shape = (num_layers, num_kv_heads, capacity, head_dim)
         self.keys = torch.empty(shape, dtype=dtype, device=device)
         self.values = torch.empty(shape, dtype=dtype, device=device)
         self.length = 0

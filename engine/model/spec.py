@@ -27,9 +27,9 @@ class ModelSpec:
     forward_config  other configuration values that change what the same weights compute; part of the fingerprint
     """
 
-    layers: int
-    heads: int
-    kv_heads: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
     head_dim: int
     hidden_size: int
     vocab_size: int
@@ -40,14 +40,14 @@ class ModelSpec:
 
     def kv_bytes(self, tokens: int, element_bytes: int) -> int:
         """Return the size of the KV of `tokens`."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * tokens * element_bytes
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * tokens * element_bytes
 
     def flops(self, rows: int, keys: int) -> float:
         """Return the floating-point operations of a pass over `rows`, whose rows attend to `keys` keys in total."""
-        projections = self.hidden_size * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        layer_weights = (self.num_parameters - self.vocab_size * self.hidden_size) / self.layers
+        projections = self.hidden_size * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
+        layer_weights = (self.num_parameters - self.vocab_size * self.hidden_size) / self.num_layers
         weights = max(projections, layer_weights)
-        return self.layers * (2.0 * rows * weights + 4.0 * keys * self.heads * self.head_dim)
+        return self.num_layers * (2.0 * rows * weights + 4.0 * keys * self.num_heads * self.head_dim)
 
     def flops_at(self, slots: Tensor) -> float:
         """Return the floating-point operations of rows at `slots` [R], each attending to all slots up to its own."""
@@ -63,9 +63,9 @@ def read_spec(model: Any) -> ModelSpec:
     if 2 * len(inv_freq) != head_dim:
         raise UnsupportedModel(f"The model rotates only {2 * len(inv_freq)} of {head_dim} channels of a head.")
     return ModelSpec(
-        layers=config.num_hidden_layers,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
         head_dim=head_dim,
         hidden_size=config.hidden_size,
         vocab_size=config.vocab_size,
@@ -86,9 +86,7 @@ def check_config_json(config: Any, name: str) -> None:
 def check_supported(config: Any) -> None:
     """Raise UnsupportedModel unless a transformers config describes a decoder with plain RoPE and full attention."""
     if config.model_type not in MODEL_TYPES:
-        raise UnsupportedModel(
-            f"Model type {config.model_type!r} is not supported, only {', '.join(MODEL_TYPES)}."
-        )
+        raise UnsupportedModel(f"Model type {config.model_type!r} is not supported, only {', '.join(MODEL_TYPES)}.")
     rope = getattr(config, "rope_parameters", None) or {}
     rope_type = rope.get("rope_type", "default")
     if rope_type not in ROPE_TYPES:

@@ -74,13 +74,13 @@ def model(build=llama, seed=0, scale=8.0):
     return model
 
 
-def tokenizer(words=400):
+def tokenizer(vocab_size=400):
     """A byte-level BPE tokenizer of about `words` tokens, trained on `CORPUS`."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=words,
+        vocab_size=vocab_size,
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -89,8 +89,8 @@ def tokenizer(words=400):
     return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", chat_template=CHAT)
 
 
-def decoder(build=llama, seed=0, words=400):
-    return Decoder(model(build, seed), tokenizer(words), f"tiny {build.__name__}")
+def decoder(build=llama, seed=0, vocab_size=400):
+    return Decoder(model(build, seed), tokenizer(vocab_size), f"tiny {build.__name__}")
 
 
 def bert(layers=2):
@@ -104,15 +104,15 @@ def bert(layers=2):
 
 
 @cache
-def pieces(words=300):
+def wordpiece_tokenizer(vocab_size=300):
     """A WordPiece tokenizer like BERT's, trained on `CORPUS`; cached, because training breaks ties randomly."""
     wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     wordpiece.normalizer, wordpiece.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=words, special_tokens=special, show_progress=False)
+    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
     wordpiece.train_from_iterator([CORPUS.read_text()], trainer)
     return wordpiece
 
 
 def encoder(*layers):
-    return Encoder(bert(), pieces(), layers or (2,))
+    return Encoder(bert(), wordpiece_tokenizer(), layers or (2,))

@@ -79,7 +79,7 @@ def check_invariants(tree):
     for level, tier in enumerate(tree.tiers):
         members = [node for node in nodes if level in node.replicas]
         assert tier.size_bytes == sum(node.replicas[level].size_bytes for node in members) <= tier.budget_bytes
-        assert tier.nodes == len(members)
+        assert tier.num_nodes == len(members)
         assert set(tier.store.stored) == {node.key for node in members}
         pinned = {each.key for node in nodes if node.pinned for each in (node, *node.ancestors())}
         with tree.locked() as replicas:

@@ -39,9 +39,7 @@ def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, 
         return Path(snapshot_download(name, allow_patterns=MODEL_FILE_PATTERNS, tqdm_class=progress_bar))
     except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelNotFound(
-            f"{name!r} is not on this machine, and downloading it failed ({reason})."
-        ) from error
+        raise ModelNotFound(f"{name!r} is not on this machine, and downloading it failed ({reason}).") from error
 
 
 def find_local(name: str, folder: Path) -> Path | None:

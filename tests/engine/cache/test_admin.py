@@ -33,7 +33,7 @@ def test_a_snapshot_contains_the_statistics_of_every_node():
     assert (first.frequency, second.frequency, first.ms_per_token) == (2, 1, 2.0)
     assert (snapshot.use_count, first.age, second.age) == (3, 0, 1)
     assert (first.in_use, second.in_use, first.pinned, first.protected_by_pin) == (True, False, False, False)
-    assert [(tier.size_bytes, tier.nodes) for tier in snapshot.tiers] == [(20, 2), (10, 1)]
+    assert [(tier.size_bytes, tier.num_nodes) for tier in snapshot.tiers] == [(20, 2), (10, 1)]
     assert snapshot.policy == "PGDSF"
 
 
@@ -123,7 +123,7 @@ def test_evicting_removes_the_descendants_and_nothing_else():
     insert_path(tree, "ad")
     result = CacheAdmin(tree).evict("a/b")
     assert all_keys(tree) == {"a", "a/d"}
-    assert (result.replicas, result.size_bytes, result.nodes) == (2, 20, 2)
+    assert (result.num_replicas, result.size_bytes, result.num_nodes) == (2, 20, 2)
     assert tree.tiers[0].clock == 0.0  # only policies move the clock
     check_invariants(tree)
 
@@ -135,7 +135,7 @@ def test_evicting_from_one_tier_keeps_the_replicas_in_the_others():
         tree.replicate(key)
     result = CacheAdmin(tree).evict("a", "tier 0")
     assert [set(node.replicas) for node in all_nodes(tree)] == [{1}, {1}]
-    assert (result.replicas, result.size_bytes, result.nodes) == (2, 20, 0)
+    assert (result.num_replicas, result.size_bytes, result.num_nodes) == (2, 20, 0)
     check_invariants(tree)
 
 
@@ -172,10 +172,10 @@ def test_a_smaller_budget_evicts_at_once_into_the_next_tier():
     for name in "abcde":
         insert_path(tree, name)
     result = CacheAdmin(tree).set_budgets({"tier 0": 25})
-    assert (result.replicas, result.size_bytes, result.nodes) == (3, 30, 0)
+    assert (result.num_replicas, result.size_bytes, result.num_nodes) == (3, 30, 0)
     assert (tree.tiers[0].size_bytes, tree.tiers[1].size_bytes) == (20, 30)
     check_invariants(tree)
-    assert CacheAdmin(tree).set_budgets({"tier 1": 5}).nodes == 3
+    assert CacheAdmin(tree).set_budgets({"tier 1": 5}).num_nodes == 3
     check_invariants(tree)
 
 
@@ -205,7 +205,7 @@ def test_a_zero_budget_empties_a_slower_tier():
 def test_a_larger_budget_makes_space():
     tree = make_tree(10)
     insert_path(tree, "a")
-    assert CacheAdmin(tree).set_budgets({"tier 0": 20}).replicas == 0
+    assert CacheAdmin(tree).set_budgets({"tier 0": 20}).num_replicas == 0
     insert_path(tree, "b")
     assert all_keys(tree) == {"a", "b"}
 

@@ -5,7 +5,7 @@ from threading import Thread
 
 from engine.cache.hit_stats import CacheStats
 from engine.request import Request, Source
-from tests.support.doubles import FixedLibrary, last, make_engine
+from tests.support.doubles import FixedFinder, last, make_engine
 
 ASK = Request("When does the Old Kestrel sail?", passages=3, max_new_tokens=2)
 
@@ -52,7 +52,7 @@ def test_no_request_is_lost_between_threads():
 def test_an_engine_counts_what_its_answers_report():
     engine, answers = make_engine(), []
     for names, method in ((("ferry", "tern"), "full"), (("ferry", "tern", "fares"), "prefix"), (("tern",), "direct")):
-        engine.finder = FixedLibrary(*names)
+        engine.finder = FixedFinder(*names)
         answers.append(last(engine.ask(replace(ASK, method=method))))
     for answer, query in zip(answers, engine.stats.recent(), strict=True):
         for cache_result, tokens in (

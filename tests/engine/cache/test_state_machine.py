@@ -140,7 +140,7 @@ class TreeMachine(RuleBasedStateMachine):
         snapshot = CacheAdmin(self.tree).snapshot()
         for tier in snapshot.tiers:
             sizes = [copy.size_bytes for node in snapshot.nodes for copy in node.replicas if copy.tier == tier.name]
-            assert (sum(sizes), len(sizes)) == (tier.size_bytes, tier.nodes)
+            assert (sum(sizes), len(sizes)) == (tier.size_bytes, tier.num_nodes)
 
     @invariant()
     def every_evictable_node_is_a_candidate(self):

@@ -20,7 +20,7 @@ from engine.cache.tiers.write_behind import WriteBehind
 from engine.types import ChunkKV
 from store.errors import StoreFull
 from store.kv.blobs import DiskBlobs
-from tests.support.doubles import MemoryBlobs, tiers
+from tests.support.doubles import MemoryBlobs, make_hierarchy
 from tests.support.trees import all_keys
 
 CPU = torch.device("cpu")
@@ -122,16 +122,16 @@ def test_kv_and_statistics_outlive_a_restart(tmp_path):
 def test_blobs_of_another_version_are_removed(note):
     blobs = MemoryBlobs()
     blobs.put("10a1", {"keys": torch.zeros(1)}, note)
-    assert len(tiers(blobs=blobs).tree) == 0 and not blobs.tensors
+    assert len(make_hierarchy(blobs=blobs).tree) == 0 and not blobs.tensors
 
 
 def test_kv_of_another_precision_is_removed():
     blobs = MemoryBlobs()
-    cache = tiers(host_bytes=0, blobs=blobs, bits=8)
+    cache = make_hierarchy(host_bytes=0, blobs=blobs, bits=8)
     cache.tree.insert(NODE_KEY, kv("a1"), 1.0)
     cache.drain()
-    assert len(tiers(blobs=blobs, bits=8).tree) == 1
-    assert len(tiers(blobs=blobs, bits=16).tree) == 0 and not blobs.tensors
+    assert len(make_hierarchy(blobs=blobs, bits=8).tree) == 1
+    assert len(make_hierarchy(blobs=blobs, bits=16).tree) == 0 and not blobs.tensors
 
 
 def test_a_disk_that_becomes_read_only_disables_the_disk_tier_only(tmp_path, monkeypatch):
@@ -144,11 +144,11 @@ def test_a_disk_that_becomes_read_only_disables_the_disk_tier_only(tmp_path, mon
         patch.setattr(os, "fsync", fail)
         insert_on_disk(cache)
         cache.drain()
-    assert cache.tree.tiers[1].nodes == 0
+    assert cache.tree.tiers[1].num_nodes == 0
     assert "Read-only" in cache.disk_error and read_all(cache) == 1
     insert_on_disk(cache, "b2")
     cache.drain()
-    assert cache.disk_error == "" and cache.tree.tiers[1].nodes == 1
+    assert cache.disk_error == "" and cache.tree.tiers[1].num_nodes == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no memory"), sqlite3.OperationalError("disk I/O error")])
@@ -157,7 +157,7 @@ def test_the_writer_thread_survives_any_error(error):
         def put(self, key, tensors, note=""):
             raise error
 
-    cache = tiers(host_bytes=2**20, blobs=Broken())
+    cache = make_hierarchy(host_bytes=2**20, blobs=Broken())
     insert_on_disk(cache)
     cache.drain()
     cache.tree.delete("a1")
@@ -190,7 +190,7 @@ def test_without_a_disk_everything_stays_in_memory():
 
 
 def test_a_budget_smaller_than_one_chunk_stores_nothing():
-    cache = tiers(host_bytes=10, disk_bytes=10)
+    cache = make_hierarchy(host_bytes=10, disk_bytes=10)
     assert cache.tree.insert(NODE_KEY, kv("a1"), 1.0) is None
     assert len(cache.tree) == 0
 

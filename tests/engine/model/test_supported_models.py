@@ -53,7 +53,10 @@ def test_a_saved_model_loads_with_equal_logits(tmp_path):
     decoder.model.save_pretrained(tmp_path)
     decoder.tokenizer.save_pretrained(tmp_path)
     loaded = load_decoder(tmp_path, torch.device("cpu"), torch.float32, "loaded")
-    assert loaded.spec.layers == decoder.spec.layers and loaded.selftest_result.deviation < loaded.selftest_result.bound
+    assert (
+        loaded.spec.num_layers == decoder.spec.num_layers
+        and loaded.selftest_result.deviation < loaded.selftest_result.bound
+    )
     assert torch.equal(loaded.reference_logits(torch.arange(9)), tiny.decoder().reference_logits(torch.arange(9)))
 
 
