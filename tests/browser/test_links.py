@@ -49,14 +49,14 @@ def test_one_click_sends_the_question_and_its_documents_to_another_page(answered
     answered.finish()
     answered.page.click("#where .token-remove")  # must not affect the question sent to the other page
     answered.page.fill("#passages-count input[type=number]", "2")
-    for button, found in (("Inspect", "#inspect-found"), ("Compare", "#answers")):
+    for button, results in (("Inspect", "#inspect-found"), ("Compare", "#answers")):
         answered.page.click(f"#reply .kv-acts >> text={button}")
         expect(answered.page.get_by_role("tab", name=button)).to_have_attribute("aria-selected", "true")
-        expect(answered.page.locator(found)).to_be_visible()
+        expect(answered.page.locator(results)).to_be_visible()
         box = answered.page.locator(f"#{button.lower()}-question textarea")
         expect(box).to_have_value("What is the access code?")
         expect(answered.page.locator(f"#{button.lower()}-where .token")).to_have_text("<b>notes</b>.md")
         answered.go("Ask")
-    for asked in (backend.inspection.requests[-1], backend.comparison.requests[-1]):
-        assert asked.documents == ("e" * 64,) and asked.passages == 5
+    for request in (backend.inspection.requests[-1], backend.comparison.requests[-1]):
+        assert request.documents == ("e" * 64,) and request.passages == 5
     assert answered.errors == []

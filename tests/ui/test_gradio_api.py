@@ -41,7 +41,7 @@ def test_a_document_is_added_listed_and_deleted(client, backend, tmp_path):
     assert backend.documents() == []
 
 
-def test_a_document_is_renamed_and_indexed_anew(client, backend, tmp_path):
+def test_a_document_is_renamed_and_reindexed(client, backend, tmp_path):
     (tmp_path / "notes.md").write_text("# Other notes")
     client.predict(file=handle_file(tmp_path / "notes.md"), api_name="/add_document")
     (listed,) = client.predict(api_name="/list_documents")
@@ -74,14 +74,14 @@ def test_a_conversation_streams_turn_by_turn(client, backend):
     assert backend.requests[-1].history == (ChatTurn("What is the code?", backend.answer, tuple(read)),)
 
 
-def test_the_methods_say_what_may_be_set(client):
+def test_the_methods_are_listed_with_their_parameters(client):
     listed = client.predict(api_name="/list_methods")
     assert [method["name"] for method in listed] == [method.name for method in METHODS]
     (tokens,) = next(method for method in listed if method["name"] == "epic")["settings"]
     assert (tokens["name"], tokens["default"], tokens["low"], tokens["high"]) == ("tokens", 32, 0, 512)
 
 
-def test_options_reach_the_engine_and_wrong_ones_are_a_sentence(client, backend):
+def test_options_reach_the_engine_and_invalid_ones_are_an_error_message(client, backend):
     ended = client.submit(question="why?", method="epic", options={"tokens": 16}, api_name="/ask").result()
     assert ended["options"] == {"tokens": 16} == backend.requests[-1].options
     assert client.submit(question="why?", api_name="/ask").result()["options"] == {}
@@ -96,24 +96,24 @@ def test_a_follow_up_in_chosen_documents_reaches_the_engine(client, backend):
         {"question": "Who?", "answer": "She. [1]", "passages": ["a-1", "a-0"]},
         {"question": "Why?", "answer": ""},
     ]
-    given = {"documents": ["a", "b"], "earlier": earlier}
-    ended = client.submit(question="And then?", api_name="/ask", **given).result()
-    asked = backend.requests[-1]
-    assert asked.documents == ("a", "b") and not asked.whole_document
-    assert asked.history == (ChatTurn("Who?", "She. [1]", ("a-1", "a-0")), ChatTurn("Why?", ""))
+    arguments = {"documents": ["a", "b"], "earlier": earlier}
+    ended = client.submit(question="And then?", api_name="/ask", **arguments).result()
+    request = backend.requests[-1]
+    assert request.documents == ("a", "b") and not request.whole_document
+    assert request.history == (ChatTurn("Who?", "She. [1]", ("a-1", "a-0")), ChatTurn("Why?", ""))
     assert (ended["documents"], ended["earlier"], ended["max_tokens"]) == (["a", "b"], 2, 2048)
     client.submit(question="What?", documents=["a"], whole=True, api_name="/ask").result()
     assert backend.requests[-1] == Request("What?", documents=("a",), whole_document=True)
 
 
-def test_a_comparison_looks_in_chosen_documents(client, backend):
+def test_a_comparison_searches_the_chosen_documents(client, backend):
     backend.comparison.pace_s = 0
     client.submit(question="why?", documents=["a", "b"], api_name="/compare").result()
     assert backend.comparison.requests[-1] == CompareRequest("why?", documents=("a", "b"))
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "arguments, message",
     [
         ({"documents": ["a", 5]}, "documents must be a list of their ids"),
         ({"documents": "a"}, "documents must be a list of their ids"),
@@ -128,12 +128,12 @@ def test_a_comparison_looks_in_chosen_documents(client, backend):
     ],
     ids=str,
 )
-def test_a_scope_or_a_conversation_of_another_kind_is_a_sentence(client, given, said):
-    with pytest.raises(Exception, match=said):
-        client.predict(question="why?", api_name="/ask", **given)
+def test_invalid_documents_or_history_are_an_error_message(client, arguments, message):
+    with pytest.raises(Exception, match=message):
+        client.predict(question="why?", api_name="/ask", **arguments)
 
 
-def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client, backend):
+def test_an_inspection_is_plain_data_and_a_refusal_an_error_message(client, backend):
     seen = client.predict(question="why?", ratio=0.3, passages=2, documents=["a"], api_name="/inspect")
     assert len(seen["passages"]) == len(backend.texts) and seen["kl_layers"][-1] == 0
     assert client.predict(question="why?", api_name="/inspect")["passages"] == seen["passages"]
@@ -146,7 +146,7 @@ def test_an_inspection_comes_as_plain_data_and_a_refusal_as_a_sentence(client, b
         client.predict(question="why?", ratio=7, api_name="/inspect")
 
 
-def test_a_bad_ratio_is_a_sentence_and_no_traceback(client, capfd):
+def test_an_invalid_ratio_is_an_error_message_without_a_traceback(client, capfd):
     with pytest.raises(Exception, match=r"The ratio is 7; it lies between 0 and 1"):
         client.predict(question="why?", ratio=7, api_name="/ask")
     with pytest.raises(Exception, match="Give a file"):
@@ -155,7 +155,7 @@ def test_a_bad_ratio_is_a_sentence_and_no_traceback(client, capfd):
 
 
 @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
-def test_a_path_of_this_machine_is_no_upload(url, backend, meta, tmp_path):
+def test_a_path_of_this_machine_is_not_accepted_as_an_upload(url, backend, meta, tmp_path):
     secret = Path(tmp_path / "secret.txt")
     secret.write_text("secret")
     data = {"data": [{"path": str(secret), **meta}]}

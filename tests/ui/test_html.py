@@ -95,7 +95,7 @@ def views(bad: str) -> dict[str, str]:
         "passages": passages.render_passages(answer(bad)),
         "numbers": render_metrics(answer(bad), method),
         "history": render_history([turn]),
-        "shelf": render_document_list([document], [TierUsage("host", 5, 9)]),
+        "documents": render_document_list([document], [TierUsage("host", 5, 9)]),
         "pending delete": render_document_list([document], pending_delete=bad),
         "progress": render_progress(
             [IngestProgress(bad, "failed", 0, 0, bad), IngestProgress(bad, "parsed", 0, 1, bad)]
@@ -172,8 +172,8 @@ def test_the_history_keeps_the_last_ten_newest_first():
 def test_the_target_ratio_is_shown_only_if_the_method_has_one():
     without, with_ratio = MethodInfo("epic", "EPIC", "", ()), MethodInfo("cacheclip", "CacheClip", "", (RATIO,))
     assert "target 20" in render_metrics(answer("x"), with_ratio)
-    said = render_metrics(answer("x"), without)
-    assert "EPIC has no ratio" in said and "target" not in said and "windows" not in said
+    metrics = render_metrics(answer("x"), without)
+    assert "EPIC has no ratio" in metrics and "target" not in metrics and "windows" not in metrics
     assert (
         Turn.from_answer(answer("x"), without).nominal is None
         and Turn.from_answer(answer("x"), with_ratio).nominal == 0.2
@@ -183,8 +183,8 @@ def test_the_target_ratio_is_shown_only_if_the_method_has_one():
 
 def test_the_history_says_which_options_were_unusual():
     epic = next(method for method in METHODS if method.name == "epic")
-    asked = [Answer(Request("x", "epic", options={"tokens": tokens}), Trace(), "stopped") for tokens in (16, 32)]
-    shown = [Reader(render_history([Turn.from_answer(each, epic)])).text for each in asked]
+    answers = [Answer(Request("x", "epic", options={"tokens": tokens}), Trace(), "stopped") for tokens in (16, 32)]
+    shown = [Reader(render_history([Turn.from_answer(each, epic)])).text for each in answers]
     assert "EPIC · Tokens at each start: 16 · stopped" in shown[0] and "EPIC · stopped" in shown[1]
 
 

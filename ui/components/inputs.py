@@ -9,7 +9,7 @@ from engine.method import MethodInfo, default_method
 from engine.request import Request
 
 _DEFAULTS = Request(question="")
-_PASSAGES = "How many of the best-matching passages the model reads (top-k)."
+_PASSAGES = "Number of retrieved passages the model reads (top-k)."
 
 
 def question_box(label: str, placeholder: str, elem_id: str, autofocus: bool = False) -> gr.Textbox:

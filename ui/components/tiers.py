@@ -61,10 +61,10 @@ class PolicyLabel:
 
 POLICIES = {
     "pgdsf": PolicyLabel(
-        "PGDSF: keeps what is slow to recompute (default)",
+        "PGDSF: cost-aware (default)",
         "Priority = clock + uses \u00d7 measured milliseconds to recompute one of its tokens (PGDSF, RAGCache).",
     ),
-    "gdsf": PolicyLabel("GDSF: frequency and recency, ignores cost", "Priority = clock + uses (GDSF)."),
-    "lru": PolicyLabel("LRU: least recently used leaves first", "Priority = time of last use (LRU)."),
-    "lfu": PolicyLabel("LFU: least frequently used leaves first", "Priority = number of uses (LFU)."),
+    "gdsf": PolicyLabel("GDSF: frequency and recency", "Priority = clock + uses (GDSF)."),
+    "lru": PolicyLabel("LRU: least recently used", "Priority = time of last use (LRU)."),
+    "lfu": PolicyLabel("LFU: least frequently used", "Priority = number of uses (LFU)."),
 }

@@ -205,22 +205,22 @@ class FakeBackend:
             self.cancelled.append(cancel.is_set())
 
     def check(self, request: Request) -> None:
-        """Refuse what the engine would refuse."""
+        """Raise BadRequest for what the engine rejects."""
         if not 0 <= request.recompute_ratio <= 1:
             raise BadRequest(f"The ratio is {request.recompute_ratio}; it lies between 0 and 1.")
         validate_scope(request)
         method = next(each for each in METHODS if each.name == request.method)
-        settings = {setting.name: setting for setting in method.params if setting.name != "ratio"}
+        params = {param.name: param for param in method.params if param.name != "ratio"}
         for name, value in request.options.items():
-            if name not in settings:
+            if name not in params:
                 raise BadRequest(f"{name!r} is no option of the method {request.method!r}.")
             try:
-                settings[name].validate(value)
+                params[name].validate(value)
             except ValueError as error:
                 raise BadRequest(f"The option {error}.") from error
 
     def _source(self, rank: int, text: str, request: Request) -> Source:
-        """Recompute a stretch of every 100 characters, as long as the ratio says."""
+        """Return a source in which the first part of every 100 characters is recomputed."""
         fresh = round(100 * request.recompute_ratio)
         pieces = [
             TextSpan(part, recomputed)

@@ -9,28 +9,28 @@ from ui.components.excerpt import find_quote, page_label, render_excerpt
 
 TEXT = "The tower stands on a rock. It has 199 steps. <b>The keeper</b> is Ada Pell."
 CHUNK = Chunk("a-0", "a", "a.pdf", 0, 1, 0, len(TEXT), TEXT)
-FOUND = Excerpt(CHUNK, f"{TEXT} And more.", 0, len(TEXT), False, True, ((0, 1), (28, 2), (46, 3)))
+EXCERPT = Excerpt(CHUNK, f"{TEXT} And more.", 0, len(TEXT), False, True, ((0, 1), (28, 2), (46, 3)))
 
 
 @pytest.mark.parametrize(
-    "said, where",
+    "answer, label",
     [
         ("", "Pages 1\u20133"),
         ("It has 199 steps.", "Page 2"),
         ("Ada Pell", "Page 3"),
-        ("Nothing alike", "Pages 1\u20133"),
+        ("Nothing similar", "Pages 1\u20133"),
     ],
 )
-def test_the_page_is_that_of_the_sentence_that_backs_the_answer(said, where):
-    assert page_label(FOUND, find_quote(FOUND, said)) == where
+def test_the_page_is_that_of_the_sentence_that_supports_the_answer(answer, label):
+    assert page_label(EXCERPT, find_quote(EXCERPT, answer)) == label
 
 
-def test_the_sentence_that_backs_the_answer_stands_out_and_stays_text():
-    shown = render_excerpt(FOUND, find_quote(FOUND, "Who else? Ada Pell"))
+def test_the_sentence_that_supports_the_answer_is_highlighted_and_escaped():
+    shown = render_excerpt(EXCERPT, find_quote(EXCERPT, "Who else? Ada Pell"))
     assert '<em class="kv-quoted">&lt;b&gt;The keeper&lt;/b&gt; is Ada Pell.</em>' in shown
-    assert "<em" not in render_excerpt(FOUND) and "<b>" not in shown
+    assert "<em" not in render_excerpt(EXCERPT) and "<b>" not in shown
 
 
 def test_without_pages_the_passage_has_a_number():
-    bare = replace(FOUND, chunk=replace(CHUNK, page=None), pages=())
+    bare = replace(EXCERPT, chunk=replace(CHUNK, page=None), pages=())
     assert page_label(bare, find_quote(bare, "199 steps")) == "Passage 1"

@@ -1,4 +1,4 @@
-"""The waterfall: overlap is drawn as overlap, and what came after the first token is left out."""
+"""The waterfall figure: stages before the first token, overlapping where they overlapped in time."""
 
 from engine.trace import Stage
 from ui.figures.waterfall import waterfall_figure
@@ -6,7 +6,7 @@ from ui.figures.waterfall import waterfall_figure
 STAGES = [Stage("load", 20, 60), Stage("search", 0, 20), Stage("score", 20, 150), Stage("decode", 399.9, 2000)]
 
 
-def test_stages_stand_in_the_order_they_began_and_overlap_in_time():
+def test_stages_are_drawn_in_start_order_and_overlap_in_time():
     bars = waterfall_figure(STAGES, ttft_ms=400).data[0]
     assert list(bars.y) == ["Search", "Load", "Score"]
     assert list(bars.base) == [0, 20, 20] and list(bars.x) == [20, 60, 150]
@@ -27,7 +27,7 @@ def test_stages_of_one_name_share_a_row():
     assert waterfall_figure(twice, 20).layout.height == waterfall_figure(twice[:1], 20).layout.height
 
 
-def test_what_chooses_and_what_computes_keep_their_colours():
+def test_selection_and_computation_have_colours_of_their_own():
     names = ["select", "question", "recompute", "full prefill", "search"]
     select, question, fresh, full, other = waterfall_figure([Stage(n, 0, 5) for n in names], 20).data[0].marker.color
     assert select == question and fresh == full and len({select, fresh, other}) == 3
@@ -37,7 +37,7 @@ def test_no_stages_make_an_empty_figure():
     assert len(waterfall_figure([], None).data[0].x or ()) == 0
 
 
-def test_the_background_is_left_to_the_page():
+def test_the_background_is_transparent():
     assert waterfall_figure(STAGES, 400).layout.paper_bgcolor == "rgba(0,0,0,0)"
 
 

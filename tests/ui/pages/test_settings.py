@@ -38,8 +38,8 @@ def values(page, **chosen):
 
 def last(updates, component):
     """The last value that a component was given."""
-    found = [update[component] for update in updates if component in update]
-    return str(found[-1]) if found else ""
+    sent = [update[component] for update in updates if component in update]
+    return str(sent[-1]) if sent else ""
 
 
 @pytest.mark.parametrize(
