@@ -35,7 +35,7 @@ from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector, load_t
 from store.data_folder import default_data_folder
 from store.types import Finder
 
-LORA_ADAPTER = ASSETS / "reader"
+LORA_ADAPTER = ASSETS / "reader"  # these three are trained here: `python -m training`
 TOKEN_SELECTOR = ASSETS / "selector"
 SPAN_SCORER = ASSETS / "pointer"
 

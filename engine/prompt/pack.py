@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.errors import DocumentTooLong, QuestionTooLong
-from engine.model.tokenizer import Encoded
+from engine.model.tokenizer import TokenizedText
 from engine.prompt.followups import ContextualQuestion, with_history
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.request import Request
@@ -29,7 +29,7 @@ class PreparedPrompt:
     """
 
     texts: tuple[str, ...]
-    passages: tuple[Encoded, ...]
+    passages: tuple[TokenizedText, ...]
     standalone_question: str
     original_question: str
     suffix_ids: tuple[int, ...]
@@ -119,7 +119,7 @@ def pack(template: PromptTemplate, request: Request, hits: Sequence[Hit], max_to
     )
 
 
-def _tokenize(template: PromptTemplate, hits: Sequence[Hit], max_tokens: int | None) -> Iterator[Encoded]:
+def _tokenize(template: PromptTemplate, hits: Sequence[Hit], max_tokens: int | None) -> Iterator[TokenizedText]:
     """Yield the passages of the hits; stop at `max_tokens`, because counting 16 MB would take 20 s.
 
     Raises DocumentTooLong if they have more than `max_tokens` tokens.

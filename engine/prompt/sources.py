@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engine.model.tokenizer import Encoded
+from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
 from engine.request import Source, TextSpan
 
@@ -74,7 +74,7 @@ def _cache_result(tier: str, is_on_path: bool) -> str:
     return "exact prefix hit" if is_on_path else "chunk hit"
 
 
-def split_spans(text: str, encoded: Encoded, is_recomputed: Tensor) -> tuple[TextSpan, ...]:
+def split_spans(text: str, encoded: TokenizedText, is_recomputed: Tensor) -> tuple[TextSpan, ...]:
     """Split a passage's text wherever recomputed and reused tokens meet; the spans joined are the text.
 
     encoded        the passage's tokens; their character spans may extend past the text (the blank line after it)

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from engine.lru import LRUCache
-from engine.model.tokenizer import Encoded, TextTokenizer
+from engine.model.tokenizer import TextTokenizer, TokenizedText
 
 SYSTEM = (
     "Answer the question from the passages. Be short and exact: one or two sentences. "
@@ -40,7 +40,7 @@ class PromptTemplate:
         self.end_ids = tuple(stop_ids[:1])
         self.passage = LRUCache(self.encode_passage, MAX_CACHED_PASSAGES)
 
-    def encode_passage(self, text: str) -> Encoded:
+    def encode_passage(self, text: str) -> TokenizedText:
         """Return a passage's ids with character spans into `text`; the blank line after it belongs to it."""
         return self.tokenizer.encode(text.strip() + "\n\n")
 

@@ -18,7 +18,7 @@ from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from engine.strategies import STRATEGIES
 from engine.trace import Trace
 from tests.support import tiny
-from tests.support.doubles import TEXTS, MemoryBlobs, make_hit, last, make_engine
+from tests.support.doubles import TEXTS, MemoryBlobs, last, make_engine, make_hit
 from tests.support.tolerance import EXACT, REORDERED
 
 ASK = Request("What is the maintenance code?", method="cacheclip", recompute_ratio=0.2, passages=6, max_new_tokens=12)
@@ -177,7 +177,7 @@ def test_text_spans_join_to_the_passage_and_mark_recomputed_text():
 
 
 def test_auxiliary_with_another_tokenizer():
-    engine = make_engine("ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    engine = make_engine("ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300))
     answer = last(engine.ask(replace(ASK, recompute_ratio=0.4)))
     assert answer.state == "done"
     assert 0.3 < answer.actual_ratio <= 0.4
@@ -266,7 +266,7 @@ def test_another_model_does_not_use_this_models_kv():
 
 def test_deleted_passage_is_gone_from_every_tier():
     blobs = MemoryBlobs()
-    engine = make_engine("ferry", "tern", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    engine = make_engine("ferry", "tern", blobs=blobs, auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300))
     last(engine.ask(ASK))
     engine.tiers.drain()
     assert len(blobs.tensors) == 4  # each passage, for both models
@@ -279,7 +279,7 @@ def test_deleted_passage_is_gone_from_every_tier():
 
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "auxiliary of its own"])
 def test_deletion_tokenizes_the_passage_once_per_model(own, monkeypatch):
-    engine = make_engine("ferry", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300) if own else None)
+    engine = make_engine("ferry", auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300) if own else None)
     read: list[str] = []
     for _, prompt in engine.passages.kv_caches:
         once = prompt.encode_passage
@@ -290,7 +290,7 @@ def test_deletion_tokenizes_the_passage_once_per_model(own, monkeypatch):
 
 @pytest.mark.parametrize("meanwhile", [False, True])
 def test_text_of_a_deleted_passage_is_gone_from_memory(meanwhile):
-    auxiliary = tiny.decoder(tiny.qwen2, seed=3, words=300)
+    auxiliary = tiny.decoder(tiny.qwen2, seed=3, vocab_size=300)
     selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
     engine = make_engine("ferry", "tern", auxiliary=auxiliary, selector=selector)
     caches = engine.template.passage, engine.auxiliary.template.passage, selector._passages

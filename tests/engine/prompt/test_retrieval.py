@@ -17,7 +17,7 @@ from engine.scheduler.speculation import SpeculationConfig, Speculator
 from engine.trace import Trace
 from store.types import Hit
 from tests.support import tiny
-from tests.support.doubles import TEXTS, FixedFinder, KeywordFinder, make_hit, last, make_engine
+from tests.support.doubles import TEXTS, FixedFinder, KeywordFinder, last, make_engine, make_hit
 
 BOATS = [
     "The Old Kestrel sails the Bay Route every day.",
