@@ -47,7 +47,7 @@ class LocalLibraryService:
         with self._loader.borrow() as runtime:
             cache, tree = runtime.engine.cache, runtime.tiers.tree
             for chunk in runtime.library.chunks(document_id)[start : start + count]:
-                ids = runtime.engine.prompt.passage(chunk.text).ids
+                ids = runtime.engine.template.passage(chunk.text).ids
                 nodes = tree.match_prefix([cache.chunk_key(ids)])
                 level = nodes[0].level if nodes else len(tree.tiers)
                 tier = tree.tiers[level].name if level < len(tree.tiers) else ""

@@ -32,7 +32,7 @@ class ReplayedQuestion:
 
 def make_passages(engine: Engine, stream: RequestStream, seed: int) -> list[str]:
     """Return random passages of the stream's lengths in tokens, to within a few."""
-    rng, tokenizer = random.Random(seed), engine.prompt.tokenizer.data
+    rng, tokenizer = random.Random(seed), engine.template.tokenizer.data
     parts = -(-int(stream.tokens.max()) // (CHUNK_TOKENS - 8))
     long = [" ".join(make_paragraph(rng, tokenizer) for _ in range(parts)) for _ in range(8)]
     passages = []
@@ -76,7 +76,7 @@ def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> Replayed
 
 
 def _prompt(engine: Engine, chosen: Sequence[str], number: int) -> PreparedPrompt:
-    prompt, question = engine.prompt, f"Which number belongs to the engine in report {number}?"
+    prompt, question = engine.template, f"Which number belongs to the engine in report {number}?"
     return PreparedPrompt(
         texts=tuple(chosen),
         passages=tuple(prompt.passage(text) for text in chosen),

@@ -50,7 +50,7 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
 
 def make_splitter(engine: Engine, tokens: int) -> Splitter:
     """Return a function that splits a text into chunks of at most `tokens` tokens, without overlap."""
-    tokenizer = engine.prompt.tokenizer.data
+    tokenizer = engine.template.tokenizer.data
 
     def cut(text: str) -> list[str]:
         return [text[start:end] for start, end in split(text, tokenizer, ChunkConfig(tokens, 0))]
@@ -60,5 +60,5 @@ def make_splitter(engine: Engine, tokens: int) -> Splitter:
 
 def make_token_counter(engine: Engine) -> Callable[[str], int]:
     """Return a function that counts a passage's tokens in the prompt."""
-    tokens = engine.prompt.tokenizer
+    tokens = engine.template.tokenizer
     return lambda text: len(tokens.encode(text.strip() + "\n\n").ids)

@@ -61,7 +61,7 @@ def run_variants(
         [result.buffer for result in results.values()],
         [sampler.sample(result.logits) for sampler, result in zip(samplers, results.values(), strict=True)],
         samplers,
-        engine.prompt.stop_ids,
+        engine.template.stop_ids,
         item.max_new_tokens,
     )
     answer_ids = answers[0][:ANSWER_KL_TOKENS]
@@ -87,7 +87,7 @@ def prepare_item(engine: Engine, item: Item, max_tokens: int) -> tuple[PreparedP
 
     Raises InvalidArgument if no passage fits.
     """
-    prompt = engine.prompt
+    prompt = engine.template
     question = prompt.suffix_ids(item.question) + prompt.tokenizer.encode(item.opening).ids
     available = min(max_tokens, engine.max_tokens - len(prompt.prefix_ids) - len(question) - item.max_new_tokens)
     kept = [(text, prompt.passage(text)) for text in item.passages]
@@ -122,6 +122,6 @@ def _oracle_overlap(context: PromptContext, result: PrefillResult) -> float | No
 
 
 def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
-    text = engine.prompt.tokenizer.decode([token for token in answer if token not in engine.prompt.stop_ids])
+    text = engine.template.tokenizer.decode([token for token in answer if token not in engine.template.stop_ids])
     names = (item.metric, *EXTRA_METRICS.get(item.metric, ()))
     return {"answer": text, "scores": {name: METRICS[name](text, item.answers) for name in names}}
