@@ -4,7 +4,7 @@ Plain data without tensors, so that the UI can import it without torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 
 
@@ -41,16 +41,9 @@ class MethodParam:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data under the keys that API clients read."""
-        return {
-            "name": self.name,
-            "label": self.label,
-            "default": self.default,
-            "about": self.description,
-            "low": self.low,
-            "high": self.high,
-            "step": self.step,
-            "choices": self.choices,
-        }
+        values = asdict(self)
+        values["about"] = values.pop("description")
+        return values
 
 
 @dataclass(frozen=True, slots=True)

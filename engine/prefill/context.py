@@ -134,7 +134,7 @@ class PromptContext:
             question_attention=lambda: self.question_attention,
             oracle_attention=lambda: self.reference.attention[-1],
             num_exact_chunks=self._num_exact_chunks(placement),
-            num_layers=self._cache.decoder.spec.layers,
+            num_layers=self._cache.decoder.spec.num_layers,
             seed=crc32(self.ids.numpy().tobytes()),
         )
 

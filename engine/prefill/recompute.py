@@ -47,7 +47,7 @@ def recompute(
         result = prefill_filtered(decoder, ids[rows], buffer, rows, len(query_rows), plan.row_filter, cancel)
         filtered = result.rows[result.first_filtered_layer :]
         ratio = sum(map(len, filtered)) / (len(filtered) * num_tokens) if num_tokens else 0.0
-        flops = sum(spec.flops_at(torch.cat((kept, query_rows))) / spec.layers for kept in result.rows)
+        flops = sum(spec.flops_at(torch.cat((kept, query_rows))) / spec.num_layers for kept in result.rows)
         return RecomputeResult(result.logits, filtered[0], ratio, flops)
     covers_context = len(plan.rows) >= num_tokens
     rows = torch.arange(len(ids)) if covers_context else torch.cat((plan.rows, query_rows))

@@ -4,9 +4,9 @@ Before each layer a row filter may measure how far the rows' fresh KV deviates f
 their cached KV from that layer on.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -48,44 +48,35 @@ def prefill_filtered(
     """
     hidden, rotation = decoder.embed(ids[None], slots[None])
     row_pass, rows_by_layer, first_filtered_layer = RowPass(buffer, slots), [], 0
-    for layer in range(decoder.spec.layers):
-        kept = row_filter(layer, _deviation(decoder, layer, hidden, rotation, buffer, slots, num_query_tokens))
+    context_slots, query_slots = slots.tensor_split([len(slots) - num_query_tokens])
+    for layer in range(decoder.spec.num_layers):
+        kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, context_slots))
         if kept is not None:
             first_filtered_layer = first_filtered_layer or layer
-            kept = torch.cat((kept, torch.arange(len(slots) - num_query_tokens, len(slots))))
-            hidden = hidden[:, kept]
-            rotation = rotation[0][:, kept], rotation[1][:, kept]
-            slots = slots[kept]
-            row_pass = RowPass(buffer, slots)
-        rows_by_layer.append(slots[: len(slots) - num_query_tokens])
+            indices = torch.cat((kept, torch.arange(len(context_slots), len(context_slots) + num_query_tokens)))
+            hidden = hidden[:, indices]
+            rotation = rotation[0][:, indices], rotation[1][:, indices]
+            context_slots = context_slots[kept]
+            row_pass = RowPass(buffer, torch.cat((context_slots, query_slots)))
+        rows_by_layer.append(context_slots)
         hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel)
     return FilteredPrefill(decoder.logits(hidden[0, -1]), tuple(rows_by_layer), first_filtered_layer)
 
 
-def _deviation(
-    decoder: Decoder,
-    layer: int,
-    hidden: Tensor,
-    rotation: tuple[Tensor, Tensor],
-    buffer: KVBuffer,
-    slots: Tensor,
-    num_query_tokens: int,
-) -> Callable[[], Deviation]:
-    """Return a function that measures the deviation of the context rows in a layer."""
-
-    def measure() -> Deviation:
-        count = len(slots) - num_query_tokens
-        if not count:
-            return Deviation(torch.empty(0), torch.empty(0))
-        fresh = _KVCapture()
-        with suppress(_LayerStopped):
-            decoder.run_layer(layer, hidden[:, :count], (rotation[0][:, :count], rotation[1][:, :count]), fresh)
-        return Deviation(
-            _squared_difference(fresh.keys[0], buffer.keys[layer][:, slots[:count]]),
-            _squared_difference(fresh.values[0], buffer.values[layer][:, slots[:count]]),
-        )
-
-    return measure
+def _measure_deviation(
+    decoder: Decoder, layer: int, hidden: Tensor, rotation: tuple[Tensor, Tensor], buffer: KVBuffer, slots: Tensor
+) -> Deviation:
+    """Return the deviation of `slots` [R] in a layer; theirs are the first R rows of hidden and rotation."""
+    count = len(slots)
+    if not count:
+        return Deviation(torch.empty(0), torch.empty(0))
+    fresh = _KVCapture()
+    with suppress(_LayerStopped):
+        decoder.run_layer(layer, hidden[:, :count], (rotation[0][:, :count], rotation[1][:, :count]), fresh)
+    return Deviation(
+        _squared_difference(fresh.keys[0], buffer.keys[layer][:, slots]),
+        _squared_difference(fresh.values[0], buffer.values[layer][:, slots]),
+    )
 
 
 def _squared_difference(fresh: Tensor, cached: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ class AuxiliaryScorer:
         """
         decoder, start = self.cache.decoder, self.cache.prefix.tokens
         chunks = [_rebase(chunk, start, decoder.spec.inv_freq) for chunk in chunks]
-        batch = _ChunkBatch(self.cache.prefix, chunks, len(query_ids), decoder.spec.layers - 1)
+        batch = _ChunkBatch(self.cache.prefix, chunks, len(query_ids), decoder.spec.num_layers - 1)
         decoder.forward(torch.tensor([query_ids] * len(chunks)), batch.positions, batch, cancel)
         return [row[: chunk.tokens] for row, chunk in zip(batch.scores, chunks, strict=True)]
 
@@ -104,7 +104,7 @@ class AuxiliaryScorer:
         layers have one vote, however much attention goes to the prefix.
         """
         decoder = self.cache.decoder
-        joint = InPlacePass(self.cache.prefix, chunks, len(query_ids), decoder.spec.layers - 1, decoder.spec.inv_freq)
+        joint = InPlacePass(self.cache.prefix, chunks, len(query_ids), decoder.spec.num_layers - 1, decoder.spec.inv_freq)
         decoder.forward(torch.tensor([query_ids]), joint.positions, joint, cancel)
         attention = joint.attention
         attention /= attention.sum(-1, keepdim=True)

@@ -26,12 +26,7 @@ class InPlacePass:
     """
 
     def __init__(
-        self,
-        prefix: ChunkKV,
-        chunks: Sequence[ChunkKV],
-        num_query_tokens: int,
-        last_layer: int,
-        inv_freq: Tensor,
+        self, prefix: ChunkKV, chunks: Sequence[ChunkKV], num_query_tokens: int, last_layer: int, inv_freq: Tensor
     ) -> None:
         spans = chunk_spans(0, [chunk.tokens for chunk in chunks])
         self._prefix = prefix

@@ -175,7 +175,7 @@ def test_a_passage_deleted_while_in_use_is_gone_after_the_answer(method):
 
 
 def test_a_separate_auxiliary_model_has_ended_before_the_first_token():
-    engine = make_engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300))
+    engine = make_engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300))
     ask(engine, "ferry", "tern", "fares")
     engine.finder = FixedFinder("ferry", "tern", "fares")
     result = engine.prefill(engine.prepare(ASK, Trace()), CacheClip(0.2), Trace())

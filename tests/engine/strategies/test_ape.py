@@ -14,7 +14,7 @@ from engine.trace import Trace
 from engine.types import ParallelAttention
 from tests.engine.test_engine import ASK
 from tests.support import tiny
-from tests.support.doubles import TEXTS, make_hit, make_engine
+from tests.support.doubles import TEXTS, make_engine, make_hit
 from tests.support.tolerance import REORDERED
 
 NAMES = ["ferry", "crew", "tern"]  # of different lengths

@@ -14,7 +14,7 @@ from engine.trace import Trace
 from engine.types import Placement
 from tests.engine.test_engine import ASK
 from tests.support import tiny
-from tests.support.doubles import TEXTS, make_hit, make_engine
+from tests.support.doubles import TEXTS, make_engine, make_hit
 from tests.support.reference_prefill import assemble_kv, kv_layers, rotate_keys
 from tests.support.tolerance import REORDERED
 
@@ -151,5 +151,5 @@ def test_flops_are_those_of_every_row_in_every_layer(engine, prompt, monkeypatch
     assert len(rows_by_layer) == len(layers) and rows_by_layer[0] > rows_by_layer[1]
     weights = sum(weight.numel() for weight in layers[0].parameters() if weight.ndim == 2)
     keys = sum(int((slots_by_count[count] + 1).sum()) for count in rows_by_layer)  # all slots up to the row's own
-    expected = 2.0 * weights * sum(rows_by_layer) + 4.0 * decoder.spec.heads * decoder.spec.head_dim * keys
+    expected = 2.0 * weights * sum(rows_by_layer) + 4.0 * decoder.spec.num_heads * decoder.spec.head_dim * keys
     assert result.flops == pytest.approx(expected, rel=0.01)  # norms and biases are not counted

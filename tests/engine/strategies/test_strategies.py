@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from engine.request import Request
 from engine.strategies import EPIC, STRATEGIES, CacheBlend, Direct, Full, Prefix, ProphetKV, RandomWindows, list_methods
 from engine.types import Deviation, SelectionContext
 
+README = Path(__file__).parents[3] / "README.md"
 SPANS = (range(5, 25), range(25, 31), range(31, 60))
 SCORES = torch.rand(55, generator=torch.Generator().manual_seed(0))
 ATTENTION = torch.rand(3, 55, generator=torch.Generator().manual_seed(1))
@@ -164,3 +166,9 @@ def test_parameters_outside_their_range_are_refused_with_the_range(name, options
 def test_a_request_with_options_that_its_method_does_not_have_is_refused(method, options, message):
     with pytest.raises(BadRequest, match=message):
         validate(Request("Who?", method, options=options))
+
+
+@pytest.mark.parametrize("strategy", [each for each in STRATEGIES.values() if each.paper])
+def test_the_readmes_method_table_links_each_class_to_its_paper(strategy):
+    lines = README.read_text("utf-8").splitlines()
+    assert any(f"`{strategy.__name__}`" in line and f"arxiv.org/abs/{strategy.paper}" in line for line in lines)
