@@ -25,7 +25,7 @@ class Library:
         self.texts = {name: TEXTS[name] for name in names}
 
     def documents(self):
-        return [SimpleNamespace(id=name, num_num_chunks=1) for name in self.texts]
+        return [SimpleNamespace(id=name, num_chunks=1) for name in self.texts]
 
     def chunks(self, document_id):
         text = self.texts[document_id]
@@ -53,7 +53,7 @@ def ask(engine, *names, method="full"):
 
 def test_every_key_is_mapped_to_its_passage_and_model(tmp_path):
     service, engine, _ = open_service(
-        tmp_path, "ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, words=300)
+        tmp_path, "ferry", "tern", "fares", auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300)
     )
     ask(engine, "ferry", "tern")
     engine.passages.warm(TEXTS["fares"])
@@ -124,7 +124,7 @@ def test_pins_evictions_and_budgets_reach_the_tree(tmp_path):
     with pytest.raises(PassageInUse):
         service.set_budget("host", 0)
     service.pin(second, False)
-    assert service.set_budget("host", 0).replicas == 2
+    assert service.set_budget("host", 0).num_replicas == 2
     assert service.snapshot().tiers[0].size_bytes == 0
     for one in service.snapshot().passages[:1]:
         service.evict(one.node.key)

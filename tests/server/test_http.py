@@ -89,8 +89,8 @@ def test_the_openai_client_streams_a_conversation(client, backend):
         assert text == backend.answer and len(chunks) > 5
         messages.append({"role": "assistant", "content": text})
     earlier = (ChatTurn("What is the code?", backend.answer),)
-    wanted = Request("And the form?", "cacheblend", 0.15, 5, 64, seed=7, options={"check_layer": 2}, history=earlier)
-    assert backend.requests[-1] == wanted
+    expected = Request("And the form?", "cacheblend", 0.15, 5, 64, seed=7, options={"check_layer": 2}, history=earlier)
+    assert backend.requests[-1] == expected
 
     *_, finish, last = chunks
     assert finish.choices[0].finish_reason == "stop" and last.choices == []
@@ -111,19 +111,19 @@ def test_a_complete_answer_has_usage_and_sources(client, backend):
 def test_methods_are_models_with_an_optional_ratio(client):
     assert [model.id for model in client.models.list()] == ["kvscope", *(f"kvscope/{each.name}" for each in METHODS)]
     assert client.models.retrieve("kvscope/cacheblend@15").kvscope["label"] == "CacheBlend"
-    for name, said in (
+    for name, message in (
         ("gpt-4", "Use kvscope, or kvscope/METHOD with one of: cacheclip"),
         ("kvscope/epic@20", "This method has no recompute ratio; use kvscope/epic"),
         ("kvscope@101", "a percentage, 0 to 100"),
     ):
-        with pytest.raises(openai.NotFoundError, match=said):
+        with pytest.raises(openai.NotFoundError, match=message):
             client.models.retrieve(name)
-        with pytest.raises(openai.NotFoundError, match=said):
+        with pytest.raises(openai.NotFoundError, match=message):
             client.chat.completions.create(model=name, **ASK)
 
 
 @pytest.mark.parametrize(
-    "fields, param, said",
+    "fields, param, message",
     [
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": "hello"}, "messages", "list"),
@@ -141,17 +141,17 @@ def test_methods_are_models_with_an_optional_ratio(client):
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_invalid_request_is_refused_with_the_name_of_the_field(url, fields, param, said, stream):
+def test_an_invalid_request_is_refused_with_the_name_of_the_field(url, fields, param, message, stream):
     refused = post(url, stream=stream, **fields)
     error = refused.json()["error"]
     assert (refused.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
-    assert said in error["message"]
+    assert message in error["message"]
 
 
 def test_unsupported_fields_without_effect_are_accepted_and_a_greeting_is_no_turn(url, backend):
-    said = [("assistant", "Ask me."), ("user", "Who?"), ("user", "And why?")]
+    messages = [("assistant", "Ask me."), ("user", "Who?"), ("user", "And why?")]
     fields = {"n": 1, "stop": [], "tools": None, "temperature": None, "response_format": {"type": "text"}}
-    assert post(url, messages=[{"role": r, "content": c} for r, c in said], **fields).status_code == 200
+    assert post(url, messages=[{"role": r, "content": c} for r, c in messages], **fields).status_code == 200
     assert backend.requests[-1] == Request("Who?\n\nAnd why?")
 
 
