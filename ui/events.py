@@ -6,17 +6,11 @@ import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS
 
-MODEL_QUEUE = "model"  # concurrency id of events that run the model
-INGEST_QUEUE = "library"  # concurrency id of events that add or re-index documents
-# Gradio's default, "once", drops an event while the browser still handles the previous one of the same listener.
-ALLOW_MULTIPLE: dict[str, Any] = {"trigger_mode": "multiple"}
+MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
+INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": 1}  # adding and re-indexing
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-RUN_MODEL: dict[str, Any] = {  # events of pages that run the model
-    "concurrency_id": MODEL_QUEUE,
-    "concurrency_limit": MAX_CONCURRENT_REQUESTS,
-    **ALLOW_MULTIPLE,
-    **QUIET,
-}
+# Gradio's default trigger mode, "once", drops an event while the browser still handles the listener's previous one.
+RUN_MODEL: dict[str, Any] = {**MODEL_QUEUE, **QUIET, "trigger_mode": "multiple"}
 
 Update = dict[Any, Any]  # component -> new value; components that are missing keep theirs
 

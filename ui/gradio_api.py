@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
+from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest
 from engine.errors import BadRequest
@@ -140,26 +140,19 @@ def build(backend: Backend) -> None:
             *_, results = backend.library.reindex([document_id], cancel)
         return [asdict(result) for result in results]
 
-    gr.api(ask, api_name="ask", concurrency_id=MODEL_QUEUE, concurrency_limit=MAX_CONCURRENT_REQUESTS)
-    gr.api(inspect, api_name="inspect", concurrency_id=MODEL_QUEUE, concurrency_limit=MAX_CONCURRENT_REQUESTS)
-    gr.api(compare, api_name="compare", concurrency_id=MODEL_QUEUE, concurrency_limit=MAX_CONCURRENT_REQUESTS)
+    gr.api(ask, api_name="ask", **MODEL_QUEUE)
+    gr.api(inspect, api_name="inspect", **MODEL_QUEUE)
+    gr.api(compare, api_name="compare", **MODEL_QUEUE)
     gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
     gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
     gr.api(delete_document, api_name="delete_document")
     gr.api(rename_document, api_name="rename_document")
-    gr.api(reindex_document, api_name="reindex_document", concurrency_id=INGEST_QUEUE, concurrency_limit=1)
+    gr.api(reindex_document, api_name="reindex_document", **INGEST_QUEUE)
     # A File component, because Gradio checks that its value is an upload and not some other file of this machine.
     file = gr.File(visible=False)
     results = gr.JSON(visible=False)
-    gr.Button(visible=False).click(
-        add_document,
-        file,
-        results,
-        preprocess=False,
-        api_name="add_document",
-        concurrency_id=INGEST_QUEUE,
-        concurrency_limit=1,
-    )
+    upload = gr.Button(visible=False).click
+    upload(add_document, file, results, preprocess=False, api_name="add_document", **INGEST_QUEUE)
 
 
 @contextmanager

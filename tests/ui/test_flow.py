@@ -123,7 +123,7 @@ def test_these_endpoints_are_public_and_all_others_hidden(app):
     documents = {f"{act}_document" for act in ("add", "delete", "rename", "reindex")} | {"list_documents"}
     assert public == {"ask", "inspect", "compare", "list_methods"} | documents
     questions = [fn for fn in app.blocks.fns.values() if fn.name in ("respond", "ask")]
-    assert {fn.concurrency_id for fn in questions} == {MODEL_QUEUE}
+    assert {fn.concurrency_id for fn in questions} == {MODEL_QUEUE["concurrency_id"]}
 
 
 def test_launch_options_contain_no_address():
@@ -256,6 +256,6 @@ def test_numbers_have_units_and_few_digits():
 
 
 def test_model_events_run_even_while_the_browser_still_handles_the_previous_one(app):
-    events = [fn for fn in app.blocks.fns.values() if fn.concurrency_id == MODEL_QUEUE]
+    events = [fn for fn in app.blocks.fns.values() if fn.concurrency_id == MODEL_QUEUE["concurrency_id"]]
     modes = {fn.name: fn.trigger_mode for fn in events if fn.api_visibility == "private"}
     assert modes.keys() >= {"respond", "run", "run_inspection", "answer"} and set(modes.values()) == {"multiple"}

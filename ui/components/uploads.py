@@ -68,9 +68,8 @@ class Uploads:
     def wire(self, others: Iterable[Any]) -> None:
         """Connect the zone; `others` are the components that `after` updates."""
         outputs = [self.drop_zone, *self.progress_outputs(), *others]
-        queue: dict[str, Any] = {"concurrency_id": INGEST_QUEUE, "concurrency_limit": 1}
         # preprocess=False keeps each file's original name; Gradio has already checked that the file is an upload.
-        self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **queue, **QUIET)
+        self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **INGEST_QUEUE, **QUIET)
         self._cancel.click(self.cancel, None, None, queue=False, **QUIET)
         self.progress.click(self.cancel_one, None, None, queue=False, **QUIET)
 

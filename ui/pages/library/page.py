@@ -104,7 +104,7 @@ class Library:
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
         self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
-        self.table.submit(self.reindex, self.view, outputs, concurrency_id=INGEST_QUEUE, concurrency_limit=1, **QUIET)
+        self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
 
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""

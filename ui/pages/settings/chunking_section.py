@@ -64,7 +64,7 @@ class ChunkingSection:
         """Connect the buttons; a reload may update any of `outputs`."""
         self._apply.click(self.apply, self.inputs.components(), outputs, **LOADING, **QUIET)
         shown = [self.stale, self.progress, self.reindex_button, self._stop, self._apply]
-        self.reindex_button.click(self.reindex, None, shown, concurrency_id=INGEST_QUEUE, concurrency_limit=1, **QUIET)
+        self.reindex_button.click(self.reindex, None, shown, **INGEST_QUEUE, **QUIET)
         self._stop.click(self.stop, None, None, queue=False, **QUIET)
 
     def updates(self) -> Update:
