@@ -70,7 +70,7 @@ def wait_until_ready(page: Page) -> None:
     """Wait until the sample documents are indexed."""
     expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
     expect(page.locator("#shelf")).to_contain_text("season-report.html", timeout=120_000)
-    expect(page.locator("#status")).not_to_contain_text("Reading", timeout=120_000)
+    expect(page.locator("#status")).not_to_contain_text("Adding the sample", timeout=120_000)
 
 
 def _ask(page: Page, method: str, question: str | None = None) -> None:

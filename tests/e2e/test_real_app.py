@@ -77,7 +77,7 @@ def app(data):
 
 def ready(tab):
     expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=LONG_MS)
-    expect(tab.page.locator("#status")).not_to_contain_text("Reading", timeout=LONG_MS)
+    expect(tab.page.locator("#status")).not_to_contain_text("Adding the sample", timeout=LONG_MS)
 
 
 def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
