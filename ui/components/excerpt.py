@@ -43,9 +43,12 @@ def render_passage_card(
         badges,
         class_="kv-card-head",
     )
-    label = f"Text of passage {rank}"
-    body = tag("div", text, class_="kv-passage", dir="auto", tabindex=0, role="region", aria_label=label)
-    return tag("li", head, curves, body, footer, class_="kv-card")
+    return tag("li", head, curves, render_text(text, f"Text of passage {rank}"), footer, class_="kv-card")
+
+
+def render_text(text: str, label: str) -> Markup:
+    """Return a passage's text in a box that scrolls."""
+    return tag("div", text, class_="kv-passage", dir="auto", tabindex=0, role="region", aria_label=label)
 
 
 def page_label(excerpt: Excerpt, quote: Span | None = None) -> str:

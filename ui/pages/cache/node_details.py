@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from backend.interface.cache import CachedPassage, CacheView, NodeInfo
+from ui.components.excerpt import render_text
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, duration, size
 from ui.html import Markup, button, fact, swatch, tag
@@ -35,13 +36,6 @@ def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Ma
     node = passage.node
     chunk = passage.chunk
     subtitle = short_name(passage) if chunk else "Its text is unknown; it will be evicted when space is needed."
-    text = {
-        "class_": "kv-passage",
-        "dir": "auto",
-        "tabindex": "0",
-        "role": "region",
-        "aria_label": "Text of the passage",
-    }
     priorities = (
         fact(f"Priority, {TIERS[replica.tier].noun}", f"{replica.priority:,.2f}", _PRIORITY)
         for replica in node.replicas
@@ -50,7 +44,7 @@ def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Ma
         "article",
         tag("h3", tag("bdi", chunk.document_name if chunk else full_name(passage)), tag("small", subtitle)),
         tag("p", *_badges(node), class_="kv-badges"),
-        tag("div", chunk.text, **text) if chunk else None,
+        render_text(chunk.text, "Text of the passage") if chunk else None,
         _path([by_key[ancestor] for ancestor in _ancestors(by_key, node)]),
         tag(
             "dl",

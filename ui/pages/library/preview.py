@@ -41,8 +41,8 @@ class Preview:
 
     def _card(self, passage: Passage, previous_end: int) -> Markup:
         chunk = passage.chunk
-        in_context = self.excerpt is not None and self.excerpt.chunk.id == chunk.id
-        state = {"aria_pressed": "true" if in_context else "false", "title": "Show the surrounding text"}
+        excerpt = self.excerpt if self.excerpt and self.excerpt.chunk.id == chunk.id else None
+        state = {"aria_pressed": "true" if excerpt else "false", "title": "Show the surrounding text"}
         header = tag(
             "div",
             tag("b", f"{chunk.index + 1:,}"),
@@ -58,8 +58,8 @@ class Preview:
             class_="kv-card-line",
         )
         body = _text(passage, previous_end)
-        if in_context and self.excerpt:
-            body = tag("figure", tag("figcaption", page_label(self.excerpt)), render_excerpt(self.excerpt))
+        if excerpt:
+            body = tag("figure", tag("figcaption", page_label(excerpt)), render_excerpt(excerpt))
         return tag("li", header, body, class_="kv-piece")
 
 
