@@ -147,10 +147,6 @@ class RuntimeLoader:
         self.status = Status(ready=False, message="Closing")  # open tabs poll it until the server ends
         self.release()
 
-    def set_status(self, status: Status) -> None:
-        """Replace the status."""
-        self.status = status
-
     def _load(self) -> None:
         try:
             message = self.open()

@@ -118,18 +118,18 @@ class Reloader:
         if is_first or models != (model_config(loader.settings), loader.settings.reranker):
             self.error = self._download(new)
         if self.error:
-            loader.set_status(old_status)
+            loader.status = old_status
             return
-        loader.set_status(Status(ready=False, message="Unloading", progress=0.78))
+        loader.status = Status(ready=False, message="Unloading", progress=0.78)
         with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
             message = self._replace_runtime(new)
         if loader.runtime is None:
             self.error = "" if self._tasks.is_closing else message
-            loader.set_status(Status(ready=False, message=message, failed=not self._tasks.is_closing))
+            loader.status = Status(ready=False, message=message, failed=not self._tasks.is_closing)
             return
         if is_first:
             loader.on_ready(message)
-        loader.set_status(Status(ready=True, message=message))
+        loader.status = Status(ready=True, message=message)
 
     def _download(self, new: Settings) -> str:
         """Download the models that are not on this machine; return an error message, or an empty string."""
@@ -189,4 +189,4 @@ class Reloader:
         """Show the progress of a download, during which the present models still answer."""
         if self._download_cancelled.is_set() or self._tasks.is_closing:
             raise Cancelled
-        self._loader.set_status(Status(ready=self._loader.runtime is not None, message=message, progress=progress))
+        self._loader.status = Status(ready=self._loader.runtime is not None, message=message, progress=progress)

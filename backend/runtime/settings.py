@@ -1,6 +1,6 @@
 """Settings from command-line flags, KVSCOPE_* environment variables, saved preferences and defaults, in this order.
 
-Flags, variables and preferences of earlier versions keep working under their old names (see `AliasChoices`).
+Flags, variables and preferences of earlier versions keep working (see ALIASES).
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, AliasGenerator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -25,7 +25,26 @@ MUTABLE_SETTINGS = (  # can be changed at run time; saved in the data folder
     *("chunk_size", "chunk_overlap"),
 )
 CHUNKING = ("chunk_size", "chunk_overlap")
+ALIASES = {  # names of version 0.1 that keep working, and --data-dir, by current name
+    "data": "data_dir",
+    "lora_adapter": "reader",
+    "span_scorer": "pointer",
+    "auxiliary_model": "auxiliary",
+    "token_selector": "selector",
+    "gpu_cache_gib": "device_gib",
+    "cpu_cache_gib": "host_gib",
+    "disk_cache_gib": "disk_gib",
+    "disk_kv_bits": "kv_bits",
+    "eviction_policy": "policy",
+    "chunk_size": "chunk_tokens",
+    "sample_docs": "samples",
+}
 log = logging.getLogger("kvscope")
+
+
+def all_names(name: str) -> AliasChoices:
+    """Return the names of a setting, the current one first."""
+    return AliasChoices(name, *[ALIASES[name]] if name in ALIASES else [])
 
 
 class BadSettings(KVScopeError):
@@ -38,38 +57,32 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="KVSCOPE_",
         env_prefix_target="all",
+        alias_generator=AliasGenerator(validation_alias=all_names),
         cli_kebab_case=True,
         cli_implicit_flags=True,
         cli_hide_none_type=True,
     )
 
     data: Path = Field(
-        default_factory=default_data_folder,
-        validation_alias=AliasChoices("data", "data_dir"),
-        description="folder for documents, search index, chunk KV and models",
+        default_factory=default_data_folder, description="folder for documents, search index, chunk KV and models"
     )
-    host: str = Field("127.0.0.1", description="address to listen on; other machines can reach all but loopback")
+    host: str = Field(
+        "127.0.0.1", description="address to listen on; with any but loopback, other machines can connect"
+    )
     port: int = Field(7860, ge=1, le=65535, description="port to listen on")
     model: str = Field(BUNDLED_MODEL, description="main model: a folder, or a name on the Hugging Face hub")
     lora_adapter: str = Field(
-        "auto",
-        validation_alias=AliasChoices("lora_adapter", "reader"),
-        description="LoRA adapter of the main model: auto (the bundled one), off, or a folder",
+        "auto", description="LoRA adapter of the main model: auto (the bundled one), off, or a folder"
     )
     span_scorer: str = Field(
         "auto",
-        validation_alias=AliasChoices("span_scorer", "pointer"),
         description="span scorer, which finds likely answers in the passages: auto (the bundled one), off, or a folder",
     )
     auxiliary_model: str = Field(
-        BUNDLED_MODEL,
-        validation_alias=AliasChoices("auxiliary_model", "auxiliary"),
-        description="small model whose attention selects the tokens to recompute; runs on the CPU",
+        BUNDLED_MODEL, description="small model whose attention selects the tokens to recompute; runs on the CPU"
     )
     token_selector: str = Field(
-        "auto",
-        validation_alias=AliasChoices("token_selector", "selector"),
-        description="token selector of the method cacheclip-trained: auto (the bundled one), off, or a folder",
+        "auto", description="token selector of the method cacheclip-trained: auto (the bundled one), off, or a folder"
     )
     reranker: str = Field(
         "off", description="cross-encoder that reranks retrieved passages: off, a folder, or a name on the hub"
@@ -79,50 +92,20 @@ class Settings(BaseSettings):
         "auto", description="compute dtype; auto is bf16 if the hardware supports it, else fp32"
     )
     gpu_cache_gib: float = Field(
-        2.0,
-        ge=0,
-        allow_inf_nan=False,
-        validation_alias=AliasChoices("gpu_cache_gib", "device_gib"),
-        description="GPU memory for chunk KV in GiB, if the main model runs on a GPU",
+        2.0, ge=0, allow_inf_nan=False, description="GPU memory for chunk KV in GiB, if the main model runs on a GPU"
     )
-    cpu_cache_gib: float = Field(
-        1.5,
-        ge=0,
-        allow_inf_nan=False,
-        validation_alias=AliasChoices("cpu_cache_gib", "host_gib"),
-        description="RAM for chunk KV in GiB",
-    )
-    disk_cache_gib: float = Field(
-        8.0,
-        ge=0,
-        allow_inf_nan=False,
-        validation_alias=AliasChoices("disk_cache_gib", "disk_gib"),
-        description="disk space for chunk KV in GiB",
-    )
+    cpu_cache_gib: float = Field(1.5, ge=0, allow_inf_nan=False, description="RAM for chunk KV in GiB")
+    disk_cache_gib: float = Field(8.0, ge=0, allow_inf_nan=False, description="disk space for chunk KV in GiB")
     disk_kv_bits: Literal[8, 16] = Field(
-        16,
-        validation_alias=AliasChoices("disk_kv_bits", "kv_bits"),
-        description="precision of chunk KV on disk; 8 halves the size and is lossy",
+        16, description="precision of chunk KV on disk; 8 halves the size and is lossy"
     )
     eviction_policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = Field(
-        "pgdsf",
-        validation_alias=AliasChoices("eviction_policy", "policy"),
-        description="which chunk KV to evict first when a tier is full",
+        "pgdsf", description="which chunk KV to evict first when a tier is full"
     )
-    chunk_size: int = Field(
-        512,
-        ge=16,
-        le=4096,
-        validation_alias=AliasChoices("chunk_size", "chunk_tokens"),
-        description="maximum tokens per chunk (the CacheClip paper: 1000)",
-    )
+    chunk_size: int = Field(512, ge=16, le=4096, description="maximum tokens per chunk (the CacheClip paper: 1000)")
     chunk_overlap: int = Field(50, ge=0, description="maximum tokens shared by neighbouring chunks")
     clear_cache: bool = Field(False, description="delete all chunk KV, report its size, and exit")
-    sample_docs: bool = Field(
-        True,
-        validation_alias=AliasChoices("sample_docs", "samples"),
-        description="add three sample documents at the first start",
-    )
+    sample_docs: bool = Field(True, description="add three sample documents at the first start")
     open_browser: bool = Field(False, description="open the UI in the default browser")
 
     @field_validator("data")
@@ -191,18 +174,11 @@ class _SavedPreferences(PydanticBaseSettingsSource):
 
 def read_preferences(data: Path) -> dict[str, Any]:
     """Return the preferences saved in a data folder; those saved by earlier versions under their current names."""
-    saved = Preferences(data).read()
-    current = {name: value for name, value in saved.items() if name not in _RENAMED}
-    return {_RENAMED[name]: value for name, value in saved.items() if name in _RENAMED} | current
-
-
-def _aliases(name: str) -> list[str]:
-    """Return all names of a setting, the current one first."""
-    alias = Settings.model_fields[name].validation_alias
-    return [str(each) for each in alias.choices] if isinstance(alias, AliasChoices) else [name]
-
-
-_RENAMED = {old: name for name in MUTABLE_SETTINGS for old in _aliases(name)[1:]}
+    values = Preferences(data).read()
+    for name in MUTABLE_SETTINGS:
+        if (old_name := ALIASES.get(name)) in values:
+            values.setdefault(name, values.pop(old_name))
+    return values
 
 
 def _validate(name: str, value: Any) -> Any:
@@ -231,9 +207,9 @@ def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, 
     variables = {name.upper() for name in environment}
     overridden = {}
     for name in MUTABLE_SETTINGS:
-        own_flags = [f"--{alias.replace('_', '-')}" for alias in _aliases(name)]
-        own_variables = [f"KVSCOPE_{alias.upper()}" for alias in _aliases(name)]
-        given = [flag for flag in own_flags if flag in flags] + [each for each in own_variables if each in variables]
+        names = [str(each) for each in all_names(name).choices]
+        given = [flag for each in names if (flag := f"--{each.replace('_', '-')}") in flags]
+        given += [variable for each in names if (variable := f"KVSCOPE_{each.upper()}") in variables]
         if given:
             overridden[name] = given[0]
     return overridden

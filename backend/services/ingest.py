@@ -54,7 +54,7 @@ class IngestService:
         if marker.exists():
             return
         status = Status(ready=True, message=f"{message}. Adding the sample documents", adding_samples=True)
-        self._loader.set_status(status)
+        self._loader.status = status
         files = [(path, path.name) for path in sorted(SAMPLES.iterdir())]
         states: list[IngestProgress] = []
         for states in self.add(files, Event()):

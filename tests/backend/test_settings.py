@@ -13,7 +13,7 @@ from store.preferences import FILE_NAME, Preferences
 from store.retrieval.reranker import RerankerUnusable
 from tests.support.fakes import word_tokenizer
 
-RENAMED = {  # flag of version 0.1 -> name of the setting, a value that is not the default
+ALIASES = {  # alias flag -> name of the setting, a value that is not the default
     "--reader": ("lora_adapter", "off"),
     "--pointer": ("span_scorer", "off"),
     "--selector": ("token_selector", "off"),
@@ -58,9 +58,9 @@ def test_a_tilde_in_the_data_folder_is_expanded():
     assert read_settings(["--data=~/kvscope"]).data == Path.home() / "kvscope"
 
 
-@pytest.mark.parametrize("flag", RENAMED)
+@pytest.mark.parametrize("flag", ALIASES)
 def test_flags_and_variables_of_version_0_1_still_apply(flag, monkeypatch):
-    name, value = RENAMED[flag]
+    name, value = ALIASES[flag]
     assert getattr(read_settings([flag, str(value)]), name) == value != getattr(read_settings([]), name)
     current, old = f"--{name.replace('_', '-')}", f"KVSCOPE_{flag[2:].replace('-', '_').upper()}"
     monkeypatch.delenv("KVSCOPE_DATA")
@@ -78,8 +78,8 @@ def test_the_sample_documents_can_be_turned_off_by_their_old_name(monkeypatch):
 
 
 def test_preferences_of_version_0_1_apply_and_are_saved_under_the_current_names(tmp_path):
-    old = {flag[2:].replace("-", "_"): value for flag, (name, value) in RENAMED.items() if name != "data"}
-    current = {name: value for name, value in RENAMED.values() if name != "data"}
+    old = {flag[2:].replace("-", "_"): value for flag, (name, value) in ALIASES.items() if name != "data"}
+    current = {name: value for name, value in ALIASES.values() if name != "data"}
     save(tmp_path, **old, dtype="fp32")
     settings = read_settings(["--data", str(tmp_path)])
     assert {name: getattr(settings, name) for name in current} == current and settings.dtype == "fp32"
