@@ -1,16 +1,24 @@
-"""Metrics of one answer as HTML tiles, and a bar that shows how its prompt uses the model's context."""
+"""State and metrics of one answer as HTML, and a bar that shows how its prompt uses the model's context."""
 
 from engine.method import MethodInfo
 from engine.request import Answer
 from ui.format import UNKNOWN, count, duration, percent
-from ui.html import Markup, join, tag
+from ui.html import Markup, join, progress_line, tag
 
+_STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
 _CONTEXT_PARTS = {
     "prefix": ("instructions", "The shared prefix at the start of every prompt; computed once."),
     "passages": ("passages", "The retrieved passages."),
     "question": ("question", "The question, with earlier questions of this chat if it is a follow-up."),
     "room": ("answer", "Reserved for the answer, up to the max answer length."),
 }
+
+
+def render_state(answer: Answer) -> Markup | None:
+    """Return what is running, or that the answer was stopped; None if it is complete."""
+    if answer.state == "stopped":
+        return tag("p", "Stopped. The answer is incomplete.", class_="kv-state", role="status")
+    return progress_line(_STATES[answer.state]) if answer.state in _STATES else None
 
 
 def render_metrics(answer: Answer, method: MethodInfo) -> Markup:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from engine.request import Answer
 from engine.text import CITATION_MARK
+from ui.figures.answer_metrics import render_state
 from ui.html import Markup, button, error_box, join, progress_line, tag
 
-_STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
 _BUTTONS = {
     "copy": ("Copy", "Copy the answer"),
     "retry": ("Retry", "Ask again with the current settings"),
@@ -38,9 +38,6 @@ def render_answer(answer: Answer) -> Markup:
     """Return the question and the answer so far."""
     chunks = {source.rank: source.chunk for source in answer.sources}
     has_ended = answer.state in ("done", "stopped")
-    state = progress_line(_STATES[answer.state]) if answer.state in _STATES else None
-    if answer.state == "stopped":
-        state = tag("p", "Stopped. The answer is incomplete.", class_="kv-state")
     text = tag("div", link_citations(answer.text, chunks), class_="kv-text", dir="auto") if answer.text else None
     if answer.state == "done" and not answer.text:
         text = tag("p", "The model returned an empty answer.", class_="kv-muted")
@@ -49,7 +46,7 @@ def render_answer(answer: Answer) -> Markup:
     return tag(
         "article",
         render_question(answer.request.question),
-        state,
+        render_state(answer),
         text,
         notes if answer.notes else None,
         tag("div", *buttons, class_="kv-acts") if has_ended else None,

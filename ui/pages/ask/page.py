@@ -119,9 +119,9 @@ class Ask:
     def begin(self, question: str, request: gr.Request) -> Update:
         """Acknowledge the click before the model is free; does nothing while the session is busy."""
         session = session_of(request)
-        if not question.strip() and not self.tasks.is_busy(session):
-            return {self.composer.message: _NO_QUESTION}
-        if not question.strip() or not self.tasks.start(session):
+        if not question.strip():
+            return gr.skip() if self.tasks.is_busy(session) else {self.composer.message: _NO_QUESTION}
+        if not self.tasks.start(session):
             return gr.skip()
         return {
             self.composer.message: "",

@@ -76,9 +76,9 @@ class Compare:
     def begin(self, question: str, request: gr.Request) -> Update:
         """Acknowledge the click before the model is free; does nothing while the session is busy."""
         session = session_of(request)
-        if not question.strip() and not self.tasks.is_busy(session):
-            return {self._progress: _NO_QUESTION}
-        if not question.strip() or not self.tasks.start(session):
+        if not question.strip():
+            return gr.skip() if self.tasks.is_busy(session) else {self._progress: _NO_QUESTION}
+        if not self.tasks.start(session):
             return gr.skip()
         return {
             self._progress: table.render_waiting(),

@@ -80,9 +80,9 @@ class Inspect:
     def begin_inspection(self, question: str, request: gr.Request) -> Update:
         """Acknowledge the click before the model is free; does nothing while the session is busy."""
         session_id = session_of(request)
-        if not question.strip() and not self.tasks.is_busy(session_id):
-            return {self.progress: _NO_QUESTION}
-        if not question.strip() or not self.tasks.start(session_id):
+        if not question.strip():
+            return gr.skip() if self.tasks.is_busy(session_id) else {self.progress: _NO_QUESTION}
+        if not self.tasks.start(session_id):
             return gr.skip()
         return {self.progress: progress_line("Waiting for the model"), **self._buttons(running=True)}
 
@@ -112,7 +112,8 @@ class Inspect:
                     self.tasks.finish(session_id, cancel)
                     yield self._finished(inspect_request, step.inspection)
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
-            message = view.render_note("Stopped.") if cancel.is_set() else error_box(user_message(error))
+            stopped = tag("p", "Stopped.", class_="kv-muted", role="status")
+            message = stopped if cancel.is_set() else error_box(user_message(error))
             self.tasks.finish(session_id, cancel)
             yield {self.progress: message, **self._buttons(running=False)}
         finally:

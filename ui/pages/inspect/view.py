@@ -5,16 +5,15 @@ import numpy as np
 from engine.method import MethodInfo
 from engine.request import Answer
 from ui.components.excerpt import render_passage_card
-from ui.figures.answer_metrics import render_metrics
+from ui.figures.answer_metrics import render_metrics, render_state
 from ui.figures.rank_scatter import rank_scatter
 from ui.figures.sparklines import peak, sparklines
 from ui.format import UNKNOWN, count, percent
-from ui.html import Markup, join, progress_line, tag
+from ui.html import Markup, join, tag
 from ui.pages.inspect.session import InspectionSession
 from ui.pages.inspect.token_spans import CITED, RECOMPUTED, SINK, MarkedSpan, mark_spans
 
 _CLASSES = {RECOMPUTED: "kv-fresh", SINK: "kv-sink", CITED: "kv-quoted"}
-_STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
 _SINK = (
     "Attention sink: a token that attracts attention whatever the question is, often a word like 'the'. "
     "It gets at least 50 times its passage's median in at least a quarter of the layers."
@@ -107,16 +106,9 @@ def render_rank_scatter(session: InspectionSession, method: MethodInfo, target: 
 
 def render_answer(answer: Answer, method: MethodInfo) -> Markup:
     """Return the answer so far with its metrics."""
-    state = progress_line(_STATES[answer.state]) if answer.state in _STATES else None
-    stopped = render_note("Stopped. The answer is incomplete.") if answer.state == "stopped" else None
     text = tag("div", answer.text, class_="kv-text", dir="auto") if answer.text else None
-    is_busy = str(state is not None).lower()
-    return tag("article", state, stopped, text, render_metrics(answer, method), aria_busy=is_busy)
-
-
-def render_note(message: str) -> Markup:
-    """Return a message in muted text."""
-    return tag("p", message, class_="kv-muted", role="status")
+    is_busy = "false" if answer.state in ("done", "stopped") else "true"
+    return tag("article", render_state(answer), text, render_metrics(answer, method), aria_busy=is_busy)
 
 
 def _muted(text: str) -> Markup:
