@@ -122,10 +122,7 @@ def attend_parallel(
     A softmax over both log-sum-exps then weights the two outputs. With temperature = scale = 1 this is plain attention.
     Computed in fp32.
     """
-    batch, heads, rows, head_dim = query.shape
-    groups = heads // keys.shape[1]
-    folded = query.reshape(batch, keys.shape[1], groups * rows, head_dim).float()
-    logits = folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
+    logits = _logits(query, keys, scaling, mask)
     context_logits = logits[..., context] / parallel.temperature
     other_logits = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)
     other_values = torch.cat((values[:, :, : context.start], values[:, :, context.stop :]), dim=2).float()
@@ -133,7 +130,7 @@ def attend_parallel(
     context_weight = torch.sigmoid(context_lse - other_logits.logsumexp(-1))[..., None]
     output = context_weight * (context_logits.softmax(-1) @ values[:, :, context].float())
     output += (1 - context_weight) * (other_logits.softmax(-1) @ other_values)
-    return output.reshape(batch, heads, rows, head_dim).to(query.dtype)
+    return output.reshape(query.shape).to(query.dtype)
 
 
 def attention_weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
@@ -143,10 +140,15 @@ def attention_weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor)
     keys   [1, H, T, D]
     mask   additive, [1, 1, R, T]
     """
-    heads, rows, groups = keys.shape[1], query.shape[2], query.shape[1] // keys.shape[1]
-    folded = query.reshape(1, heads, groups * rows, -1).float()
-    logits = folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
-    return logits.softmax(-1).view(heads * groups, rows, -1)
+    return _logits(query, keys, scaling, mask).softmax(-1).view(*query.shape[1:3], -1)
+
+
+def _logits(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
+    """Return query keys^T scaling + mask, [B, H, query heads / H * R, T] in fp32."""
+    batch, heads, rows, head_dim = query.shape
+    groups = heads // keys.shape[1]
+    folded = query.reshape(batch, keys.shape[1], groups * rows, head_dim).float()
+    return folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
 
 
 def apply_weights(weights: Tensor, values: Tensor) -> Tensor:
