@@ -10,9 +10,9 @@ import pytest
 from engine.errors import NoPassageFound
 from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
-from tests.ui.conftest import ME
 from tests.support.fake_backend.backend import METHODS
 from tests.support.fake_backend.inspection import fake_inspection, inspected_passage
+from tests.ui.conftest import ME
 from ui.pages.inspect import view
 from ui.pages.inspect.session import InspectionSession
 from ui.pages.inspect.token_spans import CITED, MAX_SPANS, RECOMPUTED, SINK, mark_spans
