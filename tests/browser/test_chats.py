@@ -66,7 +66,7 @@ def test_chats_can_be_started_opened_renamed_exported_and_deleted(chatting, back
     chatting.page.evaluate(f"() => {{ window.{patient} }}")  # the question stands as long as this machine needs
     chatting.page.click("#chatbar >> text=Delete")
     assert chatting.page.evaluate(KEPT) == 2
-    chatting.page.click("#chatbar >> text=Really delete?")
+    chatting.page.click("#chatbar >> text=Delete chat?")
     expect(chatting.page.locator("#promise")).to_be_visible()
     expect(chatting.page.locator("#chatbar summary")).to_have_text("New chat")
     assert chatting.page.evaluate(KEPT) == 1  # the other chat's
