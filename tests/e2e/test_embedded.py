@@ -1,4 +1,4 @@
-"""The main job on the real embedded model: documents in, cited answers out, over HTTP too, fast after a restart."""
+"""The main job on the real bundled model: documents in, cited answers out, over HTTP too, fast after a restart."""
 
 import json
 from dataclasses import replace
@@ -16,11 +16,11 @@ from backend.services.ingest import SAMPLES
 from engine.kv.assemble import assemble
 from engine.kv.chunk_cache import ChunkCache
 from engine.method import default_method
-from engine.model.loading.load import load
-from engine.prompt.template import Prompt
+from engine.model.loading.load import load_decoder
+from engine.prompt.template import PromptTemplate
 from engine.request import ChatTurn, Request
 from server.routes import app_kwargs
-from tests.support.doubles import last, tiers
+from tests.support.doubles import last, make_hierarchy
 from tests.support.tolerance import DEEP
 
 pytestmark = [pytest.mark.embedded]
@@ -38,7 +38,7 @@ def test_a_first_start_holds_the_samples_and_answers_from_them(app):
     answer = answer_of(backend, ASK)
     assert answer.state == "done" and answer.text
     assert {source.tier for source in answer.sources} <= {"host", "disk"}  # prefilled when it was added
-    assert 0.15 < answer.realised_ratio <= 0.2
+    assert 0.15 < answer.actual_ratio <= 0.2
 
 
 def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(app):
@@ -52,8 +52,8 @@ def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(app):
 
 def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(app):
     backend = app.running()
-    everything = answer_of(backend, replace(ASK, ratio=1.0))
-    assert everything.realised_ratio == 1.0
+    everything = answer_of(backend, replace(ASK, recompute_ratio=1.0))
+    assert everything.actual_ratio == 1.0
     assert everything.text == answer_of(backend, replace(ASK, method="full")).text
 
 
@@ -63,11 +63,11 @@ def test_every_method_answers_and_says_what_it_recomputed(app):
     for method in backend.methods():
         answer = answer_of(backend, replace(ASK, method=method.name, max_new_tokens=6))
         assert answer.state == "done" and answer.text, method.name
-        realised[method.name] = answer.realised_ratio
+        realised[method.name] = answer.actual_ratio
     assert realised["direct"] == realised["naive"] == realised["ape"] == 0.0 and realised["full"] == 1.0
     for name in ("cacheclip", "cacheclip-trained", "cacheclip-joint", "cacheblend", "prophetkv", "random", "oracle"):
-        assert realised[name] == pytest.approx(ASK.ratio, abs=0.01), name
-    assert realised["cacheclip-v1"] < ASK.ratio  # isolated candidates are dropped
+        assert realised[name] == pytest.approx(ASK.recompute_ratio, abs=0.01), name
+    assert realised["cacheclip-v1"] < ASK.recompute_ratio  # isolated candidates are dropped
 
 
 def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(app):
@@ -75,8 +75,8 @@ def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(app):
     for method, opened in (("prefix", app.running), ("prefix", app.restarted), (ASK.method, app.running)):
         answer = answer_of(opened(), replace(ASK, method=method))
         assert answer.text == text
-        assert answer.sources[0].found == "exact prefix hit"
-    assert {source.found for source in answer.sources} == {"exact prefix hit"} and answer.realised_ratio == 0.0
+        assert answer.sources[0].cache_result == "exact prefix hit"
+    assert {source.cache_result for source in answer.sources} == {"exact prefix hit"} and answer.actual_ratio == 0.0
 
 
 def test_clearing_takes_the_kv_and_leaves_the_documents(app):
@@ -86,13 +86,13 @@ def test_clearing_takes_the_kv_and_leaves_the_documents(app):
     backend.clear()
     assert sum(kept.size_bytes for kept in backend.tier_usage()) == 0
     after = answer_of(backend, ASK)
-    assert after.text == before.text and {source.found for source in after.sources} == {"miss"}
+    assert after.text == before.text and {source.cache_result for source in after.sources} == {"miss"}
 
 
 def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(app):
     """Both are the same model here, so what differs is only that the auxiliary reads each passage apart."""
     *_, last = app.running().inspection.inspect(ASK, Event())
-    seen = last.found.as_dict()
+    seen = last.inspection.as_dict()
     assert seen["kl_layers"][-1] == pytest.approx(0.0, abs=1e-5)
     assert seen["kl_auxiliary"] < max(seen["kl_layers"])
     assert len(json.dumps(seen)) < 1_000_000
@@ -102,7 +102,7 @@ def test_the_passages_found_hold_the_answer(app):
     backend, found = app.running(), 0
     for each in QUESTIONS:
         reading = answer_of(backend, Request(each["question"], method="direct", max_new_tokens=1, passages=4))
-        found += any(each["answer"] in "".join(p.text for p in source.pieces) for source in reading.sources)
+        found += any(each["answer"] in "".join(p.text for p in source.text_spans) for source in reading.sources)
     assert found >= 11, f"{found} of {len(QUESTIONS)}"
 
 
@@ -126,17 +126,20 @@ def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_i
     file.write_text("The fog bell of the north pier is rung by hand every four minutes.")
     *_, _ = backend.ingest([(file, "bell.txt")], Event())
     (bell,) = [document for document in backend.documents() if document.name == "bell.txt"]
-    house, request = backend.loader.runtime, replace(ASK, question="How often is the fog bell of the north pier rung?")
-    delete = house.documents.delete
+    runtime, request = (
+        backend.loader.runtime,
+        replace(ASK, question="How often is the fog bell of the north pier rung?"),
+    )
+    delete = runtime.library.delete
 
     def late(document_id):  # its KV has been forgotten, the index still has it
         assert "bell.txt" in {source.document for source in answer_of(backend, request).sources}
         return delete(document_id)
 
-    monkeypatch.setattr(house.documents, "delete", late)
+    monkeypatch.setattr(runtime.library, "delete", late)
     backend.delete(bell.id)
-    cache, prompt = house.engine.cache, house.engine.prompt
-    assert not house.tiers.tree.match_prefix([cache.key(prompt.passage_once(file.read_text()).ids)])
+    cache, prompt = runtime.engine.cache, runtime.engine.template
+    assert not runtime.tiers.tree.match_prefix([cache.chunk_key(prompt.encode_passage(file.read_text()).ids)])
 
 
 def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
@@ -175,7 +178,7 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
         chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
         text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
 
-        shown = last(backend.ask(Request(question, method, max_new_tokens=24, earlier=tuple(earlier)), Event()))
+        shown = last(backend.ask(Request(question, method, max_new_tokens=24, history=tuple(earlier)), Event()))
         assert text == shown.text != ""
         assert chunks[-1]["usage"]["completion_tokens"] == shown.new_tokens
         assert {source["document"] for source in chunks[-2]["kvscope"]["sources"]} == {
@@ -191,13 +194,13 @@ def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages
 
 def test_in_fp32_recomputing_everything_equals_transformers_within_tolerance(models):
     """Law 2 on real weights and real text; bf16 is judged by its greedy answers above."""
-    decoder = load(models / "SmolLM2-135M-Instruct", torch.device("cpu"), torch.float32)
-    prompt = Prompt(decoder.tokenizer)
-    cache = ChunkCache(decoder, prompt.prefix, tiers().tree)
+    decoder = load_decoder(models / "SmolLM2-135M-Instruct", torch.device("cpu"), torch.float32)
+    prompt = PromptTemplate(decoder.tokenizer)
+    cache = ChunkCache(decoder, prompt.prefix_ids, make_hierarchy().tree)
     passages = [prompt.passage(part).ids for part in (SAMPLES / "faq.txt").read_text().split("\n\n")[1:6]]
-    question = prompt.question("How much does the island card cost?")
-    ids = torch.tensor([*prompt.prefix, *(token for passage in passages for token in passage), *question])
-    buffer = decoder.buffer(len(ids))
-    assemble(buffer, cache.prefix, [cache.get(passage)[0] for passage in passages], decoder.spec.inv_freq)
-    rows = torch.arange(len(prompt.prefix), len(ids))
-    assert_close(decoder.prefill(ids[rows], buffer, rows), decoder.reference_logits(ids), **DEEP)
+    question = prompt.suffix_ids("How much does the island card cost?")
+    ids = torch.tensor([*prompt.prefix_ids, *(token for passage in passages for token in passage), *question])
+    buffer = decoder.new_buffer(len(ids))
+    assemble(buffer, cache.prefix, [cache.get_or_compute(passage)[0] for passage in passages], decoder.spec.inv_freq)
+    rows = torch.arange(len(prompt.prefix_ids), len(ids))
+    assert_close(decoder.forward_rows(ids[rows], buffer, rows), decoder.reference_logits(ids), **DEEP)
