@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from engine.model.loading.bundled import NAME
+from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.resolve import resolve
 from store.data_folder import default_data_folder
 from tests.support import tiny
@@ -38,5 +38,5 @@ def _own_uploads(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def models() -> Path:
-    """The folder of the embedded model, unpacked once into the user's own data folder, as the app does."""
-    return resolve(NAME, default_data_folder() / "models").parent
+    """The folder of the bundled model, unpacked once into the user's own data folder, as the app does."""
+    return resolve(BUNDLED_MODEL, default_data_folder() / "models").parent

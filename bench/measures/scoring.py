@@ -57,7 +57,7 @@ def measure(work: Workload, samples: int) -> dict[ScoreMode, list[float]]:
         chunks = cache.gather([chunk.ids for chunk in reading.passages], max_path_chunks=1).chunks if shared else None
         for mode in modes:
             began = time.perf_counter()
-            auxiliary.score(reading.standalone_question, reading.texts, work.engine.prompt, mode, chunks)
+            auxiliary.score(reading.standalone_question, reading.texts, work.engine.template, mode, chunks)
             if number:
                 times[mode].append(1e3 * (time.perf_counter() - began))
     return times

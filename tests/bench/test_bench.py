@@ -24,7 +24,7 @@ def test_operations_count_every_weight_and_every_seen_key_twice_and_four_times()
     decoder = tiny.decoder()
     rows, keys = 10, 55  # ten rows of a causal prompt see 1 + 2 + ... + 10 keys
     weights = sum(w.numel() for n, w in decoder.model.named_parameters() if "layers" in n and w.ndim == 2)
-    attention = 4 * keys * decoder.spec.heads * decoder.spec.head_dim * decoder.spec.layers
+    attention = 4 * keys * decoder.spec.num_heads * decoder.spec.head_dim * decoder.spec.num_layers
     counted = decoder.spec.flops(rows, keys)
     assert counted == pytest.approx(2 * rows * weights + attention, rel=0.02)  # norms are counted, and tiny
 

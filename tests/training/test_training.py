@@ -127,7 +127,7 @@ def run_weights(folder):
 
 def test_an_adapter_of_another_rank_cannot_be_started_from(finished, tmp_path):
     with pytest.raises(UnsupportedModel, match="another rank"):
-        train_reader(decoder(), BOATS, tmp_path, replace(CONFIG, adapter=LoraAdapterConfig(2, 4)), ignore, finished[0])
+        train_reader(decoder(), BOATS, tmp_path, replace(CONFIG, lora=LoraAdapterConfig(2, 4)), ignore, finished[0])
     with pytest.raises(ModelNotFound, match="cannot be read"):
         train_reader(decoder(), BOATS, tmp_path / "b", CONFIG, ignore, tmp_path / "nowhere")
 

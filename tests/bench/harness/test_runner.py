@@ -95,7 +95,7 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
     assert by_name["oracle"]["oracle_overlap"] == 1.0
     spec = made.cache.decoder.spec
     everything = (
-        2 * 4 * spec.layers * spec.kv_heads * spec.head_dim * by_name["full"]["context_tokens"]
+        2 * 4 * spec.num_layers * spec.num_kv_heads * spec.head_dim * by_name["full"]["context_tokens"]
     )  # keys, values, fp32
     assert (by_name["full"]["reused_bytes"], by_name["direct"]["reused_bytes"]) == (0, everything)
     assert by_name["cacheclip"]["reused_bytes"] == pytest.approx(

@@ -22,7 +22,7 @@ QUESTION = "What does a ticket cost?"
 
 
 def auxiliary(build, words=400):
-    decoder = tiny.decoder(build, words=words)
+    decoder = tiny.decoder(build, vocab_size=words)
     template = PromptTemplate(decoder.tokenizer)
     return AuxiliaryScorer(ChunkCache(decoder, template.prefix_ids, make_hierarchy().tree), template)
 
