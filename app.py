@@ -27,7 +27,7 @@ from server.routes import app_kwargs
 from store.errors import KVScopeError
 from store.kv.blobs import remove_all
 from store.lock import FolderLock
-from ui.layout import build, launch_options
+from ui.layout import App, launch_options
 
 SAMPLE_QUESTIONS = {
     "How much does the island card cost a year?": "faq.txt",
@@ -66,7 +66,7 @@ def _clear_cache(folder: Path) -> int:
 def _serve(settings: Settings) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
     backend = LocalBackend(settings, overrides())
-    page = build(backend, SAMPLE_QUESTIONS if settings.sample_docs else None)
+    page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
     try:
         _check_port(settings.host, settings.port)
         page.launch(

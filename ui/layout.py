@@ -91,11 +91,6 @@ class App:
         self.blocks.unload(self.close_session)
 
 
-def build(backend: Backend, samples: Mapping[str, str] | None = None) -> gr.Blocks:
-    """Return the Gradio app, ready for `launch(**launch_options())`; see `App`."""
-    return App(backend, samples).blocks
-
-
 def launch_options() -> dict[str, Any]:
     """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry."""
     styles = (path for path in (ASSETS / "styles").glob("*.css") if path.name != "base.css")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sy
 
 from server.routes import app_kwargs
 from tests.support.fake_backend.backend import FakeBackend
-from ui.layout import build, launch_options
+from ui.layout import App, launch_options
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
@@ -96,7 +96,7 @@ def serve(page: gr.Blocks, backend: FakeBackend) -> str:
 def served() -> Iterator[tuple[FakeBackend, str]]:
     """The fake backend and its address. One server for all: the tests share its library, not their sessions."""
     backend = FakeBackend()
-    page = build(backend, SAMPLES)
+    page = App(backend, SAMPLES).blocks
     yield backend, serve(page, backend)
     page.close()
 

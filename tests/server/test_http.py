@@ -18,7 +18,7 @@ from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, FakeBackend
-from ui.layout import build, launch_options
+from ui.layout import App, launch_options
 
 CHAT = "v1/chat/completions"
 ASK = {"messages": [{"role": "user", "content": "why?"}]}
@@ -27,7 +27,7 @@ ASK = {"messages": [{"role": "user", "content": "why?"}]}
 @pytest.fixture(scope="module")
 def server():
     backend = FakeBackend()
-    page, options = build(backend), {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
+    page, options = App(backend).blocks, {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     yield backend, url
     page.close()

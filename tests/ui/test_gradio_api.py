@@ -10,7 +10,7 @@ from gradio_client import Client, handle_file
 from engine.analysis.comparison import CompareRequest
 from engine.request import ChatTurn, Request
 from tests.support.fake_backend.backend import METHODS, FakeBackend
-from ui.layout import build, launch_options
+from ui.layout import App, launch_options
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def backend():
 
 @pytest.fixture(scope="module")
 def url(backend):
-    page = build(backend)
+    page = App(backend).blocks
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
     yield url
     page.close()

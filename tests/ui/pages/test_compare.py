@@ -16,7 +16,7 @@ from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.comparison import FakeComparison
 from tests.ui.conftest import ME
 from ui.figures.pareto import pareto_figure, pareto_front
-from ui.layout import build, launch_options
+from ui.layout import App, launch_options
 from ui.pages.compare import table
 from ui.pages.compare.diff import mark_differences
 from ui.pages.compare.export import escape_formula, write_csv, write_json
@@ -244,7 +244,7 @@ def test_stopping_keeps_what_is_finished(page, backend):
 def client():
     backend = FakeBackend(pace_s=0)
     backend.comparison.pace_s = 0
-    blocks = build(backend)
+    blocks = App(backend).blocks
     _, url, _ = blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
     yield Client(url, verbose=False)
     blocks.close()
