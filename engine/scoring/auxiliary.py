@@ -103,8 +103,8 @@ class AuxiliaryScorer:
         Mean over heads and question tokens, sum over layers. Each layer is normalised over the context, so that all
         layers have one vote, however much attention goes to the prefix.
         """
-        decoder = self.cache.decoder
-        joint = InPlacePass(self.cache.prefix, chunks, len(query_ids), decoder.spec.num_layers - 1, decoder.spec.inv_freq)
+        decoder, spec = self.cache.decoder, self.cache.decoder.spec
+        joint = InPlacePass(self.cache.prefix, chunks, len(query_ids), spec.num_layers - 1, spec.inv_freq)
         decoder.forward(torch.tensor([query_ids]), joint.positions, joint, cancel)
         attention = joint.attention
         attention /= attention.sum(-1, keepdim=True)

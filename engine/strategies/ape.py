@@ -22,9 +22,7 @@ class APE(Strategy):
     """
 
     label: ClassVar[str] = "APE"
-    description: ClassVar[str] = (
-        "Recomputes nothing: passages are encoded in parallel, attention is sharpened."
-    )
+    description: ClassVar[str] = "Recomputes nothing: passages are encoded in parallel, attention is sharpened."
     paper: ClassVar[str] = "2502.05431"
     placement: ClassVar[Placement] = Placement.PARALLEL
 

@@ -18,7 +18,7 @@ from engine.trace import Trace
 from engine.types import Placement, ScoreMode
 from tests.engine.test_engine import ASK
 from tests.support import tiny
-from tests.support.doubles import TEXTS, make_hit, make_engine
+from tests.support.doubles import TEXTS, make_engine, make_hit
 from tests.support.reference_prefill import assemble_kv
 from tests.support.tolerance import EXACT, REORDERED
 
