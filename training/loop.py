@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,38 +19,19 @@ from training.checkpoint import (
     save_checkpoint,
 )
 from training.config import to_json
+from training.lora import LoraAdapter
 
 WEIGHT_PREFIX = "weight:"  # of trained weights in a checkpoint, to tell them from the optimizer's tensors
 LOSS_EMA_WEIGHT = 0.03  # of the newest step in the displayed loss
 Progress = Callable[[str, int, int, float], None]  # stage, steps done, steps in total, loss in nats per token (or 0)
 
 
-class Trainable(Protocol):
-    """What is trained: a LoRA adapter of a decoder, or a head over the encoder.
-
-    parameters  in fp32, by name
-    config      a dataclass; a checkpoint can only be resumed with the same one
-    """
-
-    parameters: dict[str, nn.Parameter]
-    config: Any
-
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """The tensors to checkpoint."""
-        ...
-
-    def load(self, weights: dict[str, Tensor]) -> None:
-        """Restore `weights`."""
-        ...
-
-    def autocast(self) -> AbstractContextManager[None]:
-        """Return the context in which the loss is computed."""
-        ...
-
-
 class HeadTrainer:
-    """A network in fp32, to be trained as a whole."""
+    """A network in fp32 that is trained as a whole; has the interface of `LoraAdapter`.
+
+    config      a dataclass; a checkpoint can only be resumed with the same one
+    parameters  by name
+    """
 
     def __init__(self, head: nn.Module, config: Any) -> None:
         self.config = config
@@ -59,6 +40,7 @@ class HeadTrainer:
 
     @property
     def weights(self) -> dict[str, Tensor]:
+        """The tensors to checkpoint: parameters and buffers."""
         return dict(self._head.state_dict())
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -92,7 +74,7 @@ class TrainingConfig:
 
 
 def train(
-    trained: Trainable,
+    trained: LoraAdapter | HeadTrainer,
     loss_of: Callable[[int], Tensor],
     config: TrainingConfig,
     folder: Path,

@@ -1,4 +1,4 @@
-"""Where a cited passage says what the answer says."""
+"""The passage sentence that supports each citation."""
 
 from engine.generation.citations import cite, quoted_spans
 
@@ -8,15 +8,15 @@ PASSAGES = [
 ]
 
 
-def said(answer):
+def quotes(answer):
     return [(rank, PASSAGES[rank - 1][start:end]) for rank, start, end in quoted_spans(answer, PASSAGES)]
 
 
-def test_a_citation_points_at_the_sentence_that_shares_most_words():
+def test_a_citation_refers_to_the_sentence_with_the_largest_overlap():
     answer, _ = cite("The code of the Old Kestrel is 5663623. The Silver Tern was built in 1998.", PASSAGES)
     assert "[1]" in answer and "[2]" in answer
-    assert said(answer) == [(1, "Its code is 5663623, as the log says."), (2, "It was built in 1998.")]
+    assert quotes(answer) == [(1, "Its code is 5663623, as the log says."), (2, "It was built in 1998.")]
 
 
-def test_a_mark_of_no_passage_and_one_without_a_shared_word_point_nowhere():
-    assert said("Nothing [7]. Zebra [1]. [2]") == [] and quoted_spans("Yes [1].", []) == []
+def test_a_mark_without_a_passage_or_overlap_has_no_span():
+    assert quotes("Nothing [7]. Zebra [1]. [2]") == [] and quoted_spans("Yes [1].", []) == []

@@ -1,4 +1,4 @@
-"""Turns: who is served next against its definition, and one at a time whatever else happens."""
+"""The scheduler picks the next request by its definition, and runs one at a time whatever else happens."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,68 +13,68 @@ from hypothesis import strategies as st
 from engine.errors import Cancelled
 from engine.scheduler.scheduler import Scheduler, SchedulerConfig, WaitingRequest, pop_next
 
-PATIENCE_S = 60  # never reached unless a test fails
+TIMEOUT_S = 60  # never reached unless a test fails
 LENGTHS = st.tuples(st.integers(0, 6), st.integers(0, 6))
 EVENTS = st.sampled_from(["arrive"] * 3 + ["serve"] * 3 + ["change", "leave"])
-DAYS = st.lists(st.tuples(EVENTS, LENGTHS), max_size=60)
+EVENT_LISTS = st.lists(st.tuples(EVENTS, LENGTHS), max_size=60)
 
 
-def live(days, window):
-    """Yield, for each service of a random day, (who was served, who waited, the lengths of all).
+def simulate(events, max_skips):
+    """Yield, for each "serve" event, (who was served, who waited, the token counts of all).
 
-    Who: the number of arrival. A change or leaving befalls one somewhere in the line.
+    Requests are numbered in order of arrival. "change" and "leave" apply to any waiting request.
     """
-    line, lengths, who = [], [], {}
-    for step, (what, value) in enumerate(days):
-        if what == "arrive":
-            number = len(lengths)
-            lengths.append(value)
-            line.append(WaitingRequest(lambda number=number: lengths[number]))
-            who[line[-1]] = number
-        elif line and what == "change":
-            lengths[who[line[step % len(line)]]] = value
-        elif line and what == "leave":
-            line.pop(step % len(line))
-        elif line and what == "serve":
-            waited = [who[request] for request in line]
-            yield who[pop_next(line, window)], waited, list(lengths)
+    queue, token_counts, number_of = [], [], {}
+    for step, (event, value) in enumerate(events):
+        if event == "arrive":
+            number = len(token_counts)
+            token_counts.append(value)
+            queue.append(WaitingRequest(lambda number=number: token_counts[number]))
+            number_of[queue[-1]] = number
+        elif queue and event == "change":
+            token_counts[number_of[queue[step % len(queue)]]] = value
+        elif queue and event == "leave":
+            queue.pop(step % len(queue))
+        elif queue and event == "serve":
+            waited = [number_of[request] for request in queue]
+            yield number_of[pop_next(queue, max_skips)], waited, list(token_counts)
 
 
 @settings(deadline=None, max_examples=300)
-@given(DAYS, st.integers(0, 4))
-def test_the_oldest_starved_request_is_served_or_else_the_first_with_the_largest_ratio(days, window):
+@given(EVENT_LISTS, st.integers(0, 4))
+def test_the_first_starved_request_is_served_or_else_the_first_with_the_highest_priority(events, max_skips):
     served = []
-    for chosen, waited, lengths in live(days, window):
+    for chosen, waited, lengths in simulate(events, max_skips):
         overtaken = {one: sum(other > one for other, line in served if one in line) for one in waited}
-        starved = [one for one in waited if overtaken[one] >= window]
+        starved = [one for one in waited if overtaken[one] >= max_skips]
         ratios = {one: Fraction(*lengths[one]) if lengths[one][1] else 10**9 for one in waited}
         assert chosen == min(starved or [one for one in waited if ratios[one] == max(ratios.values())])
         served.append((chosen, waited))
 
 
 @settings(deadline=None, max_examples=300)
-@given(DAYS, st.integers(0, 4))
-def test_nobody_is_overtaken_more_than_window_times(days, window):
+@given(EVENT_LISTS, st.integers(0, 4))
+def test_no_request_is_skipped_more_than_max_skips_times(events, max_skips):
     overtaken = {}
-    for chosen, waited, _ in live(days, window):
+    for chosen, waited, _ in simulate(events, max_skips):
         for one in waited:
             overtaken[one] = overtaken.get(one, 0) + (chosen > one)
-    assert all(times <= window for times in overtaken.values())
+    assert all(times <= max_skips for times in overtaken.values())
 
 
 @settings(deadline=None, max_examples=100)
-@given(DAYS)
-def test_window_zero_is_first_come_first_served(days):
-    assert all(chosen == min(waited) for chosen, waited, _ in live(days, window=0))
+@given(EVENT_LISTS)
+def test_zero_skips_is_first_come_first_served(events):
+    assert all(chosen == min(waited) for chosen, waited, _ in simulate(events, max_skips=0))
 
 
-def test_a_negative_window_is_refused():
+def test_negative_max_skips_are_refused():
     with pytest.raises(ValueError, match="at least 0, got -1"):
         SchedulerConfig(max_skips=-1)
 
 
 def wait_until(true):
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -89,194 +89,194 @@ def cold():
 
 
 class Crowd:
-    """Requests that wait in threads of their own; `served` tells the order of their turns."""
+    """Requests that wait in threads of their own; `served` tells the order of their scheduler."""
 
-    def __init__(self, turns, pool):
-        self.turns, self.pool, self.served = turns, pool, []
+    def __init__(self, scheduler, pool):
+        self.scheduler, self.pool, self.served = scheduler, pool, []
 
     def queue(self, name, lengths=cold, cancel=None):
         """Return the future of one more request, which waits already."""
-        ahead = self.turns.num_waiting
+        ahead = self.scheduler.num_waiting
         future = self.pool.submit(self._serve, name, lengths, cancel or never())
-        wait_until(lambda: self.turns.num_waiting == ahead + 1)
+        wait_until(lambda: self.scheduler.num_waiting == ahead + 1)
         return future
 
     def _serve(self, name, lengths, cancel):
-        with self.turns.acquire(lengths, cancel):
+        with self.scheduler.acquire(lengths, cancel):
             self.served.append(name)
 
 
 @pytest.fixture
-def turns():
+def scheduler():
     return Scheduler()
 
 
 @pytest.fixture
-def crowd(turns):
+def crowd(scheduler):
     with ThreadPoolExecutor(8) as pool:
-        yield Crowd(turns, pool)
+        yield Crowd(scheduler, pool)
 
 
 def served_after(crowd, futures):
     for future in futures:
-        future.exception(PATIENCE_S)
+        future.exception(TIMEOUT_S)
     return crowd.served
 
 
-def test_the_best_ratio_is_served_first_and_of_equals_who_came_first(turns, crowd):
+def test_the_largest_cached_fraction_is_served_first_and_of_equals_the_earliest(scheduler, crowd):
     lengths = {"a third": (1, 3), "two": (4, 2), "half": (5, 10), "two again": (2, 1), "all": (1, 0)}
-    with turns.acquire(cold, never()):
+    with scheduler.acquire(cold, never()):
         futures = [crowd.queue(name, lambda pair=pair: pair) for name, pair in lengths.items()]
     assert served_after(crowd, futures) == ["all", "two", "two again", "half", "a third"]
 
 
 def test_a_starved_request_is_served_before_better_ones(crowd):
-    crowd.turns = turns = Scheduler(SchedulerConfig(max_skips=2))
-    with turns.acquire(cold, never()):
+    crowd.scheduler = scheduler = Scheduler(SchedulerConfig(max_skips=2))
+    with scheduler.acquire(cold, never()):
         futures = [crowd.queue("cold")] + [crowd.queue(f"hot {i}", lambda: (9, 1)) for i in range(4)]
     assert served_after(crowd, futures) == ["hot 0", "hot 1", "cold", "hot 2", "hot 3"]
 
 
-def test_lengths_are_asked_again_when_the_next_is_chosen(turns, crowd):
+def test_token_counts_are_updated_when_the_next_request_is_picked(scheduler, crowd):
     cached = {"a": 0, "b": 5, "c": 4}
-    with turns.acquire(cold, never()):
+    with scheduler.acquire(cold, never()):
         futures = [crowd.queue(name, lambda name=name: (cached[name], 10)) for name in cached]
         cached.update(a=9, b=0)
     assert served_after(crowd, futures) == ["a", "c", "b"]
 
 
-def test_a_request_alone_is_not_asked_for_its_lengths(turns):
-    with turns.acquire(lambda: pytest.fail("asked"), never()):
-        assert turns.num_waiting == 0
+def test_a_single_request_does_not_compute_its_token_counts(scheduler):
+    with scheduler.acquire(lambda: pytest.fail("called"), never()):
+        assert scheduler.num_waiting == 0
 
 
-def test_lengths_that_raise_fail_their_own_request_and_no_other(turns, crowd):
-    with turns.acquire(cold, never()):
+def test_an_error_in_token_counts_fails_only_its_own_request(scheduler, crowd):
+    with scheduler.acquire(cold, never()):
         futures = [crowd.queue("before"), crowd.queue("broken", lambda: 1 // 0), crowd.queue("after")]
-    assert isinstance(futures[1].exception(PATIENCE_S), ZeroDivisionError)
+    assert isinstance(futures[1].exception(TIMEOUT_S), ZeroDivisionError)
     assert served_after(crowd, futures) == ["before", "after"]
     assert [futures[0].exception(), futures[2].exception()] == [None, None]
 
 
-def test_a_cancelled_request_leaves_at_once_and_the_others_keep_their_order(turns, crowd):
+def test_a_cancelled_request_leaves_the_queue_at_once_and_the_others_promote_their_order(scheduler, crowd):
     cancel = Event()
-    with turns.acquire(cold, never()):
+    with scheduler.acquire(cold, never()):
         futures = [crowd.queue("first"), crowd.queue("middle", lambda: (9, 1), cancel), crowd.queue("last")]
         cancel.set()
-        assert isinstance(futures[1].exception(PATIENCE_S), Cancelled)  # the turn is still held
-        assert turns.num_waiting == 2
+        assert isinstance(futures[1].exception(TIMEOUT_S), Cancelled)  # the turn is still held
+        assert scheduler.num_waiting == 2
     assert served_after(crowd, futures) == ["first", "last"]
 
 
-def test_a_request_cancelled_as_its_turn_comes_passes_it_on(turns, crowd):
+def test_a_request_cancelled_when_it_is_granted_passes_the_model_on(scheduler, crowd):
     cancel = Event()
-    with turns.acquire(cold, never()):
+    with scheduler.acquire(cold, never()):
         futures = [crowd.queue("stopped", cancel=cancel), crowd.queue("next")]
         cancel.set()
-    assert isinstance(futures[0].exception(PATIENCE_S), Cancelled)
+    assert isinstance(futures[0].exception(TIMEOUT_S), Cancelled)
     assert served_after(crowd, futures) == ["next"]
 
 
-def test_a_request_cancelled_before_it_came_disturbs_nobody(turns):
+def test_a_request_cancelled_before_it_arrives_changes_nothing(scheduler):
     stopped, speculation = Event(), Event()
     stopped.set()
-    with turns.try_acquire_idle(speculation), pytest.raises(Cancelled), turns.acquire(cold, stopped):
+    with scheduler.try_acquire_idle(speculation), pytest.raises(Cancelled), scheduler.acquire(cold, stopped):
         pytest.fail("ran")
     assert not speculation.is_set()
 
 
 @pytest.mark.parametrize(
-    "hold", [lambda turns: turns.acquire(cold, never()), lambda turns: turns.try_acquire_idle(never())]
+    "hold", [lambda scheduler: scheduler.acquire(cold, never()), lambda scheduler: scheduler.try_acquire_idle(never())]
 )
-def test_an_exception_frees_the_turn(hold, turns):
-    with pytest.raises(ZeroDivisionError), hold(turns):
+def test_an_exception_releases_the_model(hold, scheduler):
+    with pytest.raises(ZeroDivisionError), hold(scheduler):
         raise ZeroDivisionError
-    with turns.try_acquire_idle(never()) as keep:
-        assert keep is not None
+    with scheduler.try_acquire_idle(never()) as promote:
+        assert promote is not None
 
 
-def test_a_turn_may_end_in_another_thread(turns, crowd):
+def test_a_grant_may_be_released_in_another_thread(scheduler, crowd):
     turn = ExitStack()
-    turn.enter_context(turns.acquire(cold, never()))
+    turn.enter_context(scheduler.acquire(cold, never()))
     future = crowd.queue("next")
     ender = Thread(target=turn.close)
     ender.start()
-    ender.join(PATIENCE_S)
+    ender.join(TIMEOUT_S)
     assert served_after(crowd, [future]) == ["next"]
 
 
-def test_a_spare_turn_is_refused_while_somebody_runs_or_waits(turns, crowd):
-    with turns.try_acquire_idle(never()) as first, turns.try_acquire_idle(never()) as second:
+def test_an_idle_grant_is_refused_while_a_request_runs_or_waits(scheduler, crowd):
+    with scheduler.try_acquire_idle(never()) as first, scheduler.try_acquire_idle(never()) as second:
         assert first is not None and second is None
         future = crowd.queue("waiting")
-        with turns.try_acquire_idle(never()) as third:
+        with scheduler.try_acquire_idle(never()) as third:
             assert third is None
-        assert turns.num_waiting == 1  # what was refused frees nothing
+        assert scheduler.num_waiting == 1  # what was refused frees nothing
     assert served_after(crowd, [future]) == ["waiting"]
-    with turns.acquire(cold, never()), turns.try_acquire_idle(never()) as fourth:
+    with scheduler.acquire(cold, never()), scheduler.try_acquire_idle(never()) as fourth:
         assert fourth is None
 
 
-def test_a_spare_turn_is_cancelled_by_the_first_that_comes_and_cannot_be_kept_then(turns, crowd):
+def test_an_idle_grant_is_cancelled_by_the_first_new_request_and_cannot_be_promoted_then(scheduler, crowd):
     cancel = Event()
-    with turns.try_acquire_idle(cancel) as keep:
+    with scheduler.try_acquire_idle(cancel) as promote:
         assert not cancel.is_set()
         future = crowd.queue("newcomer")
         assert cancel.is_set() and crowd.served == []
-        assert not keep()
+        assert not promote()
     assert served_after(crowd, [future]) == ["newcomer"]
 
 
-def test_a_kept_spare_turn_is_a_real_one(turns, crowd):
+def test_a_promoted_idle_grant_is_not_cancelled(scheduler, crowd):
     cancel = Event()
-    with turns.try_acquire_idle(cancel) as keep:
-        assert keep()
+    with scheduler.try_acquire_idle(cancel) as promote:
+        assert promote()
         future = crowd.queue("newcomer")
         assert not cancel.is_set() and crowd.served == []
-        assert keep()
+        assert promote()
     assert served_after(crowd, [future]) == ["newcomer"]
 
 
-def test_a_spare_turn_cancelled_by_its_owner_cannot_be_kept(turns):
+def test_an_idle_grant_cancelled_by_its_owner_cannot_be_promoted(scheduler):
     cancel = Event()
-    with turns.try_acquire_idle(cancel) as keep:
+    with scheduler.try_acquire_idle(cancel) as promote:
         cancel.set()
-        assert not keep()
+        assert not promote()
 
 
-def test_a_spare_turn_that_is_over_is_neither_kept_nor_cancelled(turns):
+def test_an_idle_grant_that_has_ended_is_neither_promoted_nor_cancelled(scheduler):
     cancel = Event()
-    with turns.try_acquire_idle(cancel) as keep:
+    with scheduler.try_acquire_idle(cancel) as promote:
         pass
-    with turns.acquire(cold, never()):
-        assert not keep()
+    with scheduler.acquire(cold, never()):
+        assert not promote()
     assert not cancel.is_set()
 
 
-def test_keeping_and_a_newcomer_agree_on_who_was_first(turns):
+def test_promotion_and_a_new_request_agree_on_which_came_first(scheduler):
     for _ in range(200):
         cancel, start, kept = Event(), Barrier(2), []
 
-        def decide(keep, start=start, kept=kept):
-            start.wait(PATIENCE_S)
-            kept.append(keep())
+        def decide(promote, start=start, kept=kept):
+            start.wait(TIMEOUT_S)
+            kept.append(promote())
 
         def come(start=start):
-            start.wait(PATIENCE_S)
-            with turns.acquire(cold, never()):
+            start.wait(TIMEOUT_S)
+            with scheduler.acquire(cold, never()):
                 pass
 
-        with turns.try_acquire_idle(cancel) as keep:
-            threads = [Thread(target=decide, args=(keep,)), Thread(target=come)]
+        with scheduler.try_acquire_idle(cancel) as promote:
+            threads = [Thread(target=decide, args=(promote,)), Thread(target=come)]
             for thread in threads:
                 thread.start()
-            threads[0].join(PATIENCE_S)
-            wait_until(lambda: turns.num_waiting == 1)
+            threads[0].join(TIMEOUT_S)
+            wait_until(lambda: scheduler.num_waiting == 1)
             assert kept == [not cancel.is_set()]
-        threads[1].join(PATIENCE_S)
+        threads[1].join(TIMEOUT_S)
 
 
-def test_eight_threads_never_run_two_blocks_at_once(turns, crowd):
+def test_eight_threads_never_run_two_blocks_at_once(scheduler, crowd):
     inside, most, real = [], [], []
 
     def run():
@@ -288,28 +288,26 @@ def test_eight_threads_never_run_two_blocks_at_once(turns, crowd):
     def work(seed):
         for step in range(25):
             if (seed + step) % 3:
-                with turns.acquire(lambda step=step: (seed, step), never()):
+                with scheduler.acquire(lambda step=step: (seed, step), never()):
                     run()
                     real.append(None)
             else:
-                with turns.try_acquire_idle(never()) as keep:
-                    if keep is not None:
-                        keep()
+                with scheduler.try_acquire_idle(never()) as promote:
+                    if promote is not None:
+                        promote()
                         run()
 
     for future in [crowd.pool.submit(work, seed) for seed in range(8)]:
-        future.result(PATIENCE_S)
+        future.result(TIMEOUT_S)
     assert set(most) == {1}
     assert len(real) == sum((seed + step) % 3 > 0 for seed in range(8) for step in range(25))
-    assert turns.num_waiting == 0
+    assert scheduler.num_waiting == 0
 
 
-def test_close_waits_for_the_turn_under_way_but_no_longer_than_its_patience(turns, crowd):
-    order = []
-    with turns.acquire(cold, never()):
-        turns.close(timeout_s=0.01)  # comes back although the turn is held
-        closing = crowd.pool.submit(lambda: (turns.close(PATIENCE_S), order.append("closed")))
-        time.sleep(0.05)
-        order.append("ended")
-    closing.result(PATIENCE_S)
-    assert order == ["ended", "closed"]
+def test_close_waits_for_the_running_request_but_no_longer_than_its_timeout(scheduler, crowd):
+    with scheduler.acquire(cold, never()):
+        scheduler.close(timeout_s=0.01)  # returns although the model is in use
+        closing = crowd.pool.submit(scheduler.close, TIMEOUT_S)
+        with pytest.raises(TimeoutError):
+            closing.result(0.05)
+    closing.result(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Speculation: a cancelled one leaves no trace, a kept one gives the same answer as none (law 9)."""
+"""A discarded speculation leaves no trace; an accepted one gives the same answer as none (invariant 9)."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -30,13 +30,13 @@ def follow(made, stages, work, trace=None, cancel=None):
         return found, guess and guess.result(Event())
 
 
-def test_a_guess_that_the_final_hits_confirm_is_kept():
+def test_a_speculation_that_the_final_hits_confirm_is_accepted():
     asked, trace = [], Trace()
     assert follow(speculator(), ["a", "a"], lambda found, trace, stop: asked.append(found) or "A", trace) == ("a", "A")
     assert asked == ["a"] and [stage.name for stage in trace.stages] == ["speculation"]
 
 
-def test_a_guess_that_the_final_hits_refute_is_stopped_and_another_begun():
+def test_a_speculation_that_the_final_hits_refute_is_discarded_and_another_started():
     def work(found, trace, stop):
         with trace.stage("prefill"):
             if found == "a":
@@ -49,7 +49,7 @@ def test_a_guess_that_the_final_hits_refute_is_stopped_and_another_begun():
     assert [stage.name for stage in trace.stages] == ["speculation cancelled", "speculation", "prefill"]
 
 
-def test_the_stages_of_the_work_are_those_of_the_request_only_when_it_is_kept():
+def test_the_stages_of_the_work_become_those_of_the_request_if_it_is_accepted():
     def work(found, trace, stop):
         with trace.stage("prefill"):
             return found
@@ -59,13 +59,13 @@ def test_the_stages_of_the_work_are_those_of_the_request_only_when_it_is_kept():
     assert [stage.name for stage in trace.stages] == ["speculation", "prefill"]
 
 
-def test_nothing_is_guessed_while_somebody_has_the_model():
+def test_there_is_no_speculation_while_the_model_is_in_use():
     turns = Scheduler()
     with turns.acquire(lambda: (0, 1), Event()):
         assert follow(speculator(turns), ["a", "a"], lambda *rest: "A") == ("a", None)
 
 
-def test_a_newcomer_ends_a_guess_and_gets_the_model():
+def test_a_new_request_cancels_a_speculation_and_gets_the_model():
     turns, begun, served = Scheduler(), Event(), Event()
 
     def newcomer():
@@ -90,7 +90,7 @@ def test_a_newcomer_ends_a_guess_and_gets_the_model():
     assert served.is_set()
 
 
-def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
+def test_a_finished_speculation_releases_the_model_and_its_result_is_used():
     turns, ended = Scheduler(), Event()
 
     def work(found, trace, stop):
@@ -111,7 +111,7 @@ def test_a_guess_that_has_ended_keeps_nobody_waiting_and_is_not_lost():
             pass
 
 
-def test_a_guess_that_goes_on_after_the_search_is_kept_with_its_turn():
+def test_a_speculation_still_running_after_the_retrieval_keeps_the_model():
     turns, searched = Scheduler(), Event()
 
     def work(found, trace, stop):
@@ -127,13 +127,13 @@ def test_a_guess_that_goes_on_after_the_search_is_kept_with_its_turn():
             assert keep is None  # the model is still the request's
 
 
-def test_nothing_is_guessed_where_the_rest_of_the_search_was_quick():
+def test_there_is_no_speculation_if_the_last_stages_are_fast():
     made = speculator(least_ms=1000.0)
     for _ in range(3):
         assert follow(made, ["a", "a"], lambda *rest: "A") == ("a", None)
 
 
-def test_how_long_the_rest_takes_is_learned():
+def test_the_remaining_time_of_each_stage_is_learned():
     times = iter([0.0] + [0.0, 0.5] * 50)
     made = speculator(least_ms=400.0)
     trace = Trace(clock=lambda: next(times))
@@ -141,7 +141,7 @@ def test_how_long_the_rest_takes_is_learned():
     assert made._remaining_ms == [pytest.approx(500.0), 0.0]
 
 
-def test_what_the_work_raises_is_raised_where_its_result_is_asked_for():
+def test_an_error_of_the_work_is_raised_with_its_result():
     def work(found, trace, stop):
         raise ValueError("broken")
 
@@ -149,7 +149,7 @@ def test_what_the_work_raises_is_raised_where_its_result_is_asked_for():
         follow(speculator(), ["a"], work)
 
 
-def test_a_search_that_breaks_ends_the_guess_and_frees_the_model():
+def test_a_failing_retrieval_discards_the_speculation_and_releases_the_model():
     turns, stopped = Scheduler(), []
 
     def stages():
@@ -175,7 +175,7 @@ class Staged:
 
 @pytest.mark.parametrize("method", ["cacheclip", "prefix", "full"])
 @pytest.mark.parametrize("first", [("ferry", "tern", "fares"), ("tern", "ferry"), ("fares",)])
-def test_answers_are_the_same_with_and_without(method, first):
+def test_answers_are_the_same_with_and_without_speculation(method, first):
     final, request = ("ferry", "tern", "fares"), replace(ASK, method=method)
     plain = make_engine(*final)
     made = make_engine()
@@ -188,7 +188,7 @@ def test_answers_are_the_same_with_and_without(method, first):
     assert ("speculation cancelled" in names) == (first != final)
 
 
-def test_an_answer_that_is_stopped_while_guessing_is_stopped():
+def test_an_answer_can_be_stopped_during_speculation():
     made, stop = make_engine(), Event()
 
     class Stopping(Staged):
@@ -216,7 +216,7 @@ class Slow(Staged):
 
 
 @pytest.mark.parametrize("own_auxiliary", [False, True])
-def test_a_cancelled_speculation_counts_as_no_use_of_what_it_read(own_auxiliary):
+def test_a_discarded_speculation_does_not_count_as_cache_hits(own_auxiliary):
     def frequencies(finder):
         made = make_engine(auxiliary=tiny.decoder(tiny.qwen2, seed=3, vocab_size=300) if own_auxiliary else None)
         for name in ("ferry", "tern", "fares"):

@@ -1,4 +1,4 @@
-"""A generator in a thread of its own behaves as it would in the caller's."""
+"""A generator in its own thread behaves as in the caller's thread."""
 
 from threading import Event, current_thread
 
@@ -7,12 +7,12 @@ import pytest
 from engine.scheduler.worker_thread import run_in_thread
 
 
-def test_items_come_in_order_and_all_from_one_other_thread():
+def test_items_arrive_in_order_from_one_other_thread():
     names = list(run_in_thread(lambda: (current_thread().name for _ in range(5)), Event()))
     assert names == ["question"] * 5
 
 
-def test_an_error_is_raised_where_the_items_are_read():
+def test_an_error_is_raised_in_the_callers_thread():
     def broken():
         yield 1
         raise ValueError("two")
