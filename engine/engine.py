@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from threading import Event
 
-from engine.answer_fields import fill_prefill_fields, fill_prompt_fields
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
+from engine.generation.answer_fields import fill_prefill_fields, fill_prompt_fields
 from engine.generation.grounded_sampler import GroundingModel
 from engine.generation.stream import stream_answer
 from engine.kv.chunk_cache import ChunkCache

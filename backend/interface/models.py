@@ -1,9 +1,10 @@
 """Interface of the Settings page: the loaded models, memory estimates, and the settings that can be changed."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from engine.selftest_result import SelfTestResult
+if TYPE_CHECKING:  # torch-free at run time
+    from engine.model.spec import SelfTestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ModelInfo:
     device: str
     max_context_tokens: int | None
     memory_bytes: int | None
-    selftest: SelfTestResult | None = None
+    selftest: "SelfTestResult | None" = None
     note: str = ""
 
 

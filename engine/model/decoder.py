@@ -5,7 +5,7 @@ attention works, a long pass can be cancelled between layers, and the LM head ru
 """
 
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +13,7 @@ from torch import Tensor
 from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass, register_attention
 from engine.model.kv_buffer import KVBuffer, RowPass
-from engine.model.spec import ModelSpec, read_spec
-
-if TYPE_CHECKING:
-    from engine.selftest_result import SelfTestResult
+from engine.model.spec import ModelSpec, SelfTestResult, read_spec
 
 Rotation = tuple[Tensor, Tensor]  # cosines and sines of positions, [B, R, D] each
 

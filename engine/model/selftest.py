@@ -9,7 +9,7 @@ import torch
 
 from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.selftest_result import SelfTestResult
+from engine.model.spec import SelfTestResult
 
 NUM_TOKENS = 48
 PREFIX_TOKENS = 8

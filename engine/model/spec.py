@@ -17,6 +17,22 @@ ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # fixed frequencies
 
 
 @dataclass(frozen=True, slots=True)
+class SelfTestResult:
+    """How far recomputed logits are from the reference, in standard deviations of the reference logits.
+
+    deviation       root mean square of the differences; at most `bound`
+    max_difference  largest difference of a single logit
+    bound           depends on the dtype
+    ms              duration of the test
+    """
+
+    deviation: float
+    max_difference: float
+    bound: float
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """Shapes and limits of a decoder.
 

@@ -1,6 +1,6 @@
 """A data folder, preferences and a chat written by version 0.1 still work.
 
-`tests/support/data_folder_v0.1.zip` holds a tiny random model, a data folder with one document and the KV of its
+`tests/support/data/data_folder_v0.1.zip` holds a tiny random model, a data folder with one document and the KV of its
 chunks (computed by that model), preferences under their old names, and a chat as a browser kept it.
 """
 
@@ -18,7 +18,7 @@ from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
 from ui.pages.ask.chats.chat import Chat
 
-ARCHIVE = Path(__file__).parents[1] / "support" / "data_folder_v0.1.zip"
+ARCHIVE = Path(__file__).parents[1] / "support" / "data" / "data_folder_v0.1.zip"
 QUESTION = "Who is the lighthouse keeper?"
 
 

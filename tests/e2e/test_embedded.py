@@ -24,7 +24,7 @@ from tests.support.doubles import last, make_hierarchy
 from tests.support.tolerance import DEEP
 
 pytestmark = [pytest.mark.embedded]
-QUESTIONS = json.loads((Path(__file__).parents[1] / "support" / "sample_questions.json").read_text())
+QUESTIONS = json.loads((Path(__file__).parents[1] / "support" / "data" / "sample_questions.json").read_text())
 ASK = Request(next(iter(SAMPLE_QUESTIONS)), max_new_tokens=24, passages=4)
 
 

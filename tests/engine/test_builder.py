@@ -13,7 +13,7 @@ from tests.support import tiny
 from tests.support.doubles import TEXTS, last
 
 TORCH_FREE = (
-    "engine.request engine.errors engine.method engine.text engine.trace engine.selftest_result "
+    "engine.request engine.errors engine.method engine.text engine.trace "
     "engine.analysis.comparison engine.prompt.followups"
 )
 

@@ -22,7 +22,7 @@ from transformers import (
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 
-CORPUS = Path(__file__).with_name("tokenizer_corpus.txt")  # any change of it changes every tokenizer
+CORPUS = Path(__file__).parent / "data" / "tokenizer_corpus.txt"  # any change of it changes every tokenizer
 SIZE = dict(
     vocab_size=512,
     hidden_size=32,

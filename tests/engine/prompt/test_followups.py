@@ -14,7 +14,7 @@ from engine.request import ChatTurn, Request
 from tests.support import tiny
 
 PROMPT = PromptTemplate(tiny.tokenizer())
-SAMPLES = json.loads((Path(__file__).parents[2] / "support" / "sample_questions.json").read_text())
+SAMPLES = json.loads((Path(__file__).parents[2] / "support" / "data" / "sample_questions.json").read_text())
 BOAT = ChatTurn("Which boat sails the Bay Route?", "Old Kestrel [1]", ("a-0", "a-1"))
 BUILT = ChatTurn("When was it built?", "It was built in 1987. [2]")
 TICKET = ChatTurn("How much does an adult ticket cost?", "14 pounds.")

@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
 from engine.errors import HubUnreachable, ModelNotFound
-from engine.selftest_result import SelfTestResult
+from engine.model.spec import SelfTestResult
 from store.errors import KVScopeError
 
 EMBEDDED = "SmolLM2-135M-Instruct"

@@ -6,7 +6,7 @@ import gradio as gr
 import pytest
 
 from backend.interface.models import ModelInfo, ReloadStatus, StaleChunking, SystemInfo
-from engine.selftest_result import SelfTestResult
+from engine.model.spec import SelfTestResult
 from store.types import Document
 from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WANTED
 from tests.ui.conftest import ME

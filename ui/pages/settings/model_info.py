@@ -1,11 +1,14 @@
 """HTML of the Settings page: loaded models, memory estimates, reload progress, stale documents, system information."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
-from engine.selftest_result import SelfTestResult
 from ui.format import count, duration, size
 from ui.html import Markup, error_box, fact, join, tag
+
+if TYPE_CHECKING:  # torch-free at run time
+    from engine.model.spec import SelfTestResult
 
 _ROLES = {
     "primary": ("Generator", "Main model: reads the passages and writes the answer."),
@@ -147,7 +150,7 @@ def _model_row(model: ModelInfo) -> Markup:
     )
 
 
-def _self_test_badge(result: SelfTestResult) -> Markup:
+def _self_test_badge(result: "SelfTestResult") -> Markup:
     measured = (
         f"Measured difference: {result.deviation:.2g} standard deviations (RMS), {result.max_difference:.2g} at "
         f"most; the limit is {result.bound:.2g}. The test took {duration(result.ms)}."
