@@ -29,7 +29,7 @@ from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
-from training import reader, selector, span_scorer, weight_averaging
+from training import reader, selector, span_scorer
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, read_corpora
 from training.data.examples import EVAL_SEED, DataMix
@@ -95,7 +95,7 @@ def _run_average(arguments: argparse.Namespace) -> None:
         mix=DataMix(max_tokens=arguments.tokens),
         eval_examples=arguments.eval_examples,
     )
-    report = weight_averaging.average_adapters(
+    report = reader.average_adapters(
         _load_decoder(arguments), corpora, arguments.adapters, arguments.out, config, _ProgressPrinter()
     )
     print("exact answers")
@@ -248,7 +248,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--init-from", type=Path, metavar="FOLDER",
         help="a finished adapter to start from, to be continued with another --seed")  # fmt: skip
 
-    add = _add_command(commands, "average", _run_average, weight_averaging.__doc__)
+    add = _add_command(commands, "average", _run_average, reader.average_adapters.__doc__)
     add("--adapters", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
     add("--eval-examples", type=int, default=reader.ReaderConfig.eval_examples, help=eval_help)
     add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,30 @@ from torch import Tensor
 from engine.errors import KVScopeError
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of one parameter
+
+# Configurations are stored under these keys, whatever their fields are called; all others under the field's name.
+STORED_KEYS = {
+    "checkpoint_steps": "every",
+    "epochs": "rounds",
+    "eval_examples": "judged",
+    "eval_fraction": "held",
+    "examples": "lessons",
+    "full_prefill_fraction": "plain",
+    "head": "heads",
+    "head_size": "size",
+    "learning_rate": "rate",
+    "lora": "adapter",
+    "max_grad_norm": "clip",
+    "max_passages": "passages",
+    "max_questions": "questions",
+    "max_tokens": "tokens",
+    "num_heads": "heads",
+    "recompute_range": "fresh",
+    "steps": "lessons",
+    "synthetic_fraction": "records",
+    "unanswerable_fraction": "absent",
+    "warmup_steps": "warmup",
+}
 
 
 class BadCheckpoint(KVScopeError):
@@ -72,3 +97,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensor
         index: {moment: tensors[f"{moment}:{name}"] for moment in MOMENTS} for index, name in enumerate(names)
     }
     optimizer.load_state_dict(state_dict)
+
+
+def to_json(config: Any) -> dict[str, Any]:
+    """Return a configuration as checkpoints and reports store it."""
+    values = {STORED_KEYS.get(field.name, field.name): getattr(config, field.name) for field in fields(config)}
+    return {key: to_json(value) if is_dataclass(value) else value for key, value in values.items()}

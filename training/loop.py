@@ -17,8 +17,8 @@ from training.checkpoint import (
     optimizer_tensors,
     restore_optimizer,
     save_checkpoint,
+    to_json,
 )
-from training.config import to_json
 from training.lora import LoraAdapter
 
 WEIGHT_PREFIX = "weight:"  # of trained weights in a checkpoint, to tell them from the optimizer's tensors

@@ -20,7 +20,7 @@ from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SelectorHead, TokenSelector, question_vectors, token_vectors
-from training.config import to_json
+from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import (
     DataMix,

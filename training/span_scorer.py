@@ -26,7 +26,7 @@ from engine.generation.span_scorer import (
 )
 from engine.model.encoder import PACKAGE, Encoder
 from engine.prompt.template import PromptTemplate
-from training.config import to_json
+from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples, describe_eval_set, train_eval_split
 from training.loop import HeadTrainer, Progress, TrainingConfig, train

@@ -21,8 +21,7 @@ from training.data.examples import DataMix
 from training.loop import TrainingConfig
 from training.lora import LORA_ADAPTER_FILES, LoraAdapter, LoraAdapterConfig
 from training.publish import REPORT_FILE, publish
-from training.reader import ReaderConfig, selection_metric, train_reader
-from training.weight_averaging import average_adapters
+from training.reader import ReaderConfig, average_adapters, selection_metric, train_reader
 
 CONFIG = ReaderConfig(
     lora=LoraAdapterConfig(4, 8),

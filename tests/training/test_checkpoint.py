@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.builder import LORA_ADAPTER, SPAN_SCORER, TOKEN_SELECTOR
-from training.config import STORED_KEYS, to_json
+from training.checkpoint import STORED_KEYS, to_json
 from training.loop import TrainingConfig
 from training.publish import REPORT_FILE
 from training.reader import ReaderConfig
