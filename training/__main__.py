@@ -248,7 +248,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--init-from", type=Path, metavar="FOLDER",
         help="a finished adapter to start from, to be continued with another --seed")  # fmt: skip
 
-    add = _add_command(commands, "average", _run_average, reader.average_adapters.__doc__)
+    add = _add_command(
+        commands,
+        "average",
+        _run_average,
+        "Average LoRA adapters of which one was initialized from the other (model soups, arXiv:2203.05482).",
+    )
     add("--adapters", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
     add("--eval-examples", type=int, default=reader.ReaderConfig.eval_examples, help=eval_help)
     add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
