@@ -50,7 +50,7 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     file = folder / "log.txt"
     file.write_text(_log())
     page.set_input_files("#upload input[type=file]", file)
-    expect(page.locator("#shelf")).to_contain_text("log.txt", timeout=300_000)
+    expect(page.locator("#document-list")).to_contain_text("log.txt", timeout=300_000)
     expect(page.locator("#progress .kv-file-done")).to_have_count(1, timeout=300_000)
     page.get_by_role("tab", name="Inspect").click()
     page.fill("#inspect-question textarea", "What is written down at the north pier in winter?")

@@ -69,7 +69,7 @@ def _wait() -> None:
 def wait_until_ready(page: Page) -> None:
     """Wait until the sample documents are indexed."""
     expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
-    expect(page.locator("#shelf")).to_contain_text("season-report.html", timeout=120_000)
+    expect(page.locator("#document-list")).to_contain_text("season-report.html", timeout=120_000)
     expect(page.locator("#status")).not_to_contain_text("Adding the sample", timeout=120_000)
 
 

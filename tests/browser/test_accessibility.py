@@ -15,7 +15,14 @@ def test_no_page_has_a_serious_violation_and_text_has_enough_contrast(visit):
     tab.finish()
     expect(tab.page.locator("#waterfall .bars path").first).to_be_visible()  # until then Gradio shows a placeholder
     for theme in in_both_themes(tab.page):
-        for place in ("#reply .kv-text", "#passages mark", "#numbers small", "#shelf p", ".kv-badge", ".kv-notes li"):
+        for place in (
+            "#reply .kv-text",
+            "#passages mark",
+            "#numbers small",
+            "#document-list p",
+            ".kv-badge",
+            ".kv-notes li",
+        ):
             assert contrast(tab.page, place) >= 4.5, (theme, place)
     for button in tab.page.get_by_role("tab").all():
         button.click()

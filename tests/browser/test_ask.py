@@ -190,7 +190,7 @@ def test_closing_the_tab_stops_the_computation(visit, backend):
 def test_files_show_their_steps_and_appear_in_the_list_with_their_cache_usage(visit, backend):
     backend.pause_at_stage = "embedded"
     tab = visit()
-    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    expect(tab.page.locator("#document-list")).to_contain_text("No documents yet")
     files = [("notes & more.md", b"# Notes"), ("empty.txt", b"")]
     payload = [{"name": name, "mimeType": "text/plain", "buffer": body} for name, body in files]
     tab.page.set_input_files("#upload input[type=file]", payload)
@@ -198,18 +198,18 @@ def test_files_show_their_steps_and_appear_in_the_list_with_their_cache_usage(vi
     backend.pause_at_stage = ""
     expect(tab.page.locator("#progress")).to_contain_text("The file is empty. Choose one that contains text.")
     expect(tab.page.locator("#progress .kv-complete")).to_have_count(4)
-    expect(tab.page.locator("#shelf bdi")).to_have_text("notes & more.md")
-    kept = tab.page.locator("#shelf .kv-kept")
+    expect(tab.page.locator("#document-list bdi")).to_have_text("notes & more.md")
+    kept = tab.page.locator("#document-list .kv-kept")
     expect(kept).to_contain_text("12.4\u00a0MB in memory, 37.2\u00a0MB on disk")
     kept.locator("button").click()
     expect(kept).to_have_count(0)
     assert backend.cleared
-    tab.page.click("#shelf .kv-remove")
-    tab.page.click("#shelf >> text=Cancel")
+    tab.page.click("#document-list .kv-remove")
+    tab.page.click("#document-list >> text=Cancel")
     assert len(backend.documents()) == 1
-    tab.page.click("#shelf .kv-remove")
-    tab.page.click("#shelf .kv-danger")
-    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    tab.page.click("#document-list .kv-remove")
+    tab.page.click("#document-list .kv-danger")
+    expect(tab.page.locator("#document-list")).to_contain_text("No documents yet")
     assert backend.documents() == [] and tab.errors == []
 
 
@@ -222,11 +222,11 @@ def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
     tab.finish()
     tab.ask(HOSTILE[2])
     tab.finish()
-    tab.page.locator("#shelf .kv-remove").first.click()
-    expect(tab.page.locator("#shelf .kv-danger")).to_be_visible()
-    for place in ("#shelf", "#reply", "#passages", "#history", "#thread", "#chatbar"):
+    tab.page.locator("#document-list .kv-remove").first.click()
+    expect(tab.page.locator("#document-list .kv-danger")).to_be_visible()
+    for place in ("#document-list", "#reply", "#passages", "#history", "#thread", "#chatbar"):
         assert tab.page.locator(f"{place} script, {place} img, {place} b, {place} .katex").count() == 0, place
-    assert HOSTILE[1] in tab.page.inner_text("#shelf") and HOSTILE[1] in tab.page.inner_text("#reply .kv-text")
+    assert HOSTILE[1] in tab.page.inner_text("#document-list") and HOSTILE[1] in tab.page.inner_text("#reply .kv-text")
     assert "${window.harmed = 3} {{constructor}} $$\\frac{1}{2}$$" in tab.page.inner_text("#reply .kv-text")
     assert tab.page.evaluate("window.harmed") is None
     assert tab.errors == [] and tab.outside == []

@@ -125,7 +125,7 @@ def test_selected_documents_are_searched_and_one_can_be_used_whole(visit, backen
     tab = visit()
     payload = {"name": "notes.md", "mimeType": "text/plain", "buffer": b"# Notes"}
     tab.page.set_input_files("#upload input[type=file]", payload)
-    expect(tab.page.locator("#shelf bdi")).to_have_text("notes.md")
+    expect(tab.page.locator("#document-list bdi")).to_have_text("notes.md")
     expect(tab.page.locator("#whole")).to_be_hidden()
     tab.page.click("#where input")
     tab.page.get_by_role("option", name="notes.md").click()

@@ -42,7 +42,7 @@ def test_files_dropped_here_appear_in_both_lists(visit, backend):
     expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Choose one that contains text.")
     names = tab.page.locator(f"{LIST} .kv-name bdi")
     expect(names).to_have_text(["log.txt", "notes & more.md"])
-    expect(tab.page.locator("#shelf bdi")).to_have_text(["log.txt", "notes & more.md"])
+    expect(tab.page.locator("#document-list bdi")).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#library-summary")).to_contain_text("2\u00a0documents, 16\u00a0passages")
     expect(tab.page.locator("#cancel-library-upload")).to_be_hidden()
     assert tab.errors == [] and tab.outside == []
@@ -61,7 +61,7 @@ def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(v
     tab.page.click(f"{LIST} button[data-act=delete]")
     question.get_by_text("Delete", exact=True).click()
     expect(tab.page.locator(LIST)).to_contain_text("No documents yet")
-    expect(tab.page.locator("#shelf")).to_contain_text("No documents yet")
+    expect(tab.page.locator("#document-list")).to_contain_text("No documents yet")
     assert backend.documents() == [] and tab.errors == []
 
 
@@ -120,7 +120,7 @@ def test_a_hostile_name_is_saved_and_shown_as_text(visit, backend):
         box.fill(name)
         box.press("Enter")
         expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(name)
-        expect(tab.page.locator("#shelf bdi")).to_have_text(name)
+        expect(tab.page.locator("#document-list bdi")).to_have_text(name)
     tab.page.click(f"{LIST} .kv-name")
     expect(tab.page.locator(".kv-piece")).to_have_count(20)
     tab.page.locator(".kv-piece button").first.click()

@@ -83,12 +83,12 @@ def ready(tab):
 def test_upload_ask_move_the_slider_and_stop(app, data, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#shelf")).to_contain_text("harbour-handbook.md", timeout=LONG_MS)
+    expect(tab.page.locator("#document-list")).to_contain_text("harbour-handbook.md", timeout=LONG_MS)
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
     tab.page.set_input_files("#upload input[type=file]", document)
-    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=LONG_MS)
+    expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
 
     tab.ask(QUESTION)
     tab.finish(LONG_MS)
@@ -156,14 +156,14 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     row.locator("button[data-act=delete]").click()
     tab.page.locator("#library-list .kv-doomed").get_by_text("Delete", exact=True).click()
     expect(row).to_have_count(0)
-    expect(tab.page.locator("#shelf")).not_to_contain_text("faq.txt")
+    expect(tab.page.locator("#document-list")).not_to_contain_text("faq.txt")
     assert tab.errors == [] and tab.outside == []
 
 
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=LONG_MS)
+    expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
     app.end(signal.SIGKILL)
 
     again = App(data)
@@ -171,7 +171,7 @@ def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data,
         again.wait()
         tab = visit(again.url)
         ready(tab)
-        expect(tab.page.locator("#shelf")).to_contain_text("keys.md", timeout=LONG_MS)
+        expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
         tab.ask(QUESTION)
         tab.finish(LONG_MS)
         expect(tab.page.locator("#passages")).to_contain_text("4417")

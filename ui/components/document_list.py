@@ -39,7 +39,7 @@ def render_document_list(
     rows = [_document_row(document, document.id == pending_delete) for document in documents]
     if not rows:
         return tag("p", _LOADING if loading else _EMPTY, class_="kv-muted kv-empty")
-    return join(tag("ul", *rows, class_="kv-shelf", aria_label="Documents"), _usage_line(usage))
+    return join(tag("ul", *rows, class_="kv-document-list", aria_label="Documents"), _usage_line(usage))
 
 
 def _usage_line(usage: Sequence[TierUsage]) -> Markup | None:
@@ -51,7 +51,7 @@ def _usage_line(usage: Sequence[TierUsage]) -> Markup | None:
         "div",
         tag("small", f"Cache: {', '.join(sizes)}", title=_USAGE),
         button("clear", "", "Clear", title=_USAGE),
-        class_="kv-shelf kv-kept",
+        class_="kv-document-list kv-kept",
     )
 
 

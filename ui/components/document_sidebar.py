@@ -35,7 +35,7 @@ class DocumentSidebar:
             gr.HTML(join(tag("h2", "Documents"), tag("p", FORMATS, class_="kv-muted")), js_on_load=None)
             self.uploads.build(height=104)
             self._error = gr.HTML(elem_id="documents-trouble", elem_classes="kv-trouble-box", js_on_load=None)
-            self.document_list = gr.HTML(elem_id="shelf", js_on_load=_ON_CLICK)
+            self.document_list = gr.HTML(elem_id="document-list", js_on_load=_ON_CLICK)
             self.pending_delete = gr.State("")
         self.uploads.wire([self.document_list])
         outputs = [self.document_list, self.pending_delete, self._error]

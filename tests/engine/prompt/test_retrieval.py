@@ -34,14 +34,14 @@ def ids(hits):
     return [hit.chunk.id for hit in hits]
 
 
-def shelf():
+def library():
     return KeywordFinder(boats=BOATS, rules=RULES)
 
 
 def chosen(request, finder=None, max_tokens=4096):
     """Return the passages that are read, in prompt order."""
     prompt = PromptTemplate(tiny.decoder().tokenizer)
-    *_, prepared = prepare_stages(finder or shelf(), prompt, request, max_tokens, Trace())
+    *_, prepared = prepare_stages(finder or library(), prompt, request, max_tokens, Trace())
     return ids(prepared.hits)
 
 
@@ -55,14 +55,14 @@ def test_follow_up_finds_previous_chunks_as_well():
 
 
 def test_follow_up_is_searched_alone_and_with_its_history():
-    finder = shelf()
+    finder = library()
     chosen(FOLLOW, finder)
     assert finder.questions == ["Who owns it?", "Which boat sails the Bay Route? Who owns it?"]
 
 
 def test_ranking_fuses_both_searches_and_the_previous_prompt():
     """Reciprocal rank fusion by its definition."""
-    finder, top = shelf(), 6
+    finder, top = library(), 6
     rankings = [
         ids(next(finder.retrieve_stages("Who owns it?", top))),
         ids(next(finder.retrieve_stages(f"{FIRST.question} Who owns it?", top))),
@@ -75,7 +75,7 @@ def test_ranking_fuses_both_searches_and_the_previous_prompt():
 
 
 def test_new_topic_ignores_the_history():
-    finder = shelf()
+    finder = library()
     assert chosen(SWITCH, finder) == chosen(replace(SWITCH, history=()))
     assert finder.questions == [SWITCH.question]
 
@@ -106,8 +106,10 @@ def test_previous_chunks_never_displace_better_ones():
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=3))
 def test_fusion_has_each_chunk_once_best_first_with_merged_fields(rankings):
-    told = [[replace(found, matched_words=bool(at)) for found in named(*names)] for at, names in enumerate(rankings)]
-    hits = fuse_hits(told)
+    rankings_of_hits = [
+        [replace(found, matched_words=bool(at)) for found in named(*names)] for at, names in enumerate(rankings)
+    ]
+    hits = fuse_hits(rankings_of_hits)
     assert sorted(ids(hits)) == sorted({f"{name}-0" for names in rankings for name in names})
     assert [found.score for found in hits] == sorted((found.score for found in hits), reverse=True)
     for found in hits:
@@ -127,7 +129,7 @@ def test_previous_chunks_are_limited_to_the_chosen_documents(documents, allowed)
 
 
 def test_deleted_previous_chunks_are_not_used():
-    finder = shelf()
+    finder = library()
     del finder.chunks_by_document["boats"]
     assert all(chunk.startswith("rules-") for chunk in chosen(FOLLOW, finder))
 
@@ -220,7 +222,7 @@ def test_malformed_scope_or_history_is_rejected_before_anything_runs(change, mes
 )
 def test_missing_documents_give_a_note(documents, message):
     engine = make_engine()
-    engine.finder = shelf()
+    engine.finder = library()
     answer = last(engine.ask(replace(FOLLOW, documents=documents, history=())))
     assert answer.state == "done"
     assert any(re.search("in the library any more", note) for note in answer.notes) is (message is not None)
@@ -229,12 +231,12 @@ def test_missing_documents_give_a_note(documents, message):
 
 def test_note_for_no_passage_in_the_chosen_documents():
     engine = make_engine()
-    engine.finder = shelf()
+    engine.finder = library()
     notes = last(engine.ask(Request("Zebra?", documents=("rules",), max_new_tokens=4))).notes
     assert any("in the chosen documents" in note for note in notes) and not any("Add" in note for note in notes)
 
 
 def test_previous_chunks_have_no_similarity():
-    *_, hits = retrieve(shelf(), replace(FOLLOW, history=(replace(FIRST, chunk_ids=("rules-0",)),), passages=6))
+    *_, hits = retrieve(library(), replace(FOLLOW, history=(replace(FIRST, chunk_ids=("rules-0",)),), passages=6))
     (lead,) = [found for found in hits if found.chunk.id == "rules-0"]
     assert isinstance(lead, Hit) and (lead.similarity, lead.matched_words) == (None, False)

@@ -45,8 +45,8 @@ def simulate(events, max_skips):
 def test_the_first_starved_request_is_served_or_else_the_first_with_the_highest_priority(events, max_skips):
     served = []
     for chosen, waited, lengths in simulate(events, max_skips):
-        overtaken = {one: sum(other > one for other, line in served if one in line) for one in waited}
-        starved = [one for one in waited if overtaken[one] >= max_skips]
+        skips = {one: sum(other > one for other, line in served if one in line) for one in waited}
+        starved = [one for one in waited if skips[one] >= max_skips]
         ratios = {one: Fraction(*lengths[one]) if lengths[one][1] else 10**9 for one in waited}
         assert chosen == min(starved or [one for one in waited if ratios[one] == max(ratios.values())])
         served.append((chosen, waited))
@@ -55,11 +55,11 @@ def test_the_first_starved_request_is_served_or_else_the_first_with_the_highest_
 @settings(deadline=None, max_examples=300)
 @given(EVENT_LISTS, st.integers(0, 4))
 def test_no_request_is_skipped_more_than_max_skips_times(events, max_skips):
-    overtaken = {}
+    skips = {}
     for chosen, waited, _ in simulate(events, max_skips):
         for one in waited:
-            overtaken[one] = overtaken.get(one, 0) + (chosen > one)
-    assert all(times <= max_skips for times in overtaken.values())
+            skips[one] = skips.get(one, 0) + (chosen > one)
+    assert all(times <= max_skips for times in skips.values())
 
 
 @settings(deadline=None, max_examples=100)

@@ -65,11 +65,13 @@ def test_a_chat_that_is_not_saved_shows_a_warning(page, trouble, said):
     assert said in update[page.chat_bar]
 
 
-@pytest.mark.parametrize("told", [None, 5, [], {"chat": {"turns": [{"question": 5}]}, "listing": [ROW, None, "x", 5]}])
-def test_the_page_starts_with_whatever_a_browser_has_stored(page, told):
-    update = page.history.restore(told)
+@pytest.mark.parametrize(
+    "stored", [None, 5, [], {"chat": {"turns": [{"question": 5}]}, "listing": [ROW, None, "x", 5]}]
+)
+def test_the_page_starts_with_whatever_a_browser_has_stored(page, stored):
+    update = page.history.restore(stored)
     assert update[page.chat].turns == () and update[page.chat].id
-    assert ("Boats" in update[page.chat_bar]) == isinstance(told, dict)
+    assert ("Boats" in update[page.chat_bar]) == isinstance(stored, dict)
 
 
 def test_damaged_entries_of_the_list_are_skipped():
