@@ -74,12 +74,12 @@ class LocalBackend:
             with passages.track_deletions():
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
                 texts = {chunk.text for chunk in library.chunks(document_id)}
-                keys = [key for text in texts for key in passages.forget(text)]
+                keys = [key for text in texts for key in passages.delete(text)]
                 for text in {chunk.text for chunk in library.delete(document_id)} - texts:
-                    passages.forget(text)
+                    passages.delete(text)
                 for key in keys:
                     runtime.tiers.tree.delete(key)  # a running question may have computed it again
-                self._chunk_owners.forget(document_id)
+                self._chunk_owners.discard(document_id)
                 passages.delete_other_models()
 
     def tier_usage(self) -> list[TierUsage]:

@@ -56,7 +56,7 @@ class LRUCache(Generic[V]):
         """Whether caching one more value would evict another."""
         return self._size >= self._maxsize
 
-    def forget(self, text: str) -> None:
+    def evict(self, text: str) -> None:
         """Delete a text; a value that another thread is computing for it is not cached either."""
         with self._lock:
             self._num_deletions += 1

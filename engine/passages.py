@@ -45,13 +45,13 @@ class PassageCache:
         for cache, _ in self.kv_caches:
             cache.flush()
 
-    def forget(self, text: str) -> list[str]:
+    def delete(self, text: str) -> list[str]:
         """Delete everything cached for one passage; return its chunk keys."""
         keys = [key for cache, template in self.kv_caches for key in cache.delete(template.encode_passage(text).ids)]
         for _, template in self.kv_caches:
-            template.passage.forget(text)
+            template.passage.evict(text)
         for head in self.heads:
-            head.forget(text)
+            head.evict(text)
         return keys
 
     @contextmanager

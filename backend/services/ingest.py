@@ -18,7 +18,7 @@ from store.types import Chunk, Progress
 
 SAMPLES = ASSETS / "samples"
 MAX_NAMES = 3  # file names in a message
-_SETTLED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
+_FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
 log = logging.getLogger("kvscope")
 
 
@@ -33,7 +33,7 @@ class IngestService:
     def pending_message(self) -> str:
         """Return a message that names the files which are not searchable yet; empty if there are none."""
         progress = [state for states in list(self._running.values()) for state in states]
-        names = [state.name for state in progress if state.stage not in _SETTLED_STAGES]
+        names = [state.name for state in progress if state.stage not in _FINISHED_STAGES]
         if not names:
             return ""
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
@@ -112,7 +112,7 @@ class IngestService:
             yield IngestProgress(name, "prefilled", done, len(chunks), warning)
             runtime.engine.passages.warm(chunk.text, cancel)
             if not runtime.library.chunks_by_id([chunk.id]):
-                runtime.engine.passages.forget(chunk.text)
+                runtime.engine.passages.delete(chunk.text)
 
     @contextmanager
     def _running_ingest(self, states: list[IngestProgress]) -> Iterator[None]:

@@ -56,13 +56,13 @@ class ChunkOwners:
         return owners, None not in known.values()
 
     def retain(self, documents: Sequence[Document]) -> None:
-        """Forget all other documents."""
+        """Discard the keys of all other documents."""
         with self._lock:
             ids = {document.id for document in documents}
             self._keys = {document_id: keys for document_id, keys in self._keys.items() if document_id in ids}
 
-    def forget(self, document_id: str) -> None:
-        """Forget a document whose chunks change."""
+    def discard(self, document_id: str) -> None:
+        """Discard the keys of a document whose chunks change."""
         with self._lock:
             self._keys.pop(document_id, None)
 

@@ -95,6 +95,6 @@ class LocalLibraryService:
                 current = {chunk.text for chunk in library.chunks(document_id)} if is_indexed else set()
                 for text in old_texts:
                     if text not in current:
-                        runtime.engine.passages.forget(text)
-                self._chunk_owners.forget(document_id)
+                        runtime.engine.passages.delete(text)
+                self._chunk_owners.discard(document_id)
             yield step

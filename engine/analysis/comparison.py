@@ -74,7 +74,7 @@ class Outcome:
         return median(self.ttfts_ms)
 
     @property
-    def rt(self) -> float:
+    def relative_ttft(self) -> float:
         """TTFT relative to full prefill's."""
         return self.ttft_ms / self.full_ms
 
@@ -91,7 +91,7 @@ class Outcome:
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         plain["realised_ratio"] = plain.pop("actual_ratio")
         plain["floor_ms"] = plain.pop("ideal_ms")
-        return plain | {"ttft_ms": self.ttft_ms, "rt": self.rt, "n": len(self.ttfts_ms)}
+        return plain | {"ttft_ms": self.ttft_ms, "rt": self.relative_ttft, "n": len(self.ttfts_ms)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from engine.model.kv_buffer import KVBuffer
-from engine.model.rope import move_keys
+from engine.model.rope import rerotate_keys
 from engine.types import ChunkKV, Placement
 
 
@@ -48,7 +48,7 @@ def assemble(
     for chunk, span in zip(chunks, spans, strict=True):
         slots = slice(span.start, span.stop)
         shift = span.start - chunk.start if placement is Placement.CONCATENATED else 0
-        move_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, slots])
+        rerotate_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, slots])
         buffer.values[:, :, slots] = chunk.values
     buffer.length = end
     return spans

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def move_keys(keys: Tensor, shift: int | Tensor, inv_freq: Tensor, out: Tensor | None = None) -> Tensor:
+def rerotate_keys(keys: Tensor, shift: int | Tensor, inv_freq: Tensor, out: Tensor | None = None) -> Tensor:
     """Return `keys` as if every token were `shift` positions later.
 
     keys      [..., T, D]  rotated, any float dtype; not modified

@@ -57,9 +57,9 @@ class TrainedHead(ABC, Generic[Head, PassageData]):
         if not self._passages.is_full:
             self._passages(text.strip(), passage)
 
-    def forget(self, text: str) -> None:
+    def evict(self, text: str) -> None:
         """Drop a passage from the cache."""
-        self._passages.forget(text.strip())
+        self._passages.evict(text.strip())
 
     def clear(self) -> None:
         """Empty the cache."""

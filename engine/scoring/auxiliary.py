@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kv.chunk_cache import ChunkCache, TouchedNodes
-from engine.model.rope import move_keys
+from engine.model.rope import rerotate_keys
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.scoring.align import align
@@ -89,7 +89,7 @@ class AuxiliaryScorer:
         Mean over heads and question tokens.
         """
         decoder, start = self.cache.decoder, self.cache.prefix.tokens
-        chunks = [_rebase(chunk, start, decoder.spec.inv_freq) for chunk in chunks]
+        chunks = [_rerotate_chunk(chunk, start, decoder.spec.inv_freq) for chunk in chunks]
         batch = _ChunkBatch(self.cache.prefix, chunks, len(query_ids), decoder.spec.num_layers - 1)
         decoder.forward(torch.tensor([query_ids] * len(chunks)), batch.positions, batch, cancel)
         return [row[: chunk.tokens] for row, chunk in zip(batch.scores, chunks, strict=True)]
@@ -115,11 +115,11 @@ def _align(scores: Tensor, source: TokenizedText, target: TokenizedText) -> Tens
     return torch.from_numpy(align(scores.numpy(), np.asarray(source.spans), np.asarray(target.spans)))
 
 
-def _rebase(chunk: ChunkKV, start: int, inv_freq: Tensor) -> ChunkKV:
+def _rerotate_chunk(chunk: ChunkKV, start: int, inv_freq: Tensor) -> ChunkKV:
     """Return a chunk with keys re-rotated to `start`; chunks of a path have later positions."""
     if chunk.start == start:
         return chunk
-    return ChunkKV(move_keys(chunk.keys, start - chunk.start, inv_freq), chunk.values, start)
+    return ChunkKV(rerotate_keys(chunk.keys, start - chunk.start, inv_freq), chunk.values, start)
 
 
 class _ChunkBatch:

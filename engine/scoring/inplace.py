@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.kv.assemble import chunk_spans
 from engine.model.attention import causal_mask
-from engine.model.rope import move_keys
+from engine.model.rope import rerotate_keys
 from engine.types import ChunkKV
 
 
@@ -59,7 +59,7 @@ class InPlacePass:
         heads, (_, query_heads, rows, width) = keys.shape[1], query.shape
         context = self._context_tokens
         grouped = (query * scaling).reshape(heads, -1, width)  # all query heads of a KV head
-        rotated = move_keys(grouped, self._shifts, self._inv_freq)  # one rotation per chunk
+        rotated = rerotate_keys(grouped, self._shifts, self._inv_freq)  # one rotation per chunk
         logits = torch.empty(*grouped.shape[:2], context + keys.shape[2], dtype=query.dtype, device=query.device)
         for chunk_query, (kv, columns) in zip(rotated, self._chunks, strict=True):
             logits[..., columns] = chunk_query @ kv.keys[layer].transpose(1, 2)

@@ -270,9 +270,9 @@ def test_deleted_passage_is_gone_from_every_tier():
     last(engine.ask(ASK))
     engine.tiers.drain()
     assert len(blobs.tensors) == 4  # each passage, for both models
-    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.delete(TEXTS["ferry"])
     assert len(blobs.tensors) == 2
-    engine.passages.forget(TEXTS["tern"])
+    engine.passages.delete(TEXTS["tern"])
     assert not blobs.tensors
     assert len(engine.cache.tree) == 0 and {tier.size_bytes for tier in engine.cache.tree.tiers} == {0}
 
@@ -284,7 +284,7 @@ def test_deletion_tokenizes_the_passage_once_per_model(own, monkeypatch):
     for _, prompt in engine.passages.kv_caches:
         once = prompt.encode_passage
         monkeypatch.setattr(prompt, "encode_passage", lambda text, once=once: read.append(text) or once(text))
-    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.delete(TEXTS["ferry"])
     assert len(read) == len(engine.passages.kv_caches) == 1 + own
 
 
@@ -302,11 +302,11 @@ def test_text_of_a_deleted_passage_is_gone_from_memory(meanwhile):
     answers = engine.ask(replace(ASK, method="cacheclip-trained"))
     if meanwhile:
         next(answer for answer in answers if answer.sources)
-        engine.passages.forget(TEXTS["ferry"])
+        engine.passages.delete(TEXTS["ferry"])
     last(answers)
     if not meanwhile:
         assert all(map(holds_text, caches[::2]))
-        engine.passages.forget(TEXTS["ferry"])
+        engine.passages.delete(TEXTS["ferry"])
     assert not any(map(holds_text, caches))
 
 
@@ -326,6 +326,6 @@ def test_selector_encodes_with_the_passages_kv_and_is_deleted_with_it(monkeypatc
         engine.passages.warm(TEXTS[name])
     last(engine.ask(replace(ASK, method="cacheclip-trained")))
     assert len(read) == 3  # two passages, once each, and the question
-    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.delete(TEXTS["ferry"])
     engine.passages.warm(TEXTS["ferry"])
     assert len(read) == 4

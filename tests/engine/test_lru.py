@@ -15,7 +15,7 @@ def test_sizes_of_values_count_towards_the_limit():
     assert [cache(text) for text in ("ab", "cd", "e")] == ["AB", "CD", "E"] and cache.is_full
     cache("fgh")
     assert cache.keys() == ["e", "fgh"] and not cache.is_full
-    cache.forget("fgh")
+    cache.evict("fgh")
     assert cache("abcd") == "ABCD" and cache.keys() == ["e", "abcd"]
     assert cache("abcdef") == "ABCDEF" and not len(cache)  # larger than the whole cache
     cache("abcde")
@@ -28,8 +28,8 @@ def test_only_a_deleted_text_is_computed_again():
     cache = LRUCache(lambda text: computed.append(text), maxsize=9)
     for text in ("a", "b"):
         cache(text)
-    cache.forget("a")
-    cache.forget("never seen")
+    cache.evict("a")
+    cache.evict("never seen")
     for text in ("a", "b"):
         cache(text)
     assert computed == ["a", "b", "a"]
@@ -38,5 +38,5 @@ def test_only_a_deleted_text_is_computed_again():
 
 
 def test_text_deleted_during_its_computation_is_not_cached():
-    cache = LRUCache(lambda text: cache.forget(text) or text, maxsize=9)
+    cache = LRUCache(lambda text: cache.evict(text) or text, maxsize=9)
     assert cache("a") == "a" and len(cache) == 0

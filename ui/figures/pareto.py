@@ -43,7 +43,8 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
                 "symbol": "star" if is_full else _SYMBOLS[(index - 1) % len(_SYMBOLS)],
             },
             customdata=[
-                (point.answer_kl, 100 * point.rt, point.ideal_ms, 100 * point.actual_ratio) for point in points
+                (point.answer_kl, 100 * point.relative_ttft, point.ideal_ms, 100 * point.actual_ratio)
+                for point in points
             ],
             hovertemplate=(
                 "%{x:,.0f} ms, %{customdata[1]:.0f} % of full prefill<br>KL %{customdata[0]:.2g} nats<br>"

@@ -34,7 +34,7 @@ def test_full_prefill_comes_first_and_is_its_own_reference():
     full = ended.outcomes[0]
     assert [outcome.key for outcome in ended.outcomes] == ["full@1", "cacheclip@0.3", "cacheblend@0.3", "direct@0"]
     assert (full.kl, full.answer_kl, full.top1, full.answer_top1) == (0.0, 0.0, True, 1.0)
-    assert full.rt == 1.0 and full.ideal_ms == pytest.approx(full.ttft_ms)
+    assert full.relative_ttft == 1.0 and full.ideal_ms == pytest.approx(full.ttft_ms)
     assert full.actual_ratio == 1.0 and full.reused_bytes == 0 and not full.read_bytes
 
 

@@ -137,7 +137,7 @@ def test_a_passage_is_encoded_once_until_it_is_forgotten(monkeypatch):
     scorer.warm(text, PromptTemplate(tiny.tokenizer()).passage(text))
     scorer.score(QUESTION, [text.strip()])
     assert len(read_ids) == 2  # the passage and the question
-    scorer.forget(f"{text} ")
+    scorer.evict(f"{text} ")
     scorer.score(QUESTION, [text.strip()])
     assert len(read_ids) == 4
     scorer.clear()
@@ -158,7 +158,7 @@ def test_the_engine_warms_and_forgets_passages_of_the_span_scorer():
     engine, text = make_engine("ferry", "tern", grounding=GroundingModel(span_scorer())), TEXTS["ferry"]
     engine.passages.warm(text)
     assert engine.grounding.span_scorer._passages.keys() == [text.strip()]
-    engine.passages.forget(text)
+    engine.passages.delete(text)
     assert not len(engine.grounding.span_scorer._passages)
 
 

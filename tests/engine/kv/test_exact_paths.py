@@ -158,7 +158,7 @@ def test_deleting_a_passage_deletes_every_path_through_it():
     engine = make_engine()
     ask(engine, "ferry", "tern", "fares")
     ask(engine, "fares", "ferry")
-    engine.passages.forget(TEXTS["tern"])
+    engine.passages.delete(TEXTS["tern"])
     assert depths(engine) == [1, 1, 2]
     assert cache_results(ask(engine, "ferry", "tern", method="prefix")) == ["exact prefix hit", "miss"]
 
@@ -168,7 +168,7 @@ def test_a_passage_deleted_while_in_use_is_gone_after_the_answer(method):
     engine = make_engine("ferry", "tern")
     for answer in engine.ask(replace(ASK, method=method)):
         if answer.state == "reading":
-            engine.passages.forget(TEXTS["tern"])
+            engine.passages.delete(TEXTS["tern"])
     assert answer.state == "done"
     tern = engine.cache.chunk_key(engine.template.passage(TEXTS["tern"]).ids)
     assert len(engine.cache.tree) == 1 and tern not in engine.cache.tree
@@ -267,6 +267,6 @@ def test_deleting_also_deletes_kv_of_models_that_are_not_loaded():
     last(engine.ask(ASK))
     engine.tiers.drain()
     assert len(blobs.tensors) == 3
-    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.delete(TEXTS["ferry"])
     engine.passages.delete_other_models()
     assert len(blobs.tensors) == 1

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine.model.rope import move_keys
+from engine.model.rope import rerotate_keys
 from tests.support import tiny
 from tests.support.tolerance import EXACT, REORDERED, rotation_tolerance
 
@@ -25,37 +25,37 @@ def plain():
 
 @pytest.mark.parametrize("start, goal", [(0, 0), (0, 700), (900, 40), (0, 40_000), (40_000, 39_999)])
 def test_a_moved_key_equals_a_key_rotated_at_its_new_position(plain, start, goal):
-    moved = move_keys(rotated_at(plain, start), goal - start, INV_FREQ)
+    moved = rerotate_keys(rotated_at(plain, start), goal - start, INV_FREQ)
     assert_close(moved, rotated_at(plain, goal), **rotation_tolerance(max(start, goal)))
 
 
 def test_every_token_can_have_its_own_shift(plain):
     shifts = torch.tensor([0, -3, 700])[:, None, None, None]
-    moved = move_keys(plain, shifts, INV_FREQ)
+    moved = rerotate_keys(plain, shifts, INV_FREQ)
     for one, shift in zip(moved, (0, -3, 700), strict=True):
-        assert_close(one, move_keys(plain, shift, INV_FREQ), **REORDERED)
+        assert_close(one, rerotate_keys(plain, shift, INV_FREQ), **REORDERED)
 
 
 def test_moves_add_up(plain):
-    twice = move_keys(move_keys(plain, 5, INV_FREQ), -12, INV_FREQ)
-    assert_close(twice, move_keys(plain, -7, INV_FREQ), **REORDERED)
+    twice = rerotate_keys(rerotate_keys(plain, 5, INV_FREQ), -12, INV_FREQ)
+    assert_close(twice, rerotate_keys(plain, -7, INV_FREQ), **REORDERED)
 
 
 def test_a_zero_shift_copies_bit_for_bit(plain):
     half = plain.bfloat16()
-    assert_close(move_keys(half, 0, INV_FREQ), half, **EXACT)
+    assert_close(rerotate_keys(half, 0, INV_FREQ), half, **EXACT)
 
 
 def test_keys_are_written_into_the_given_output(plain):
     buffer = torch.zeros(2, 3, 10, 32)
-    move_keys(plain, 9, INV_FREQ, out=buffer[:, :, 2:8])
-    assert_close(buffer[:, :, 2:8], move_keys(plain, 9, INV_FREQ), **EXACT)
+    rerotate_keys(plain, 9, INV_FREQ, out=buffer[:, :, 2:8])
+    assert_close(buffer[:, :, 2:8], rerotate_keys(plain, 9, INV_FREQ), **EXACT)
     assert not buffer[:, :, :2].any() and not buffer[:, :, 8:].any()
 
 
 def test_a_wrong_width_is_rejected_with_both_numbers(plain):
     with pytest.raises(ValueError, match=r"width 32.*width 30"):
-        move_keys(plain, 1, INV_FREQ[:-1])
+        rerotate_keys(plain, 1, INV_FREQ[:-1])
 
 
 @pytest.mark.parametrize("shift", [1, 300])
@@ -66,5 +66,5 @@ def test_moved_keys_of_every_family_equal_the_models_own(family, shift):
     with torch.no_grad():
         here = reference(ids, use_cache=True).past_key_values.layers[0].keys
         there = reference(ids, position_ids=torch.arange(shift, shift + 17)[None], use_cache=True)
-    moved = move_keys(here, shift, reference.model.rotary_emb.inv_freq)
+    moved = rerotate_keys(here, shift, reference.model.rotary_emb.inv_freq)
     assert_close(moved, there.past_key_values.layers[0].keys, **rotation_tolerance(shift, here.norm(dim=-1).max()))

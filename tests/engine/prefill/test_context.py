@@ -126,7 +126,7 @@ def test_deleting_a_passage_deletes_its_kv_without_prefix():
     engine = make_engine("ferry")
     ids = engine.template.passage(TEXTS["ferry"]).ids
     engine.cache.without_prefix.get_or_compute(ids)
-    engine.passages.forget(TEXTS["ferry"])
+    engine.passages.delete(TEXTS["ferry"])
     assert engine.cache.without_prefix.get_or_compute(ids)[1] == "computed"
 
 

@@ -122,7 +122,7 @@ def test_a_passage_is_encoded_once_until_it_is_forgotten(monkeypatch):
     selector.warm(text, *encode([text]))
     score(selector, [f" {text}\n"])
     assert len(calls) == 2  # the passage and the question
-    selector.forget(f"{text} ")
+    selector.evict(f"{text} ")
     score(selector, [text])
     assert len(calls) == 4
 

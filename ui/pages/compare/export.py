@@ -40,7 +40,7 @@ def _row(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
         "realised_ratio": outcome.actual_ratio,
         "ttft_ms": outcome.ttft_ms,
         "n": len(outcome.ttfts_ms),
-        "rt": outcome.rt,
+        "rt": outcome.relative_ttft,
         "floor_ms": outcome.ideal_ms,
         "search_ms": comparison.search_ms,
         "kl": outcome.kl,

@@ -123,7 +123,7 @@ def _row(outcome: Outcome, full: Outcome, best: dict[str, float]) -> Markup:
         f"{size(num_bytes)} {TIERS[tier].location if tier in TIERS else tier}"
         for tier, num_bytes in outcome.read_bytes.items()
     )
-    width = f"--kv-share: {min(1.0, outcome.rt) * 100:.1f}%"
+    width = f"--kv-share: {min(1.0, outcome.relative_ttft) * 100:.1f}%"
     bar = tag("span", class_="kv-share", style=width, aria_hidden="true")
     same_first_token = UNKNOWN if is_reference else "yes" if outcome.top1 else "no"
     return tag(
@@ -137,7 +137,7 @@ def _row(outcome: Outcome, full: Outcome, best: dict[str, float]) -> Markup:
             _timing_tooltip(outcome, is_reference),
             bar,
         ),
-        tag("td", "100\u00a0%" if is_reference else percent(outcome.rt)),
+        tag("td", "100\u00a0%" if is_reference else percent(outcome.relative_ttft)),
         _cell(_nats(outcome.answer_kl), not is_reference and _rounded_kl(outcome) == best.get("kl"), agreement),
         tag("td", same_first_token, class_=None if outcome.top1 else "kv-no"),
         _cell(
@@ -206,7 +206,9 @@ def _answer_card(outcome: Outcome, full: Outcome, comparison: Comparison) -> Mar
     verdict = "Reference" if is_reference else "Same words" if is_same else "Differs"
     verdict_class = "kv-verdict" if is_reference or is_same else "kv-verdict kv-verdict-differs"
     verdict_badge = tag("span", verdict, class_=verdict_class)
-    timing = duration(outcome.ttft_ms) + ("" if is_reference else f" · {percent(outcome.rt)} of full prefill")
+    timing = duration(outcome.ttft_ms) + (
+        "" if is_reference else f" · {percent(outcome.relative_ttft)} of full prefill"
+    )
     text = mark_differences(full.answer, outcome.answer, comparison.passages)
     empty = tag("p", "The model returned an empty answer.", class_="kv-muted")
     return tag(
