@@ -70,7 +70,7 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     )
     network.send("Network.enable")
     page.click("#inspect-go")
-    expect(page.locator("#inspect-found")).to_be_visible(timeout=300_000)
+    expect(page.locator("#inspect-results")).to_be_visible(timeout=300_000)
     expect(page.locator("#inspect-map .heatmaplayer image")).to_have_count(1, timeout=60_000)
     page.wait_for_timeout(3000)
     print(page.inner_text("#inspect-summary").splitlines()[-3:])

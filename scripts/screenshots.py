@@ -34,7 +34,7 @@ def main() -> None:
         page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=ASSETS / "ask.png")
         page.click("#reply .kv-acts >> text=Inspect")
-        expect(page.locator("#inspect-found")).to_be_visible(timeout=120_000)
+        expect(page.locator("#inspect-results")).to_be_visible(timeout=120_000)
         page.wait_for_timeout(3000)
         page.screenshot(path=ASSETS / "inspect.png")
 

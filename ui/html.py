@@ -51,7 +51,7 @@ def button(act: str, target: object, *label: object, **attributes: object) -> Ma
 
 def error_box(message: str) -> Markup:
     """Return an error message in a red box."""
-    return tag("p", message, class_="kv-trouble", role="alert", dir="auto")
+    return tag("p", message, class_="kv-error", role="alert", dir="auto")
 
 
 def progress_line(message: str) -> Markup:

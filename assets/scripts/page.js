@@ -4,7 +4,7 @@
   const question = () => document.querySelector("#question textarea, #question input");
   const isVisible = (element) => element && element.offsetParent !== null;
 
-  const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-halt", "#compare-stop"];
+  const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-answer-stop", "#compare-stop"];
 
   // The buttons of a tab are created when it is first opened, so retry.
   window.kvscopePress = (selector, tries = 100) => {

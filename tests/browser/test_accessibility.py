@@ -18,7 +18,7 @@ def test_no_page_has_a_serious_violation_and_text_has_enough_contrast(visit):
         for place in (
             "#reply .kv-text",
             "#passages mark",
-            "#numbers small",
+            "#metrics small",
             "#document-list p",
             ".kv-badge",
             ".kv-notes li",

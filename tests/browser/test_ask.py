@@ -34,12 +34,12 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("handed in before noon")
     expect(tab.page.locator("#question textarea")).to_have_value("")
     tab.page.press("#question textarea", "Enter")
-    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#ask-message")).to_contain_text("Type a question first")
     assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
     badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
     assert sum("exact" in badge for badge in badges) == 1
     expect(tab.page.locator("#waterfall .bars path")).to_have_count(7)
-    expect(tab.page.locator("#numbers")).to_contain_text("386 ms")
+    expect(tab.page.locator("#metrics")).to_contain_text("386 ms")
     expect(tab.page.locator("#reply .kv-notes")).to_contain_text("2 passages did not fit")
     with tab.page.expect_download() as download:
         tab.page.click("#download")
@@ -107,7 +107,7 @@ def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backen
     tab.ask("Why?")
     tab.finish()
     expect(tab.page.locator("#history tbody")).to_contain_text("EPIC · Tokens at each start: 16")
-    expect(tab.page.locator("#numbers")).to_contain_text("EPIC has no ratio")
+    expect(tab.page.locator("#metrics")).to_contain_text("EPIC has no ratio")
     tab.choose("CacheBlend")
     tab.page.check("#option-cacheblend-gradual input")
     tab.ask("Why?")
@@ -237,15 +237,15 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
     tab = visit()
     tab.page.fill("#question textarea", "What now?")
     tab.page.click("#ask")
-    expect(tab.page.locator("#reply .kv-trouble")).to_have_text(
+    expect(tab.page.locator("#reply .kv-error")).to_have_text(
         "Something went wrong: the <b>disk</b> is gone. See the log for details."
     )
     assert tab.page.input_value("#question textarea") == "What now?"
     expect(tab.page.locator("#ask")).to_be_visible()
     tab.page.fill("#question textarea", "  ")
     tab.page.click("#ask")
-    expect(tab.page.locator("#ask-said")).to_contain_text("Type a question first")
-    expect(tab.page.locator("#reply .kv-trouble")).to_contain_text("Something went wrong")
+    expect(tab.page.locator("#ask-message")).to_contain_text("Type a question first")
+    expect(tab.page.locator("#reply .kv-error")).to_contain_text("Something went wrong")
 
 
 def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, backend):

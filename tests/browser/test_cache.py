@@ -57,13 +57,13 @@ def test_a_pinned_passage_stays_in_the_cache_until_it_is_unpinned(look, backend)
     tab = look()
     line(tab, 1).click()
     tab.page.get_by_role("button", name="Pin", exact=True).click()
-    expect(tab.page.locator("#cache-said")).to_contain_text("Pinned")
+    expect(tab.page.locator("#cache-message")).to_contain_text("Pinned")
     expect(line(tab, 1).locator("b")).to_have_text("pinned")
     expect(line(tab, 1)).to_have_attribute("aria-current", "true")
     expect(tab.page.get_by_role("button", name="Evict…")).to_be_disabled()
     assert [node.pinned for node in backend.cache.tree.match_prefix(["01000001"])] == [True]
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0")
-    expect(tab.page.locator("#cache-said .kv-trouble")).to_contain_text("pinned or being read")
+    expect(tab.page.locator("#cache-message .kv-error")).to_contain_text("pinned or being read")
     expect(tab.page.get_by_label("Budget of Memory, in GiB")).to_have_value("1.5")
     expect(tab.page.locator("#cache-tiers output").first).to_have_text("1.5 GiB")
     tab.page.get_by_role("button", name="Unpin", exact=True).click()
@@ -76,18 +76,18 @@ def test_eviction_is_confirmed_and_a_smaller_budget_reports_evictions(look, back
     line(tab, 1).click()
     tab.page.get_by_role("button", name="Evict…").click()
     tab.page.get_by_role("button", name="Cancel").click()
-    expect(tab.page.locator("#cache-detail .kv-sure")).to_have_count(0)
+    expect(tab.page.locator("#cache-detail .kv-confirm")).to_have_count(0)
     tab.page.get_by_role("button", name="Evict…").click()
     tab.page.get_by_role("button", name="From memory only").click()
-    expect(tab.page.locator("#cache-said")).to_contain_text("from memory")
+    expect(tab.page.locator("#cache-message")).to_contain_text("from memory")
     tab.page.get_by_role("button", name="Evict…").click()
     tab.page.locator("#cache-detail .kv-danger").click()
     expect(tab.page.locator("#cache-detail")).to_contain_text("no longer in the cache")
     expect(tab.page.locator("#cache-tree .slice")).to_have_count(18)
     assert "01000001" not in backend.cache.tree
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0.1")
-    expect(tab.page.locator("#cache-said")).to_contain_text("Memory budget set to 0.1 GiB")
-    expect(tab.page.locator("#cache-said")).to_contain_text("from memory")
+    expect(tab.page.locator("#cache-message")).to_contain_text("Memory budget set to 0.1 GiB")
+    expect(tab.page.locator("#cache-message")).to_contain_text("from memory")
     expect(tab.page.locator("#cache-tiers output").first).to_have_text("0.1 GiB")
     assert backend.cache.tree.tiers[0].size_bytes <= 0.1 * GIB and tab.errors == []
 
@@ -99,17 +99,17 @@ def test_clearing_is_confirmed_and_refresh_shows_new_passages(look, backend):
     assert not backend.cleared
     tab.page.get_by_role("button", name="Clear…").click()
     tab.page.locator("#cache-buttons .kv-danger").click()
-    expect(tab.page.locator("#cache-said")).to_contain_text("The cache is empty")
+    expect(tab.page.locator("#cache-message")).to_contain_text("The cache is empty")
     expect(tab.page.locator("#cache-tree")).to_be_hidden()
     assert backend.cleared
     backend.cache.fill()
     tab.go("Ask")
     tab.go("Cache")
     expect(tab.page.locator("#cache-list button")).to_have_count(15)
-    before = tab.page.inner_text("#cache-served")
+    before = tab.page.inner_text("#cache-totals")
     backend.cache.ask(exact=300, missed=100)
     tab.page.get_by_role("button", name="Refresh").click()
-    expect(tab.page.locator("#cache-served")).not_to_have_text(before)
+    expect(tab.page.locator("#cache-totals")).not_to_have_text(before)
     expect(tab.page.locator("#cache-hits path.js-fill").first).to_be_attached()
     assert tab.errors == []
 
@@ -132,7 +132,7 @@ def test_a_filled_page_has_no_serious_accessibility_violation(look):
     tab = look()
     line(tab, 0).click()
     tab.page.get_by_role("button", name="Evict…").click()
-    expect(tab.page.locator("#cache-detail .kv-sure")).to_be_visible()
+    expect(tab.page.locator("#cache-detail .kv-confirm")).to_be_visible()
     for theme in in_both_themes(tab.page):
         assert serious(tab.page) == [], theme
 
@@ -146,5 +146,5 @@ def test_a_phone_scrolls_only_vertically_even_with_long_names(look):
     line(tab, 0).click()
     expect(tab.page.locator("#cache-detail h3")).to_be_visible()
     tab.page.get_by_role("button", name="Evict…").click()
-    expect(tab.page.locator("#cache-detail .kv-sure")).to_be_visible()
+    expect(tab.page.locator("#cache-detail .kv-confirm")).to_be_visible()
     assert too_wide(tab.page, "#cache *") == [] and tab.errors == []

@@ -41,7 +41,7 @@ def test_editing_replaces_the_last_turn_and_a_refresh_keeps_the_history(chatting
 
 def test_chats_can_be_started_opened_renamed_exported_and_deleted(chatting, backend):
     chatting.page.click("#chatbar >> text=New chat")
-    expect(chatting.page.locator("#promise")).to_be_visible()
+    expect(chatting.page.locator("#tagline")).to_be_visible()
     expect(chatting.page.locator("#thread article")).to_have_count(0)
     chatting.ask("Something else?")
     chatting.finish()
@@ -67,7 +67,7 @@ def test_chats_can_be_started_opened_renamed_exported_and_deleted(chatting, back
     chatting.page.click("#chatbar >> text=Delete")
     assert chatting.page.evaluate(KEPT) == 2
     chatting.page.click("#chatbar >> text=Delete chat?")
-    expect(chatting.page.locator("#promise")).to_be_visible()
+    expect(chatting.page.locator("#tagline")).to_be_visible()
     expect(chatting.page.locator("#chatbar summary")).to_have_text("New chat")
     assert chatting.page.evaluate(KEPT) == 1  # the other chat's
     assert chatting.errors == []
@@ -76,7 +76,7 @@ def test_chats_can_be_started_opened_renamed_exported_and_deleted(chatting, back
 def test_two_tabs_with_the_same_chat_lose_no_turn(chatting, backend):
     other = chatting.page.context.new_page()
     other.goto(chatting.page.url)
-    expect(other.locator("#promise")).to_be_visible()
+    expect(other.locator("#tagline")).to_be_visible()
     other.click("#chatbar summary")
     other.click(".kv-chat-list >> text=What is the code?")
     expect(other.locator("#thread article")).to_have_count(2)

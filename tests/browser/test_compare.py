@@ -36,7 +36,7 @@ class ComparePage:
         expect(self.page.locator("#compare-stop")).to_be_hidden()
 
     def rows(self):
-        return self.page.locator("#standings tbody tr")
+        return self.page.locator("#comparison tbody tr")
 
     def assert_clean(self):
         assert self.tab.errors == [] and self.tab.outside == []
@@ -54,13 +54,13 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
     compare.page.locator("#compare-welcome .kv-sample").first.click()
     compare.finish()
     expect(compare.page.locator("#compare-welcome")).to_be_hidden()
-    assert [row.split("\n")[0] for row in compare.page.locator("#standings tbody th").all_inner_texts()] == [
+    assert [row.split("\n")[0] for row in compare.page.locator("#comparison tbody th").all_inner_texts()] == [
         "Full prefill",
         "CacheClip",
         "CacheBlend",
         "Direct reuse",
     ]
-    expect(compare.page.locator("#frontier .main-svg").first).to_be_visible()
+    expect(compare.page.locator("#pareto .main-svg").first).to_be_visible()
     expect(compare.page.locator("#answers li")).to_have_count(4)
     expect(compare.page.locator("#answers li").nth(1)).to_contain_text("Same words")
     expect(compare.page.locator("#answers li").nth(2).locator("mark").nth(1)).to_have_attribute(
@@ -69,7 +69,7 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
     expect(compare.page.get_by_role("region", name="Metrics of each method")).to_be_visible()
     assert compare.page.get_by_role("columnheader").count() == 8
     assert serious(compare.page) == []
-    assert all(compare.page.locator("#standings thead th").nth(n).get_attribute("title") for n in range(8))
+    assert all(compare.page.locator("#comparison thead th").nth(n).get_attribute("title") for n in range(8))
     compare.assert_clean()
 
 

@@ -36,13 +36,13 @@ def test_slider_and_passage_choice_redraw_without_a_second_inspection(visit, bac
     expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
     expect(tab.page.locator("#inspect-summary")).to_contain_text("target 55")
     assert tab.page.locator("#inspect-passages").inner_html() != before
-    tab.page.locator("#inspect-only label").nth(2).click()
+    tab.page.locator("#inspect-passage label").nth(2).click()
     expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
     expect(tab.page.locator("#inspect-passages .kv-rank")).to_have_text("2")
     tab.move("#inspect-ratio", 70)
     expect(tab.page.locator("#inspect-summary")).to_contain_text("target 70")
     expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(1)
-    tab.page.locator("#inspect-only label").first.click()
+    tab.page.locator("#inspect-passage label").first.click()
     expect(tab.page.locator("#inspect-passages .kv-card")).to_have_count(3)
     assert len(backend.inspection.requests) == 1 and backend.requests == []
     assert tab.errors == [] and tab.outside == []
@@ -87,7 +87,7 @@ def test_an_error_is_shown_and_stop_cancels_the_answer(visit, backend):
     tab.go("Inspect")
     tab.page.fill("#inspect-question textarea", "Why?")
     tab.page.click("#inspect-go")
-    expect(tab.page.locator("#inspect-progress .kv-trouble")).to_contain_text("the <b>disk</b> is gone")
+    expect(tab.page.locator("#inspect-progress .kv-error")).to_contain_text("the <b>disk</b> is gone")
     expect(tab.page.locator("#inspect-go")).to_be_visible()
     backend.inspection.error = None
     inspect(tab)

@@ -16,7 +16,7 @@ LIST = "#library-list"
 def open_library(visit, **options):
     tab = visit(**options)
     tab.go("Library")
-    expect(tab.page.locator(f"{LIST} .kv-holdings, {LIST} .kv-none")).to_be_visible()
+    expect(tab.page.locator(f"{LIST} .kv-library, {LIST} .kv-none")).to_be_visible()
     return tab
 
 
@@ -54,7 +54,7 @@ def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(v
     tab.page.set_input_files("#upload input[type=file]", payload)
     expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("side.md")
     tab.page.click(f"{LIST} button[data-act=delete]")
-    question = tab.page.locator(f"{LIST} .kv-doomed")
+    question = tab.page.locator(f"{LIST} .kv-confirm-delete")
     expect(question).to_contain_text("This frees 49.6\u00a0MB of cached keys and values and removes 8\u00a0passages.")
     question.get_by_text("Cancel").click()
     expect(question).to_have_count(0)
@@ -90,18 +90,18 @@ def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_contex
     expect(names).to_have_text(["report 11.pdf", "report 10.pdf", "report 1.pdf"])
     expect(tab.page.locator(f"{LIST} th.kv-col-added")).to_have_attribute("aria-sort", "ascending")
     tab.page.click(f"{LIST} >> text=report 1.pdf")
-    expect(tab.page.locator(".kv-piece")).to_have_count(20)
+    expect(tab.page.locator(".kv-chunk")).to_have_count(20)
     expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 1\u201320 of 45")
     tab.page.click(".kv-pager >> text=Next")
     expect(tab.page.locator(".kv-pager")).to_contain_text("Passages 21\u201340 of 45")
     tab.page.click(".kv-pager >> text=Next")
-    expect(tab.page.locator(".kv-piece")).to_have_count(5)
-    tab.page.locator(".kv-piece button").nth(1).click()
+    expect(tab.page.locator(".kv-chunk")).to_have_count(5)
+    tab.page.locator(".kv-chunk button").nth(1).click()
     expect(tab.page.locator(".kv-excerpt mark")).to_be_visible()
     expect(tab.page.locator(".kv-excerpt")).to_contain_text("The text before it.")
-    expect(tab.page.locator(".kv-piece button").nth(1)).to_be_focused()
+    expect(tab.page.locator(".kv-chunk button").nth(1)).to_be_focused()
     tab.page.click(f"{LIST} >> text=report 1.pdf")
-    expect(tab.page.locator(".kv-piece")).to_have_count(0)
+    expect(tab.page.locator(".kv-chunk")).to_have_count(0)
     assert tab.errors == []
 
 
@@ -122,11 +122,11 @@ def test_a_hostile_name_is_saved_and_shown_as_text(visit, backend):
         expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(name)
         expect(tab.page.locator("#document-list bdi")).to_have_text(name)
     tab.page.click(f"{LIST} .kv-name")
-    expect(tab.page.locator(".kv-piece")).to_have_count(20)
-    tab.page.locator(".kv-piece button").first.click()
+    expect(tab.page.locator(".kv-chunk")).to_have_count(20)
+    tab.page.locator(".kv-chunk button").first.click()
     expect(tab.page.locator(".kv-excerpt mark")).to_be_visible()
     tab.page.click(f"{LIST} button[data-act=delete]")
-    expect(tab.page.locator(f"{LIST} .kv-doomed bdi")).to_have_text(HOSTILE[1])
+    expect(tab.page.locator(f"{LIST} .kv-confirm-delete bdi")).to_have_text(HOSTILE[1])
     assert tab.page.locator(f"{LIST} script, {LIST} img, {LIST} .katex").count() == 0
     assert tab.page.evaluate("window.harmed") is None
     assert tab.errors == [] and tab.outside == []
@@ -188,7 +188,7 @@ def test_one_and_several_documents_are_reindexed(visit, backend):
 def test_a_phone_scrolls_only_vertically(visit, backend):
     backend.stored_documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
     tab = open_library(visit, viewport={"width": 390, "height": 844}, has_touch=True)
-    for act, shown in (("open", ".kv-piece"), ("rename", "input[type=text]"), ("delete", ".kv-doomed")):
+    for act, shown in (("open", ".kv-chunk"), ("rename", "input[type=text]"), ("delete", ".kv-confirm-delete")):
         tab.page.locator(f"{LIST} button[data-act={act}]").last.click()
         expect(tab.page.locator(f"{LIST} {shown}").first).to_be_visible()
         assert too_wide(tab.page, "#library-page *") == [], act
@@ -198,8 +198,8 @@ def test_text_has_enough_contrast_in_both_themes(visit, backend):
     backend.stored_documents = some(2, warning="3 of 12 pages have no text.")
     tab = open_library(visit)
     tab.page.locator(f"{LIST} .kv-name").first.click()
-    expect(tab.page.locator(".kv-piece").first).to_be_visible()
-    places = (".kv-name", ".kv-note", "td.kv-col-added", "th button", ".kv-card-line", ".kv-again", ".kv-pager span")
+    expect(tab.page.locator(".kv-chunk").first).to_be_visible()
+    places = (".kv-name", ".kv-note", "td.kv-col-added", "th button", ".kv-card-line", ".kv-overlap", ".kv-pager span")
     for theme in in_both_themes(tab.page):
         for place in places:
             assert contrast(tab.page, f"{LIST} {place}") >= 4.5, (theme, place)

@@ -49,7 +49,7 @@ def test_one_click_sends_the_question_and_its_documents_to_another_page(answered
     answered.finish()
     answered.page.click("#where .token-remove")  # must not affect the question sent to the other page
     answered.page.fill("#passages-count input[type=number]", "2")
-    for button, results in (("Inspect", "#inspect-found"), ("Compare", "#answers")):
+    for button, results in (("Inspect", "#inspect-results"), ("Compare", "#answers")):
         answered.page.click(f"#reply .kv-acts >> text={button}")
         expect(answered.page.get_by_role("tab", name=button)).to_have_attribute("aria-selected", "true")
         expect(answered.page.locator(results)).to_be_visible()

@@ -133,7 +133,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab.page.keyboard.press("Escape")
 
     tab.page.click("#reply .kv-acts >> text=Inspect")
-    expect(tab.page.locator("#inspect-found")).to_be_visible(timeout=LONG_MS)
+    expect(tab.page.locator("#inspect-results")).to_be_visible(timeout=LONG_MS)
     share = tab.page.inner_text("#inspect-summary strong")
     tab.move("#inspect-ratio", 60)
     expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
@@ -142,7 +142,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab.page.fill("#compare-question textarea", QUESTION)
     tab.page.click("#compare-run")
     expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=LONG_MS)
-    expect(tab.page.locator("#standings tbody tr").first).to_contain_text("Full prefill")
+    expect(tab.page.locator("#comparison tbody tr").first).to_contain_text("Full prefill")
     expect(tab.page.locator("#answers")).to_contain_text("4417")
 
     tab.go("Cache")
@@ -154,7 +154,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab.go("Library")
     row = tab.page.locator("#library-list tr", has_text="faq.txt")
     row.locator("button[data-act=delete]").click()
-    tab.page.locator("#library-list .kv-doomed").get_by_text("Delete", exact=True).click()
+    tab.page.locator("#library-list .kv-confirm-delete").get_by_text("Delete", exact=True).click()
     expect(row).to_have_count(0)
     expect(tab.page.locator("#document-list")).not_to_contain_text("faq.txt")
     assert tab.errors == [] and tab.outside == []

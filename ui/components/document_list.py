@@ -59,7 +59,7 @@ def _progress_row(file: IngestProgress, index: int | None) -> Markup:
     failed = file.stage == "failed"
     done = file.stage == "done"
     reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
-    message = tag("p", file.message, class_="kv-trouble" if failed else "kv-warning", dir="auto")
+    message = tag("p", file.message, class_="kv-error" if failed else "kv-warning", dir="auto")
     close = None
     if not (failed or done):
         close = None if index is None else _close_button("cancel", file.name, index)
@@ -92,7 +92,9 @@ def _document_row(document: Document, pending_delete: bool) -> Markup:
     if pending_delete:
         question = tag("p", "Delete ", name, " and everything computed from it?")
         confirm = button("confirm", document.id, "Delete", class_="kv-danger")
-        return tag("li", question, tag("div", confirm, button("keep", document.id, "Cancel")), class_="kv-doomed")
+        return tag(
+            "li", question, tag("div", confirm, button("keep", document.id, "Cancel")), class_="kv-confirm-delete"
+        )
     pages = None if document.num_pages is None else count(document.num_pages, "page")
     facts = (size(document.size_bytes), pages, count(document.num_chunks, "passage"), day(document.added_at))
     delete = button(

@@ -34,7 +34,7 @@ class DocumentSidebar:
         with gr.Column(elem_id="documents"):
             gr.HTML(join(tag("h2", "Documents"), tag("p", FORMATS, class_="kv-muted")), js_on_load=None)
             self.uploads.build(height=104)
-            self._error = gr.HTML(elem_id="documents-trouble", elem_classes="kv-trouble-box", js_on_load=None)
+            self._error = gr.HTML(elem_id="documents-error", elem_classes="kv-error-box", js_on_load=None)
             self.document_list = gr.HTML(elem_id="document-list", js_on_load=_ON_CLICK)
             self.pending_delete = gr.State("")
         self.uploads.wire([self.document_list])

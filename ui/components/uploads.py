@@ -63,7 +63,7 @@ class Uploads:
         )
         self.progress = gr.HTML(elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=_ON_PRESS)
         self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{self._name}upload")
-        self._error = gr.HTML(elem_id=f"{self._name}upload-trouble", elem_classes="kv-trouble-box", js_on_load=None)
+        self._error = gr.HTML(elem_id=f"{self._name}upload-error", elem_classes="kv-error-box", js_on_load=None)
 
     def wire(self, others: Iterable[Any]) -> None:
         """Connect the zone; `others` are the components that `after` updates."""

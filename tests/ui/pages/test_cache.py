@@ -212,7 +212,7 @@ def test_eviction_is_confirmed_and_removes_only_what_was_confirmed(page):
 def test_cancelling_an_eviction_keeps_the_passage(page):
     confirmation = page.act("evict", "00000000", selection=Selection("00000000"))
     kept = page.act("keep", selection=confirmation[page.cache.selection])
-    assert kept[page.cache.selection] == Selection("00000000") and "kv-sure" not in kept[page.cache.details]
+    assert kept[page.cache.selection] == Selection("00000000") and "kv-confirm" not in kept[page.cache.details]
 
 
 def test_a_smaller_budget_reports_what_was_evicted(page):

@@ -186,7 +186,7 @@ def test_a_run_ends_with_a_table_a_figure_and_two_files(page, backend):
     (request,) = backend.comparison.requests
     assert request == CompareRequest("Why?", ("cacheclip", "direct"), (0.1, 0.2), 4, 3, documents=("a",))
     assert [file.suffix for file in files] == [".csv", ".json"] and all(file.exists() for file in files)
-    assert "Answers side by side" in texts_of(updates) and "kv-standings" in texts_of(updates)
+    assert "Answers side by side" in texts_of(updates) and "kv-comparison" in texts_of(updates)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(pag
     assert page.begin("Another?", ME) == page.begin(" ", ME) == gr.skip()
     assert list(page.run("Another?", ["direct"], [20], 3, "Once", [], ME)) == [gr.skip()]
     *_, ended = stream
-    assert "kv-standings" in texts_of([ended]) and "Stopped" not in texts_of([ended])
+    assert "kv-comparison" in texts_of([ended]) and "Stopped" not in texts_of([ended])
     assert len(backend.comparison.requests) == 1 and len(page.tasks) == 0
     assert "Type a question first" in texts_of([page.begin(" ", ME)])
 
@@ -234,7 +234,7 @@ def test_stopping_keeps_what_is_finished(page, backend):
         updates.append(update)
         if "CacheClip" in texts_of(updates):
             page.stop(ME)
-    assert "Stopped early" in texts_of(updates[-1:]) and "kv-standings" in texts_of(updates[-1:])
+    assert "Stopped early" in texts_of(updates[-1:]) and "kv-comparison" in texts_of(updates[-1:])
 
 
 # ---- the API endpoint

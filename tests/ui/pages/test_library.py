@@ -175,15 +175,15 @@ def test_a_rename_needs_a_name_and_the_row_being_edited(session):
 def test_passages_are_paged(session):
     one = session.backend.documents()[0]
     session.click("open", one.id)
-    assert session.html.count("kv-piece-text") == PASSAGES_PER_PAGE and "1\u201320 of 45" in session.html
+    assert session.html.count("kv-chunk-text") == PASSAGES_PER_PAGE and "1\u201320 of 45" in session.html
     session.click("page", "40")
-    assert session.html.count("kv-piece-text") == 5 and "Next" not in session.html
+    assert session.html.count("kv-chunk-text") == 5 and "Next" not in session.html
     session.click("place", f"{one.id}-41")
-    assert "<mark>" in session.html and session.html.count("kv-piece-text") == 4
+    assert "<mark>" in session.html and session.html.count("kv-chunk-text") == 4
     session.click("page", "20")
     assert "<mark>" not in session.html
     session.click("open", one.id)
-    assert "kv-piece" not in session.html
+    assert "kv-chunk" not in session.html
 
 
 def test_a_long_table_is_shown_in_parts():
@@ -278,5 +278,5 @@ def test_files_dropped_while_models_load_wait_for_them(empty, tmp_path, monkeypa
     loading = [Status(ready=False, message="Loading the model")] * 3
     monkeypatch.setattr(empty.backend, "status", lambda: loading.pop() if loading else READY)
     for update in empty.page.uploads.add([{"path": str(tmp_path / "new.txt"), "orig_name": "new.txt"}], ME):
-        assert not any("kv-trouble" in str(value) for value in update.values())
+        assert not any("kv-error" in str(value) for value in update.values())
     assert not loading and [document.name for document in empty.backend.documents()] == ["new.txt"]

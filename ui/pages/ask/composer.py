@@ -44,7 +44,7 @@ class Composer:
             with gr.Row(elem_id="ask-row", equal_height=False):
                 self.question = question_box("Question", "Ask your documents…", "question", autofocus=True)
                 self.ask_button, self.stop_button = run_and_stop_buttons("Ask", "ask", "stop")
-            self.message = gr.HTML(elem_id="ask-said", js_on_load=None)
+            self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
             # Phones show this button instead of the settings.
             attributes = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
             toggle = tag("button", "Method and settings", type="button", **attributes)

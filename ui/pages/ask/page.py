@@ -55,18 +55,18 @@ class Ask:
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
                 self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load=chat_bar.ON_CLICK)
-                tagline = gr.HTML(welcome.render_tagline(), elem_id="promise", js_on_load=None)
+                tagline = gr.HTML(welcome.render_tagline(), elem_id="tagline", js_on_load=None)
                 thread = gr.HTML(elem_id="thread", js_on_load=ON_CLICK)
                 reply = gr.HTML(elem_id="reply", js_on_load=ON_CLICK)
                 passages = gr.HTML(elem_id="passages", js_on_load=SHOW_QUOTED)
                 self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome", visible=True) as welcome_column:
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
-                    gr.HTML(welcome.render_legend(), elem_id="tour", js_on_load=None)
+                    gr.HTML(welcome.render_legend(), elem_id="welcome-legend", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
                 heading = tag("h2", "Speed of this answer", title="Metrics of the last answer")
                 gr.HTML(heading, js_on_load=None)
-                metrics = gr.HTML(NO_METRICS, elem_id="numbers", js_on_load=None)
+                metrics = gr.HTML(NO_METRICS, elem_id="metrics", js_on_load=None)
                 figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)

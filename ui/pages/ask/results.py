@@ -101,7 +101,7 @@ def _turn(turn: Turn) -> Markup:
         "article",
         render_question(turn.question),
         text or tag("p", "No answer was generated.", class_="kv-muted"),
-        tag("p", turn.metrics_line, class_="kv-took"),
+        tag("p", turn.metrics_line, class_="kv-turn-metrics"),
         class_="kv-turn",
     )
 

@@ -14,7 +14,7 @@ _TIP = "Move Recompute % and press Retry: higher is closer to full prefill, lowe
 
 def render_tagline() -> Markup:
     """Return the sentence at the top of an empty page."""
-    return tag("p", _TAGLINE, class_="kv-promise")
+    return tag("p", _TAGLINE, class_="kv-tagline")
 
 
 def render_legend() -> Markup:
@@ -28,5 +28,7 @@ def render_legend() -> Markup:
         for example, css_class, meaning in _LEGEND
     )
     return join(
-        tag("h2", "What the colours mean"), tag("dl", *rows, class_="kv-tour"), tag("p", _TIP, class_="kv-muted")
+        tag("h2", "What the colours mean"),
+        tag("dl", *rows, class_="kv-welcome-legend"),
+        tag("p", _TIP, class_="kv-muted"),
     )

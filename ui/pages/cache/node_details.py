@@ -170,4 +170,4 @@ def _confirm_evict(view: CacheView, node: NodeInfo) -> Markup:
 
 def _confirm(title: str, question: str, *buttons: Markup) -> Markup:
     actions = tag("div", *buttons, button("keep", "", "Cancel"), class_="kv-actions")
-    return tag("div", tag("p", question), actions, class_="kv-sure", role="group", aria_label=title)
+    return tag("div", tag("p", question), actions, class_="kv-confirm", role="group", aria_label=title)

@@ -63,7 +63,7 @@ class Cache:
             with gr.Row(elem_id="cache-head"):
                 gr.HTML(join(tag("h2", "Cache"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
                 self.actions = gr.HTML(elem_id="cache-buttons", js_on_load=_ON_CLICK)
-            self.message = gr.HTML(elem_id="cache-said", js_on_load=None)
+            self.message = gr.HTML(elem_id="cache-message", js_on_load=None)
             self._tiers = gr.HTML(elem_id="cache-tiers", js_on_load=_ON_CLICK)
             with gr.Column(visible=False, elem_id="cache-tree-part") as self.tree_part:
                 gr.HTML(join(tag("h2", "Knowledge tree"), tag("p", _TREE, class_="kv-muted")), js_on_load=None)
@@ -74,7 +74,7 @@ class Cache:
                         self.node_list = gr.HTML(elem_id="cache-list", js_on_load=_ON_TREE)
                     self.details = gr.HTML(elem_id="cache-detail", js_on_load=_ON_CLICK)
             gr.HTML(tag("h2", "Cache hits"), elem_id="cache-hits-head", js_on_load=None)
-            self._totals = gr.HTML(elem_id="cache-served", js_on_load=None)
+            self._totals = gr.HTML(elem_id="cache-totals", js_on_load=None)
             self._hits = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="cache-hits")
         self.selection = gr.State(Selection())
         self.poll = gr.Timer(_POLL_S, active=False)
@@ -181,4 +181,4 @@ def _evicted(evicted: EvictionResult, place: str) -> str:
 
 
 def _message(text: str) -> Markup:
-    return tag("p", text, class_="kv-said", role="status") if text else Markup("")
+    return tag("p", text, class_="kv-message", role="status") if text else Markup("")

@@ -58,10 +58,10 @@ class Compare:
                 gr.HTML(table.render_intro(), js_on_load=None)
                 self._sample_questions = SampleQuestions(self._backend, self._samples)
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
-            self._table = gr.HTML(elem_id="standings", js_on_load=None)
-            with gr.Column(elem_id="frontier-block", visible=False, min_width=0) as self._plot_column:
+            self._table = gr.HTML(elem_id="comparison", js_on_load=None)
+            with gr.Column(elem_id="pareto-block", visible=False, min_width=0) as self._plot_column:
                 gr.HTML(table.render_plot_help(), js_on_load=None)
-                self._figure = gr.Plot(show_label=False, container=False, buttons=[], elem_id="frontier")
+                self._figure = gr.Plot(show_label=False, container=False, buttons=[], elem_id="pareto")
             self._answers = gr.HTML(elem_id="answers", js_on_load=None)
             with gr.Row(elem_id="compare-downloads", visible=False) as self._downloads:
                 self._csv = gr.DownloadButton("Download CSV", size="sm", elem_id="download-csv")

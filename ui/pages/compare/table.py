@@ -32,7 +32,7 @@ def render_intro() -> Markup:
         "Run one question through several methods and compare their time to first token, how far each answer is from "
         "full prefill's, and which words differ."
     )
-    return tag("p", intro, class_="kv-promise")
+    return tag("p", intro, class_="kv-tagline")
 
 
 def render_plot_help() -> Markup:
@@ -72,9 +72,9 @@ def render_table(comparison: Comparison) -> Markup:
         return Markup("")
     head = tag("tr", *(tag("th", name, scope="col", title=hint, tabindex=0) for name, hint in _COLUMNS.items()))
     best = _best_values(outcomes[1:])
-    caption = tag("caption", "Metrics of each method", class_="kv-unseen")
+    caption = tag("caption", "Metrics of each method", class_="kv-visually-hidden")
     body = tag("tbody", *(_row(outcome, outcomes[0], best) for outcome in outcomes))
-    table = tag("table", caption, tag("thead", head), body, class_="kv-standings")
+    table = tag("table", caption, tag("thead", head), body, class_="kv-comparison")
     scroll = {"class_": "kv-scroll", "tabindex": 0, "role": "region", "aria_label": "Metrics of each method"}
     return join(tag("div", table, **scroll), _protocol(comparison))
 
@@ -162,7 +162,7 @@ def _timing_tooltip(outcome: Outcome, is_reference: bool) -> str:
 
 
 def _cell(value: str, is_best: bool, tooltip: str, bar: Markup | None = None) -> Markup:
-    content = tag("strong", value, tag("span", " (best)", class_="kv-unseen")) if is_best else value
+    content = tag("strong", value, tag("span", " (best)", class_="kv-visually-hidden")) if is_best else value
     return tag("td", content, bar, title=tooltip, class_="kv-best" if is_best else None)
 
 

@@ -63,8 +63,8 @@ class Inspect:
                 self.passages = passages_slider("inspect-count", None)
                 self.picker = DocumentPicker(self._backend, "inspect-where")
             self.progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
-            self.intro = gr.HTML(tag("p", _INTRO, class_="kv-lede"), elem_id="inspect-empty", js_on_load=None)
-            with gr.Column(elem_id="inspect-found", min_width=0, visible=False) as self.results:
+            self.intro = gr.HTML(tag("p", _INTRO, class_="kv-intro"), elem_id="inspect-empty", js_on_load=None)
+            with gr.Column(elem_id="inspect-results", min_width=0, visible=False) as self.results:
                 self._build_results()
         self._connect()
 
@@ -193,12 +193,14 @@ class Inspect:
             self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
             with gr.Row(elem_id="inspect-apply-row"):
                 self.ask_button = gr.Button("Ask with these settings", variant="primary", elem_id="inspect-apply")
-                self.stop_answer_button = gr.Button("Stop", variant="stop", visible=False, elem_id="inspect-halt")
+                self.stop_answer_button = gr.Button(
+                    "Stop", variant="stop", visible=False, elem_id="inspect-answer-stop"
+                )
             self.answer_html = gr.HTML(elem_id="inspect-answer", js_on_load=None)
         with gr.Column(elem_id="inspect-text", min_width=0):
             gr.HTML(view.render_legend(), js_on_load=None, elem_id="inspect-legend")
             all_passages = [("All", ALL_PASSAGES)]
-            self.passage_choice = gr.Radio(all_passages, value=ALL_PASSAGES, label="Passage", elem_id="inspect-only")
+            self.passage_choice = gr.Radio(all_passages, value=ALL_PASSAGES, label="Passage", elem_id="inspect-passage")
             self.text = gr.HTML(elem_id="inspect-passages", js_on_load=None)
         with gr.Column(elem_id="inspect-figures", min_width=0):
             self.attention_map = _plot_panel(captions.ATTENTION_MAP, "inspect-map", wide=True)

@@ -32,7 +32,7 @@ def render_legend() -> Markup:
         tag("li", tag("span", "Abc", class_=f"kv-swatch {css_class}".strip()), name, title=meaning, tabindex=0)
         for css_class, name, meaning in _LEGEND
     )
-    return tag("ul", *entries, class_="kv-fates", aria_label="What the colours mean")
+    return tag("ul", *entries, class_="kv-colour-key", aria_label="What the colours mean")
 
 
 def render_summary(session: InspectionSession, method: MethodInfo, target: int) -> Markup:

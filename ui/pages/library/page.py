@@ -93,7 +93,7 @@ class Library:
                     max_lines=1,
                     elem_id="library-filter",
                 )
-            self.error = gr.HTML(elem_id="library-trouble", elem_classes="kv-trouble-box", js_on_load=None)
+            self.error = gr.HTML(elem_id="library-error", elem_classes="kv-error-box", js_on_load=None)
             self.table = gr.HTML(elem_id="library-list", js_on_load=_ON_LOAD)
             self.poll = gr.Timer(_POLL_S, active=False)
         drawn = [self.table, self.summary, self.poll]

@@ -60,12 +60,12 @@ class Preview:
         body = _text(passage, previous_end)
         if excerpt:
             body = tag("figure", tag("figcaption", page_label(excerpt)), render_excerpt(excerpt))
-        return tag("li", header, body, class_="kv-piece")
+        return tag("li", header, body, class_="kv-chunk")
 
 
 def _text(passage: Passage, previous_end: int) -> Markup:
     """Return a passage's text; its overlap with the previous passage is paler."""
     chunk = passage.chunk
     overlap = max(0, previous_end - chunk.start)
-    repeated = tag("span", chunk.text[:overlap], class_="kv-again", title="Repeated from the previous passage")
-    return tag("div", repeated if overlap else None, chunk.text[overlap:], class_="kv-piece-text", dir="auto")
+    repeated = tag("span", chunk.text[:overlap], class_="kv-overlap", title="Repeated from the previous passage")
+    return tag("div", repeated if overlap else None, chunk.text[overlap:], class_="kv-chunk-text", dir="auto")

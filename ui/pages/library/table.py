@@ -92,7 +92,7 @@ def render_table(
     remaining = len(rows) - view.limit
     label = f"Show {min(remaining, PAGE_SIZE)} more of {remaining}"
     more = button("more", "", label, class_="kv-more") if remaining > 0 else None
-    return join(bar, tag("table", _header(view, rows), *bodies, class_="kv-holdings", aria_label="Documents"), more)
+    return join(bar, tag("table", _header(view, rows), *bodies, class_="kv-library", aria_label="Documents"), more)
 
 
 def _sort_key(usage: DocumentUsage, order: str) -> Any:
@@ -117,7 +117,7 @@ def _header(view: View, rows: Sequence[DocumentUsage]) -> Markup:
         sort = button("sort", name, heading + arrow, title=tooltip)
         cells.append(tag("th", sort, scope="col", aria_sort=order, class_=f"kv-col-{name}"))
     select = tag("th", _checkbox("all", "", all_selected, "Select all documents"), class_="kv-col-choose")
-    actions = tag("th", tag("span", "Actions", class_="kv-unseen"))
+    actions = tag("th", tag("span", "Actions", class_="kv-visually-hidden"))
     return tag("thead", tag("tr", select, *cells, actions))
 
 
@@ -130,7 +130,7 @@ def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: 
     if pending and (len(view.pending_delete) > 1 or view.pending_delete[0] not in visible_ids):
         what = tag("bdi", pending[0].document.name) if len(pending) == 1 else f"{len(pending)} documents"
         question = _confirm_delete(join(what, _hidden_note(pending, visible_ids)), pending, view)
-        return tag("div", question, class_="kv-chosen kv-doomed")
+        return tag("div", question, class_="kv-chosen kv-confirm-delete")
     selected = [each for each in documents if each.document.id in view.selected]
     if not selected:
         return Markup("")
@@ -168,7 +168,7 @@ def _document_row(usage: DocumentUsage, view: View, preview: Preview | None) -> 
     ]
     below = None
     if view.pending_delete == (document.id,):
-        below = tag("div", _confirm_delete(tag("bdi", document.name), [usage], view), class_="kv-doomed")
+        below = tag("div", _confirm_delete(tag("bdi", document.name), [usage], view), class_="kv-confirm-delete")
     elif is_open and preview is not None:
         below = preview.render()
     return tag(

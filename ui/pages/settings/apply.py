@@ -31,9 +31,9 @@ class SettingsReload:
 
     def build(self) -> None:
         """Create the line inside the open Blocks."""
-        with gr.Row(elem_id="change", equal_height=False):
-            self.status = gr.HTML(elem_id="change-line", js_on_load=None)
-            self.cancel = gr.Button("Cancel download", size="sm", visible=False, elem_id="change-stop")
+        with gr.Row(elem_id="reload", equal_height=False):
+            self.status = gr.HTML(elem_id="reload-status", js_on_load=None)
+            self.cancel = gr.Button("Cancel download", size="sm", visible=False, elem_id="reload-cancel")
         self.cancel.click(self._models.cancel_download, None, None, queue=False, **QUIET)
 
     def components(self) -> list[Any]:

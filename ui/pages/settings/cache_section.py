@@ -40,7 +40,7 @@ class CacheSection:
         """Create the section inside the open Blocks."""
         add = self.inputs.add
         with section("Cache", _DESCRIPTION):
-            self.usage = gr.HTML(render_usage(self._backend.tier_usage()), elem_id="memory-kept", js_on_load=None)
+            self.usage = gr.HTML(render_usage(self._backend.tier_usage()), elem_id="memory-usage", js_on_load=None)
             with gr.Row(elem_classes="kv-fields"):
                 if self._has_gpu:
                     self._add_budget("gpu_cache_gib", "GPU memory, GiB", "For models that run on the GPU.")

@@ -50,12 +50,12 @@ class ChunkingSection:
                 add(gr.Slider, "chunk_size", _SIZE, 16, 4096, step=1, label="Passage length", buttons=[])
                 max_overlap = max(_MAX_OVERLAP, self._models.current().chunk_overlap)
                 add(gr.Slider, "chunk_overlap", _OVERLAP, 0, max_overlap, step=1, label="Overlap", buttons=[])
-            self.stale = gr.HTML(elem_id="passages-cuts", js_on_load=None)
+            self.stale = gr.HTML(elem_id="passages-stale", js_on_load=None)
             self.progress = gr.HTML(elem_id="passages-progress", js_on_load=DISMISS)
             with gr.Row(elem_classes="kv-actions"):
                 self._apply = gr.Button("Apply", elem_id="passages-apply", min_width=100, scale=0)
                 self.reindex_button = gr.Button(
-                    "Re-index documents", visible=False, elem_id="passages-again", min_width=140, scale=0
+                    "Re-index documents", visible=False, elem_id="passages-reindex", min_width=140, scale=0
                 )
                 self._stop = gr.Button("Stop", variant="stop", visible=False, elem_id="passages-stop", scale=0)
                 apply_note()

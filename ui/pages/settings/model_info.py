@@ -181,7 +181,7 @@ def _memory_bar(estimate: MemoryEstimate) -> Markup:
     typical = f"{_KV} For 8 passages, a question and its answer."
     parts = (
         ("Weights", "kv-weights", estimate.weights_bytes, "The model's parameters."),
-        ("KV of a typical question", "kv-usual", estimate.typical_kv_bytes, typical),
+        ("KV of a typical question", "kv-typical", estimate.typical_kv_bytes, typical),
         ("KV up to a full context", "kv-whole", rest, f"{_KV} Needed only for very long prompts."),
     )
     drawn = (tag("i", class_=class_, style=f"width:{100 * part / scale:.2f}%") for _, class_, part, _ in parts)

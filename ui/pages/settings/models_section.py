@@ -64,14 +64,14 @@ class ModelsSection:
                 add(gr.Textbox, "token_selector", info, label="Token selector", lines=1)
                 info = "Cross-encoder that reorders the retrieved passages: off, a folder, or a name on the hub."
                 add(gr.Textbox, "reranker", info, label="Reranker", lines=1)
-            self.estimates = gr.HTML(elem_id="models-found", js_on_load=None)
+            self.estimates = gr.HTML(elem_id="models-estimate", js_on_load=None)
             with gr.Row(elem_classes="kv-actions"):
                 self.check_button = gr.Button("Check memory", elem_id="models-check", min_width=100, scale=0)
                 self.load_button = gr.Button("Load", variant="primary", elem_id="models-load", min_width=100, scale=0)
                 self.load_anyway_button = gr.Button(
                     "Load anyway", variant="stop", visible=False, elem_id="models-anyway", scale=0
                 )
-                self.cancel_button = gr.Button("Cancel", visible=False, elem_id="models-keep", scale=0)
+                self.cancel_button = gr.Button("Cancel", visible=False, elem_id="models-cancel", scale=0)
                 apply_note()
 
     def wire(self, outputs: list[Any]) -> None:
