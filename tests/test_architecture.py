@@ -26,7 +26,7 @@ def test_import_contracts_hold():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_every_module_says_what_it_does():
+def test_every_module_has_a_docstring():
     assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 

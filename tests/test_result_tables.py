@@ -36,12 +36,12 @@ def table(said):
 
 
 @pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
-def test_every_table_of_the_pages_is_what_the_rows_say(page):
+def test_every_table_matches_the_measured_rows(page):
     text = page.read_text(encoding="utf-8")
     assert tables.filled(text) == text, "run python -m scripts.fill_tables"
 
 
-def test_a_pivot_has_a_line_for_each_method_and_one_for_what_stands_behind_it(rows):
+def test_a_pivot_has_a_line_for_each_method_and_one_for_the_sample_sizes(rows):
     assert table("pivot kl by task: some.json") == [
         "| method | multivalue | common words | mean |",
         "|---|---:|---:|---:|",

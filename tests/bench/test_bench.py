@@ -54,7 +54,7 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
 
 @pytest.mark.embedded
 @pytest.mark.parametrize("selector, ways", [("auto", ["apart", "joined", "trained"]), ("off", ["apart", "joined"])])
-def test_scoring_times_every_way_that_there_is(selector, ways, models, tmp_path, monkeypatch):
+def test_scoring_times_every_score_mode(selector, ways, models, tmp_path, monkeypatch):
     target = tmp_path / "rows.json"
     wanted = ["scoring", "--lengths", "512", "--samples", "1", "--selector", selector]
     monkeypatch.setattr(sys, "argv", ["bench", *wanted, "--json", str(target), "--data", str(default_data_folder())])

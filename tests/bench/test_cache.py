@@ -33,7 +33,7 @@ def _favourite(demand):
     return Counter(one for (one,) in demand.questions(4000)).most_common(1)[0][0]
 
 
-def test_popularity_drifts_where_it_is_asked_for():
+def test_popularity_drifts_only_with_drift():
     config = RequestStreamConfig(documents=400, passages=1, skew=0.6, drift=2000)
     still, moved = RequestStream(RequestStreamConfig(documents=400, passages=1, skew=0.6), 4), RequestStream(config, 4)
     tops = [
@@ -58,7 +58,7 @@ def test_an_impossible_demand_is_refused(config):
         RequestStreamConfig(**config)
 
 
-def test_with_room_for_everything_a_question_finds_each_path_that_was_asked_before():
+def test_with_an_unlimited_cache_a_question_hits_every_path_requested_before():
     results, _ = served("lru", 2**40)
     demand = RequestStream(SMALL, 1)
     seen = set()

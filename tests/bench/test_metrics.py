@@ -54,19 +54,21 @@ def test_rouge_l_is_the_longest_common_subsequence():
 
 
 def test_rouge_of_chinese_counts_words_as_jieba_cuts_them():
-    said, wanted = "\u53a6\u95e8\u5927\u5b66\u5728\u53a6\u95e8", "\u53a6\u95e8\u5927\u5b66\u7f8e\u56fd"
-    assert 0 < METRICS["rouge_zh"](said, [wanted]) < 1 and METRICS["rouge_zh"](said, [said]) == pytest.approx(1)
-    assert METRICS["rouge_l"](said, [wanted]) == 0  # without spaces it is one word
+    prediction, wanted = "\u53a6\u95e8\u5927\u5b66\u5728\u53a6\u95e8", "\u53a6\u95e8\u5927\u5b66\u7f8e\u56fd"
+    assert 0 < METRICS["rouge_zh"](prediction, [wanted]) < 1 and METRICS["rouge_zh"](
+        prediction, [prediction]
+    ) == pytest.approx(1)
+    assert METRICS["rouge_l"](prediction, [wanted]) == 0  # without spaces it is one word
 
 
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("nothing", ["", " ", ".", "...\n"])
-def test_nothing_said_is_worth_nothing(name, nothing):
+def test_an_empty_answer_scores_zero(name, nothing):
     assert METRICS[name](nothing, ["Denver"]) == 0
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "not_there"])
-def test_an_answer_itself_is_worth_one_and_no_order_of_answers_matters(name):
+def test_the_reference_itself_scores_one_in_any_order_of_references(name):
     assert METRICS[name]("Denver Broncos", ["Denver Broncos"]) == pytest.approx(1, abs=1e-6)
     answers = ["Carolina Panthers", "Denver", "in Denver"]
     assert METRICS[name]("Denver it was", answers) == METRICS[name]("Denver it was", answers[::-1])
@@ -86,9 +88,9 @@ def test_chinese_is_exact_and_contained_whatever_its_punctuation():
 
 
 def test_long_texts_have_a_rouge():
-    said = " ".join(f"w{number}" for number in range(1500))
-    assert METRICS["rouge_l"](said, [said]) == pytest.approx(1)
-    assert METRICS["rouge_l"]("w1 w2 w3", [said]) < 0.01
+    prediction = " ".join(f"w{number}" for number in range(1500))
+    assert METRICS["rouge_l"](prediction, [prediction]) == pytest.approx(1)
+    assert METRICS["rouge_l"]("w1 w2 w3", [prediction]) < 0.01
 
 
 def test_recall_is_the_share_of_the_references_that_are_found():
@@ -96,7 +98,7 @@ def test_recall_is_the_share_of_the_references_that_are_found():
 
 
 @pytest.mark.parametrize(
-    ("said", "right"),
+    ("prediction", "right"),
     [
         (NO_ANSWER, 1.0),
         ("The passages do not mention who built it.", 1.0),
@@ -113,5 +115,5 @@ def test_recall_is_the_share_of_the_references_that_are_found():
         ("In 1998, not 1999 as in the text", 0.0),
     ],
 )
-def test_saying_that_nothing_is_said_is_right_when_nothing_is(said, right):
-    assert METRICS["not_there"](said, ()) == right
+def test_not_there_accepts_only_refusals(prediction, right):
+    assert METRICS["not_there"](prediction, ()) == right

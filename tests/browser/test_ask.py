@@ -99,7 +99,7 @@ def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(
     assert tab.errors == []
 
 
-def test_a_method_is_asked_with_its_own_options_and_remembers_them(visit, backend):
+def test_each_method_is_run_with_its_own_options_and_remembers_them(visit, backend):
     tab = visit()
     tab.move_ratio(35)
     tab.choose("EPIC")

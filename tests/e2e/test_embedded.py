@@ -57,7 +57,7 @@ def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(app):
     assert everything.text == answer_of(backend, replace(ASK, method="full")).text
 
 
-def test_every_method_answers_and_says_what_it_recomputed(app):
+def test_every_method_answers_and_reports_recomputed_tokens(app):
     backend, realised = app.running(), {}
     backend.clear()  # also the exact paths that full prefills have left
     for method in backend.methods():
@@ -142,12 +142,12 @@ def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_i
     assert not runtime.tiers.tree.match_prefix([cache.chunk_key(prompt.encode_passage(file.read_text()).ids)])
 
 
-def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
+def test_a_document_is_reindexed_and_its_deletion_frees_the_reported_bytes(app, tmp_path):
     backend, file = app.running(), tmp_path / "buoy.txt"
     file.write_text("The green buoy off the stone quay is lit from dusk until dawn.")
     *_, _ = backend.ingest([(file, "buoy.txt")], Event())
     tree = backend.loader.runtime.tiers.tree
-    (buoy,) = [held for held in backend.library.list_with_usage() if held.document.name == "buoy.txt"]
+    (buoy,) = [usage for usage in backend.library.list_with_usage() if usage.document.name == "buoy.txt"]
     assert buoy.size_bytes > 0 and not buoy.needs_rechunk
     assert backend.library.bytes_freed_by_delete([buoy.document.id]) == buoy.size_bytes
     *_, ended = backend.library.reindex([buoy.document.id], Event())
@@ -165,7 +165,7 @@ def test_a_document_is_weighed_cut_anew_and_frees_what_was_said(app, tmp_path):
     assert before - sum(tier.size_bytes for tier in tree.tiers) == freed > 0
 
 
-def test_a_streamed_conversation_says_what_the_page_shows_and_finds_its_passages_in_memory(app):
+def test_a_streamed_conversation_equals_the_answers_of_the_ui_and_hits_the_memory_tier(app):
     backend, messages, earlier = app.restarted(), [], []
     method = default_method(backend.methods()).name
     assert method == "cacheclip-trained"

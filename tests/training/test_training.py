@@ -52,7 +52,7 @@ def finished(tmp_path_factory):
     return out, run(out, config)
 
 
-def test_it_learns_with_every_way_of_prefilling(finished):
+def test_the_adapter_learns_with_every_kind_of_prefill(finished):
     out, report = finished
     assert set(report["before"]) == {"full prefill", "direct reuse", "random windows"}
     for name, before in report["before"].items():

@@ -1,4 +1,4 @@
-"""Every format as it is published becomes items; bad files are said with the line."""
+"""Every format as it is published becomes items; bad files are reported with the line."""
 
 import json
 import sys
@@ -132,7 +132,7 @@ def test_squad_is_read_as_published_without_impossible_questions(tmp_path, inden
     assert (item.id, item.passages, item.answers) == ("a", ("Old Rome\nIn Rome.",), ("Rome",))
 
 
-def test_the_paragraph_that_answers_stands_among_others_that_do_not(tmp_path):
+def test_the_gold_paragraph_is_among_distractors(tmp_path):
     items = load_items(write(tmp_path / "squad.jsonl", paragraphs(12)), 4, lines, 0, None)
     assert len(items) == 14
     for item in items:
@@ -189,7 +189,7 @@ def test_blank_lines_are_fine_and_equal_answers_count_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is empty"),
         ("\n \n", "is empty"),
@@ -205,23 +205,23 @@ def test_blank_lines_are_fine_and_equal_answers_count_once(tmp_path):
         (json.dumps({"data": [{"title": "x"}]}), "not SQuAD's"),
     ],
 )
-def test_a_bad_file_is_said_with_its_name_and_line(tmp_path, text, said):
+def test_the_error_for_a_bad_file_has_its_name_and_line(tmp_path, text, message):
     path = tmp_path / "bad.jsonl"
     path.write_text(text)
-    with pytest.raises(InvalidDataset, match=said) as caught:
+    with pytest.raises(InvalidDataset, match=message) as caught:
         load_items(str(path), 4, lines, 0, None)
     assert str(path) in str(caught.value)
     assert caught.value.hint in str(caught.value)
 
 
-def test_an_unknown_row_is_told_its_fields_and_the_formats(tmp_path):
+def test_the_error_for_an_unknown_row_lists_its_fields_and_the_formats(tmp_path):
     with pytest.raises(
         InvalidDataset, match=r"its fields are why, so; known formats: passages \+ question \+ answers; context"
     ):
         load_items(write(tmp_path / "odd.jsonl", [{"why": 1, "so": 2}]), 4, lines, 0, None)
 
 
-def test_bytes_that_are_no_text_and_folders_are_said(tmp_path):
+def test_binary_files_and_folders_are_rejected(tmp_path):
     binary = tmp_path / "binary.jsonl"
     binary.write_bytes(b"\xff\xfe\x00{")
     for bad in (binary, tmp_path):
@@ -235,7 +235,7 @@ def test_a_missing_file_is_no_name_on_the_hub(name):
         load_items(name, 4, lines, 0, None)
 
 
-def test_a_name_on_the_hub_without_its_library_says_what_to_install(monkeypatch):
+def test_a_hub_name_without_the_datasets_library_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DatasetsMissing, match="pip install datasets"):
         load_items("rajpurkar/squad", 4, lines, 0, None)
@@ -265,7 +265,7 @@ def test_a_name_on_the_hub_is_fetched_with_its_configuration_and_split(monkeypat
     assert hub.asked == [("rajpurkar/squad", None, None), ("hotpot/hotpot_qa", "distractor", "test")]
 
 
-def test_what_the_hub_refuses_is_said(monkeypatch):
+def test_the_hubs_error_is_shown(monkeypatch):
     class Refusing:
         def load_dataset(self, name, config, split):
             raise ConnectionError("offline")

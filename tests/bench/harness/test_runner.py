@@ -25,7 +25,7 @@ METHODS = ["cacheclip", "cacheblend", "epic:tokens=4", "ape", "prefix", "direct"
 
 
 @pytest.fixture
-def made(monkeypatch):
+def engine(monkeypatch):
     """The engine that every measure opens."""
     only = make_engine()
     for measure in (quality, tasks):
@@ -81,7 +81,7 @@ def samples_of(arguments):
     return [json.loads(line) for line in lines[1:]]
 
 
-def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, arguments):
+def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(engine, arguments):
     rows = quality.run(arguments)
     assert [row["method"] for row in rows] == ["full", *METHODS]
     by_name = {row["method"]: row for row in rows}
@@ -93,7 +93,7 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
     assert by_name["prefix"]["answer_top1"] == 1.0
     assert by_name["prefix"]["answer_kl"] * 10 < by_name["cacheclip"]["answer_kl"] < by_name["direct"]["answer_kl"]
     assert by_name["oracle"]["oracle_overlap"] == 1.0
-    spec = made.cache.decoder.spec
+    spec = engine.cache.decoder.spec
     everything = (
         2 * 4 * spec.num_layers * spec.num_kv_heads * spec.head_dim * by_name["full"]["context_tokens"]
     )  # keys, values, fp32
@@ -107,7 +107,9 @@ def test_every_arm_gets_a_row_of_the_shape_that_other_programs_read(made, argume
             assert row[f"{name}_gap_low"] <= row[f"{name}_gap"] <= row[f"{name}_gap_high"]
 
 
-def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(made, arguments, monkeypatch, tmp_path):
+def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(
+    engine, arguments, monkeypatch, tmp_path
+):
     whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
     run_variants, calls = paired.run_variants, []
 
@@ -125,7 +127,7 @@ def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(m
     assert len(calls) == 4  # two, the one that broke off, and that one again
 
 
-def test_a_method_added_later_costs_only_itself(made, arguments):
+def test_a_method_added_later_costs_only_itself(engine, arguments):
     first = quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
     rows = quality.run(Namespace(**{**vars(arguments), "methods": ["direct", "naive"]}))
     assert rows[:2] == first and rows[2]["method"] == "naive"
@@ -136,7 +138,7 @@ def test_a_method_added_later_costs_only_itself(made, arguments):
     ("argument", "key", "file"),
     [("token_selector", "selector", SELECTOR_FILE), ("span_scorer", "pointer", SPAN_SCORER_FILE)],
 )
-def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path, argument, key, file):
+def test_samples_of_other_trained_weights_are_refused(engine, arguments, tmp_path, argument, key, file):
     """The weights are compared, since the argument ('auto' or a folder) stays the same."""
     changed = {argument: str(tmp_path), "lora_adapter": str(tmp_path), "methods": ["direct"], "samples": 1}
     own = Namespace(**{**vars(arguments), **changed})
@@ -151,7 +153,7 @@ def test_samples_of_other_trained_weights_are_refused(made, arguments, tmp_path,
         } == {"off"}
 
 
-def test_more_samples_go_on_from_the_first_ones(made, arguments):
+def test_more_samples_go_on_from_the_first_ones(engine, arguments):
     few = Namespace(**{**vars(arguments), "samples": 2})
     quality.run(few)
     kept = samples_of(arguments)
@@ -160,7 +162,7 @@ def test_more_samples_go_on_from_the_first_ones(made, arguments):
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"model": "another"}, {"chunk": 32}, {"passages": 3}, {"kv_bits": 8}])
-def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other):
+def test_samples_made_with_other_settings_are_never_mixed(engine, arguments, other):
     quality.run(Namespace(**{**vars(arguments), "methods": ["direct"]}))
     with pytest.raises(InvalidArgument, match=rf"another {next(iter(other))}.*Choose another --json"):
         quality.run(Namespace(**{**vars(arguments), **other}))
@@ -169,7 +171,7 @@ def test_samples_made_with_other_settings_are_never_mixed(made, arguments, other
 @pytest.mark.parametrize(
     ("reader", "grounding", "said"), [("auto", "auto", "auto"), ("auto", "off", "off"), ("off", "auto", "off")]
 )
-def test_samples_say_whether_answers_were_held_to_the_passages(arguments, reader, grounding, said):
+def test_samples_record_whether_decoding_was_grounded(arguments, reader, grounding, said):
     """A model without a reader never is, whatever is wished."""
     wished = Namespace(**{**vars(arguments), "model": BUNDLED_MODEL, "lora_adapter": reader, "grounding": grounding})
     assert compare.open_samples(wished, "quality").settings["grounding"] == said
@@ -181,7 +183,7 @@ def test_samples_say_whether_answers_were_held_to_the_passages(arguments, reader
             compare.open_samples(other, "quality")
 
 
-def test_a_question_of_the_same_id_in_other_data_is_measured_anew(made, arguments, tmp_path):
+def test_a_question_with_the_same_id_in_other_data_is_measured_again(engine, arguments, tmp_path):
     """A file of the same name elsewhere, or one that was edited, must not be given another one's outcomes."""
     arguments.methods = ["direct"]
     quality.run(arguments)
@@ -196,7 +198,7 @@ def test_a_question_of_the_same_id_in_other_data_is_measured_anew(made, argument
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40])
-def test_a_torn_last_line_is_dropped_and_measured_again(made, arguments, cut):
+def test_a_torn_last_line_is_dropped_and_measured_again(engine, arguments, cut):
     arguments.methods = ["direct"]
     whole = quality.run(arguments)
     path = arguments.json.with_suffix(".samples.jsonl")
@@ -212,7 +214,7 @@ def test_a_torn_last_line_is_dropped_and_measured_again(made, arguments, cut):
     "number, damaged",
     [(1, "[]"), (1, "{"), (2, '{"arms": {}}'), (2, '{"sample": "a", "about": {}, "arms": 3}'), (2, "{torn"), (2, "7")],
 )
-def test_a_damaged_line_is_named(made, arguments, number, damaged):
+def test_a_damaged_line_is_named(engine, arguments, number, damaged):
     arguments.methods = ["direct"]
     quality.run(arguments)
     path = arguments.json.with_suffix(".samples.jsonl")
@@ -222,7 +224,7 @@ def test_a_damaged_line_is_named(made, arguments, number, damaged):
         quality.run(arguments)
 
 
-def test_a_file_that_is_no_file_of_samples_is_left_alone(made, arguments):
+def test_a_file_that_is_no_file_of_samples_is_left_alone(engine, arguments):
     path = arguments.json.with_suffix(".samples.jsonl")
     path.write_text("shopping list")
     with pytest.raises(InvalidArgument, match="line 1, is damaged"):
@@ -239,7 +241,7 @@ def test_arms_that_are_there_keep_their_full_prefill(tmp_path):
         assert arms["full@1"] == {"answer": "first"} and set(arms) == {"full@1", "direct@0", "naive@0"}
 
 
-def test_an_exact_path_is_the_same_whatever_arms_went_before(made, arguments, tmp_path):
+def test_an_exact_path_is_the_same_whatever_arms_went_before(engine, arguments, tmp_path):
     rows = []
     for number, methods in enumerate((["prefix", "direct"], ["direct", "prefix"])):
         again = make_engine()
@@ -251,7 +253,7 @@ def test_an_exact_path_is_the_same_whatever_arms_went_before(made, arguments, tm
     assert rows[0] == rows[1] and rows[0]["realised_ratio"] < 1
 
 
-def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits_is_an_error(made, arguments):
+def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits_is_an_error(engine, arguments):
     arguments.methods, arguments.lengths = ["direct"], [150]
     (row, _) = quality.run(arguments)
     assert row["left_out"] == 3 and row["context_tokens"] <= 150
@@ -260,7 +262,7 @@ def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits
         quality.run(arguments)
 
 
-def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(made, arguments, tmp_path):
+def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(engine, arguments, tmp_path):
     arguments.haystack, arguments.lengths, arguments.samples, arguments.methods = None, [600], 2, ["direct"]
     arguments.tasks = ["niah_single_1", "niah_multivalue"]
     rows = tasks.run(arguments)
@@ -275,7 +277,7 @@ def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(made, ar
         tasks.run(arguments)
 
 
-def test_inspect_compares_each_layer_and_each_plan(made, arguments):
+def test_inspect_compares_each_layer_and_each_plan(engine, arguments):
     arguments.methods, arguments.ratios = ["cacheclip", "epic", "oracle", "cacheblend"], [0.2, 0.3]
     rows = look.run(arguments)
     assert [row["what"] for row in rows[: len(rows) // 2]] == [
@@ -292,7 +294,7 @@ def test_inspect_compares_each_layer_and_each_plan(made, arguments):
     assert json.loads(json.dumps(rows)) == rows
 
 
-def test_inspect_never_mixes_methods_or_lengths(made, arguments):
+def test_inspect_never_mixes_methods_or_lengths(engine, arguments):
     arguments.methods, arguments.samples = ["epic"], 1
     look.run(arguments)
     with pytest.raises(InvalidArgument, match="another methods"):
@@ -301,22 +303,22 @@ def test_inspect_never_mixes_methods_or_lengths(made, arguments):
         look.run(Namespace(**{**vars(arguments), "lengths": [512, 1024]}))
 
 
-def test_both_models_see_the_same_ids_in_every_arm(made, arguments):
+def test_both_models_see_the_same_ids_in_every_arm(engine, arguments):
     """Law of the protocol: arms differ in their KV, never in what they read."""
     seen = []
-    prefill = made.prefill
+    prefill = engine.prefill
 
     def watched(reading, *rest, **named):
         seen.append((reading.passages, reading.suffix_ids))
         return prefill(reading, *rest, **named)
 
-    made.prefill = watched
+    engine.prefill = watched
     arguments.samples = 1
     quality.run(arguments)
     assert len(seen) == len(METHODS) and len(set(seen)) == 1
 
 
-def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, arguments, tmp_path):
+def test_rows_record_their_settings_and_a_report_separates_files(engine, arguments, tmp_path):
     """The same task through another reader is another line of the figure, and each file has its measure's columns."""
     arguments.methods = ["cacheclip", "direct"]
     rows = quality.run(arguments)
@@ -333,7 +335,7 @@ def test_rows_say_what_they_were_made_with_and_a_report_keeps_files_apart(made, 
     assert [len(line.x) for line in lines] == [1, 1, 1, 1]
 
 
-def test_the_report_writes_tables_and_a_page_that_needs_no_net(made, arguments, tmp_path):
+def test_the_report_writes_tables_and_a_page_that_needs_no_net(engine, arguments, tmp_path):
     arguments.json.write_text(json.dumps(quality.run(arguments)))
     out = tmp_path / "report"
     times = tmp_path / "times.json"

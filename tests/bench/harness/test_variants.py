@@ -45,7 +45,7 @@ def test_settings_follow_the_name():
         ("direct:tokens=3", "no parameters"),
     ],
 )
-def test_what_is_unknown_is_named_with_what_is_known(method, said):
+def test_errors_for_unknown_names_list_the_known_ones(method, said):
     with pytest.raises(InvalidArgument, match=said):
         parse_variants([method], [0.2])
 

@@ -94,7 +94,7 @@ def test_a_single_method_is_not_marked_as_best():
     assert "(best)" not in table.render_table(last(FakeComparison(0), CompareRequest("Why?", ("direct",))))
 
 
-def test_every_column_says_what_it_means_and_the_protocol_stands_below():
+def test_every_column_has_a_tooltip_and_the_protocol_is_below_the_table():
     drawn = table.render_table(last(FakeComparison(0)))
     assert drawn.count('scope="col"') == drawn.count("<th title=") + drawn.count('<th scope="col" title=') == 8
     assert "run once for all methods" in drawn and "Each method was timed once" in drawn

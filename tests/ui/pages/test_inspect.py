@@ -115,7 +115,7 @@ def test_the_inspected_question_is_answered_and_the_quoted_text_marked(page, bac
     assert "kv-quoted" in page.redraw(last[page.session], "cacheclip", 35, 0)[page.text]
 
 
-def test_only_selected_documents_are_inspected_and_asked(page, backend):
+def test_inspect_and_ask_search_only_selected_documents(page, backend):
     page.begin_inspection("What is the code?", ME)
     *_, inspected = page.run_inspection("What is the code?", 3, 20, ["a", "b"], ME)
     page.begin_answer(ME)
