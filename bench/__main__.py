@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add = parser.add_argument
     compares, resumable = name in COMPARES_METHODS, name in RESUMABLE
-    methods = "see below; parameters follow the name: epic:tokens=16 (default: all but prefix; ttft: two)"
+    methods = "see below; parameters follow the name: epic:tokens=16 (default: all but prefix; ttft: cacheclip, direct)"
     add("--methods", nargs="+", metavar="METHOD", help=methods if compares else argparse.SUPPRESS)
     ratios = "requested recompute ratios in [0, 1] (default: 0.2)" if compares else argparse.SUPPRESS
     add("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=ratios)

@@ -35,37 +35,36 @@ Column = tuple[str, str, Rows]  # its head, the field, and the rows whose means 
 
 def filled(page: str) -> str:
     """Return a page with its tables rewritten. Raises LookupError for a field or rows that do not exist."""
-    return TABLE.sub(lambda found: f"{found[1]}{_table(found[2], found[3], found[4])}\n{found[5]}", page)
+    return TABLE.sub(lambda match: f"{match[1]}{_table(match[2], match[3], match[4])}\n{match[5]}", page)
 
 
 def _table(kind: str, what: str, sources: str) -> str:
     value, _, key = what.partition(" by ")
     named = [_source(source, value) for source in sources.split(", ")]
-    rows = [row for _, _, own in named for row in own]
+    rows = [row for _, _, source_rows in named for row in source_rows]
     if kind == "table":
         labels = columns_for([dict.fromkeys(what.split())]) | LABELS
         return markdown({key: labels[key] for key in what.split()}, rows)
     if not key:
         columns: list[Column] = []
-        for label, field, own in named:
+        for label, field, source_rows in named:
             if not label:
-                label, field, before = columns.pop()
-                own = before + own
-            columns.append((label, field, own))
+                label, field, previous_rows = columns.pop()
+                source_rows = previous_rows + source_rows
+            columns.append((label, field, source_rows))
         return _pivot(columns)
-    found = {row[key] for row in rows if key in row}
-    apart = {at: [row for row in rows if row.get(key) == at] for at in found}
+    groups = {row[key]: [other for other in rows if other.get(key) == row[key]] for row in rows if key in row}
     if key == "ratio":
-        return _pivot([(f"{at:.0%}", value, apart[at]) for at in sorted(found)])
-    tasks = [(task.removeprefix("niah_").replace("_", " "), value, apart[task]) for task in TASKS if task in found]
+        return _pivot([(f"{ratio:.0%}", value, groups[ratio]) for ratio in sorted(groups)])
+    tasks = [(task.removeprefix("niah_").replace("_", " "), value, groups[task]) for task in TASKS if task in groups]
     return _pivot([*tasks, ("mean", value, rows)])
 
 
 def _source(source: str, value: str) -> Column:
-    found = SOURCE.fullmatch(source)
-    if not found:
+    match = SOURCE.fullmatch(source)
+    if not match:
         raise LookupError(source)
-    label, name, conditions, other = found.groups()
+    label, name, conditions, other = match.groups()
     rows = json.loads((HERE / "measured" / name).read_text(encoding="utf-8"))
     for condition in conditions.split("&") if conditions else ():
         key, _, wanted = condition.partition("=")
@@ -79,8 +78,12 @@ def _pivot(columns: Sequence[Column]) -> str:
     """Return a line per method, and a last one with the smallest n of each column."""
     lines: Rows = []
     for method in dict.fromkeys(_method(row) for _, _, rows in columns for row in rows):
-        own = [(label, [row[value] for row in rows if _method(row) == method]) for label, value, rows in columns]
-        lines.append({"method": method, **{label: statistics.fmean(values) for label, values in own if values}})
+        values_by_label = [
+            (label, [row[value] for row in rows if _method(row) == method]) for label, value, rows in columns
+        ]
+        lines.append(
+            {"method": method, **{label: statistics.fmean(values) for label, values in values_by_label if values}}
+        )
     lines.append({"method": "n", **{label: min(row["n"] for row in rows) for label, _, rows in columns}})
     return markdown({"method": "method", **{label: label for label, _, _ in columns}}, lines)
 

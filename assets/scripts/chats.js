@@ -8,7 +8,7 @@ window.kvscopeChats = (() => {
 
   let seen = {}; // id and JSON of this tab's chat, as last read or written
   let offered = {}; // the same for a chat that the server was asked to open
-  let trouble = null; // result of the last write if it was not as requested: "full", "off" or "copied"
+  let problem = null; // result of the last write if it was not as requested: "full", "off" or "copied"
 
   // With storage disabled, even naming it throws; stored values may be invalid.
   const attempt = (action, fallback = null) => {
@@ -43,7 +43,7 @@ window.kvscopeChats = (() => {
   };
 
   // Stores a chat and returns its id, which is new if it became a copy. A chat that does not fit is not stored.
-  const keep = (chat) => {
+  const store = (chat) => {
     if (!chat.turns.length) return chat.id;
     const stored = text(chat.id);
     const changed = stored !== null && !(seen.id === chat.id && seen.text === stored);
@@ -52,11 +52,11 @@ window.kvscopeChats = (() => {
     try {
       localStorage.setItem(KEY + id, written);
     } catch (error) {
-      trouble = error.name === "QuotaExceededError" ? "full" : "off";
+      problem = error.name === "QuotaExceededError" ? "full" : "off";
       return chat.id;
     }
     seen = { id, text: written };
-    trouble = changed ? "copied" : null;
+    problem = changed ? "copied" : null;
     return id;
   };
 
@@ -70,12 +70,12 @@ window.kvscopeChats = (() => {
 
   // A second click within a few seconds confirms.
   const isConfirmed = (button) => {
-    if (button.dataset.sure) return true;
+    if (button.dataset.confirming) return true;
     const label = button.textContent;
-    button.dataset.sure = "yes";
+    button.dataset.confirming = "yes";
     button.textContent = "Delete chat?";
     setTimeout(() => {
-      delete button.dataset.sure;
+      delete button.dataset.confirming;
       button.textContent = label;
     }, CONFIRM_MS);
     return false;
@@ -90,17 +90,17 @@ window.kvscopeChats = (() => {
 
     // Handles a message of the server: a chat to store or to delete, the chat this tab shows now, or a file to
     // download. Returns the list of chats, the id and the result of the write.
-    take: (sent) => {
+    handle: (sent) => {
       let id = sent?.here;
       if (id !== undefined) {
         seen = offered.id === id ? offered : {};
-        trouble = null;
+        problem = null;
       }
-      if (sent?.forget !== undefined) attempt(() => localStorage.removeItem(KEY + sent.forget));
-      if (sent?.chat) id = keep(sent.chat);
+      if (sent?.deleted !== undefined) attempt(() => localStorage.removeItem(KEY + sent.deleted));
+      if (sent?.chat) id = store(sent.chat);
       if (id !== undefined) attempt(() => sessionStorage.setItem(HERE, id));
       if (sent?.file) download(sent.file);
-      return { listing: listing(), id, trouble };
+      return { listing: listing(), id, problem };
     },
 
     act: (button, bar) => {

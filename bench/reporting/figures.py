@@ -39,9 +39,11 @@ def ratio_figure(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go
     figure = make_subplots(down, across, subplot_titles=titles, vertical_spacing=0.28 / down)
     named: set[str] = set()
     for place, task in enumerate(tasks):
-        own = [row for row in plotted if _task(row) == task]
-        for method in dict.fromkeys(row["method"] for row in own):
-            points = sorted((row for row in own if row["method"] == method), key=lambda row: row["realised_ratio"])
+        task_rows = [row for row in plotted if _task(row) == task]
+        for method in dict.fromkeys(row["method"] for row in task_rows):
+            points = sorted(
+                (row for row in task_rows if row["method"] == method), key=lambda row: row["realised_ratio"]
+            )
             figure.add_trace(_line(method, points, value, method not in named), place // across + 1, place % across + 1)
             named.add(method)
     figure.update_xaxes(title="actual recompute ratio", rangemode="tozero")

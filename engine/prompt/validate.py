@@ -16,7 +16,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")  # an unpaired one cannot be encoded a
 def validate(request: Request) -> None:
     """Raise BadRequest if a field has the wrong type or is out of range; the message names the value and the range."""
     if not isinstance(request.question, str):
-        raise BadRequest(f"The question must be a text, got {request.question!r}.")
+        raise BadRequest(f"The question must be a string, got {request.question!r}.")
     if SURROGATE.search(request.question):
         raise BadRequest("The question contains half a character (an unpaired surrogate). Type it again.")
     if not request.question.strip():
@@ -54,7 +54,7 @@ def validate_scope(request: Request) -> None:
     for turn in request.history:
         has_texts = isinstance(turn, ChatTurn) and _are_strings((turn.question, turn.answer))
         if not has_texts or not _are_strings(turn.chunk_ids):
-            raise BadRequest(f"An earlier question is its text, its answer and its passages' ids, got {turn!r}.")
+            raise BadRequest(f"An earlier turn must have a question, an answer and passage ids, got {turn!r}.")
         if SURROGATE.search(turn.question + "\n" + turn.answer):
             raise BadRequest("An earlier question contains half a character (an unpaired surrogate). Type it again.")
     if not isinstance(request.whole_document, bool):

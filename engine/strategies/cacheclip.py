@@ -32,7 +32,9 @@ class CacheClipV1(CacheClip):
     """The paper's first version (2025): tumbling windows of 8 with at least 5 candidates."""
 
     label: ClassVar[str] = "CacheClip v1"
-    description: ClassVar[str] = "As published in 2025: tumbling windows with 5 candidates, below the target."
+    description: ClassVar[str] = (
+        "The paper's version of 2025: tumbling windows with 5 candidates; recomputes less than requested."
+    )
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
         return tumbling_windows(scores, context.lengths, self.ratio)
@@ -43,7 +45,9 @@ class CacheClipV2(CacheClip):
     """The paper's second version (2026): sliding windows of 8 with at least 5 candidates."""
 
     label: ClassVar[str] = "CacheClip v2"
-    description: ClassVar[str] = "As published in 2026: sliding windows with 5 candidates, below the target."
+    description: ClassVar[str] = (
+        "The paper's version of 2026: sliding windows with 5 candidates; recomputes less than requested."
+    )
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
         return sliding_windows(scores, context.lengths, self.ratio)

@@ -47,22 +47,22 @@ def test_renaming_changes_the_chat_and_keeps_its_answer_in_view(page):
 
 def test_a_deleted_chat_is_deleted_by_the_browser_after_the_server_has_left_it(page):
     update = press(page, "delete")
-    assert update[page.carrier] == {"here": update[page.chat].id, "forget": "c1"}
+    assert update[page.carrier] == {"here": update[page.chat].id, "deleted": "c1"}
     kept = chat(TURN, TURN)
     assert press(page, "open", chat=kept.as_dict())[page.chat] == kept
 
 
 def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):
-    update = page.history.refresh_bar({"listing": [ROW], "id": "c9", "trouble": "copied"}, chat(TURN), ME)
+    update = page.history.refresh_bar({"listing": [ROW], "id": "c9", "problem": "copied"}, chat(TURN), ME)
     assert update[page.chat].id == "c9" and update[page.chat].turns == chat(TURN).turns
     assert "Another tab" in update[page.chat_bar]
-    assert page.chat not in page.history.refresh_bar({"listing": [], "id": "c1", "trouble": None}, chat(TURN), ME)
+    assert page.chat not in page.history.refresh_bar({"listing": [], "id": "c1", "problem": None}, chat(TURN), ME)
 
 
-@pytest.mark.parametrize(("trouble", "said"), [("full", "storage is full"), ("off", "switched off"), (7, "Boats")])
-def test_a_chat_that_is_not_saved_shows_a_warning(page, trouble, said):
-    update = page.history.refresh_bar({"listing": [ROW], "id": "c1", "trouble": trouble}, chat(TURN), ME)
-    assert said in update[page.chat_bar]
+@pytest.mark.parametrize(("problem", "warning"), [("full", "storage is full"), ("off", "switched off"), (7, "Boats")])
+def test_a_chat_that_is_not_saved_shows_a_warning(page, problem, warning):
+    update = page.history.refresh_bar({"listing": [ROW], "id": "c1", "problem": problem}, chat(TURN), ME)
+    assert warning in update[page.chat_bar]
 
 
 @pytest.mark.parametrize(

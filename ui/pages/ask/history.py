@@ -15,7 +15,7 @@ from ui.pages.ask.results import Results
 
 _LOAD_JS = "() => [kvscopeChats.load()]"
 _CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
-_SAVE_JS = "(sent) => [kvscopeChats.take(sent), null]"
+_SAVE_JS = "(sent) => [kvscopeChats.handle(sent), null]"
 _MAX_TITLE_CHARS = 120
 
 
@@ -70,7 +70,7 @@ class ChatHistory:
         if action == "rename":
             return self.save(replace(chat, title=str(data.get("title") or "")[:_MAX_TITLE_CHARS]))
         opened = Chat.from_saved(data.get("chat"))
-        deleted = {"forget": chat.id} if action == "delete" else {}
+        deleted = {"deleted": chat.id} if action == "delete" else {}
         return {**self._open(opened), self.carrier: {"here": opened.id, **deleted}}
 
     def refresh_bar(self, data: Any, chat: Chat, request: gr.Request) -> Update:
@@ -84,7 +84,7 @@ class ChatHistory:
             chat = replace(chat, id=chat_id)
             update[self.chat] = chat
         summaries = ChatSummary.parse_all(stored.get("listing"))
-        return update | {self.bar: render_chat_bar(chat, summaries, str(stored.get("trouble")))}
+        return update | {self.bar: render_chat_bar(chat, summaries, str(stored.get("problem")))}
 
     def save(self, chat: Chat, answered: str | None = None) -> Update:
         """Keep the chat in the session and send it to the browser.

@@ -77,11 +77,11 @@ class ModelsSection:
     def wire(self, outputs: list[Any]) -> None:
         """Connect the buttons; a reload may update any of `outputs`."""
         inputs = self.inputs.components()
-        own = [self.estimates, self.check_button, self.load_button, self.load_anyway_button, self.cancel_button]
-        self.check_button.click(self.check, inputs, own, **LOADING, **QUIET)
-        self.load_button.click(self.load, inputs, [*outputs, *own], **LOADING, **QUIET)
-        self.load_anyway_button.click(self.load_anyway, inputs, [*outputs, *own], **LOADING, **QUIET)
-        self.cancel_button.click(self.cancel, None, own, queue=False, **QUIET)
+        section = [self.estimates, self.check_button, self.load_button, self.load_anyway_button, self.cancel_button]
+        self.check_button.click(self.check, inputs, section, **LOADING, **QUIET)
+        self.load_button.click(self.load, inputs, [*outputs, *section], **LOADING, **QUIET)
+        self.load_anyway_button.click(self.load_anyway, inputs, [*outputs, *section], **LOADING, **QUIET)
+        self.cancel_button.click(self.cancel, None, section, queue=False, **QUIET)
 
     def check(self, *values: Any) -> Iterator[Update]:
         """Show the memory estimates of the chosen models."""
