@@ -171,9 +171,7 @@ def _split_weight(data: str) -> tuple[Path, float | None]:
 
 def _load_decoder(arguments: argparse.Namespace, lora_folder: Path | None = None) -> Decoder:
     device, dtype, reason = select_dtype(arguments.device, arguments.dtype)
-    folder = resolve(
-        arguments.model, arguments.models, lambda stage, share: print(f"{stage} ({share:.0%})", flush=True)
-    )
+    folder = resolve(arguments.model, arguments.models, _print_loading)
     name = Path(arguments.model).name
     print(f"{name}{' with LoRA adapter' if lora_folder else ''}, {reason}", flush=True)
     return load_decoder(folder, device, dtype, name, lora_folder)

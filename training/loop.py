@@ -125,6 +125,7 @@ def train(
                 tensors = {f"{WEIGHT_PREFIX}{name}": tensor for name, tensor in trained.weights.items()}
                 tensors |= optimizer_tensors(optimizer, names)
                 seconds = time.monotonic() - start
+                # Stored keys: checkpoints of earlier versions must stay readable.
                 state = {"made": settings, "lesson": done, "loss": average_loss, "seconds": seconds}
                 save_checkpoint(checkpoint, tensors, state)
     finally:

@@ -104,6 +104,7 @@ def train_selector(
         **describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples),
     }
     out.mkdir(parents=True, exist_ok=True)
+    # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
     data = json.loads(json.dumps([{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]))
     dataset = build_targets(decoder, examples, config.examples, out / "read", data, progress)
     encoded = []

@@ -82,6 +82,7 @@ def train_span_scorer(
     examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
     eval_set = describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples)
     out.mkdir(parents=True, exist_ok=True)
+    # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
     data = json.loads(json.dumps([{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]))
     vocabulary_size = encoder.tokenizer.template.get_vocab_size()
     net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, vocabulary_size)

@@ -213,7 +213,7 @@ def describe_eval_set(
     corpora: Sequence[Corpus], mix: DataMix, eval_fraction: float, eval_examples: int
 ) -> dict[str, Any]:
     """Return, for reports, what determines the evaluation questions; only reports that agree in it are comparable."""
-    return {
+    return {  # keys of stored reports
         "materials": describe_corpora(corpora),
         "held": eval_fraction,
         "lessons": eval_examples,
