@@ -58,7 +58,7 @@ class NodeInfo:
 class TierInfo:
     """One tier.
 
-    nodes        number of replicas in it
+    num_nodes    number of replicas in it
     clock        the eviction policy's aging term
     ms_per_byte  measured read time; None before the first read
     """
@@ -91,9 +91,9 @@ class TreeSnapshot:
 class EvictionResult:
     """What an eviction removed from the tiers it was meant for.
 
-    replicas    number of replicas
-    size_bytes  their size
-    nodes       nodes that have no replica left in any tier
+    num_replicas  number of replicas
+    size_bytes    their size
+    num_nodes     nodes that have no replica left in any tier
     """
 
     num_replicas: int
@@ -182,7 +182,7 @@ class CacheAdmin:
 def chunk_bytes(tree: KnowledgeTree[Any], chunks: Iterable[str]) -> dict[str, int]:
     """Return the bytes, by the tier's name, that deleting chunks would free; reads no KV and changes nothing.
 
-    chunks  keys as `ChunkCache.names` returns them
+    chunks  keys as `ChunkCache.all_chunk_keys` returns them
     """
     bytes_by_tier = {tier.name: 0 for tier in tree.tiers}
     with tree.locked() as replicas:

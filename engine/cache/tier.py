@@ -56,7 +56,7 @@ class Tier(Generic[KV]):
     name                 'device', 'host' or 'disk'
     budget_bytes         never exceeded
     size_bytes           sum over the replicas in this tier
-    nodes                number of replicas in this tier
+    num_nodes            number of replicas in this tier
     clock                GDSF's aging term (engine.cache.eviction): the highest priority evicted so far
     ms_per_byte          measured read time, exponentially averaged; None before the first read
     excluded_namespaces  namespaces whose KV is not stored here
