@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -68,8 +69,9 @@ def openai_api(backend: Backend) -> FastAPI:
     )
     api.router.route_class = _OpenAIRoute
     endpoints = _Endpoints(backend)
-    api.get("/models")(endpoints.list_models)
-    api.get("/models/{name:path}")(endpoints.get_model)
+    for add_route in (api.get, partial(api.head, include_in_schema=False)):
+        add_route("/models")(endpoints.list_models)
+        add_route("/models/{name:path}")(endpoints.get_model)
     success = {
         "description": "A completion, or its chunks",
         "content": {"application/json": {}, "text/event-stream": {}},

@@ -101,6 +101,12 @@ def test_the_openai_client_streams_a_conversation(client, backend):
     assert last.usage.total_tokens == last.usage.prompt_tokens + last.usage.completion_tokens
 
 
+@pytest.mark.parametrize("path", ["v1/models", "v1/models/kvscope", "healthz", "metrics"])
+def test_head_requests_are_answered(url, path):
+    response = httpx.head(f"{url}{path}", timeout=60)
+    assert response.status_code == 200 and response.content == b""
+
+
 def test_a_complete_answer_has_usage_and_sources(client, backend):
     answer = client.chat.completions.create(model="kvscope", **ASK)
     assert answer.choices[0].message.content == backend.answer
