@@ -8,9 +8,9 @@ import os
 import signal
 import socket
 import sys
+import time
 import warnings
 from pathlib import Path
-from threading import Event
 
 if (__name__ == "__main__" or Path(sys.argv[0]).stem == "kvscope") and not {"-h", "--help"} & set(sys.argv):
     sys.stderr.write("KVScope is starting; loading its libraries takes a few seconds.\n")
@@ -34,6 +34,7 @@ SAMPLE_QUESTIONS = {
     "Who is the chief engineer of Harbour Line?": "harbour-handbook.md",
     "What is the name of the second electric boat that Harbour Line has ordered?": "season-report.html",
 }
+POLL_S = 0.2  # between two looks for a signal
 log = logging.getLogger("kvscope")
 
 
@@ -64,7 +65,9 @@ def _clear_cache(folder: Path) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
+    signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, frame: signals.append(number))
     backend = LocalBackend(settings, overrides())
     page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
     try:
@@ -81,14 +84,14 @@ def _serve(settings: Settings) -> int:
         )
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
-        Event().wait()
+        while not signals:
+            time.sleep(POLL_S)
+        log.info("Closing")
     except OSError as error:
         log.error(
             "Port %d of %s is not available (%s). Choose another with --port.", settings.port, settings.host, error
         )
         return 1
-    except KeyboardInterrupt:
-        log.info("Closing")
     finally:
         backend.close()
         _stop_serving(page)
