@@ -1,4 +1,4 @@
-"""Estimate how a request would divide the model's context before it is asked: passages are counted, not searched."""
+"""Estimate how a request would divide the model's context before it runs: passages are counted, not searched."""
 
 from itertools import islice
 

@@ -22,7 +22,7 @@ DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wa
 
 def free_port() -> int:
     """Return a port below those that a system gives to outgoing connections, the browser's among them: the app takes
-    seconds to start, and until then nobody may have it."""
+    seconds to start, and until then the port must stay free."""
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as free, suppress(OSError):
             free.bind(("127.0.0.1", port))

@@ -22,7 +22,7 @@ class DocumentSidebar:
     """The panel.
 
     document_list   the list, which other components follow
-    pending_delete  State: id of the document that this session is asked to confirm deleting, or ''
+    pending_delete  State: id of the document whose deletion this session has to confirm, or ''
     """
 
     def __init__(self, backend: Backend) -> None:

@@ -89,7 +89,7 @@ def test_wrapped_lines_belong_to_one_sentence():
 
 
 def test_the_words_of_a_long_question_have_less_weight():
-    """However much is asked, the model's opinion of a token can be outfused by so much and no more."""
+    """Grounding changes a logit by a bounded amount, however long the question is."""
     long = " ".join(f"word{number}x" for number in range(40))
     scores = SentenceScores((f"It says {long}. Nothing else.", "A second."), long)
     assert scores.min_score == quote(scores, "A second").score == -MAX_RANGE

@@ -1,4 +1,4 @@
-"""The documents a question is asked of: all, selected ones, or all passages of a single one."""
+"""The documents to search: all, selected ones, or all passages of a single one."""
 
 from typing import Any
 
