@@ -1,6 +1,8 @@
 """Starting the app: ports in use and failed starts are reported with a message."""
 
+import os
 import socket
+from contextlib import closing
 from threading import Event
 
 import pytest
@@ -10,6 +12,7 @@ from backend.local import LocalBackend
 from backend.runtime.settings import Settings
 from engine.errors import LoadingFailed
 from engine.request import Request
+from store.lock import FolderLock
 
 
 def test_a_port_in_use_is_reported_before_the_models_are_loaded():
@@ -18,6 +21,13 @@ def test_a_port_in_use_is_reported_before_the_models_are_loaded():
         with pytest.raises(OSError):
             _check_port("127.0.0.1", port)
     _check_port("127.0.0.1", port)
+
+
+def test_a_second_start_on_the_same_data_folder_names_the_first_process(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("sys.argv", ["app.py", "--data", str(tmp_path)])
+    with closing(FolderLock(tmp_path)):
+        assert main() == 1
+    assert f"process {os.getpid()}" in caplog.text
 
 
 def test_clear_cache_deletes_the_kv_and_nothing_else(tmp_path, monkeypatch, caplog):

@@ -1,5 +1,6 @@
-"""A page in Debian's Chromium: started once, one clean context a test, and nothing but 127.0.0.1 in reach."""
+"""Fixtures for tests in Debian's Chromium: one browser and one server per process, a clean context per test."""
 
+import itertools
 import os
 import shutil
 from collections import defaultdict
@@ -25,13 +26,13 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 PATIENCE_MS = 30_000
-expect.set_options(timeout=PATIENCE_MS)  # a busy machine draws late; nothing here is about speed
+expect.set_options(timeout=PATIENCE_MS)  # generous: a busy machine draws late, and no test here is about speed
 SAMPLES = {"What is the maintenance code of the Morning Gannet?": "one.txt", "Which form do staff use?": "two.txt"}
 
 
 @dataclass
 class Visit:
-    """One open tab, with what it did that it should not have done."""
+    """One open tab, with its console errors and its requests to other hosts."""
 
     page: Page
     backend: FakeBackend
@@ -39,24 +40,37 @@ class Visit:
     outside: list[str] = field(default_factory=list)
 
     def ask(self, question: str) -> None:
-        """Ask and come back once the page has taken the question; no answer is over before that was seen."""
+        """Ask a question and return when the page shows Stop; the fake backend answers no sooner."""
         with self.backend.paused():
             self.page.fill("#question textarea", question)
             self.page.click("#ask")
-            self.page.wait_for_selector("#stop")  # looks at every frame, for the real model is not held up
+            self.page.wait_for_selector("#stop")  # polls every frame, because the real model cannot be paused
 
     def go(self, name: str) -> None:
-        """Open a page by its tab, which a narrow window keeps in a menu."""
+        """Open a page by its tab; narrow windows keep the tabs in a menu."""
         if (tab := self.page.get_by_role("tab", name=name, exact=True)).count() == 0:
             self.page.get_by_label("More tabs").click()
             tab = self.page.locator(".overflow-dropdown button", has_text=name)
         tab.click()
 
     def finish(self, patience_ms: float = PATIENCE_MS) -> None:
-        """Wait until the answer is complete, and the browser has kept it."""
+        """Wait until the answer is complete and stored in the browser."""
         expect(self.page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=patience_ms)
         expect(self.page.locator("#stop")).to_be_hidden()
         expect(self.page.locator("#chatbar nav:not([inert])")).to_be_visible()
+
+    def wait_for_events(self) -> None:
+        """Wait until the results of all earlier events are shown; the server sends them in order.
+
+        The Cache page must have been open: its Refresh button, clicked without moving the focus, is the last event.
+        """
+        totals = self.page.locator("#cache-totals")
+        before = totals.inner_html()
+        self.backend.cache.ask(missed=100)
+        self.page.evaluate("document.querySelector('#cache-buttons [data-act=refresh]').click()")
+        self.page.wait_for_function(
+            "before => document.querySelector('#cache-totals').innerHTML != before", arg=before, timeout=PATIENCE_MS
+        )
 
     def choose(self, label: str) -> None:
         """Choose a method from the list."""
@@ -64,11 +78,11 @@ class Visit:
         self.page.get_by_role("option", name=label, exact=True).click()
 
     def move_ratio(self, percent: int) -> None:
-        """Set the recompute slider, as a person typing into its number box would."""
+        """Set the recompute slider by typing into its number box."""
         self.move("#ratio", percent)
 
     def move(self, slider: str, value: float) -> None:
-        """Set any slider in the same way."""
+        """Set a slider by typing into its number box."""
         box = self.page.locator(f"{slider} input[type=number]")
         box.fill(str(value))
         box.press("Tab")
@@ -77,8 +91,8 @@ class Visit:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     if not Path(CHROMIUM).exists():
-        said = f"no Chromium at {CHROMIUM}; install Debian's chromium or set CHROMIUM"
-        (pytest.fail if os.environ.get("KVSCOPE_BROWSER_REQUIRED") else pytest.skip)(said)
+        message = f"no Chromium at {CHROMIUM}; install Debian's chromium or set CHROMIUM"
+        (pytest.fail if os.environ.get("KVSCOPE_BROWSER_REQUIRED") else pytest.skip)(message)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
@@ -94,7 +108,7 @@ def serve(page: gr.Blocks, backend: FakeBackend) -> str:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[tuple[FakeBackend, str]]:
-    """The fake backend and its address. One server for all: the tests share its library, not their sessions."""
+    """Return the fake backend and its address; one server per process, one session per tab."""
     backend = FakeBackend()
     page = App(backend, SAMPLES).blocks
     yield backend, serve(page, backend)
@@ -103,17 +117,17 @@ def served() -> Iterator[tuple[FakeBackend, str]]:
 
 @pytest.fixture
 def backend(served: tuple[FakeBackend, str]) -> FakeBackend:
-    """The fake backend as if it were new."""
+    """Return the fake backend, reset."""
     served[0].reset()
     return served[0]
 
 
 @pytest.fixture(scope="session")
 def contexts(chromium: Browser) -> Iterator[dict[str, list[BrowserContext]]]:
-    """Contexts that no test uses now, by what they were made with: they have the page's files in their cache."""
+    """Yield unused contexts by their options; a reused context has the page's files in its cache."""
     free: dict[str, list[BrowserContext]] = defaultdict(list)
     yield free
-    for context in (context for each in free.values() for context in each):
+    for context in itertools.chain(*free.values()):
         context.close()
 
 
@@ -124,14 +138,14 @@ def visit(
     served: tuple[FakeBackend, str],
     backend: FakeBackend,
 ) -> Iterator[Callable[..., Visit]]:
-    """Open a tab: `visit()`, or with what a browser context takes, e.g. `visit(color_scheme='dark')`."""
-    taken: list[tuple[str, BrowserContext]] = []
+    """Return a function that opens a tab: `visit()`, or with context options, e.g. `visit(color_scheme='dark')`."""
+    opened: list[tuple[str, BrowserContext]] = []
 
     def open_tab(url: str = served[1], **options) -> Visit:
-        wanted = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options}
-        free = contexts[repr(wanted)]
-        context = free.pop() if free else chromium.new_context(**wanted)
-        taken.append((repr(wanted), context))
+        options = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options}
+        free = contexts[repr(options)]
+        context = free.pop() if free else chromium.new_context(**options)
+        opened.append((repr(options), context))
         tab = Visit(context.new_page(), backend)
         tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
         tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
@@ -141,18 +155,18 @@ def visit(
         return tab
 
     yield open_tab
-    for wanted, context in taken:
-        if forget(context):
-            contexts[wanted].append(context)
+    for options, context in opened:
+        if clear(context):
+            contexts[options].append(context)
         else:
             context.close()
 
 
-def forget(context: BrowserContext) -> bool:
-    """Close a context's tabs and empty what they kept; return whether it is as good as new."""
+def clear(context: BrowserContext) -> bool:
+    """Close a context's tabs and clear its storage and cookies; return False if that failed."""
     try:
         context.pages[0].evaluate("() => { Storage.prototype.setItem = () => {}; localStorage.clear() }")
-    except (IndexError, Error):  # the test has closed its tab, and what that kept is out of reach
+    except (IndexError, Error):  # the test has closed its tab, so its storage cannot be reached
         return False
     for page in context.pages:
         page.close()

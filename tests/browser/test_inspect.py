@@ -50,6 +50,8 @@ def test_slider_and_passage_choice_redraw_without_a_second_inspection(visit, bac
 
 def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choices(visit, backend):
     tab = visit()
+    tab.go("Cache")
+    expect(tab.page.locator("#cache-totals")).not_to_be_empty()
     inspect(tab)
     tab.page.click("#inspect-method input")
     tab.page.get_by_role("option", name="CacheBlend", exact=True).click()
@@ -74,7 +76,7 @@ def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choi
         tab.move("#inspect-ratio", 60)
         expect(tab.page.locator("#inspect-summary")).to_contain_text("target 60")
     expect(tab.page.locator("#inspect-apply")).to_be_visible()
-    tab.page.wait_for_timeout(500)  # for the redraw after the end
+    tab.wait_for_events()
     expect(tab.page.locator("#inspect-summary")).to_contain_text("target 60")
     assert backend.requests[-1].recompute_ratio == 0.2
     assert len(backend.inspection.requests) == 1 and tab.errors == []

@@ -1,6 +1,8 @@
 """The Library page in a real browser: adding, previewing, renaming, re-indexing and deleting documents."""
 
 import time
+from functools import partial
+from threading import Event
 
 import pytest
 from playwright.sync_api import expect
@@ -133,40 +135,50 @@ def test_a_hostile_name_is_saved_and_shown_as_text(visit, backend):
 
 
 @pytest.fixture
-def pauses(backend, monkeypatch):
-    """Seconds that the next calls of `list_with_usage` take, the last one first."""
+def delays(backend, monkeypatch):
+    """Functions that the next calls of `list_with_usage` run first, one each, the last one first."""
     list_with_usage = backend.library.list_with_usage
-    pauses = []
+    delays = []
 
-    def slow():
-        time.sleep(pauses.pop() if pauses else 0)
+    def delayed():
+        if delays:
+            delays.pop()()
         return list_with_usage()
 
-    monkeypatch.setattr(backend.library, "list_with_usage", slow)
-    return pauses
+    monkeypatch.setattr(backend.library, "list_with_usage", delayed)
+    return delays
 
 
-def test_clicks_in_quick_succession_all_count(visit, backend, pauses):
+def test_clicks_in_quick_succession_all_count(visit, backend, delays):
     backend.stored_documents = some(3)
     tab = open_library(visit)
-    pauses += [0.3, 0.3, 0.3]
+    delays += [partial(time.sleep, 0.3)] * 3
     tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
     expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 selected")
-    assert pauses == [] and tab.errors == []
+    assert delays == [] and tab.errors == []
 
 
-def test_a_slow_redraw_does_not_undo_a_click(visit, backend, pauses):
+def test_a_slow_redraw_does_not_undo_a_click(visit, backend, delays):
     backend.stored_documents = some(2)
     tab = open_library(visit)
     tab.go("Cache")
-    pauses.append(1.0)
+    expect(tab.page.locator("#cache-totals")).not_to_be_empty()
+    started, release = Event(), Event()
+
+    def hold():
+        started.set()
+        release.wait(60)
+
+    delays.append(hold)
     tab.go("Library")
+    assert started.wait(60)
     tab.page.locator(f"{LIST} button[data-act=rename]").first.click()
+    release.set()
     box = tab.page.locator(f"{LIST} input[type=text]")
     expect(box).to_be_focused()
-    time.sleep(1.2)
+    tab.wait_for_events()
     expect(box).to_be_focused()
-    assert pauses == [] and tab.errors == []
+    assert delays == [] and tab.errors == []
 
 
 def test_one_and_several_documents_are_reindexed(visit, backend):
