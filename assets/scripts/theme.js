@@ -21,17 +21,31 @@
   system.addEventListener("change", apply);
   new MutationObserver(apply).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
+  const choose = (wanted) => {
+    choice = wanted;
+    try {
+      if (wanted === "system") localStorage.removeItem(KEY);
+      else localStorage.setItem(KEY, wanted);
+    } catch {
+      // see above
+    }
+    apply();
+  };
+
+  // The buttons on the Settings page.
   window.kvTheme = {
-    chosen: () => choice,
-    choose: (wanted) => {
-      choice = wanted;
-      try {
-        if (wanted === "system") localStorage.removeItem(KEY);
-        else localStorage.setItem(KEY, wanted);
-      } catch {
-        // see above
-      }
-      apply();
+    connect: (group) => {
+      const mark = () =>
+        group.querySelectorAll("button").forEach((button) => {
+          button.setAttribute("aria-checked", String(button.dataset.theme === choice));
+        });
+      group.addEventListener("click", (event) => {
+        const button = event.target.closest("button[data-theme]");
+        if (!button) return;
+        choose(button.dataset.theme);
+        mark();
+      });
+      mark();
     },
   };
 })();

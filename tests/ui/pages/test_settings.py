@@ -12,7 +12,6 @@ from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WAN
 from tests.ui.conftest import ME
 from ui.format import size
 from ui.pages.settings import model_info
-from ui.pages.settings.cache_section import render_usage
 from ui.pages.settings.page import Settings
 
 HOSTILE = '<img src=x onerror="alert(1)">'
@@ -33,7 +32,7 @@ def page_of(backend):
 
 def values(page, **chosen):
     settings = replace(WANTED, **chosen)
-    return [getattr(settings, name) for name in page.models.inputs.inputs]
+    return [getattr(settings, name) for name in page.models.inputs.components]
 
 
 def last(updates, component):
@@ -77,7 +76,7 @@ def test_the_self_test_shows_its_result_and_its_limit():
 
 def test_without_models_the_page_says_so_and_without_tiers_or_stale_documents_nothing_is_shown():
     assert "No model is loaded yet" in model_info.render_models([])
-    assert render_usage([]) == "" and model_info.render_stale_documents([], 512, 50) == ""
+    assert model_info.render_usage([]) == "" and model_info.render_stale_documents([], 512, 50) == ""
 
 
 def test_stale_documents_are_counted_by_their_settings():
@@ -99,7 +98,7 @@ def test_where_memory_is_short_loading_has_to_be_confirmed(page, backend):
     updates = list(models.load(*values(page, model=LARGE.name)))
     assert not backend.models.applied and "Too large" in last(updates, models.estimates)
     assert updates[-1][models.load_anyway_button].visible and not updates[-1][models.load_button].visible
-    assert models.cancel()[models.load_button].visible and not backend.models.applied
+    assert models.show()[models.load_button].visible and not backend.models.applied
     list(models.load_anyway(*values(page, model=LARGE.name)))
     assert [settings.model for settings in backend.models.applied] == [LARGE.name]
 
@@ -116,7 +115,7 @@ def test_a_failed_reload_shows_its_reason_and_resets_the_inputs(page, backend):
     backend.models.failure = "'Qwen/Qwen3-0.6B' failed its self-test. The previous settings are in use again."
     updates = list(page.models.load(*values(page, model=SMALL.name)))
     assert "in use again" in last(updates, page.reload.status)
-    assert updates[-1][page.models.inputs.inputs["model"]] == EMBEDDED
+    assert updates[-1][page.models.inputs.components["model"]] == EMBEDDED
 
 
 def test_unchanged_settings_and_bugs_are_error_messages(page, backend, monkeypatch):
@@ -126,7 +125,7 @@ def test_unchanged_settings_and_bugs_are_error_messages(page, backend, monkeypat
 
 
 def test_unapplied_input_is_kept_until_the_settings_change(page, backend):
-    model = page.models.inputs.inputs["model"]
+    model = page.models.inputs.components["model"]
     assert model not in next(page.refresh(WANTED))
     backend.models.settings = replace(WANTED, model=SMALL.name)
     assert next(page.refresh(WANTED))[model] == SMALL.name
@@ -145,14 +144,14 @@ def test_a_reload_started_in_another_tab_is_followed_when_the_page_is_opened(pag
 def test_a_setting_overridden_by_a_flag_cannot_be_changed_and_says_so(backend):
     backend.models.flags = {"model": "--model", "cpu_cache_gib": "KVSCOPE_CPU_CACHE_GIB"}
     page = page_of(backend)
-    for section, name in ((page.models, "model"), (page.cache, "cpu_cache_gib")):
-        component = section.inputs.inputs[name]
+    for inputs, name in ((page.models.inputs, "model"), (page.cache, "cpu_cache_gib")):
+        component = inputs.components[name]
         assert component.interactive is False and backend.models.flags[name] in component.info
-    assert page.cache.inputs.inputs["eviction_policy"].interactive is not False
+    assert page.cache.components["eviction_policy"].interactive is not False
 
 
 def test_an_emptied_input_keeps_its_value_and_numbers_keep_their_type(page):
-    settings = page.cache.inputs.read((None, "", 8, "lru"))
+    settings = page.cache.read((None, "", 8, "lru"))
     assert settings == {"cpu_cache_gib": 1.5, "disk_cache_gib": 8.0, "disk_kv_bits": 8, "eviction_policy": "lru"}
     assert page.models.inputs.read(tuple(values(page, model="  a/b ")))["model"] == "a/b"
 
@@ -165,4 +164,4 @@ def test_stale_documents_are_reindexed(page, backend):
     updates = list(chunking.reindex(ME))
     assert backend.library.reindexed == ["a", "b", "c"] and "c.md" in last(updates, chunking.progress)
     assert updates[-1][chunking.stale] == "" and not updates[-1][chunking.reindex_button].visible
-    assert len(chunking.tasks) == 0
+    assert len(page.tasks) == 0

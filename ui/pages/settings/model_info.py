@@ -1,10 +1,12 @@
-"""HTML of the Settings page: loaded models, memory estimates, reload progress, stale documents, system information."""
+"""The HTML of the Settings page."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from backend.interface.backend import TierUsage
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
-from ui.format import count, duration, size
+from ui.components.tiers import TIERS
+from ui.format import GIB, count, duration, percent, size
 from ui.html import Markup, error_box, fact, join, tag
 
 if TYPE_CHECKING:  # torch-free at run time
@@ -23,6 +25,7 @@ _SELF_TEST = (
     "recomputed tokens. A model that differs by more than rounding is rejected."
 )
 _KV = "Keys and values (KV): what the model stores for each token it has read."
+_TYPICAL_KV = f"{_KV} For 8 passages, a question and its answer."
 _DTYPES = {"bf16": "16-bit numbers (bf16)", "fp32": "32-bit numbers (fp32)"}
 _PROMPT = (
     "The keys and values of every passage were computed after this text (the shared prefix), and the bundled LoRA "
@@ -50,7 +53,7 @@ def render_estimate(estimate: MemoryEstimate) -> Markup:
         tag("p", tag("bdi", estimate.name, class_="kv-name")),
         tag(
             "dl",
-            fact("Architecture", f"{estimate.model_type}, {format_parameters(estimate.num_parameters)} parameters"),
+            fact("Architecture", f"{estimate.model_type}, {_parameters(estimate.num_parameters)}"),
             fact("Context length", count(estimate.max_context_tokens, "token")),
             fact("Precision", f"{dtype} on the {estimate.device}"),
             fact("Download", download),
@@ -79,28 +82,28 @@ def render_stale_documents(stale: Sequence[StaleChunking], chunk_size: int, chun
     if not stale:
         return Markup("")
     groups = []
-    for chunking in stale:
-        number = len(chunking.document_ids)
+    for each in stale:
+        number = len(each.document_ids)
         verb = "was" if number == 1 else "were"
-        groups.append(
-            f"{count(number, 'document')} {verb} chunked at {chunking.chunk_size} / {chunking.chunk_overlap} tokens"
-        )
+        groups.append(f"{count(number, 'document')} {verb} chunked at {each.chunk_size} / {each.chunk_overlap} tokens")
     text = f"{'; '.join(groups)}. Re-index to apply the current settings ({chunk_size} / {chunk_overlap})."
     return tag("p", text, class_="kv-warning")
+
+
+def render_usage(tiers: Sequence[TierUsage]) -> Markup:
+    """Return a bar for each tier; empty without tiers."""
+    rows = []
+    for tier in tiers:
+        ratio = min(1.0, tier.size_bytes / tier.budget_bytes) if tier.budget_bytes else 0.0
+        usage = f"{tier.size_bytes / GIB:.2f} of {tier.budget_bytes / GIB:.2f}\u00a0GiB"
+        rows.append(_bar_row(TIERS[tier.tier].name, ratio, usage, f"{percent(ratio)} of this budget is used"))
+    return tag("ul", *rows, class_="kv-parts", aria_label="Cache usage") if rows else Markup("")
 
 
 def render_system_info(info: SystemInfo) -> Markup:
     """Return versions, the disk usage of the data folder as bars, and licences."""
     total = sum(num_bytes for _, num_bytes in info.disk_usage)
-    rows = [
-        tag(
-            "li",
-            tag("span", name),
-            usage_bar(num_bytes / max(1, total)),
-            tag("span", size(num_bytes), class_="kv-number"),
-        )
-        for name, num_bytes in info.disk_usage
-    ]
+    rows = (_bar_row(name, num_bytes / max(1, total), size(num_bytes)) for name, num_bytes in info.disk_usage)
     return tag(
         "div",
         tag("h4", f"Data folder: {size(total)}"),
@@ -119,28 +122,36 @@ def render_prompt(prompt: str) -> Markup:
     return join(tag("blockquote", prompt, dir="auto"), tag("p", _PROMPT, class_="kv-muted"))
 
 
-def usage_bar(ratio: float) -> Markup:
-    """Return a bar filled to `ratio`, which is in [0, 1]."""
-    return tag("div", tag("i", style=f"width:{100 * ratio:.2f}%"), class_="kv-part", aria_hidden="true")
+def render_theme_buttons() -> Markup:
+    """Return the choice of a theme; assets/scripts/theme.js connects it, stores the choice and applies it."""
+    look = {"type": "button", "role": "radio", "aria_checked": "false"}
+    buttons = (tag("button", label, data_theme=label.lower(), **look) for label in ("System", "Light", "Dark"))
+    return tag("div", *buttons, class_="kv-themes", role="radiogroup", aria_label="Theme")
 
 
-def format_parameters(parameters: int) -> str:
-    """Return '135 M' or '1.7 B'."""
-    if parameters < 999_500_000:
-        return f"{parameters / 1e6:.0f}\u00a0M" if parameters >= 1e6 else f"{parameters:,}"
-    return f"{parameters / 1e9:.1f}\u00a0B"
+def _bar_row(name: str, ratio: float, value: str, tooltip: str | None = None) -> Markup:
+    """Return a list item with a bar filled to `ratio`, which is in [0, 1]."""
+    bar = tag("div", tag("i", style=f"width:{100 * ratio:.2f}%"), class_="kv-part", aria_hidden="true")
+    return tag("li", tag("span", name), bar, tag("span", value, class_="kv-number"), title=tooltip)
+
+
+def _parameters(number: int) -> str:
+    """Return '135 M parameters' or '1.7 B parameters'."""
+    if number >= 999_500_000:
+        return f"{number / 1e9:.1f}\u00a0B parameters"
+    return f"{number / 1e6:.0f}\u00a0M parameters" if number >= 1e6 else f"{number:,} parameters"
 
 
 def _model_row(model: ModelInfo) -> Markup:
     role, tooltip = _ROLES[model.role]
-    facts = [
-        f"{format_parameters(model.num_parameters)} parameters" if model.num_parameters else None,
+    facts = (
+        _parameters(model.num_parameters) if model.num_parameters else None,
         tag("span", model.dtype, title=_DTYPES.get(model.dtype)),
         f"on the {model.device}",
         f"context {count(model.max_context_tokens, 'token')}" if model.max_context_tokens else None,
         f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
-        model.note or None,
-    ]
+        model.note,
+    )
     name = tag("bdi", model.name, class_="kv-name")
     return tag(
         "li",
@@ -161,37 +172,34 @@ def _self_test_badge(result: "SelfTestResult") -> Markup:
 
 def _verdict(estimate: MemoryEstimate) -> tuple[str, str]:
     """Return the CSS class and the sentence that say whether a model fits."""
+    max_bytes = estimate.weights_bytes + estimate.max_kv_bytes
     typical = size(estimate.weights_bytes + estimate.typical_kv_bytes)
-    maximum = size(estimate.weights_bytes + estimate.max_kv_bytes)
     free = size(estimate.free_bytes)
     if estimate.exceeds_memory:
-        return (
-            "kv-short",
-            f"Too large: a typical question needs {typical}, {free} is free. Loading it may crash KVScope.",
-        )
-    if estimate.weights_bytes + estimate.max_kv_bytes > estimate.free_bytes:
-        return "kv-tight", f"Fits for typical questions: {typical} of {free} free. A full context would need {maximum}."
-    return "kv-fits", f"Fits: at most {maximum} of {free} free."
+        verdict = f"Too large: a typical question needs {typical}, {free} is free. Loading it may crash KVScope."
+        return "kv-short", verdict
+    if max_bytes > estimate.free_bytes:
+        verdict = f"Fits for typical questions: {typical} of {free} free. A full context would need {size(max_bytes)}."
+        return "kv-tight", verdict
+    return "kv-fits", f"Fits: at most {size(max_bytes)} of {free} free."
 
 
 def _memory_bar(estimate: MemoryEstimate) -> Markup:
     """Return weights, KV of a typical question and KV of a full context on one scale with the free memory."""
     scale = max(estimate.free_bytes, estimate.weights_bytes + estimate.max_kv_bytes, 1)
     rest = max(0, estimate.max_kv_bytes - estimate.typical_kv_bytes)
-    typical = f"{_KV} For 8 passages, a question and its answer."
     parts = (
         ("Weights", "kv-weights", estimate.weights_bytes, "The model's parameters."),
-        ("KV of a typical question", "kv-typical", estimate.typical_kv_bytes, typical),
+        ("KV of a typical question", "kv-typical", estimate.typical_kv_bytes, _TYPICAL_KV),
         ("KV up to a full context", "kv-whole", rest, f"{_KV} Needed only for very long prompts."),
     )
-    drawn = (tag("i", class_=class_, style=f"width:{100 * part / scale:.2f}%") for _, class_, part, _ in parts)
-    free = tag("i", class_="kv-free", style=f"left:{100 * min(1.0, estimate.free_bytes / scale):.2f}%")
-    key = [
-        tag("li", tag("i", class_=class_), f"{name} {size(part)}", title=tooltip)
-        for name, class_, part, tooltip in parts
-    ]
+    bars, key = [], []
+    for name, class_, num_bytes, tooltip in parts:
+        bars.append(tag("i", class_=class_, style=f"width:{100 * num_bytes / scale:.2f}%"))
+        key.append(tag("li", tag("i", class_=class_), f"{name} {size(num_bytes)}", title=tooltip))
+    free = tag("i", class_="kv-free", style=f"left:{100 * estimate.free_bytes / scale:.2f}%")
     key.append(tag("li", tag("i", class_="kv-free"), f"free {size(estimate.free_bytes)}", title="Free memory now."))
     return join(
-        tag("div", tag("div", *drawn), free, class_="kv-memory", aria_hidden="true"),
+        tag("div", tag("div", *bars), free, class_="kv-memory", aria_hidden="true"),
         tag("ul", *key, class_="kv-memory-key"),
     )

@@ -1,6 +1,7 @@
 """The Settings page: models, chunking, cache, system prompt, appearance and system information."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import gradio as gr
 
@@ -8,16 +9,37 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
 from ui.cancellation import SessionTasks
-from ui.events import QUIET, Update
-from ui.html import error_box
-from ui.pages.settings import theme_section
-from ui.pages.settings.apply import SettingsReload
-from ui.pages.settings.cache_section import CacheSection
-from ui.pages.settings.chunking_section import ChunkingSection
-from ui.pages.settings.model_info import render_models, render_prompt, render_system_info
-from ui.pages.settings.models_section import LOADING, ModelsSection
-from ui.pages.settings.section import section
+from ui.components.document_list import DISMISS, render_progress
+from ui.components.tiers import POLICIES
+from ui.events import INGEST_QUEUE, QUIET, Update, session_of
+from ui.html import error_box, tag
+from ui.pages.settings.model_info import (
+    render_models,
+    render_prompt,
+    render_stale_documents,
+    render_system_info,
+    render_theme_buttons,
+    render_usage,
+)
+from ui.pages.settings.models_section import ModelsSection
+from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, SettingsReload, section
+from ui.throttle import coalesce
 
+_CHUNKING = (
+    "Documents are split into passages (chunks) that end at sentence ends. Long passages keep more context together, "
+    "short ones can be retrieved more precisely. CacheClip's paper uses 1000 tokens with an overlap of 50."
+)
+_SIZE_INFO = "Maximum tokens per passage (chunk size). A token is about three quarters of an English word."
+_OVERLAP_INFO = "Maximum tokens shared by adjacent passages; only whole sentences are repeated."
+_MAX_OVERLAP = 1024
+_CACHE = (
+    "The keys and values (KV) computed for your passages are kept for later questions: in memory for speed, on disk "
+    "across restarts. When a budget is used up, the least valuable passages are evicted."
+)
+_CACHE_NOTE = "Budgets take effect immediately. Other changes stop running questions and uploads."
+_BITS = [("16-bit: exact", 16), ("8-bit: half the size, not exact", 8)]
+_BITS_INFO = "Changing it removes what is on disk in the other precision."
+_POLICY_INFO = "Decides which passages are evicted first. See the Cache page for the formulas."
 _PROMPT = "The instructions before the passages in every prompt (the shared prefix), computed once for all questions."
 _ABOUT = "KVScope sends no data to other machines; it only downloads models you ask for."
 
@@ -25,42 +47,45 @@ _ABOUT = "KVScope sends no data to other machines; it only downloads models you 
 class Settings:
     """The page. Settings are global; only what a session has entered and not applied yet is per session.
 
-    reload                   the status line, which applies changed settings
-    models, chunking, cache  sections
-    seen                     State: the settings that this session saw last
+    tasks  running re-indexing by session; a reload is not included: it is global and continues
+    seen   State: the settings that this session saw last
     """
 
     def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._models = backend.models
-        self.reload = SettingsReload(self._models, self._updates)
-        self.models = ModelsSection(self._models, self.reload)
-        self.chunking = ChunkingSection(backend, self.reload)
-        self.cache = CacheSection(backend, self.reload)
-        self._sections = (self.models, self.chunking, self.cache)
+        self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
         """Create and connect the page inside its open tab."""
         with gr.Column(elem_id="settings-page", elem_classes="kv-page", min_width=0):
-            self.reload.build()
-            for each in self._sections:
-                each.build()
+            self.reload = SettingsReload(self._models, self._updates)
+            self.models = ModelsSection(self._models, self.reload)
+            self.chunking = ChunkingSection(self._backend, self.tasks)
+            with section("Cache", _CACHE):
+                self._usage = gr.HTML(render_usage(self._backend.tier_usage()), elem_id="memory-usage", js_on_load=None)
+                self.cache = self._cache_inputs()
+                with gr.Row(elem_classes="kv-actions"):
+                    apply_cache = gr.Button("Apply", elem_id="memory-apply", min_width=100, scale=0)
+                    gr.HTML(tag("p", _CACHE_NOTE), js_on_load=None)
             with section("System prompt", _PROMPT):
                 gr.HTML(render_prompt(self._models.system_prompt()), elem_id="prompt", js_on_load=None)
-            theme_section.build()
+            with section("Appearance", "Saved in this browser only."):
+                gr.HTML(render_theme_buttons(), elem_id="themes", js_on_load="kvTheme.connect(element);")
             with section("About", _ABOUT):
                 self._about = gr.HTML(elem_id="about", js_on_load=None)
             self.seen = gr.State(self._models.current())
-        inputs = [component for each in self._sections for component in each.inputs.components()]
-        shown = [self.models.loaded, self.chunking.stale, self.chunking.reindex_button, self.cache.usage, self._about]
-        outputs = [*self.reload.components(), *inputs, *shown, self.seen]
-        for each in self._sections:
-            each.wire(outputs)
-        tab.select(self.refresh, self.seen, outputs, **LOADING, **QUIET)
-
-    @property
-    def tasks(self) -> SessionTasks:
-        """Running re-indexing by session. A reload is not included: it is global and continues."""
-        return self.chunking.tasks
+        self._inputs = (self.models.inputs, self.chunking.inputs, self.cache)
+        outputs = [
+            *(self.reload.status, self.reload.cancel),
+            *(component for inputs in self._inputs for component in inputs.components.values()),
+            *(self.models.loaded, self.chunking.stale, self.chunking.reindex_button, self._usage, self._about),
+            self.seen,
+        ]
+        self.models.connect(outputs)
+        self.reload.apply_on_click(self.chunking.apply_button, self.chunking.inputs, outputs)
+        self.reload.apply_on_click(apply_cache, self.cache, outputs)
+        tab.select(self.refresh, self.seen, outputs, **RELOAD_QUEUE)
 
     def refresh(self, seen: SettingsChange | None) -> Iterator[Update]:
         """Show the current state; unapplied input is kept unless the settings have changed since `seen`."""
@@ -71,17 +96,100 @@ class Settings:
         except Exception as error:  # noqa: BLE001  the UI's boundary
             yield {self.reload.status: error_box(user_message(error))}
 
+    def _cache_inputs(self) -> SettingInputs:
+        """Create the inputs of the Cache section: budget of each tier, precision on disk, eviction policy."""
+        inputs = SettingInputs(self._models)
+        add = inputs.add
+        number: dict[str, Any] = {"minimum": 0, "step": 0.25}  # no slider, because no maximum suits every machine
+        policies = [(policy.choice, name) for name, policy in POLICIES.items()]
+        with gr.Row(elem_classes="kv-fields"):
+            if len(self._models.devices()) > 2:  # more than "auto" and "cpu"
+                add(gr.Number, "gpu_cache_gib", "For models that run on the GPU.", label="GPU memory, GiB", **number)
+            add(gr.Number, "cpu_cache_gib", "Fast; emptied by a restart.", label="Memory, GiB", **number)
+            add(gr.Number, "disk_cache_gib", "Slower; survives a restart.", label="Disk, GiB", **number)
+        with gr.Row(elem_classes="kv-fields"):
+            add(gr.Dropdown, "disk_kv_bits", _BITS_INFO, _BITS, label="KV precision on disk", filterable=False)
+            add(gr.Dropdown, "eviction_policy", _POLICY_INFO, policies, label="Eviction policy", filterable=False)
+        return inputs
+
     def _updates(self, seen: SettingsChange | None = None) -> Update:
         """Return everything that a reload may have changed."""
         current = self._models.current()
         update: Update = {
             **self.chunking.updates(),
-            **self.cache.updates(),
+            self._usage: render_usage(self._backend.tier_usage()),
             self.models.loaded: render_models(self._models.loaded()),
             self._about: render_system_info(self._models.system_info()),
             self.seen: current,
         }
         if current != seen:
-            for each in self._sections:
-                update |= each.inputs.show(current)
+            for inputs in self._inputs:
+                update |= inputs.show(current)
         return update
+
+
+class ChunkingSection:
+    """The section; `stale` shows which documents were chunked with other settings."""
+
+    def __init__(self, backend: Backend, tasks: SessionTasks) -> None:
+        """Create and connect the section inside the open Blocks, except for the button that applies the settings."""
+        self._backend = backend
+        self._models = backend.models
+        self._tasks = tasks
+        self.inputs = SettingInputs(backend.models)
+        max_overlap = max(_MAX_OVERLAP, backend.models.current().chunk_overlap)
+        add = self.inputs.add
+        with section("Passages", _CHUNKING):
+            with gr.Row(elem_classes="kv-fields"):
+                add(gr.Slider, "chunk_size", _SIZE_INFO, 16, 4096, step=1, label="Passage length", buttons=[])
+                add(gr.Slider, "chunk_overlap", _OVERLAP_INFO, 0, max_overlap, step=1, label="Overlap", buttons=[])
+            self.stale = gr.HTML(elem_id="passages-stale", js_on_load=None)
+            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=DISMISS)
+            with gr.Row(elem_classes="kv-actions"):
+                self.apply_button = gr.Button("Apply", elem_id="passages-apply", min_width=100, scale=0)
+                self.reindex_button = gr.Button(
+                    "Re-index documents", visible=False, elem_id="passages-reindex", min_width=140, scale=0
+                )
+                self._stop = gr.Button("Stop", variant="stop", visible=False, elem_id="passages-stop", scale=0)
+                gr.HTML(tag("p", APPLY_NOTE), js_on_load=None)
+        shown = [self.stale, self.progress, self.reindex_button, self._stop, self.apply_button]
+        self.reindex_button.click(self.reindex, None, shown, **INGEST_QUEUE, **QUIET)
+        self._stop.click(self.stop, None, None, queue=False, **QUIET)
+
+    def updates(self) -> Update:
+        """Return the documents that were chunked with other settings, and the button that re-indexes them."""
+        settings = self._models.current()
+        stale = self._models.stale_documents()
+        return {
+            self.stale: render_stale_documents(stale, settings.chunk_size, settings.chunk_overlap),
+            self.reindex_button: gr.Button(visible=bool(stale)),
+        }
+
+    def reindex(self, request: gr.Request) -> Iterator[Update]:
+        """Re-index all documents that were chunked with other settings, showing the progress."""
+        session = session_of(request)
+        self._tasks.start(session)
+        if (cancel := self._tasks.claim(session)) is None:  # this session is re-indexing already
+            yield gr.skip()
+            return
+        idle: Update = {self._stop: gr.Button(visible=False), self.apply_button: gr.Button(interactive=True)}
+        try:
+            yield {
+                self.reindex_button: gr.Button(visible=False),
+                self._stop: gr.Button(visible=True),
+                self.apply_button: gr.Button(interactive=False),
+                self.progress: "",
+            }
+            document_ids = [each for stale in self._models.stale_documents() for each in stale.document_ids]
+            states = self._backend.library.reindex(document_ids, cancel)
+            for files in coalesce(states, lambda files: tuple(file.stage for file in files)):
+                yield {self.progress: render_progress(files)}
+            yield {**self.updates(), **idle}
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield {**self.updates(), **idle, self.progress: error_box(user_message(error))}
+        finally:
+            self._tasks.finish(session, cancel)
+
+    def stop(self, request: gr.Request) -> None:
+        """Cancel this session's re-indexing; documents that are finished stay re-indexed."""
+        self._tasks.stop(session_of(request))
