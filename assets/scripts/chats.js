@@ -81,6 +81,20 @@ window.kvscopeChats = (() => {
     return false;
   };
 
+  // Returns what the server needs for a click on a button; null if the browser handles it alone.
+  const actionOf = (button, bar) => {
+    const { act, id } = button.dataset;
+    if (act === "rename") {
+      const form = bar.querySelector("form");
+      form.hidden = !form.hidden;
+      if (!form.hidden) form.elements.title.select();
+      return null;
+    }
+    if (act === "delete" && !isConfirmed(button)) return null;
+    offered = act === "open" ? { id, text: text(id) } : {};
+    return { act, chat: act === "open" ? read(id) : null };
+  };
+
   return {
     load: () => {
       const id = attempt(() => sessionStorage.getItem(HERE));
@@ -103,22 +117,18 @@ window.kvscopeChats = (() => {
       return { listing: listing(), id, problem };
     },
 
-    act: (button, bar) => {
-      const { act, id } = button.dataset;
-      if (act === "rename") {
-        const form = bar.querySelector("form");
-        form.hidden = !form.hidden;
-        if (!form.hidden) form.elements.title.select();
-        return null;
-      }
-      if (act === "delete" && !isConfirmed(button)) return null;
-      offered = act === "open" ? { id, text: text(id) } : {};
-      return { act, chat: act === "open" ? read(id) : null };
-    },
-
-    rename: (form) => {
-      form.hidden = true;
-      return { act: "rename", title: form.elements.title.value.trim() };
+    // Turns clicks and the rename form of the chat bar into Gradio events, with what only the browser knows.
+    connect: (bar, trigger) => {
+      bar.addEventListener("click", (event) => {
+        const button = event.target.closest("button[data-act]");
+        const action = button && actionOf(button, bar);
+        if (action) trigger("click", action);
+      });
+      bar.addEventListener("submit", (event) => {
+        event.preventDefault();
+        event.target.hidden = true;
+        trigger("click", { act: "rename", title: event.target.elements.title.value.trim() });
+      });
     },
   };
 })();

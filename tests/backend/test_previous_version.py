@@ -16,7 +16,7 @@ from backend.runtime.settings import read_settings
 from engine.request import Request
 from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
-from ui.pages.ask.chats.chat import Chat
+from ui.pages.ask.chat import Chat
 
 ARCHIVE = Path(__file__).parents[1] / "support" / "data" / "data_folder_v0.1.zip"
 QUESTION = "Who is the lighthouse keeper?"

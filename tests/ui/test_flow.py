@@ -18,7 +18,7 @@ from ui.cancellation import SessionTasks
 from ui.components.method_options import extra_params
 from ui.events import MODEL_QUEUE
 from ui.layout import launch_options
-from ui.pages.ask.chats.chat import Chat
+from ui.pages.ask.chat import Chat
 from ui.throttle import coalesce
 
 DEFAULTS = [param.default for method in METHODS for param in extra_params(method)]
@@ -55,7 +55,7 @@ def ask(page, question, method="full", chat=None, replaces_last=False):
 
 def stream(page, question, method="full", chat=None, replaces_last=False):
     values = [method, 6, 20, 0, 64, [], False, *DEFAULTS]
-    return page.respond(question, chat or Chat.new(), replaces_last, ME, *values)
+    return page.respond(question, chat or Chat(), replaces_last, ME, *values)
 
 
 def test_updates_are_rate_limited_except_milestones_and_the_last_one():
@@ -136,7 +136,7 @@ def test_launch_options_contain_no_address():
 def test_inputs_become_a_request(page, backend):
     page.begin("  why?\n", ME)
     values = ["epic", 4, 35, 0.5, 64, ["d" * 64], True, *DEFAULTS]
-    list(page.respond("  why?\n", Chat.new(), False, ME, *values))
+    list(page.respond("  why?\n", Chat(), False, ME, *values))
     (request,) = backend.requests
     assert (request.question, request.passages, request.max_new_tokens) == ("why?", 4, 64)
     assert (request.recompute_ratio, request.temperature) == (0.35, 0.5)
@@ -192,8 +192,8 @@ def test_retry_asks_the_last_question_again_and_keeps_the_text_in_the_box(page, 
     assert begun[page.pending_question] == "why?" and begun[page.replaces_last]
     assert page.composer.question not in begun
     assert page.retry(chat, ME) == gr.skip()
-    assert page.retry(Chat.new(), SimpleNamespace(session_hash="you")) == gr.skip()
-    assert page.edit(chat)[page.composer.question] == "why?" and page.edit(Chat.new()) == gr.skip()
+    assert page.retry(Chat(), SimpleNamespace(session_hash="you")) == gr.skip()
+    assert page.edit(chat)[page.composer.question] == "why?" and page.edit(Chat()) == gr.skip()
 
 
 def test_an_error_keeps_the_answer_it_would_have_replaced_and_later_answers_replace_nothing(page, backend, chat):

@@ -16,11 +16,10 @@ from ui.components.document_list import render_document_list, render_progress
 from ui.components.status import render_status
 from ui.figures.answer_metrics import render_metrics
 from ui.html import escape, join, tag
-from ui.pages.ask import answer as reply
 from ui.pages.ask import passages
-from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import ChatSummary, render_chat_bar
-from ui.pages.ask.chats.turn import Turn
+from ui.pages.ask import results as reply
+from ui.pages.ask.chat import Chat, Turn, TurnSource
+from ui.pages.ask.history import ChatSummary, render_chat_bar
 from ui.pages.ask.results import render_history, render_turns
 
 HOSTILE = [
@@ -138,7 +137,7 @@ def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
 
 
 def test_only_shown_passages_are_linked():
-    linked = reply.link_citations("yes [1], no [7], 2024 [a]", {1: "chunk"})
+    linked = reply.link_citations("yes [1], no [7], 2024 [a]", [TurnSource(1, "a.md", None, "chunk", True)])
     assert linked.count("<button ") == 1 and 'data-id="chunk"' in linked and "[7]" in linked
 
 

@@ -2,13 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import ChatSummary, render_chat_bar
-from ui.pages.ask.chats.turn import Turn, TurnSource
+from ui.pages.ask.chat import Chat, Turn, TurnSource
+from ui.pages.ask.history import parse_summaries, render_chat_bar
 
 TURN = Turn(
     question="Who owns\nit?",
@@ -26,14 +25,14 @@ TURN = Turn(
 
 def chat(*turns):
     saved = Chat("c1")
-    for number, turn in enumerate(turns):
-        saved = saved.add(turn, clock=lambda number=number: float(number))
+    for turn in turns:
+        saved = saved.add(turn)
     return saved
 
 
 def test_a_chat_survives_the_round_trip_through_json():
     whole = chat(TURN, replace(TURN, question="And then?", ttft_ms=None))
-    assert Chat.from_saved(json.loads(json.dumps(whole.as_dict()))) == whole
+    assert Chat.from_saved(json.loads(json.dumps(asdict(whole)))) == whole
     assert Chat.from_saved(json.loads(whole.as_json())) == whole
 
 
@@ -41,8 +40,8 @@ def test_a_chat_survives_the_round_trip_through_json():
 def test_invalid_data_becomes_a_new_chat(broken):
     assert Chat.from_saved(broken).turns == ()
     assert Chat.from_saved(broken).id != Chat.from_saved(broken).id
-    assert ChatSummary.parse_all(broken) == []
-    assert ChatSummary.parse_all([broken, {"id": "a", "title": "t", "at": "x", "turns": 1}]) == []
+    assert parse_summaries(broken) == []
+    assert parse_summaries([broken, {"id": "a", "title": "t", "at": "x", "turns": 1}]) == []
 
 
 def test_retrying_replaces_the_last_visible_turn_and_keeps_its_metrics():

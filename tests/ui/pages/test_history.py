@@ -1,5 +1,6 @@
 """Handlers of the chat bar, and of the data that browsers send, without a browser."""
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import gradio as gr
@@ -7,9 +8,10 @@ import pytest
 
 from tests.ui.conftest import ME
 from tests.ui.pages.test_chat import TURN, chat
+from tests.ui.test_flow import stream
 from ui.format import UNKNOWN, day
-from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import ChatSummary
+from ui.pages.ask.chat import Chat
+from ui.pages.ask.history import parse_summaries
 
 ROW = {"id": "c2", "title": "Boats", "at": 7.0, "turns": 2}
 
@@ -33,8 +35,9 @@ def test_a_chat_can_be_neither_left_nor_changed_while_an_answer_is_generated(pag
     page.begin("why?", ME)
     assert press(page, act, title="Boats") == gr.skip()
     assert page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME) == {page.carrier: None}
-    assert " inert=" in page.history.show_busy(chat(TURN))[page.chat_bar]
-    page.tasks.discard("me")
+    answers = stream(page, "why?", chat=chat(TURN))
+    assert " inert=" in next(answers)[page.chat_bar]
+    answers.close()
     assert press(page, act, title="Boats") != gr.skip()
     assert " inert=" not in page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME)[page.chat_bar]
 
@@ -49,7 +52,7 @@ def test_a_deleted_chat_is_deleted_by_the_browser_after_the_server_has_left_it(p
     update = press(page, "delete")
     assert update[page.carrier] == {"here": update[page.chat].id, "deleted": "c1"}
     kept = chat(TURN, TURN)
-    assert press(page, "open", chat=kept.as_dict())[page.chat] == kept
+    assert press(page, "open", chat=asdict(kept))[page.chat] == kept
 
 
 def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):
@@ -76,7 +79,7 @@ def test_the_page_starts_with_whatever_a_browser_has_stored(page, stored):
 
 def test_damaged_entries_of_the_list_are_skipped():
     odd = [{**ROW, "at": None}, {**ROW, "turns": float("inf")}, {**ROW, "at": 1e300}]
-    assert [row.at for row in ChatSummary.parse_all([*odd, ROW])] == [1e300, 7.0]
+    assert [row.at for row in parse_summaries([*odd, ROW])] == [1e300, 7.0]
     assert day(1e300) == day(float("nan")) == UNKNOWN
 
 

@@ -8,6 +8,8 @@ from gradio.components import Component
 
 from backend.interface.backend import Backend
 from engine.request import ChatTurn, Request
+from store.errors import KVScopeError
+from ui.components.document_picker import DocumentPicker
 from ui.components.inputs import (
     method_choice,
     passages_slider,
@@ -19,25 +21,22 @@ from ui.components.inputs import (
 from ui.components.method_options import MethodOptions
 from ui.events import QUIET, Update
 from ui.html import tag
-from ui.pages.ask.scope import DocumentScope
 
 _DEFAULTS = Request(question="")
 _RATIO_INFO = "Share of the passages' tokens to recompute. Lower is faster, higher is closer to full prefill."
+_TEMPERATURE_INFO = "0 always picks the most likely token; higher is more varied and less faithful."
+_LENGTH = "Max answer length (tokens)"
+_LENGTH_INFO = "A token is about three quarters of a word."
+_WHOLE = "Use the whole document"
+_WHOLE_INFO = "All passages in order, instead of the best-matching ones."
 
 
 class Composer:
-    """The question box with its settings.
-
-    message   why a question was not sent
-    settings  inputs that all methods share
-    options   inputs that only the chosen method has
-    """
+    """The question box with its settings; `options` are the inputs that only the chosen method has."""
 
     def __init__(self, backend: Backend) -> None:
-        """Create and connect the components inside the open Blocks.
-
-        Shared settings come first, so that choosing a method moves nothing but its own options.
-        """
+        """Create and connect the components inside the open Blocks."""
+        self._backend = backend
         methods = backend.methods()
         by_name = {method.name: method for method in methods}
         with gr.Column(elem_id="composer", min_width=0):
@@ -49,32 +48,23 @@ class Composer:
             attributes = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
             toggle = tag("button", "Method and settings", type="button", **attributes)
             gr.HTML(toggle, elem_id="settings-toggle", js_on_load=None)
+            # Shared settings come first, so that choosing a method moves nothing but its own options.
             with gr.Row(elem_id="settings", equal_height=False):
                 method, default = method_choice(methods, "method")
                 passages = passages_slider("passages-count")
                 ratio = ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
-                self.scope = DocumentScope(backend)
+                self.picker = DocumentPicker(backend, "where")
+                self.whole = gr.Checkbox(
+                    label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
+                )
                 self.options = MethodOptions(methods, default.name)
             with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
+                look: dict[str, Any] = {"buttons": [], "min_width": 200}
                 temperature = gr.Slider(
-                    0,
-                    1.5,
-                    value=_DEFAULTS.temperature,
-                    step=0.1,
-                    label="Temperature",
-                    info="0 always picks the most likely token; higher is more varied and less faithful.",
-                    buttons=[],
-                    min_width=200,
+                    0, 1.5, _DEFAULTS.temperature, step=0.1, label="Temperature", info=_TEMPERATURE_INFO, **look
                 )
                 max_new_tokens = gr.Slider(
-                    16,
-                    1024,
-                    value=_DEFAULTS.max_new_tokens,
-                    step=16,
-                    label="Max answer length (tokens)",
-                    info="A token is about three quarters of a word.",
-                    buttons=[],
-                    min_width=200,
+                    16, 1024, _DEFAULTS.max_new_tokens, step=16, label=_LENGTH, info=_LENGTH_INFO, **look
                 )
 
         def change_method(name: str) -> Update:
@@ -86,11 +76,23 @@ class Composer:
             }
 
         method.change(change_method, method, [method, ratio, *self.options.components()], queue=False, **QUIET)
+        documents = self.picker.documents
+        documents.change(self._whole_checkbox, documents, self.whole, queue=False, **QUIET)
         self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens]
+
+    def follow(self, document_list: gr.HTML) -> None:
+        """Update the documents to choose from whenever the sidebar's list of documents changes."""
+        documents = self.picker.documents
+        document_list.change(self.refresh, documents, [documents, self.whole], queue=False, **QUIET)
+
+    def refresh(self, selected: list[str] | None) -> Update:
+        """Return picker and checkbox for the current documents; deleted ones are deselected."""
+        existing = self.picker.only_existing(selected)
+        return {self.picker.documents: self.picker.refresh(existing), self.whole: self._whole_checkbox(existing)}
 
     def inputs(self) -> list[Component]:
         """Return all components except the question, in the order of `values` in `to_request`."""
-        return [*self.settings, *self.scope.components(), *self.options.components()]
+        return [*self.settings, self.picker.documents, self.whole, *self.options.components()]
 
     def to_request(self, question: str, values: Sequence[Any], history: tuple[ChatTurn, ...] = ()) -> Request:
         """Return the inputs' values as a Request; the engine validates them."""
@@ -107,3 +109,17 @@ class Composer:
             history=history,
             whole_document=bool(whole),
         )
+
+    def _whole_checkbox(self, selected: list[str] | None) -> Any:
+        """Show the checkbox if one document is selected, disabled if it does not fit into the context."""
+        if len(selected or []) != 1:
+            return gr.Checkbox(visible="hidden", value=False)
+        try:
+            budget = self._backend.budget(Request("", documents=tuple(selected or ()), whole_document=True))
+        except KVScopeError:  # e.g. the models are still loading; asking reports what is wrong
+            return gr.Checkbox(visible=True, interactive=True, info=_WHOLE_INFO)
+        if budget.fits_whole:
+            info = f"{_WHOLE_INFO} It has {budget.document_tokens:,} tokens."
+            return gr.Checkbox(visible=True, interactive=True, info=info)
+        info = f"Too long: {budget.document_tokens:,} tokens; the model's context holds {budget.max_tokens:,}."
+        return gr.Checkbox(visible=True, interactive=False, value=False, info=info)

@@ -1,32 +1,55 @@
-"""Events of the chat bar: restore, save, open, rename, export and delete chats, which the browser stores."""
+"""The bar above the thread: restore, save, open, rename, export and delete chats, which the browser stores."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import gradio as gr
-from gradio.components import Component
+from pydantic import TypeAdapter, ValidationError
 
 from ui.events import QUIET, Update, session_of
-from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.chat_bar import ChatSummary, render_busy_bar, render_chat_bar
+from ui.format import count, day
+from ui.html import Markup, button, join, tag
+from ui.pages.ask.chat import MAX_TURNS, Chat
 from ui.pages.ask.results import Results
 
 _LOAD_JS = "() => [kvscopeChats.load()]"
 _CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
 _SAVE_JS = "(sent) => [kvscopeChats.handle(sent), null]"
 _MAX_TITLE_CHARS = 120
+_STORAGE_PROBLEMS = {
+    "full": "This browser's storage is full: this chat is not saved. Export it, or delete old chats in another tab; "
+    "the next answer then saves the whole chat.",
+    "off": "This browser's storage is switched off: this chat is not saved. Export it to keep it.",
+    "copied": "Another tab has changed this chat. This version was saved as a copy.",
+}
+_CHAT_FULL = (
+    f"This chat has {MAX_TURNS} questions, the maximum: the next one replaces the oldest. "
+    "Export it, or start a new chat."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSummary:
+    """A chat in the list: id, title, Unix time of the last turn, and number of turns."""
+
+    id: str
+    title: str
+    at: float
+    turns: int
+
+
+_SUMMARY_ADAPTER = TypeAdapter(ChatSummary)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """The chat bar, and the components that change with the chat.
+    """The events of the bar.
 
-    chat           State: the session's chat
-    replaces_last  State: whether the next answer replaces the chat's last turn; reset when another chat is opened
+    replaces_last  whether the next answer replaces the chat's last turn; reset when another chat is opened
     carrier        JSON exchanged with the browser script that stores the chats
-    welcome        components that only an empty chat shows
     is_busy        whether a session's question is running; its chat cannot be changed meanwhile
     """
 
@@ -35,16 +58,11 @@ class ChatHistory:
     carrier: gr.JSON
     bar: gr.HTML
     results: Results
-    welcome: Sequence[Component | gr.Column]
     is_busy: Callable[[str], bool]
-
-    def components(self) -> list[Any]:
-        """Return the outputs of all methods that return an Update, except those in `results`."""
-        return [self.chat, self.replaces_last, self.carrier, self.bar, *self.welcome]
 
     def connect(self, page: gr.Blocks) -> None:
         """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
-        outputs = [*self.components(), *self.results.components()]
+        outputs = [self.chat, self.replaces_last, self.carrier, self.bar, *self.results]
         page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, queue=False, **QUIET)
         self._then_store(self.bar.click(self.handle_action, self.chat, outputs, queue=False, **QUIET))
 
@@ -56,8 +74,7 @@ class ChatHistory:
         """Show the chat that the browser stored for this tab; a new one if there is none."""
         stored = _as_dict(data)
         chat = Chat.from_saved(stored.get("chat"))
-        bar = render_chat_bar(chat, ChatSummary.parse_all(stored.get("listing")))
-        return {**self._open(chat), self.bar: bar}
+        return {**self._open(chat), self.bar: render_chat_bar(chat, parse_summaries(stored.get("listing")))}
 
     def handle_action(self, chat: Chat, event: gr.EventData, request: gr.Request) -> Update:
         """Handle a click on a button of the bar, unless the session is busy."""
@@ -75,34 +92,22 @@ class ChatHistory:
 
     def refresh_bar(self, data: Any, chat: Chat, request: gr.Request) -> Update:
         """Show the bar with the browser's current list; a chat changed in another tab continues as a copy."""
+        update: Update = {self.carrier: None}
         if self.is_busy(session_of(request)):
-            return {self.carrier: None}
+            return update
         stored = _as_dict(data)
         chat_id = str(stored.get("id") or chat.id)
-        update: Update = {self.carrier: None}
         if chat_id != chat.id:
-            chat = replace(chat, id=chat_id)
-            update[self.chat] = chat
-        summaries = ChatSummary.parse_all(stored.get("listing"))
-        return update | {self.bar: render_chat_bar(chat, summaries, str(stored.get("problem")))}
+            update[self.chat] = chat = replace(chat, id=chat_id)
+        summaries = parse_summaries(stored.get("listing"))
+        return {**update, self.bar: render_chat_bar(chat, summaries, str(stored.get("problem")))}
 
     def save(self, chat: Chat, answered: str | None = None) -> Update:
         """Keep the chat in the session and send it to the browser.
 
         answered  the completed question; the question box is cleared if it still holds it
         """
-        return {self.chat: chat, self.carrier: {"chat": chat.as_dict(), "answered": answered}}
-
-    def show_welcome(self, visible: bool) -> Update:
-        """Show or hide the components of an empty chat."""
-        return {
-            part: gr.Column(visible=visible) if isinstance(part, gr.Column) else gr.HTML(visible=visible)
-            for part in self.welcome
-        }
-
-    def show_busy(self, chat: Chat) -> Update:
-        """Disable the bar while an answer is generated; `refresh_bar` enables it again."""
-        return {self.bar: render_busy_bar(chat)}
+        return {self.chat: chat, self.carrier: {"chat": asdict(chat), "answered": answered}}
 
     def _then_store(self, event: Any) -> None:
         """After `event`, let the browser store what it was sent, and update the bar with its reply."""
@@ -110,12 +115,59 @@ class ChatHistory:
         event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, queue=False, **QUIET)
 
     def _open(self, chat: Chat) -> Update:
-        view = {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
-        return {**view, **self.show_welcome(not chat.turns)}
+        return {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
 
 
-def _as_dict(data: Any) -> dict[str, Any]:
-    return data if isinstance(data, dict) else {}
+def parse_summaries(rows: Any) -> list[ChatSummary]:
+    """Return the valid entries of the list that the browser sent."""
+    summaries = []
+    for row in rows if isinstance(rows, list) else []:
+        with suppress(ValidationError):
+            summaries.append(_SUMMARY_ADAPTER.validate_python(row))
+    return summaries
+
+
+def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: str = "") -> Markup:
+    """Return the bar. Renaming and the confirmation of deleting happen in the browser, without the server.
+
+    chats    all chats in this browser; None disables the bar, while an answer is generated in this chat
+    problem  why the browser could not save the chat: a key of `_STORAGE_PROBLEMS`, or anything else for none
+    """
+    name_input = tag(
+        "input", type="text", name_="title", value=chat.name, maxlength=_MAX_TITLE_CHARS, aria_label="Name of this chat"
+    )
+    actions = (
+        button("new", None, "New chat", title="Start a new chat; this one stays in the list"),
+        button("rename", None, "Rename"),
+        button("markdown", None, "Export", title="Download this chat as Markdown"),
+        button("json", None, "JSON", title="Download this chat as JSON"),
+        button("delete", chat.id, "Delete", title="Delete this chat from this browser"),
+    )
+    summary = tag("summary", tag("bdi", chat.name, class_="kv-clip"), title="All chats in this browser")
+    bar = tag(
+        "nav",
+        tag("details", summary, None if chats is None else _chat_list(chats, chat.id), class_="kv-chats"),
+        tag("form", name_input, tag("button", "Save", type="submit"), data_id=chat.id, hidden=True),
+        tag("div", *(actions if chat.turns else ()), class_="kv-chat-acts"),
+        aria_label="Chats",
+        class_="kv-chatbar",
+        inert=chats is None,
+    )
+    is_full = chats is not None and len(chat.visible_turns) >= MAX_TURNS
+    warning = _STORAGE_PROBLEMS.get(problem) or (_CHAT_FULL if is_full else None)
+    return join(bar, tag("p", warning, class_="kv-warning", role="alert") if warning else None)
+
+
+def _chat_list(chats: Iterable[ChatSummary], current_id: str) -> Markup:
+    items = []
+    for chat in chats:
+        name = tag("bdi", chat.title or "Untitled", class_="kv-clip")
+        details = tag("small", f"{count(chat.turns, 'question')}, {day(chat.at)}")
+        is_current = "true" if chat.id == current_id else None
+        items.append(tag("li", button("open", chat.id, name, details, aria_current=is_current)))
+    if not items:
+        return tag("p", "Chats are saved in this browser only. There are none yet.", class_="kv-muted")
+    return tag("ul", *items, class_="kv-chat-list")
 
 
 def _export(chat: Chat, kind: str) -> dict[str, str]:
@@ -123,3 +175,7 @@ def _export(chat: Chat, kind: str) -> dict[str, str]:
     if kind == "json":
         return {"name": f"{name}.json", "kind": "application/json", "text": chat.as_json()}
     return {"name": f"{name}.md", "kind": "text/markdown", "text": chat.as_markdown()}
+
+
+def _as_dict(data: Any) -> dict[str, Any]:
+    return data if isinstance(data, dict) else {}

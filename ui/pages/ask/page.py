@@ -3,33 +3,41 @@
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from engine.request import Answer, Request
+from engine.request import Answer
 from ui.cancellation import SessionTasks
 from ui.components.document_picker import QuestionInputs
 from ui.components.sample_questions import SampleQuestions
 from ui.events import QUIET, RUN_MODEL, Update, session_of
-from ui.html import error_box, tag
-from ui.pages.ask import welcome
-from ui.pages.ask.answer import ON_CLICK, render_error, render_waiting
-from ui.pages.ask.chats import chat_bar
-from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.turn import Turn
+from ui.html import error_box, fact, join, tag
+from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
-from ui.pages.ask.history import ChatHistory
-from ui.pages.ask.passage_drawer import PassageDrawer
-from ui.pages.ask.passages import SHOW_QUOTED
-from ui.pages.ask.results import NO_METRICS, Results, render_turns
+from ui.pages.ask.history import ChatHistory, render_chat_bar
+from ui.pages.ask.passages import build_drawer
+from ui.pages.ask.results import NO_METRICS, Results, render_error, render_turns, render_waiting
 from ui.throttle import coalesce
 
+_TAGLINE = "Ask questions about your own documents, on this machine. Each passage is processed once and reused."
+_LEGEND = {
+    tag("span", "Abc", class_="kv-plain"): "Reused: the keys and values (KV) of this text come from the cache.",
+    tag("mark", "Abc", class_="kv-fresh"): "Recomputed for this question, because the auxiliary model selected it.",
+    tag("span", "1", class_="kv-cite"): "Source of this statement. Click it to see the passage on its page.",
+    tag("span", "memory", class_="kv-badge"): "Cache tier of the passage: memory, disk, or computed just now.",
+}
+_TIP = "Move Recompute % and press Retry: higher is closer to full prefill, lower is faster."
+_WELCOME = join(
+    tag("h2", "What the colours mean"),
+    tag("dl", *(fact(example, meaning) for example, meaning in _LEGEND.items()), class_="kv-welcome-legend"),
+    tag("p", _TIP, class_="kv-muted"),
+)
 _NO_QUESTION = error_box("Type a question first, then press Enter.")
 _UNCHANGED = "Stopped; nothing was added to the chat."
+_ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger);"
 _FOCUS_BOX_JS = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
 _SCROLL_TO_ANSWER_JS = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
@@ -54,51 +62,38 @@ class Ask:
         self.carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
-                self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load=chat_bar.ON_CLICK)
-                tagline = gr.HTML(welcome.render_tagline(), elem_id="tagline", js_on_load=None)
-                thread = gr.HTML(elem_id="thread", js_on_load=ON_CLICK)
-                reply = gr.HTML(elem_id="reply", js_on_load=ON_CLICK)
-                passages = gr.HTML(elem_id="passages", js_on_load=SHOW_QUOTED)
+                self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load="kvscopeChats.connect(element, trigger);")
+                tagline = gr.HTML(tag("p", _TAGLINE, class_="kv-tagline"), elem_id="tagline", js_on_load=None)
+                thread = gr.HTML(elem_id="thread", js_on_load=_ANSWER_JS)
+                reply = gr.HTML(elem_id="reply", js_on_load=_ANSWER_JS)
+                passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
                 self.composer = Composer(self._backend)
-                with gr.Column(elem_id="welcome", visible=True) as welcome_column:
+                with gr.Column(elem_id="welcome", visible=True) as welcome:
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
-                    gr.HTML(welcome.render_legend(), elem_id="welcome-legend", js_on_load=None)
+                    gr.HTML(_WELCOME, elem_id="welcome-legend", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
-                heading = tag("h2", "Speed of this answer", title="Metrics of the last answer")
-                gr.HTML(heading, js_on_load=None)
+                gr.HTML(tag("h2", "Speed of this answer", title="Metrics of the last answer"), js_on_load=None)
                 metrics = gr.HTML(NO_METRICS, elem_id="metrics", js_on_load=None)
                 figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
-        drawer = PassageDrawer(self._backend)
-        drawer.follow(thread)
-        drawer.follow(reply)
-        self.results = Results(thread, reply, passages, metrics, figure, download, history)
+        build_drawer(self._backend, thread, reply)
+        self.results = Results(thread, reply, passages, metrics, figure, download, history, tagline, welcome)
         self.history = ChatHistory(
-            chat=self.chat,
-            replaces_last=self.replaces_last,
-            carrier=self.carrier,
-            bar=self.chat_bar,
-            results=self.results,
-            welcome=[tagline, welcome_column],
-            is_busy=self.tasks.is_busy,
+            self.chat, self.replaces_last, self.carrier, self.chat_bar, self.results, self.tasks.is_busy
         )
         self._connect()
 
     def wire(self, page: gr.Blocks, document_list: gr.HTML) -> None:
         """Connect events from outside the page: its loading, and the sidebar's list of documents."""
         self.history.connect(page)
-        self.composer.scope.follow(document_list)
+        self.composer.follow(document_list)
         self._sample_questions.follow(document_list)
 
     def link_to_page(self, act: str, tabs: gr.Tabs, tab_id: str, inputs: QuestionInputs, run_button: str) -> None:
-        """Let a button below the answer send the question to another page and run it there.
+        """Let the button `act` below the answer send the question to another page and press its `run_button` there.
 
-        A follow-up question is sent together with the questions it refers to.
-
-        act         `data-act` of the button
-        inputs      the other page's inputs
-        run_button  CSS selector of the other page's run button
+        A follow-up question is sent together with the questions it refers to. `run_button` is a CSS selector.
         """
 
         def send(chat: Chat) -> Update:
@@ -144,83 +139,54 @@ class Ask:
     def respond(
         self, question: str, chat: Chat, replaces_last: bool, request: gr.Request, *settings: Any
     ) -> Iterator[Update]:
-        """Stream the answer to the question that has begun. The computation is cancelled however this ends.
-
-        settings  the values of the composer's inputs
-        """
+        """Stream the answer to the question that has begun. The computation is cancelled however this ends."""
         session = session_of(request)
         cancel = self.tasks.claim(session)
         if cancel is None:  # the click started nothing
             yield gr.skip()  # a generator without any update would clear every output
             return
+        ended = {**self._buttons(running=False), self.replaces_last: False}
         answer: Answer | None = None
         try:
             earlier = chat.without_last() if replaces_last else chat
             chat_request = self.composer.to_request(question, settings, earlier.recent_history())
-            yield self._started(chat, earlier)
-            for snapshot, update in self._stream(chat_request, cancel):
-                answer = snapshot
-                yield update
+            method = self._methods[chat_request.method]
+            yield {
+                **self.results.clear(earlier),
+                self.chat_bar: render_chat_bar(chat, None),
+                **self._buttons(running=True),
+            }
+            shown: Hashable = None
+            for answer in coalesce(self._backend.ask(chat_request, cancel), _milestone):
+                yield self.results.update(answer, method, milestone=_milestone(answer) != shown)
+                shown = _milestone(answer)
             self.tasks.finish(session, cancel)
             if answer is None or (replaces_last and answer.state == "stopped" and not answer.text):
-                yield self._unchanged(question, chat)
-            else:
-                yield from self._finished(question, answer, earlier)
+                # Nothing was generated that could replace the last answer.
+                unchanged = self.results.show_chat(chat)
+                yield {**unchanged, self.results.reply: render_error(question, _UNCHANGED), **ended}
+                return
+            extended = earlier.add(Turn.from_answer(answer, method))
+            with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:  # until Gradio has copied the trace file
+                yield {
+                    **self.results.finish(answer, method, extended, Path(folder)),
+                    **self.history.save(extended, question if answer.state == "done" else None),
+                    **ended,
+                }
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             self.tasks.finish(session, cancel)
-            yield self._failed(question, chat, user_message(error), answer)
+            text = answer.text if answer else ""
+            yield {
+                self.results.thread: render_turns(chat.visible_turns),
+                self.results.reply: render_error(question, user_message(error), text),
+                **ended,
+            }
         finally:
             self.tasks.finish(session, cancel)
 
     def stop(self, request: gr.Request) -> None:
         """Cancel the session's running question."""
         self.tasks.stop(session_of(request))
-
-    def _started(self, chat: Chat, earlier: Chat) -> Update:
-        return {
-            **self.results.clear(earlier),
-            **self._buttons(running=True),
-            **self.history.show_welcome(False),
-            **self.history.show_busy(chat),
-        }
-
-    def _stream(self, request: Request, cancel: Event) -> Iterator[tuple[Answer, Update]]:
-        """Yield snapshots of the answer, each with its view."""
-        method = self._methods[request.method]
-        last_milestone: Hashable = None
-        for answer in coalesce(self._backend.ask(request, cancel), _milestone):
-            yield answer, self.results.update(answer, method, milestone=_milestone(answer) != last_milestone)
-            last_milestone = _milestone(answer)
-
-    def _finished(self, question: str, answer: Answer, earlier: Chat) -> Iterator[Update]:
-        """Add the turn to the chat and show it; the trace file exists until Gradio has copied it."""
-        method = self._methods[answer.request.method]
-        chat = earlier.add(Turn.from_answer(answer, method))
-        with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
-            yield {
-                **self.results.finish(answer, method, chat, Path(folder)),
-                **self.history.save(chat, question if answer.state == "done" else None),
-                **self._buttons(running=False),
-                self.replaces_last: False,
-            }
-
-    def _unchanged(self, question: str, chat: Chat) -> Update:
-        """Show the chat as before, because nothing was generated that could replace its last answer."""
-        return {
-            **self.results.show_chat(chat),
-            self.results.reply: render_error(question, _UNCHANGED),
-            **self.history.show_welcome(not chat.turns),
-            **self._buttons(running=False),
-            self.replaces_last: False,
-        }
-
-    def _failed(self, question: str, chat: Chat, message: str, answer: Answer | None) -> Update:
-        return {
-            self.results.thread: render_turns(chat.visible_turns),
-            self.results.reply: render_error(question, message, answer.text if answer else ""),
-            **self._buttons(running=False),
-            self.replaces_last: False,
-        }
 
     def _connect(self) -> None:
         box = self.composer
@@ -239,9 +205,9 @@ class Ask:
     def _then_respond(self, event: Any) -> None:
         box = self.composer
         inputs = [self.pending_question, self.chat, self.replaces_last, *box.inputs()]
-        outputs = [*self.results.components(), *self.history.components(), box.ask_button, box.stop_button]
+        outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results]
         scrolled = event.then(None, None, None, js=_SCROLL_TO_ANSWER_JS, queue=False, **QUIET)
-        answered = scrolled.then(self.respond, inputs, outputs, **RUN_MODEL)
+        answered = scrolled.then(self.respond, inputs, [*outputs, box.ask_button, box.stop_button], **RUN_MODEL)
         self.history.then_save(answered, box.question)
 
     def _buttons(self, running: bool) -> Update:

@@ -1,13 +1,26 @@
-"""Retrieved passages as HTML, with recomputed tokens and quoted sentences highlighted."""
+"""Retrieved passages with recomputed tokens and quoted sentences highlighted, and the panel that a citation opens."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
+import gradio as gr
+
+from backend.interface.backend import Backend
+from backend.interface.errors import user_message
+from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, Source, TextSpan
-from ui.components.excerpt import Span, highlight_quotes, render_passage_card
+from ui.components.excerpt import (
+    Span,
+    find_quote,
+    highlight_quotes,
+    page_label,
+    render_excerpt,
+    render_passage_card,
+)
 from ui.components.tiers import TIERS
+from ui.events import QUIET
 from ui.format import count, percent
 from ui.html import Markup, join, tag
 
@@ -15,15 +28,7 @@ _TIERS = {name: (tier.noun, tier.reused) for name, tier in TIERS.items()} | {
     "computed": ("computed now", "Not cached before: its keys and values (KV) were computed and stored."),
     "none": ("no cache", "This method recomputes every token and reuses nothing."),
 }
-# A card shows a few lines of its passage: scroll to the quoted sentence.
-SHOW_QUOTED = """
-new MutationObserver(() => {
-    for (const text of element.querySelectorAll('.kv-passage')) {
-        const quote = text.querySelector('.kv-quoted');
-        if (quote) text.scrollTop += quote.getBoundingClientRect().top - text.getBoundingClientRect().top;
-    }
-}).observe(element, {childList: true, subtree: true});
-"""
+_SIMILARITY = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
 
 
 def render_passages(answer: Answer) -> Markup:
@@ -41,10 +46,7 @@ def render_passages(answer: Answer) -> Markup:
 
 
 def mark_recomputed(spans: Iterable[TextSpan], quotes: Sequence[Span] = ()) -> Markup:
-    """Return a passage's text with recomputed runs marked; neighbouring spans share one element.
-
-    quotes  in characters of the passage
-    """
+    """Return a passage's text with recomputed runs and quotes marked; neighbouring spans share one element."""
     parts = []
     offset = 0
     for recomputed, run in groupby(spans, attrgetter("recomputed")):
@@ -76,24 +78,50 @@ def _card(source: Source, quotes: Sequence[Span], has_prefill: bool) -> Markup:
         None if source.page is None else f"from page {source.page}",
         mark_recomputed(source.text_spans, quotes),
         tag("p", recomputed, cited) if has_prefill else None,
-        badges=tag("span", _retrieval_badges(source), _tier_badge(source) if has_prefill else None, class_="kv-badges"),
+        badges=_badges(source, has_prefill),
     )
 
 
-def _retrieval_badges(source: Source) -> Markup:
-    similarity = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
-    words = "Also found by keyword search (BM25)."
-    return join(
-        None
-        if source.similarity is None
-        else tag("span", f"{source.similarity:.2f}", class_="kv-badge kv-number", title=similarity, tabindex=0),
-        tag("span", "words", class_="kv-badge", title=words, tabindex=0) if source.matched_words else None,
-    )
+def _badges(source: Source, has_tier: bool) -> Markup:
+    badges = []
+    if source.similarity is not None:
+        badges.append(_badge(f"{source.similarity:.2f}", _SIMILARITY, "kv-number"))
+    if source.matched_words:
+        badges.append(_badge("words", "Also found by keyword search (BM25)."))
+    if has_tier:
+        label, tooltip = _TIERS.get(source.tier, (source.tier, "The source of its keys and values (KV)."))
+        if source.cache_result == "exact prefix hit":
+            label = f"exact, {label}"
+            tooltip += " Exact prefix hit: they were computed after the same preceding passages."
+        badges.append(_badge(label, tooltip, f"kv-tier kv-tier-{source.tier}"))
+    return tag("span", *badges, class_="kv-badges")
 
 
-def _tier_badge(source: Source) -> Markup:
-    label, tooltip = _TIERS.get(source.tier, (source.tier, "The source of its keys and values (KV)."))
-    if source.cache_result == "exact prefix hit":
-        label = f"exact, {label}"
-        tooltip += " Exact prefix hit: they were computed after the same preceding passages."
-    return tag("span", label, class_=f"kv-badge kv-tier kv-tier-{source.tier}", title=tooltip, tabindex=0)
+def _badge(label: str, tooltip: str, extra_class: str = "") -> Markup:
+    return tag("span", label, class_=f"kv-badge {extra_class}".strip(), title=tooltip, tabindex=0)
+
+
+def build_drawer(backend: Backend, *answers: gr.HTML) -> None:
+    """Create the closed panel inside the open Blocks; it opens when a citation in one of `answers` is clicked."""
+
+    def show(event: gr.EventData) -> Markup:
+        chunk, rank, context = (str(event._data.get(name, "")) for name in ("id", "rank", "context"))
+        try:
+            excerpt = backend.library.excerpt(chunk)
+            quote = find_quote(excerpt, context)
+            location = tag("p", page_label(excerpt, quote), class_="kv-muted")
+            return _panel(rank, excerpt.chunk.document_name, location, render_excerpt(excerpt, quote))
+        except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
+            title = "Not available yet" if isinstance(error, ModelNotReady) else "No longer available"
+            return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
+
+    panel = gr.HTML(elem_id="drawer", js_on_load="kvscopeAsk.connectDrawer(element, trigger);")
+    panel.clear(lambda: "", None, panel, queue=False, **QUIET)
+    for answer in answers:
+        answer.select(show, None, panel, queue=False, **QUIET)
+
+
+def _panel(rank: str, title: str, *parts: Markup) -> Markup:
+    close = tag("button", "\u00d7", type="button", data_close=True, aria_label="Close", title="Close (Esc)")
+    head = tag("header", tag("span", rank, class_="kv-rank"), tag("bdi", title, class_="kv-document"), close)
+    return tag("aside", head, *parts, class_="kv-drawer", tabindex=-1, aria_label=f"Source {rank}")

@@ -1,23 +1,21 @@
-"""The components that show an answer, the earlier turns of the chat, and the table of their metrics."""
+"""The current answer, the earlier turns of the chat, and the table of their metrics: components and their HTML."""
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import gradio as gr
-from gradio.components import Component
 
 from engine.method import MethodInfo
-from engine.request import Answer
+from engine.request import Answer, Source
+from engine.text import CITATION_MARK
 from ui.events import Update
-from ui.figures.answer_metrics import decode_speed, render_metrics
+from ui.figures.answer_metrics import decode_speed, render_metrics, render_state
 from ui.figures.waterfall import waterfall_figure
-from ui.format import UNKNOWN, count, duration, percent, short
-from ui.html import Markup, join, tag
-from ui.pages.ask.answer import link_citations, render_answer, render_question
-from ui.pages.ask.chats.chat import Chat
-from ui.pages.ask.chats.turn import Turn
+from ui.format import count, duration, percent, short
+from ui.html import Markup, button, error_box, join, progress_line, tag
+from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.passages import render_passages
 
 NO_METRICS = tag(
@@ -25,6 +23,14 @@ NO_METRICS = tag(
     "Ask a question to see where the time goes and how much is reused or recomputed.",
     class_="kv-muted kv-empty",
 )
+_BUTTONS = {
+    "copy": ("Copy", "Copy the answer"),
+    "retry": ("Retry", "Ask again with the current settings"),
+    "edit": ("Edit", "Edit the question and replace this answer"),
+    "expand": ("Inspect", "Show attention and token selection for this question"),
+    "apply": ("Compare", "Compare methods on this question"),
+}
+_MAX_CONTEXT_CHARS = 600  # text before a citation that is sent with a click, to find the quoted sentence
 _MAX_HISTORY_ROWS = 10
 _HISTORY_COLUMNS = {
     "Question": None,
@@ -35,9 +41,8 @@ _HISTORY_COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """The components that an answer fills."""
+class Results(NamedTuple):
+    """The components that an answer fills, and the two that only an empty chat shows: tagline and welcome."""
 
     thread: gr.HTML
     reply: gr.HTML
@@ -46,12 +51,10 @@ class Results:
     figure: gr.Plot
     download: gr.DownloadButton
     history: gr.HTML
+    tagline: gr.HTML
+    welcome: gr.Column
 
-    def components(self) -> list[Component]:
-        """Return all of them, as an event's outputs."""
-        return [getattr(self, field.name) for field in fields(self)]
-
-    def clear(self, chat: Chat) -> Update:
+    def clear(self, chat: Chat, show_welcome: bool = False) -> Update:
         """Show the earlier turns, and nothing yet of a new answer."""
         return {
             self.thread: render_turns(chat.visible_turns),
@@ -59,6 +62,8 @@ class Results:
             self.metrics: NO_METRICS,
             self.figure: gr.Plot(visible=False),
             self.download: gr.DownloadButton(visible="hidden"),
+            self.tagline: gr.HTML(visible=show_welcome),
+            self.welcome: gr.Column(visible=show_welcome),
         }
 
     def update(self, answer: Answer, method: MethodInfo, milestone: bool) -> Update:
@@ -73,7 +78,8 @@ class Results:
 
     def show_chat(self, chat: Chat) -> Update:
         """Show a saved chat: its turns and the table of their metrics."""
-        return {**self.clear(chat), self.reply: "", self.history: render_history(chat.turns)}
+        cleared = self.clear(chat, show_welcome=not chat.turns)
+        return {**cleared, self.reply: "", self.history: render_history(chat.turns)}
 
     def finish(self, answer: Answer, method: MethodInfo, chat: Chat, folder: Path) -> Update:
         """Show the complete answer; its downloadable trace is written into `folder`."""
@@ -89,21 +95,59 @@ class Results:
         }
 
 
+def render_answer(answer: Answer) -> Markup:
+    """Return the question and the answer so far."""
+    has_ended = answer.state in ("done", "stopped")
+    is_empty = answer.state == "done" and not answer.text
+    notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
+    buttons = (button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items())
+    return _article(
+        answer.request.question,
+        render_state(answer),
+        tag("p", "The model returned an empty answer.", class_="kv-muted") if is_empty else None,
+        _text(answer.text, answer.sources),
+        notes if answer.notes else None,
+        tag("div", *buttons, class_="kv-acts") if has_ended else None,
+        aria_busy="false" if has_ended else "true",
+    )
+
+
+def render_waiting(question: str) -> Markup:
+    """Return the view between the click and the first snapshot of the answer."""
+    return _article(question, progress_line("Waiting for the model"), aria_busy="true")
+
+
+def render_error(question: str, message: str, text: str = "") -> Markup:
+    """Return an error message below the text that was generated before it."""
+    return _article(question, _text(text), error_box(message))
+
+
 def render_turns(turns: Iterable[Turn]) -> Markup:
     """Return earlier turns with their answers, sources and metrics, oldest first."""
-    return join(*(_turn(turn) for turn in turns))
+    articles = []
+    for turn in turns:
+        text = _text(turn.text, turn.passages) or tag("p", "No answer was generated.", class_="kv-muted")
+        metrics = tag("p", turn.metrics_line, class_="kv-turn-metrics")
+        articles.append(_article(turn.question, text, metrics, class_="kv-turn"))
+    return join(*articles)
 
 
-def _turn(turn: Turn) -> Markup:
-    chunks = {source.rank: source.chunk for source in turn.passages}
-    text = tag("div", link_citations(turn.text, chunks), class_="kv-text", dir="auto") if turn.text else None
-    return tag(
-        "article",
-        render_question(turn.question),
-        text or tag("p", "No answer was generated.", class_="kv-muted"),
-        tag("p", turn.metrics_line, class_="kv-turn-metrics"),
-        class_="kv-turn",
-    )
+def link_citations(text: str, sources: Iterable[Source | TurnSource]) -> Markup:
+    """Return the text with each [n] of a source as a button that opens its passage."""
+    chunks = {source.rank: source.chunk for source in sources}
+    parts: list[object] = []
+    context = ""
+    for index, part in enumerate(CITATION_MARK.split(text)):
+        if index % 2 == 0:
+            parts.append(part)
+            context = part.strip()[-_MAX_CONTEXT_CHARS:] or context  # two marks can follow one sentence
+        elif int(part) in chunks:
+            rank = int(part)
+            attributes = {"data_rank": rank, "data_context": context, "aria_label": f"Source {rank}"}
+            parts.append(button("select", chunks[rank], str(rank), class_="kv-cite", **attributes))
+        else:
+            parts.append(f"[{part}]")
+    return join(*parts)
 
 
 def render_history(turns: Sequence[Turn]) -> Markup:
@@ -112,13 +156,22 @@ def render_history(turns: Sequence[Turn]) -> Markup:
         return Markup("")
     head = tag("tr", *(tag("th", name, scope="col", title=hint) for name, hint in _HISTORY_COLUMNS.items()))
     caption = tag("caption", f"This chat · {count(len(turns), 'answer')}")
-    body = tag("tbody", *(_history_row(turn) for turn in list(turns)[: -_MAX_HISTORY_ROWS - 1 : -1]))
+    body = tag("tbody", *(_history_row(turn) for turn in reversed(turns[-_MAX_HISTORY_ROWS:])))
     return tag("table", caption, tag("thead", head), body, class_="kv-history")
+
+
+def _article(question: str, *parts: Markup | None, class_: str = "kv-reply", aria_busy: str | None = None) -> Markup:
+    heading = tag("h2", question, class_="kv-question", dir="auto")
+    return tag("article", heading, *parts, class_=class_, aria_busy=aria_busy)
+
+
+def _text(text: str, sources: Iterable[Source | TurnSource] = ()) -> Markup | None:
+    return tag("div", link_citations(text, sources), class_="kv-text", dir="auto") if text else None
 
 
 def _history_row(turn: Turn) -> Markup:
     question = tag("bdi", short(turn.question), class_="kv-clip", title=turn.question)
     method = tag("span", turn.summary, class_="kv-method")
-    target = UNKNOWN if turn.nominal is None else percent(turn.nominal)
-    cells = (target, percent(turn.realised, 1), duration(turn.ttft_ms), decode_speed(turn.tokens_per_second))
+    ratios = (percent(turn.nominal), percent(turn.realised, 1))
+    cells = (*ratios, duration(turn.ttft_ms), decode_speed(turn.tokens_per_second))
     return tag("tr", tag("th", question, method, scope="row"), *(tag("td", cell) for cell in cells))

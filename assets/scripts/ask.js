@@ -1,0 +1,62 @@
+// Clicks and scrolling inside the Ask page's HTML components, which Gradio renders anew with every update.
+window.kvscopeAsk = (() => {
+  "use strict";
+  let opener = null; // the citation that was clicked last
+  document.addEventListener("click", (event) => {
+    opener = event.target.closest?.(".kv-cite") ?? opener;
+  });
+
+  const copy = (answer, button) => {
+    const text = answer.querySelector(".kv-text").cloneNode(true);
+    for (const cite of text.querySelectorAll(".kv-cite")) cite.textContent = `[${cite.textContent}]`;
+    const show = (message) => () => {
+      button.textContent = message;
+    };
+    const copied = navigator.clipboard?.writeText(text.textContent) ?? Promise.reject(); // missing without TLS
+    copied.then(show("Copied"), show("Copying failed"));
+  };
+
+  // The citation may have been rendered anew since it was clicked.
+  const findOpener = () => {
+    const { id, rank } = opener.dataset;
+    const again = `.kv-cite[data-id="${CSS.escape(id)}"][data-rank="${CSS.escape(rank)}"]`;
+    return opener.isConnected ? opener : document.querySelector(again);
+  };
+
+  return {
+    // Turns clicks on an answer's buttons and citations into Gradio events with the clicked passage.
+    connectAnswer: (element, trigger) => {
+      element.addEventListener("click", (event) => {
+        const button = event.target.closest("[data-act]");
+        if (!button) return;
+        const { act, id = "", rank = "", context = "" } = button.dataset;
+        if (act === "copy") copy(element, button);
+        else trigger(act, { id, rank, context });
+      });
+    },
+
+    // A card shows a few lines of its passage: scroll to the quoted sentence.
+    showQuotes: (element) => {
+      new MutationObserver(() => {
+        for (const text of element.querySelectorAll(".kv-passage")) {
+          const quote = text.querySelector(".kv-quoted");
+          if (quote) text.scrollTop += quote.getBoundingClientRect().top - text.getBoundingClientRect().top;
+        }
+      }).observe(element, { childList: true, subtree: true });
+    },
+
+    // Scrolls to the quote and focuses the panel, for the Esc key and screen readers. Closing returns the focus to the
+    // citation that opened the panel, unless the focus has moved elsewhere.
+    connectDrawer: (element, trigger) => {
+      element.addEventListener("click", (event) => {
+        if (event.target.closest("[data-close]")) trigger("clear");
+      });
+      new MutationObserver(() => {
+        const panel = element.querySelector("aside");
+        if (!panel && opener && document.activeElement === document.body) findOpener()?.focus();
+        panel?.focus({ preventScroll: true });
+        (element.querySelector(".kv-quoted") ?? element.querySelector("mark"))?.scrollIntoView({ block: "center" });
+      }).observe(element, { childList: true, characterData: true, subtree: true });
+    },
+  };
+})();

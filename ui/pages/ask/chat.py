@@ -1,0 +1,208 @@
+"""A chat and its turns as plain data. Browsers store chats, so loading one validates it."""
+
+import json
+import re
+import secrets
+import time
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from engine.method import MethodInfo
+from engine.prompt.followups import relevant_turns
+from engine.request import Answer, ChatTurn
+from engine.text import CITATION_MARK
+from ui.components.method_options import non_default_options
+from ui.format import day, duration, percent, short
+
+MAX_TURNS = 100  # per chat; replaced turns are dropped first, then the oldest
+_HISTORY_TURNS = 3  # earlier turns that may resolve a follow-up question
+_MAX_NAME_CHARS = 60
+_CITATION = re.compile(CITATION_MARK.pattern + r"(?!\()")  # "[1](" would be a Markdown link
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
+_LINE_START = re.compile(r"^(\d{1,9}(?=[.)])|(?=[-+=:]))")  # list items, setext headings, tables
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSource:
+    """A passage in the prompt of an answer. `chunk` is its id in the store."""
+
+    rank: int
+    document: str
+    page: int | None
+    chunk: str
+    cited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a chat keeps of an answer. Browsers store chats as JSON under these names: do not rename the fields.
+
+    method    its label
+    options   those that differ from the method's defaults, as text
+    nominal   target recompute ratio; None if the method has none
+    realised  actual recompute ratio; None if the request was stopped before prefill ended
+    whole     computed with full prefill, so its TTFT is the baseline
+    replaced  retried or edited since: kept in the metrics table, hidden in the thread
+    scope     ids of the documents searched; empty: all
+    best      number of passages requested; 0 if a whole document was used
+    """
+
+    question: str
+    text: str
+    stopped: bool
+    method: str
+    options: tuple[str, ...]
+    nominal: float | None
+    realised: float | None
+    ttft_ms: float | None
+    tokens_per_second: float | None
+    passages: tuple[TurnSource, ...] = ()
+    context_tokens: int = 0
+    whole: bool = False
+    replaced: bool = False
+    scope: tuple[str, ...] = ()
+    best: int = 0
+
+    @classmethod
+    def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
+        """Return the turn of a finished answer."""
+        request = answer.request
+        sources = (TurnSource(each.rank, each.document, each.page, each.chunk, each.cited) for each in answer.sources)
+        return cls(
+            question=request.question,
+            text=answer.text,
+            stopped=answer.state == "stopped",
+            method=method.label,
+            options=tuple(non_default_options(method, request.options)),
+            nominal=request.recompute_ratio if method.has_ratio else None,
+            realised=None if answer.trace.ttft_ms is None else answer.actual_ratio,
+            ttft_ms=answer.trace.ttft_ms,
+            tokens_per_second=answer.tokens_per_second,
+            passages=tuple(sources),
+            context_tokens=answer.context_tokens,
+            whole=request.method == "full",
+            scope=request.documents,
+            best=0 if request.whole_document else request.passages,
+        )
+
+    @property
+    def chunk_ids(self) -> tuple[str, ...]:
+        return tuple(source.chunk for source in self.passages)
+
+    @property
+    def summary(self) -> str:
+        """Method and options: 'CacheBlend · Check layer: 3'."""
+        return " · ".join((self.method, *self.options, *(["stopped"] if self.stopped else [])))
+
+    @property
+    def metrics_line(self) -> str:
+        """Summary, actual recompute ratio and TTFT on one line."""
+        recomputed = f" · {percent(self.realised)} recomputed" if self.passages and self.realised is not None else ""
+        return f"{self.summary}{recomputed} · first token after {duration(self.ttft_ms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation. Browsers store it as JSON under these names: do not rename the fields.
+
+    id     random; empty until the first turn if the browser has no storage
+    title  given by the user; empty: the first question is shown
+    at     Unix time of the last turn
+    """
+
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    title: str = ""
+    at: float = 0.0
+    turns: tuple[Turn, ...] = ()
+
+    @classmethod
+    def from_saved(cls, saved: Any) -> "Chat":
+        """Return the chat that a browser stored; a new chat if `saved` is anything else."""
+        try:
+            return _CHAT_ADAPTER.validate_python(saved)
+        except ValidationError:
+            return cls()
+
+    @property
+    def visible_turns(self) -> list[Turn]:
+        """The turns of the thread, oldest first."""
+        return [turn for turn in self.turns if not turn.replaced]
+
+    @property
+    def name(self) -> str:
+        """The title, or else the first question."""
+        return self.title or (short(self.turns[0].question, _MAX_NAME_CHARS) if self.turns else "New chat")
+
+    def recent_history(self) -> tuple[ChatTurn, ...]:
+        """Return the turns that a new question may refer to."""
+        return _history(self.visible_turns)
+
+    def standalone_question(self) -> str:
+        """Return the last question, preceded by the earlier ones it refers to, for use outside this chat."""
+        *earlier, last = self.visible_turns
+        questions = [turn.question for turn in relevant_turns(last.question, _history(earlier))]
+        return " ".join([*questions, last.question])
+
+    def add(self, turn: Turn) -> "Chat":
+        """Return the chat with one more turn, and with an id if it had none."""
+        turns = [*self.turns, turn]
+        while len(turns) > MAX_TURNS:
+            turns.remove(next((each for each in turns if each.replaced), turns[0]))
+        return replace(self, id=self.id or Chat().id, turns=tuple(turns), at=time.time())
+
+    def without_last(self) -> "Chat":
+        """Return the chat with its last visible turn marked as replaced."""
+        turns = list(self.turns)
+        for index in reversed(range(len(turns))):
+            if not turns[index].replaced:
+                turns[index] = replace(turns[index], replaced=True)
+                break
+        return replace(self, turns=tuple(turns))
+
+    def full_ttft_ms(self, turn: Turn) -> float | None:
+        """Return the latest TTFT of full prefill for the same question and passages; None if it was not measured."""
+        for each in reversed(self.turns):
+            is_same_prompt = (each.question, each.chunk_ids) == (turn.question, turn.chunk_ids)
+            if each.whole and is_same_prompt and each.ttft_ms is not None:
+                return each.ttft_ms
+        return None
+
+    def as_json(self) -> str:
+        """Return the chat for download."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
+    def as_markdown(self) -> str:
+        """Return the chat for download, each answer with its sources and metrics."""
+        blocks = [f"# {_escape_line(self.name)}", f"Asked with KVScope, {day(self.at)}."]
+        for turn in self.visible_turns:
+            blocks += [f"## {_escape_line(turn.question)}", _escape_block(turn.text) or "*No answer was generated.*"]
+            if turn.passages:
+                blocks.append("\n".join(_source_item(source) for source in turn.passages))
+            blocks.append(f"*{_escape_line(turn.metrics_line)}*")
+        return "\n\n".join(blocks) + "\n"
+
+
+_CHAT_ADAPTER = TypeAdapter(Chat)
+
+
+def _history(turns: list[Turn]) -> tuple[ChatTurn, ...]:
+    """Return the last turns as conversation history for the engine."""
+    return tuple(ChatTurn(turn.question, turn.text, turn.chunk_ids) for turn in turns[-_HISTORY_TURNS:])
+
+
+def _source_item(source: TurnSource) -> str:
+    page = "" if source.page is None else f", page {source.page}"
+    return f"- [{source.rank}] {_escape_line(source.document)}{page}"
+
+
+def _escape_line(text: str) -> str:
+    """Return a text as one line of Markdown without markup; citations stay as they are."""
+    parts = _CITATION.split(" ".join(text.split()))
+    return "".join(f"[{part}]" if index % 2 else _MARKUP.sub(r"\\\1", part) for index, part in enumerate(parts))
+
+
+def _escape_block(text: str) -> str:
+    """Return a text of several lines as Markdown paragraphs without markup."""
+    return "\n".join(_LINE_START.sub(r"\1\\", _escape_line(line)) for line in text.splitlines()).strip("\n")

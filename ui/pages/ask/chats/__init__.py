@@ -1,1 +1,0 @@
-"""Chats: their turns, the bar that lists them, and export."""
