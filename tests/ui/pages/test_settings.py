@@ -89,7 +89,7 @@ def test_stale_documents_are_counted_by_their_settings():
 def test_a_model_that_fits_is_loaded_and_the_whole_page_updated(page, backend):
     updates = list(page.models.load(*values(page, model=SMALL.name)))
     assert backend.models.applied == [replace(WANTED, model=SMALL.name)]
-    assert "Done" in last(updates, page.reload.status) and SMALL.name in last(updates, page.models.loaded)
+    assert "Done" in last(updates, page.status) and SMALL.name in last(updates, page.models.loaded)
     assert updates[-1][page.seen].model == SMALL.name
 
 
@@ -114,14 +114,14 @@ def test_an_invalid_model_name_is_an_error_in_the_section(page, backend, name, r
 def test_a_failed_reload_shows_its_reason_and_resets_the_inputs(page, backend):
     backend.models.failure = "'Qwen/Qwen3-0.6B' failed its self-test. The previous settings are in use again."
     updates = list(page.models.load(*values(page, model=SMALL.name)))
-    assert "in use again" in last(updates, page.reload.status)
+    assert "in use again" in last(updates, page.status)
     assert updates[-1][page.models.inputs.components["model"]] == EMBEDDED
 
 
 def test_unchanged_settings_and_bugs_are_error_messages(page, backend, monkeypatch):
-    assert "already in use" in last(list(page.models.load(*values(page))), page.reload.status)
+    assert "already in use" in last(list(page.models.load(*values(page))), page.status)
     monkeypatch.setattr(backend.models, "reload_status", lambda: 1 / 0)
-    assert "Something went wrong" in last(list(page.refresh(None)), page.reload.status)
+    assert "Something went wrong" in last(list(page.refresh(None)), page.status)
 
 
 def test_unapplied_input_is_kept_until_the_settings_change(page, backend):
@@ -136,7 +136,7 @@ def test_a_reload_started_in_another_tab_is_followed_when_the_page_is_opened(pag
     backend.models.apply(replace(WANTED, eviction_policy="lru"))
     steps = page.refresh(WANTED)
     next(steps)
-    assert "Downloading" in str(next(steps)[page.reload.status])
+    assert "Downloading" in str(next(steps)[page.status])
     backend.models.proceed.set()
     assert list(steps)[-1][page.seen].eviction_policy == "lru"
 

@@ -16,7 +16,6 @@ from ui.pages.ask.chat import MAX_TURNS, Chat
 from ui.pages.ask.results import Results
 
 _LOAD_JS = "() => [kvscopeChats.load()]"
-_CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
 _SAVE_JS = "(sent) => [kvscopeChats.handle(sent), null]"
 _MAX_TITLE_CHARS = 120
 _STORAGE_PROBLEMS = {
@@ -64,11 +63,12 @@ class ChatHistory:
         """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
         outputs = [self.chat, self.replaces_last, self.carrier, self.bar, *self.results]
         page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, queue=False, **QUIET)
-        self._then_store(self.bar.click(self.handle_action, self.chat, outputs, queue=False, **QUIET))
+        self.then_store(self.bar.click(self.handle_action, self.chat, outputs, queue=False, **QUIET))
 
-    def then_save(self, event: Any, box: gr.Textbox) -> None:
-        """After `event`, clear the question box, store the chat in the browser and update the bar."""
-        self._then_store(event.then(None, [self.carrier, box], box, js=_CLEAR_BOX_JS, queue=False, **QUIET))
+    def then_store(self, event: Any) -> None:
+        """After `event`, let the browser store what it was sent, and update the bar with its reply."""
+        inputs = [self.carrier, self.chat]
+        event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, queue=False, **QUIET)
 
     def restore(self, data: Any) -> Update:
         """Show the chat that the browser stored for this tab; a new one if there is none."""
@@ -108,11 +108,6 @@ class ChatHistory:
         answered  the completed question; the question box is cleared if it still holds it
         """
         return {self.chat: chat, self.carrier: {"chat": asdict(chat), "answered": answered}}
-
-    def _then_store(self, event: Any) -> None:
-        """After `event`, let the browser store what it was sent, and update the bar with its reply."""
-        inputs = [self.carrier, self.chat]
-        event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, queue=False, **QUIET)
 
     def _open(self, chat: Chat) -> Update:
         return {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}

@@ -39,6 +39,7 @@ _NO_QUESTION = error_box("Type a question first, then press Enter.")
 _UNCHANGED = "Stopped; nothing was added to the chat."
 _ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger);"
 _FOCUS_BOX_JS = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
+_CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
 _SCROLL_TO_ANSWER_JS = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
 
@@ -55,7 +56,6 @@ class Ask:
         self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
-        """Create the page's components inside its open tab and connect their events."""
         self.chat = gr.State(Chat(""))  # gets an id when the page is loaded
         self.pending_question = gr.State("")  # the running one: the box may hold the next question already
         self.replaces_last = gr.State(False)
@@ -68,7 +68,7 @@ class Ask:
                 reply = gr.HTML(elem_id="reply", js_on_load=_ANSWER_JS)
                 passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
                 self.composer = Composer(self._backend)
-                with gr.Column(elem_id="welcome", visible=True) as welcome:
+                with gr.Column(elem_id="welcome") as welcome:
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
                     gr.HTML(_WELCOME, elem_id="welcome-legend", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
@@ -185,7 +185,6 @@ class Ask:
             self.tasks.finish(session, cancel)
 
     def stop(self, request: gr.Request) -> None:
-        """Cancel the session's running question."""
         self.tasks.stop(session_of(request))
 
     def _connect(self) -> None:
@@ -208,7 +207,9 @@ class Ask:
         outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results]
         scrolled = event.then(None, None, None, js=_SCROLL_TO_ANSWER_JS, queue=False, **QUIET)
         answered = scrolled.then(self.respond, inputs, [*outputs, box.ask_button, box.stop_button], **RUN_MODEL)
-        self.history.then_save(answered, box.question)
+        sent = [self.carrier, box.question]
+        cleared = answered.then(None, sent, box.question, js=_CLEAR_BOX_JS, queue=False, **QUIET)
+        self.history.then_store(cleared)
 
     def _buttons(self, running: bool) -> Update:
         box = self.composer

@@ -67,10 +67,7 @@ class Results(NamedTuple):
         }
 
     def update(self, answer: Answer, method: MethodInfo, milestone: bool) -> Update:
-        """Show the text so far; at a milestone also passages and metrics.
-
-        The waterfall is drawn at the end only: it takes longer than generating several tokens.
-        """
+        """Show the text so far; at a milestone also passages and metrics."""
         update: Update = {self.reply: render_answer(answer)}
         if milestone:
             update |= {self.passages: render_passages(answer), self.metrics: render_metrics(answer, method)}
@@ -82,7 +79,10 @@ class Results(NamedTuple):
         return {**cleared, self.reply: "", self.history: render_history(chat.turns)}
 
     def finish(self, answer: Answer, method: MethodInfo, chat: Chat, folder: Path) -> Update:
-        """Show the complete answer; its downloadable trace is written into `folder`."""
+        """Show the complete answer; its downloadable trace is written into `folder`.
+
+        Only now the waterfall is drawn, because that takes longer than generating several tokens.
+        """
         trace = folder / "kvscope-trace.json"
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
         stages = list(answer.trace.stages)
@@ -141,8 +141,7 @@ def link_citations(text: str, sources: Iterable[Source | TurnSource]) -> Markup:
         if index % 2 == 0:
             parts.append(part)
             context = part.strip()[-_MAX_CONTEXT_CHARS:] or context  # two marks can follow one sentence
-        elif int(part) in chunks:
-            rank = int(part)
+        elif (rank := int(part)) in chunks:
             attributes = {"data_rank": rank, "data_context": context, "aria_label": f"Source {rank}"}
             parts.append(button("select", chunks[rank], str(rank), class_="kv-cite", **attributes))
         else:

@@ -1,6 +1,6 @@
 """The Models section: loaded models, memory estimates, and loading others, with a confirmation if memory is short."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from backend.interface.models import MemoryEstimate, ModelService
 from ui.events import QUIET, Update
 from ui.html import error_box, join, tag
 from ui.pages.settings.model_info import render_estimate, render_models
-from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, SettingsReload, section
+from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, section
 
 _DESCRIPTION = (
     "A folder in Hugging Face format, or a name on the Hugging Face hub, which is downloaded when you load it. Llama, "
@@ -29,10 +29,10 @@ _SHORT = "There may not be enough memory: the system may slow down or end KVScop
 class ModelsSection:
     """The section; `loaded` shows the loaded models, `estimates` the memory that the chosen ones would need."""
 
-    def __init__(self, models: ModelService, reload: SettingsReload) -> None:
+    def __init__(self, models: ModelService, apply: Callable[[dict[str, Any]], Iterator[Update]]) -> None:
         """Create the section inside the open Blocks."""
         self._models = models
-        self._reload = reload
+        self._apply = apply
         self.inputs = SettingInputs(models)
         add = self.inputs.add
         names = models.suggestions()
@@ -94,9 +94,8 @@ class ModelsSection:
             yield from self.load_anyway(*values)
 
     def load_anyway(self, *values: Any) -> Iterator[Update]:
-        """Load the chosen models even if memory is short."""
         yield self.show()
-        yield from self._reload.follow(self.inputs.read(values))
+        yield from self._apply(self.inputs.read(values))
 
     def show(self, estimates: str = "", confirm: bool = False) -> Update:
         """Show memory estimates, with the buttons of a confirmation or the usual ones; nothing is loaded."""
@@ -112,11 +111,10 @@ class ModelsSection:
         """Return the estimates of the models that would change, or also of an unchanged main model; one per name."""
         current = self._models.current()
         chosen = replace(current, **values)
-        runs_elsewhere = (chosen.device, chosen.dtype) != (current.device, current.dtype)
-        estimates: dict[str, MemoryEstimate] = {}
-        if include_unchanged or runs_elsewhere or chosen.model != current.model:
-            estimates[chosen.model] = self._models.estimate_memory(chosen.model, "primary", chosen)
-        auxiliary = chosen.auxiliary_model
-        if auxiliary != current.auxiliary_model and auxiliary not in estimates:
-            estimates[auxiliary] = self._models.estimate_memory(auxiliary, "auxiliary", chosen)
-        return list(estimates.values())
+        roles: dict[str, str] = {}
+        is_same = (chosen.model, chosen.device, chosen.dtype) == (current.model, current.device, current.dtype)
+        if include_unchanged or not is_same:
+            roles[chosen.model] = "primary"
+        if chosen.auxiliary_model != current.auxiliary_model:
+            roles.setdefault(chosen.auxiliary_model, "auxiliary")
+        return [self._models.estimate_memory(name, role, chosen) for name, role in roles.items()]

@@ -1,6 +1,8 @@
 """The Settings page: models, chunking, cache, system prompt, appearance and system information."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -16,15 +18,18 @@ from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
     render_models,
     render_prompt,
+    render_reload,
     render_stale_documents,
     render_system_info,
     render_theme_buttons,
     render_usage,
 )
 from ui.pages.settings.models_section import ModelsSection
-from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, SettingsReload, section
+from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, section
 from ui.throttle import coalesce
 
+_DONE = "Done. These settings are in use and saved for the next start."
+_POLL_S = 0.15
 _CHUNKING = (
     "Documents are split into passages (chunks) that end at sentence ends. Long passages keep more context together, "
     "short ones can be retrieved more precisely. CacheClip's paper uses 1000 tokens with an overlap of 50."
@@ -47,8 +52,11 @@ _ABOUT = "KVScope sends no data to other machines; it only downloads models you 
 class Settings:
     """The page. Settings are global; only what a session has entered and not applied yet is per session.
 
-    tasks  running re-indexing by session; a reload is not included: it is global and continues
-    seen   State: the settings that this session saw last
+    Applying settings reloads what they change, for all sessions, and continues when the tab is closed.
+
+    tasks   running re-indexing by session
+    status  progress of the latest reload, above all sections
+    seen    State: the settings that this session saw last
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -57,10 +65,11 @@ class Settings:
         self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
-        """Create and connect the page inside its open tab."""
         with gr.Column(elem_id="settings-page", elem_classes="kv-page", min_width=0):
-            self.reload = SettingsReload(self._models, self._updates)
-            self.models = ModelsSection(self._models, self.reload)
+            with gr.Row(elem_id="reload", equal_height=False):
+                self.status = gr.HTML(elem_id="reload-status", js_on_load=None)
+                self._cancel = gr.Button("Cancel download", size="sm", visible=False, elem_id="reload-cancel")
+            self.models = ModelsSection(self._models, self.follow)
             self.chunking = ChunkingSection(self._backend, self.tasks)
             with section("Cache", _CACHE):
                 self._usage = gr.HTML(render_usage(self._backend.tier_usage()), elem_id="memory-usage", js_on_load=None)
@@ -76,15 +85,13 @@ class Settings:
                 self._about = gr.HTML(elem_id="about", js_on_load=None)
             self.seen = gr.State(self._models.current())
         self._inputs = (self.models.inputs, self.chunking.inputs, self.cache)
-        outputs = [
-            *(self.reload.status, self.reload.cancel),
-            *(component for inputs in self._inputs for component in inputs.components.values()),
-            *(self.models.loaded, self.chunking.stale, self.chunking.reindex_button, self._usage, self._about),
-            self.seen,
-        ]
+        outputs: list[Any] = [self.status, self._cancel, self._usage, self._about, self.seen]
+        outputs += [self.models.loaded, self.chunking.stale, self.chunking.reindex_button]
+        outputs += [component for inputs in self._inputs for component in inputs.components.values()]
         self.models.connect(outputs)
-        self.reload.apply_on_click(self.chunking.apply_button, self.chunking.inputs, outputs)
-        self.reload.apply_on_click(apply_cache, self.cache, outputs)
+        self._apply_on_click(self.chunking.apply_button, self.chunking.inputs, outputs)
+        self._apply_on_click(apply_cache, self.cache, outputs)
+        self._cancel.click(self._models.cancel_download, None, None, queue=False, **QUIET)
         tab.select(self.refresh, self.seen, outputs, **RELOAD_QUEUE)
 
     def refresh(self, seen: SettingsChange | None) -> Iterator[Update]:
@@ -92,9 +99,28 @@ class Settings:
         try:
             yield self._updates(seen)
             if self._models.reload_status().running:
-                yield from self.reload.follow()
+                yield from self.follow()
         except Exception as error:  # noqa: BLE001  the UI's boundary
-            yield {self.reload.status: error_box(user_message(error))}
+            yield {self.status: error_box(user_message(error))}
+
+    def follow(self, changes: Mapping[str, Any] | None = None) -> Iterator[Update]:
+        """Show the latest reload until it ends; with `changes`, fields of `SettingsChange`, start it first."""
+        try:
+            if changes is not None:
+                self._models.apply(replace(self._models.current(), **changes))
+            while (reload := self._models.reload_status()).running:
+                yield {self.status: render_reload(reload), self._cancel: gr.Button(visible=reload.can_stop)}
+                time.sleep(_POLL_S)
+            status = render_reload(reload, "" if changes is None else _DONE)
+            yield {**self._updates(), self.status: status, self._cancel: gr.Button(visible=False)}
+        except Exception as error:  # noqa: BLE001  the UI's boundary
+            yield {self.status: error_box(user_message(error)), self._cancel: gr.Button(visible=False)}
+
+    def _apply_on_click(self, button: gr.Button, inputs: SettingInputs, outputs: list[Any]) -> None:
+        def apply(*values: Any) -> Iterator[Update]:
+            yield from self.follow(inputs.read(values))
+
+        button.click(apply, list(inputs.components.values()), outputs, **RELOAD_QUEUE)
 
     def _cache_inputs(self) -> SettingInputs:
         """Create the inputs of the Cache section: budget of each tier, precision on disk, eviction policy."""

@@ -1,24 +1,18 @@
-"""What the sections of the Settings page share: layout, inputs, and the line that shows how changes are applied."""
+"""What the sections of the Settings page share: heading and description on the left, inputs on the right."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 
-from backend.interface.errors import user_message
 from backend.interface.models import ModelService, SettingsChange
 from ui.events import QUIET, Update
-from ui.html import error_box, tag
-from ui.pages.settings.model_info import render_reload
+from ui.html import tag
 
 RELOAD_QUEUE: dict[str, Any] = {"concurrency_id": "settings", "concurrency_limit": 4, **QUIET}
 APPLY_NOTE = "Applying stops running questions and uploads. Documents and the disk cache are kept."
-_DONE = "Done. These settings are in use and saved for the next start."
-_POLL_S = 0.15
 
 
 @contextmanager
@@ -59,40 +53,3 @@ class SettingInputs:
     def show(self, settings: SettingsChange) -> Update:
         """Return the inputs with the values of `settings`."""
         return {component: getattr(settings, name) for name, component in self.components.items()}
-
-
-class SettingsReload:
-    """The status line above all sections. A reload affects all sessions and continues when the tab is closed.
-
-    get_updates  returns updates of everything else that a reload may change
-    """
-
-    def __init__(self, models: ModelService, get_updates: Callable[[], Update]) -> None:
-        """Create the line inside the open Blocks."""
-        self._models = models
-        self._get_updates = get_updates
-        with gr.Row(elem_id="reload", equal_height=False):
-            self.status = gr.HTML(elem_id="reload-status", js_on_load=None)
-            self.cancel = gr.Button("Cancel download", size="sm", visible=False, elem_id="reload-cancel")
-        self.cancel.click(models.cancel_download, None, None, queue=False, **QUIET)
-
-    def apply_on_click(self, button: gr.Button, inputs: SettingInputs, outputs: list[Any]) -> None:
-        """Let a button apply the settings of one section."""
-
-        def apply(*values: Any) -> Iterator[Update]:
-            yield from self.follow(inputs.read(values))
-
-        button.click(apply, list(inputs.components.values()), outputs, **RELOAD_QUEUE)
-
-    def follow(self, changes: Mapping[str, Any] | None = None) -> Iterator[Update]:
-        """Show the latest reload until it ends; with `changes`, fields of `SettingsChange`, start it first."""
-        try:
-            if changes is not None:
-                self._models.apply(replace(self._models.current(), **changes))
-            while (reload := self._models.reload_status()).running:
-                yield {self.status: render_reload(reload), self.cancel: gr.Button(visible=reload.can_stop)}
-                time.sleep(_POLL_S)
-            status = render_reload(reload, "" if changes is None else _DONE)
-            yield {**self._get_updates(), self.status: status, self.cancel: gr.Button(visible=False)}
-        except Exception as error:  # noqa: BLE001  the UI's boundary
-            yield {self.status: error_box(user_message(error)), self.cancel: gr.Button(visible=False)}
