@@ -14,8 +14,7 @@ from ui.figures.labels import plotly_label
 from ui.pages.cache.node_details import render_details, render_node_list
 from ui.pages.cache.page import Selection
 from ui.pages.cache.tier_cards import render_tier_cards, render_totals
-from ui.pages.cache.tree_figure import tree_figure
-from ui.pages.cache.tree_nodes import ROOT, boxes, short_name
+from ui.pages.cache.tree import ROOT, boxes, short_name, tree_figure
 
 HOSTILE = "<img src=x onerror='window.harmed=1'> $x$ &amp; <b>b</b>"
 
@@ -73,7 +72,7 @@ def test_the_number_of_boxes_is_bounded_and_sums_are_complete(names, each):
     cache = FakeCache(host_bytes=2**50, disk_bytes=2**50)
     cache.fill(tuple(f"{n:03}.md" for n in range(names)), each)
     passages = cache.snapshot().passages
-    drawn = boxes(passages, max_passages=160, max_children=24)
+    drawn = boxes(passages)
     assert len(drawn) <= 2 * 160 + 1
     assert len(tree_figure(drawn).data[0].ids) == len(drawn) and render_node_list(drawn).count("<li") == len(drawn) - 1
     assert drawn[0].num_passages == len(passages)
@@ -84,11 +83,12 @@ def test_the_number_of_boxes_is_bounded_and_sums_are_complete(names, each):
         assert len([other for other in drawn if other.parent == box.id]) <= 25
 
 
-def test_the_smallest_boxes_are_merged(cache):
-    drawn = boxes(cache.snapshot().passages, max_children=2)
-    sizes = [box.own_bytes for box in drawn if box.parent == "document:1"]
-    assert sizes[:2] == [480 * 46_080, 460 * 46_080]
-    assert sizes[2] == sum((480 - 20 * n) * 46_080 for n in (2, 3, 4, 5))
+def test_the_smallest_boxes_are_merged():
+    cache = FakeCache()
+    cache.fill(("a.md", "b.md"), each=30)
+    *sizes, merged = [box.own_bytes for box in boxes(cache.snapshot().passages) if box.parent == "document:1"]
+    assert sizes == [max(60, 480 - 20 * n) * 46_080 for n in range(24)]
+    assert merged == 6 * 60 * 46_080
 
 
 def test_an_empty_cache_draws_nothing():

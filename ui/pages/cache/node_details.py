@@ -7,7 +7,7 @@ from ui.components.excerpt import render_text
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, duration, size
 from ui.html import Markup, button, fact, swatch, tag
-from ui.pages.cache.tree_nodes import Box, age_label, full_name, short_name
+from ui.pages.cache.tree import Box, age_label, full_name, short_name
 
 PIN_LASTS = "until KVScope exits or other settings are loaded"
 _MAX_INDENT = 6
@@ -36,6 +36,9 @@ def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Ma
     node = passage.node
     chunk = passage.chunk
     subtitle = short_name(passage) if chunk else "Its text is unknown; it will be evicted when space is needed."
+    cost = UNKNOWN
+    if node.ms_per_token:
+        cost = f"{duration(node.ms_per_token * node.tokens)}, {node.ms_per_token:,.2f}\u00a0ms per token"
     priorities = (
         fact(f"Priority, {TIERS[replica.tier].noun}", f"{replica.priority:,.2f}", _PRIORITY)
         for replica in node.replicas
@@ -45,11 +48,11 @@ def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Ma
         tag("h3", tag("bdi", chunk.document_name if chunk else full_name(passage)), tag("small", subtitle)),
         tag("p", *_badges(node), class_="kv-badges"),
         render_text(chunk.text, "Text of the passage") if chunk else None,
-        _path([by_key[ancestor] for ancestor in _ancestors(by_key, node)]),
+        _path(passage, by_key),
         tag(
             "dl",
             fact("Frequency", f"used {count(node.frequency, 'time')}", _FREQUENCY),
-            fact("Cost", _cost(node), _COST),
+            fact("Cost", cost, _COST),
             fact("Age", age_label(node), _AGE),
             *priorities,
             class_="kv-node-facts",
@@ -94,28 +97,14 @@ def _list_row(box: Box, is_first: bool) -> Markup:
     )
 
 
-def _ancestors(by_key: Mapping[str, CachedPassage], node: NodeInfo) -> list[str]:
-    """Return the keys of the node's ancestors, outermost first."""
-    keys: list[str] = []
-    parent = node.parent
-    while parent is not None and parent in by_key:
-        keys.append(parent)
-        parent = by_key[parent].node.parent
-    return keys[::-1]
-
-
-def _descendants(view: CacheView, key: str) -> set[str]:
-    keys = {key}
-    for passage in view.passages:  # parents precede their children
-        if passage.node.parent in keys:
-            keys.add(passage.node.key)
-    return keys - {key}
-
-
-def _path(path: Sequence[CachedPassage]) -> Markup | None:
-    if not path:
+def _path(passage: CachedPassage, by_key: Mapping[str, CachedPassage]) -> Markup | None:
+    """Return the passages before this one on its path, outermost first; None if there are none."""
+    steps: list[Markup] = []
+    while (parent := passage.node.parent) is not None:
+        passage = by_key[parent]
+        steps.insert(0, tag("li", button("choose", parent, full_name(passage))))
+    if not steps:
         return None
-    steps = (tag("li", button("choose", passage.node.key, full_name(passage))) for passage in path)
     title = tag("span", "Computed after", title=_PATH, class_="kv-term")
     return tag("div", tag("p", title, class_="kv-muted"), tag("ol", *steps), class_="kv-path")
 
@@ -136,12 +125,6 @@ def _badges(node: NodeInfo) -> list[Markup]:
     return badges
 
 
-def _cost(node: NodeInfo) -> str:
-    if not node.ms_per_token:
-        return UNKNOWN
-    return f"{duration(node.ms_per_token * node.tokens)}, {node.ms_per_token:,.2f}\u00a0ms per token"
-
-
 def _actions(node: NodeInfo) -> Markup:
     evict = "Unpin it, or the pinned passages after it, first." if node.protected_by_pin else _EVICT
     return tag(
@@ -153,19 +136,21 @@ def _actions(node: NodeInfo) -> Markup:
 
 
 def _confirm_evict(view: CacheView, node: NodeInfo) -> Markup:
-    later = len(_descendants(view, node.key))
+    keys = {node.key}
+    for passage in view.passages:  # parents precede their children
+        if passage.node.parent in keys:
+            keys.add(passage.node.key)
+    later = len(keys) - 1
     also = f" and {count(later, 'passage')} computed after it" if later else ""
-    by_tier = [
+    question = f"Evict this passage{also}? The document is kept; a question that needs the passage recomputes it."
+    if len(node.replicas) == 1:
+        return _confirm("Evict?", question, button("evict-all", node.key, "Evict", class_="kv-danger"))
+    by_tier = (
         button("evict-one", node.key, f"From {TIERS[replica.tier].noun} only", data_tier=replica.tier)
         for replica in node.replicas
-        if len(node.replicas) > 1
-    ]
-    return _confirm(
-        "Evict?",
-        f"Evict this passage{also}? The document is kept; a question that needs the passage recomputes it.",
-        button("evict-all", node.key, "From all tiers" if by_tier else "Evict", class_="kv-danger"),
-        *by_tier,
     )
+    everywhere = button("evict-all", node.key, "From all tiers", class_="kv-danger")
+    return _confirm("Evict?", question, everywhere, *by_tier)
 
 
 def _confirm(title: str, question: str, *buttons: Markup) -> Markup:

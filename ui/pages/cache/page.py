@@ -1,13 +1,12 @@
 """The Cache page: tier budgets, the knowledge tree with pinning and eviction, and cache hits of recent questions."""
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
 
 from backend.interface.backend import Backend
-from backend.interface.cache import EvictionResult
+from backend.interface.cache import CacheView, EvictionResult
 from backend.interface.errors import user_message
 from ui.components.tiers import TIERS
 from ui.events import QUIET, Update
@@ -16,8 +15,7 @@ from ui.format import GIB, count, size
 from ui.html import Markup, error_box, join, tag
 from ui.pages.cache.node_details import PIN_LASTS, render_details, render_node_list, render_page_actions
 from ui.pages.cache.tier_cards import render_legend, render_policy, render_tier_cards, render_totals
-from ui.pages.cache.tree_figure import tree_figure
-from ui.pages.cache.tree_nodes import boxes
+from ui.pages.cache.tree import boxes, tree_figure
 
 _INTRO = "Keys and values (KV) that were computed for your passages. Questions reuse them instead of recomputing them."
 _EMPTY = "The cache is empty. Add a document: its passages are computed once and cached here."
@@ -41,21 +39,10 @@ class Selection:
 
 
 class Cache:
-    """The page.
-
-    selection   State: the session's `Selection`
-    message     result of the last action, or an error
-    details     the selected passage
-    node_list   passages as a list of buttons
-    tree_plot   passages as an icicle plot
-    tree_part   the column with the tree, hidden while the cache is empty
-    actions     buttons of the page
-    poll        timer that runs while passages are being matched to nodes
-    """
+    """The page; what a session has selected is kept in its State `selection`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._error_ids = itertools.count(1)
 
     def build(self, tab: gr.Tab) -> None:
         """Create the page inside its open tab; it is refreshed whenever the tab is selected."""
@@ -77,7 +64,7 @@ class Cache:
             self._totals = gr.HTML(elem_id="cache-totals", js_on_load=None)
             self._hits = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="cache-hits")
         self.selection = gr.State(Selection())
-        self.poll = gr.Timer(_POLL_S, active=False)
+        self.poll = gr.Timer(_POLL_S, active=False)  # runs while passages are being matched to nodes
         outputs = [
             *(self.actions, self.message, self._tiers, self.tree_part, self._legend, self.tree_plot, self.node_list),
             *(self.details, self._totals, self._hits, self.selection, self.poll),
@@ -98,12 +85,15 @@ class Cache:
         done = replace(selection, pending="")
         try:
             if action == "choose":
-                return self._select(Selection(key))
-            if action in ("evict", "clear"):
-                return self._select(replace(selection, pending=key or "all"))
-            if action == "keep":
-                return self._select(done)
-            return self._draw(done, self._run(action, key, argument, selection.pending))
+                selected = Selection(key)
+            elif action in ("evict", "clear"):
+                selected = replace(selection, pending=key or "all")
+            elif action == "keep":
+                selected = done
+            else:
+                return self._draw(done, self._run(action, key, argument, selection.pending))
+            view = self._backend.cache.snapshot()
+            return self._draw_selected(selected, view, _message(view))
         except Exception as error:  # noqa: BLE001  the UI's boundary
             return self._draw(done, error=user_message(error))
 
@@ -129,13 +119,12 @@ class Cache:
             return f"{result} {_evicted(evicted, TIERS[key].noun)}" if evicted.num_replicas else result
         return ""
 
-    def _select(self, selection: Selection) -> Update:
+    def _draw_selected(self, selection: Selection, view: CacheView, message: Markup) -> Update:
         """Return what a selection or a confirmation changes; polling pauses while a confirmation is shown."""
-        view = self._backend.cache.snapshot()
         return {
             self.details: render_details(view, selection.key, selection.key == selection.pending != ""),
             self.actions: render_page_actions(selection.pending == "all", bool(view.passages)),
-            self.message: _message("" if view.is_complete else _MATCHING),
+            self.message: message,
             self.poll: gr.Timer(active=not view.is_complete and not selection.pending),
             self.selection: selection,
         }
@@ -152,22 +141,18 @@ class Cache:
                 self.poll: gr.Timer(active=False),
             }
         drawn = boxes(view.passages)
-        message = error_box(error) if error else _message(result or ("" if view.is_complete else _MATCHING))
-        has_hits = any(query.exact + query.chunk + query.missed + query.full for query in view.recent_queries)
-        hits = gr.Plot(hit_rate_figure(view.recent_queries), visible=True) if has_hits else gr.Plot(visible=False)
-        return {
-            self.actions: render_page_actions(False, bool(drawn)),
-            self.message: message if drawn else join(message, tag("p", _EMPTY, class_="kv-muted kv-empty")),
-            self._tiers: join(render_tier_cards(view, next(self._error_ids) if error else 0), render_policy(view)),
+        message = error_box(error) if error else _message(view, result)
+        if not drawn:
+            message = join(message, tag("p", _EMPTY, class_="kv-muted kv-empty"))
+        hits = hit_rate_figure(view.recent_queries)
+        return self._draw_selected(selection, view, message) | {
+            self._tiers: join(render_tier_cards(view, rejected=bool(error)), render_policy(view)),
             self.tree_part: gr.Column(visible=bool(drawn)),
             self._legend: render_legend(view, sum(box.passage is not None for box in drawn)),
             self.tree_plot: tree_figure(drawn) if drawn else None,
             self.node_list: render_node_list(drawn),
-            self.details: render_details(view, selection.key),
             self._totals: render_totals(view.totals),
-            self._hits: hits,
-            self.selection: selection,
-            self.poll: gr.Timer(active=not view.is_complete),
+            self._hits: gr.Plot(hits if hits.data else None, visible=bool(hits.data)),
         }
 
 
@@ -180,5 +165,6 @@ def _evicted(evicted: EvictionResult, place: str) -> str:
     return f"{summary}; {count(evicted.num_nodes, 'passage')} will be recomputed when needed."
 
 
-def _message(text: str) -> Markup:
+def _message(view: CacheView, result: str = "") -> Markup:
+    text = result or ("" if view.is_complete else _MATCHING)
     return tag("p", text, class_="kv-message", role="status") if text else Markup("")

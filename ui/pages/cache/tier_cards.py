@@ -1,5 +1,7 @@
 """HTML of the cache tiers, each with its budget, and of the hit statistics."""
 
+import time
+
 from backend.interface.cache import CacheView, StatsTotals, TierInfo
 from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
@@ -27,13 +29,13 @@ _KINDS = (
 )
 
 
-def render_tier_cards(view: CacheView, error_id: int = 0) -> Markup:
+def render_tier_cards(view: CacheView, rejected: bool = False) -> Markup:
     """Return one card per tier: size, budget, load speed and clock.
 
-    error_id  a new number after each rejected budget; without a change in the HTML, a moved slider would stay moved
+    rejected  whether a budget was rejected; without any change in the HTML, a moved slider would stay moved
     """
     cards = map(_tier_card, view.tiers, view.max_budget_bytes)
-    return tag("div", *cards, class_="kv-tiers", data_refusal=error_id or None)
+    return tag("div", *cards, class_="kv-tiers", data_refusal=time.monotonic_ns() if rejected else None)
 
 
 def render_policy(view: CacheView) -> Markup:
@@ -73,21 +75,22 @@ def render_totals(totals: StatsTotals) -> Markup:
         class_="kv-rate",
     )
     total = totals.exact + totals.chunk + totals.missed + totals.full
-    rows = [_kind_row(getattr(totals, kind), total, kind, name, tooltip) for kind, name, tooltip in _KINDS if total]
+    if not total:
+        return rate
+    rows = []
+    for kind, name, tooltip in _KINDS:
+        tokens = getattr(totals, kind)
+        share = join(count(tokens, "token"), tag("small", percent(tokens / total)))
+        rows.append(fact(join(swatch(COLOURS[kind]), name), share, tooltip))
     return join(rate, tag("dl", *rows, class_="kv-kinds"))
-
-
-def _kind_row(tokens: int, total: int, kind: str, name: str, tooltip: str) -> Markup:
-    return tag(
-        "div",
-        tag("dt", swatch(COLOURS[kind]), name),
-        tag("dd", count(tokens, "token"), tag("small", percent(tokens / total))),
-        title=tooltip,
-    )
 
 
 def _tier_card(tier: TierInfo, max_budget_bytes: int) -> Markup:
     label = TIERS[tier.name]
+    speed = UNKNOWN
+    if tier.ms_per_byte:
+        bytes_per_s = 1e3 / tier.ms_per_byte
+        speed = "instant" if bytes_per_s > _INSTANT_BYTES_PER_S else f"{size(round(bytes_per_s))}/s"
     budget_gib = tier.budget_bytes / GIB
     usage = tier.size_bytes / tier.budget_bytes if tier.budget_bytes else 0.0
     bar = tag("span", class_="kv-bar-fill", style=f"width:{min(100.0, 100 * usage):.1f}%;background:{label.colour}")
@@ -112,16 +115,9 @@ def _tier_card(tier: TierInfo, max_budget_bytes: int) -> Markup:
         tag(
             "dl",
             fact("Passages", f"{tier.num_nodes:,}", _NODES),
-            fact("Load speed", _speed(tier), _MEASURED if tier.ms_per_byte else _NOT_MEASURED),
+            fact("Load speed", speed, _MEASURED if tier.ms_per_byte else _NOT_MEASURED),
             fact("Clock", f"{tier.clock:,.2f}", _CLOCK),
         ),
         class_="kv-tier-card",
         aria_label=f"{label.name} tier",
     )
-
-
-def _speed(tier: TierInfo) -> str:
-    if not tier.ms_per_byte:
-        return UNKNOWN
-    bytes_per_s = 1e3 / tier.ms_per_byte
-    return "instant" if bytes_per_s > _INSTANT_BYTES_PER_S else f"{size(round(bytes_per_s))}/s"
