@@ -18,8 +18,8 @@ from tests.ui.conftest import ME
 from ui.figures.pareto import pareto_figure, pareto_front
 from ui.layout import App, launch_options
 from ui.pages.compare import table
-from ui.pages.compare.diff import mark_differences
 from ui.pages.compare.export import escape_formula, write_csv, write_json
+from ui.pages.compare.table import mark_differences
 
 HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"
 REQUEST = CompareRequest("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))

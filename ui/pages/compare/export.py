@@ -5,18 +5,32 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.comparison import Comparison, Outcome
+from engine.analysis.comparison import Comparison
 
+_COLUMNS = (
+    *("question", "model", "method", "ratio", "realised_ratio", "ttft_ms", "n", "rt", "floor_ms", "search_ms"),
+    *("kl", "top1", "answer_kl", "answer_top1", "context_tokens", "recomputed_tokens", "reused_bytes", "read_bytes"),
+    *("read_from", "answer"),
+)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run text that starts with these
 
 
 def write_csv(comparison: Comparison, path: Path) -> Path:
     """Write one row per outcome: times in ms, KL in nats, sizes in bytes."""
-    rows = [_row(comparison, outcome) for outcome in comparison.outcomes]
+    shared = comparison.as_dict()
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["question"])
+        writer = csv.DictWriter(file, _COLUMNS, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows({name: escape_formula(value) for name, value in row.items()} for row in rows)
+        for outcome in shared["outcomes"]:
+            read_bytes = outcome["read_bytes"]
+            row = {
+                **shared,
+                **outcome,
+                "top1": int(outcome["top1"]),
+                "read_bytes": sum(read_bytes.values()),
+                "read_from": " ".join(f"{tier}:{size}" for tier, size in read_bytes.items()),
+            }
+            writer.writerow({name: escape_formula(value) for name, value in row.items()})
     return path
 
 
@@ -29,28 +43,3 @@ def write_json(comparison: Comparison, path: Path) -> Path:
 def escape_formula(value: Any) -> Any:
     """Return a text so that spreadsheets show it instead of running it; other values unchanged."""
     return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA_STARTS) else value
-
-
-def _row(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "question": comparison.request.question,
-        "model": comparison.model,
-        "method": outcome.method,
-        "ratio": outcome.ratio,
-        "realised_ratio": outcome.actual_ratio,
-        "ttft_ms": outcome.ttft_ms,
-        "n": len(outcome.ttfts_ms),
-        "rt": outcome.relative_ttft,
-        "floor_ms": outcome.ideal_ms,
-        "search_ms": comparison.search_ms,
-        "kl": outcome.kl,
-        "top1": int(outcome.top1),
-        "answer_kl": outcome.answer_kl,
-        "answer_top1": outcome.answer_top1,
-        "context_tokens": comparison.context_tokens,
-        "recomputed_tokens": outcome.recomputed_tokens,
-        "reused_bytes": outcome.reused_bytes,
-        "read_bytes": sum(outcome.read_bytes.values()),
-        "read_from": " ".join(f"{tier}:{size}" for tier, size in outcome.read_bytes.items()),
-        "answer": outcome.answer,
-    }

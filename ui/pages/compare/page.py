@@ -1,7 +1,8 @@
 """The Compare page: run one question through several methods and ratios; compare speed, KL and answers."""
 
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from engine.analysis.comparison import CompareRequest, Comparison
+from engine.analysis.comparison import CompareRequest, Comparison, Outcome
 from ui.cancellation import SessionTasks
 from ui.components.document_picker import DocumentPicker, QuestionInputs
 from ui.components.inputs import passages_slider, question_box, run_and_stop_buttons
 from ui.components.sample_questions import SampleQuestions
 from ui.events import QUIET, RUN_MODEL, Update, session_of
 from ui.figures.pareto import pareto_figure
-from ui.html import error_box
+from ui.html import error_box, join, tag
 from ui.pages.compare import table
 from ui.pages.compare.export import write_csv, write_json
 
@@ -25,42 +26,43 @@ _DEFAULT_METHODS = ("cacheclip", "cacheclip-trained", "cacheblend", "direct")
 _REPEATS = {"Once": 1, "3 times": 3, "5 times": 5}
 _NO_QUESTION = error_box("Type a question first, then press Run.")
 _NO_METHOD = error_box("Choose at least one method and one recompute ratio.")
+_INTRO = (
+    "Run one question through several methods and compare their time to first token, how far each answer is from full "
+    "prefill's, and which words differ."
+)
+_PLOT = (
+    "Dotted steps connect the methods that no other beats in both. A grey line leads to the ideal speedup "
+    "(FLOP bound): the time to first token if computing the method's tokens were the only cost."
+)
 
 
 class Compare:
-    """Runs at most one comparison per session. Sessions share this object; `tasks` is the only per-session state.
-
-    samples  example questions for an empty page, each with the name of the document that answers it
-    """
+    """Runs at most one comparison per session. Sessions share this object; `tasks` is the only per-session state."""
 
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend = backend
-        self._samples = dict(list(samples.items())[:2])
+        self._samples = dict(islice(samples.items(), 2))
         self._methods = [method for method in backend.methods() if method.name != "full"]
         self.tasks = SessionTasks()
-
-    @property
-    def question_inputs(self) -> QuestionInputs:
-        """The inputs that another page fills when it sends a question here."""
-        return QuestionInputs(self._question, self._passages, self._picker)
 
     def build(self, tab: gr.Tab) -> None:
         """Create the page's components inside its open tab and connect their events."""
         with gr.Column(elem_id="compare-page", min_width=0):
             with gr.Column(elem_id="compare-box", min_width=0):
                 with gr.Row(elem_id="compare-row", equal_height=False):
-                    self._question = question_box(
+                    question = question_box(
                         "Question to compare methods on", "One question for all methods…", "compare-question"
                     )
                     self._run, self._stop = run_and_stop_buttons("Run", "compare-run", "compare-stop")
-                self._settings = self._build_settings()
+                self._build_settings(question)
             with gr.Column(elem_id="compare-welcome") as self._welcome:
-                gr.HTML(table.render_intro(), js_on_load=None)
+                gr.HTML(tag("p", _INTRO, class_="kv-tagline"), js_on_load=None)
                 self._sample_questions = SampleQuestions(self._backend, self._samples)
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
             self._table = gr.HTML(elem_id="comparison", js_on_load=None)
             with gr.Column(elem_id="pareto-block", visible=False, min_width=0) as self._plot_column:
-                gr.HTML(table.render_plot_help(), js_on_load=None)
+                heading = tag("h3", "Speed vs. quality: lower left is best")
+                gr.HTML(join(heading, tag("p", _PLOT, class_="kv-muted")), js_on_load=None)
                 self._figure = gr.Plot(show_label=False, container=False, buttons=[], elem_id="pareto")
             self._answers = gr.HTML(elem_id="answers", js_on_load=None)
             with gr.Row(elem_id="compare-downloads", visible=False) as self._downloads:
@@ -70,7 +72,7 @@ class Compare:
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the picker and the example questions whenever the sidebar's list of documents changes."""
-        self._picker.follow(document_list)
+        self.question_inputs.picker.follow(document_list)
         self._sample_questions.follow(document_list)
 
     def begin(self, question: str, request: gr.Request) -> Update:
@@ -81,7 +83,7 @@ class Compare:
         if not self.tasks.start(session):
             return gr.skip()
         return {
-            self._progress: table.render_waiting(),
+            self._progress: table.render_step("Waiting for the model"),
             self._welcome: gr.Column(visible=False),
             **self._buttons(running=True),
         }
@@ -103,7 +105,7 @@ class Compare:
             yield gr.skip()  # a generator without any update would clear every output
             return
         comparison: Comparison | None = None
-        last_milestone: Hashable = None
+        shown_outcomes: tuple[Outcome, ...] = ()
         try:
             if not question.strip() or not methods or not ratios:
                 error = _NO_METHOD if question.strip() else _NO_QUESTION
@@ -117,24 +119,28 @@ class Compare:
                 repeats=_REPEATS[repeats],
                 documents=tuple(documents or ()),
             )
-            yield self._cleared()
+            yield {
+                self._table: "",
+                self._answers: "",
+                self._plot_column: gr.Column(visible=False),
+                self._downloads: gr.Row(visible=False),
+                **self._buttons(running=True),
+            }
             for comparison in self._backend.comparison.compare(compare_request, cancel):
-                yield self._snapshot(comparison, with_results=_milestone(comparison) != last_milestone)
-                last_milestone = _milestone(comparison)
-            self.tasks.finish(session, cancel)
+                yield self._snapshot(comparison, with_results=comparison.outcomes != shown_outcomes)
+                shown_outcomes = comparison.outcomes
             update = self._snapshot(comparison, with_results=True) if comparison else {}
-            yield from self._finished(comparison, update)
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
-            self.tasks.finish(session, cancel)
-            yield from self._finished(comparison, {self._progress: error_box(user_message(error))})
+            update = {self._progress: error_box(user_message(error))}
         finally:
             self.tasks.finish(session, cancel)
+        yield from self._finished(comparison, update)
 
     def stop(self, request: gr.Request) -> None:
         """Cancel the session's running comparison."""
         self.tasks.stop(session_of(request))
 
-    def _build_settings(self) -> list[Any]:
+    def _build_settings(self, question: gr.Textbox) -> None:
         names = [method.name for method in self._methods]
         with gr.Column(elem_id="compare-settings", min_width=0):
             methods = gr.CheckboxGroup(
@@ -152,7 +158,7 @@ class Compare:
                 elem_id="compare-ratios",
             )
             with gr.Row(elem_id="compare-numbers", equal_height=False):
-                self._passages = passages_slider("compare-passages")
+                passages = passages_slider("compare-passages")
                 repeats = gr.Radio(
                     list(_REPEATS),
                     value="Once",
@@ -160,31 +166,23 @@ class Compare:
                     info="Methods take turns; the median is shown.",
                     elem_id="compare-repeats",
                 )
-            self._picker = DocumentPicker(self._backend, "compare-where")
-        return [methods, ratios, self._passages, repeats, self._picker.documents]
+            picker = DocumentPicker(self._backend, "compare-where")
+        self.question_inputs = QuestionInputs(question, passages, picker)
+        self._inputs = [question, methods, ratios, passages, repeats, picker.documents]
 
     def _connect(self) -> None:
+        question = self.question_inputs.question
         acknowledged = [self._progress, self._welcome, self._run, self._stop]
-        begin: dict[str, Any] = {"fn": self.begin, "inputs": self._question, "outputs": acknowledged, "queue": False}
-        self._then_run(gr.on([self._run.click, self._question.submit], **begin, **QUIET))
+        begin: dict[str, Any] = {"fn": self.begin, "inputs": question, "outputs": acknowledged, "queue": False, **QUIET}
+        begun = [gr.on([self._run.click, question.submit], **begin)]
         for text, button in self._sample_questions.buttons.items():
-            filled = button.click(lambda text=text: text, None, self._question, queue=False, **QUIET)
-            self._then_run(filled.then(**begin, **QUIET))
-        self._stop.click(self.stop, None, None, queue=False, **QUIET)
-
-    def _then_run(self, event: Any) -> None:
+            filled = button.click(lambda text=text: text, None, question, queue=False, **QUIET)
+            begun.append(filled.then(**begin))
         outputs = [self._progress, self._table, self._plot_column, self._figure, self._answers, self._downloads]
         outputs += [self._csv, self._json, self._run, self._stop]
-        event.then(self.run, [self._question, *self._settings], outputs, **RUN_MODEL)
-
-    def _cleared(self) -> Update:
-        return {
-            self._table: "",
-            self._answers: "",
-            self._plot_column: gr.Column(visible=False),
-            self._downloads: gr.Row(visible=False),
-            **self._buttons(running=True),
-        }
+        for event in begun:
+            event.then(self.run, self._inputs, outputs, **RUN_MODEL)
+        self._stop.click(self.stop, None, None, queue=False, **QUIET)
 
     def _snapshot(self, comparison: Comparison, with_results: bool) -> Update:
         update: Update = {self._progress: table.render_progress(comparison)}
@@ -216,8 +214,3 @@ class Compare:
 
     def _buttons(self, running: bool) -> Update:
         return {self._run: gr.Button(visible=not running), self._stop: gr.Button(visible=running)}
-
-
-def _milestone(comparison: Comparison) -> Hashable:
-    """Return what changes when more than the progress must be redrawn."""
-    return comparison.is_finished, tuple((outcome.key, len(outcome.ttfts_ms)) for outcome in comparison.outcomes)

@@ -1,13 +1,14 @@
 """A comparison as HTML: progress, the table of metrics, and the answers side by side."""
 
+import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 
-from engine.analysis.comparison import Comparison, Outcome
+from engine.analysis.comparison import ComparedPassage, Comparison, Outcome
 from ui.components.tiers import TIERS
 from ui.figures.pareto import MIN_KL
 from ui.format import UNKNOWN, count, duration, percent, size
 from ui.html import Markup, join, progress_line, tag
-from ui.pages.compare.diff import GAP, has_same_words, mark_differences
 
 _COLUMNS = {
     "Method": "How cached and recomputed keys and values (KV) are combined",
@@ -20,33 +21,13 @@ _COLUMNS = {
     "Same first token": "Whether the most likely first token is the same as with full prefill",
     "KV reused": "Size of the passages' KV that was used without recomputing it",
 }
+_GAP = "\u22ef"  # shown in place of missing words
+_WORDS = re.compile(r"\S+\s*|\s+")
+_CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes them; a run of words may start with one
 _STATES = {
     "searching": "Searching, once for all methods",
     "warming": "Warming up: loading the passages' KV into memory",
 }
-
-
-def render_intro() -> Markup:
-    """Return the description on an empty page."""
-    intro = (
-        "Run one question through several methods and compare their time to first token, how far each answer is from "
-        "full prefill's, and which words differ."
-    )
-    return tag("p", intro, class_="kv-tagline")
-
-
-def render_plot_help() -> Markup:
-    """Return how to read the plot."""
-    text = (
-        "Dotted steps connect the methods that no other beats in both. A grey line leads to the ideal speedup "
-        "(FLOP bound): the time to first token if computing the method's tokens were the only cost."
-    )
-    return join(tag("h3", "Speed vs. quality: lower left is best"), tag("p", text, class_="kv-muted"))
-
-
-def render_waiting() -> Markup:
-    """Return the view between the click and the first snapshot."""
-    return _progress("Waiting for the model")
 
 
 def render_progress(comparison: Comparison) -> Markup:
@@ -55,14 +36,20 @@ def render_progress(comparison: Comparison) -> Markup:
         return _summary(comparison)
     repeats = comparison.request.repeats
     if comparison.state == "running":
-        num_variants = max(1, comparison.steps // repeats)
+        num_variants = comparison.steps // repeats
         position = (comparison.step - 1) % num_variants + 1
         message = f"{position} of {num_variants}: {comparison.current_label}"
         if repeats > 1:
             message = f"Round {comparison.round} of {repeats} · {message}"
     else:
         message = _STATES[comparison.state]
-    return _progress(message, value=max(0, comparison.step - 1), max=max(1, comparison.steps))
+    return render_step(message, value=max(0, comparison.step - 1), max=comparison.steps)
+
+
+def render_step(message: str, **attributes: object) -> Markup:
+    """Return a step with a progress bar; `attributes` are its value and its maximum, if they are known."""
+    bar = tag("progress", aria_label="Progress of the comparison", **attributes)
+    return tag("div", progress_line(message), bar, class_="kv-compare-progress")
 
 
 def render_table(comparison: Comparison) -> Markup:
@@ -72,9 +59,9 @@ def render_table(comparison: Comparison) -> Markup:
         return Markup("")
     head = tag("tr", *(tag("th", name, scope="col", title=hint, tabindex=0) for name, hint in _COLUMNS.items()))
     best = _best_values(outcomes[1:])
+    rows = (_row(outcome, {} if outcome.method == "full" else best) for outcome in outcomes)
     caption = tag("caption", "Metrics of each method", class_="kv-visually-hidden")
-    body = tag("tbody", *(_row(outcome, outcomes[0], best) for outcome in outcomes))
-    table = tag("table", caption, tag("thead", head), body, class_="kv-comparison")
+    table = tag("table", caption, tag("thead", head), tag("tbody", *rows), class_="kv-comparison")
     scroll = {"class_": "kv-scroll", "tabindex": 0, "role": "region", "aria_label": "Metrics of each method"}
     return join(tag("div", table, **scroll), _protocol(comparison))
 
@@ -87,18 +74,39 @@ def render_answers(comparison: Comparison) -> Markup:
     legend = tag(
         "p",
         tag("span", tag("mark", "Abc", class_="kv-differs"), " differs from full prefill's answer"),
-        tag("span", tag("mark", GAP, class_="kv-gap"), " words left out"),
+        tag("span", tag("mark", _GAP, class_="kv-gap"), " words left out"),
         class_="kv-legend",
     )
     title = tag("h3", "Answers side by side")
     head = tag("div", title, legend if len(outcomes) > 1 else None, class_="kv-answers-head")
-    cards = (_answer_card(outcome, outcomes[0], comparison) for outcome in outcomes)
+    cards = (_answer_card(outcome, outcomes[0].answer, comparison.passages) for outcome in outcomes)
     return tag("section", head, tag("ol", *cards, class_="kv-answers"), aria_label="Answers side by side")
 
 
-def _progress(message: str, **attributes: object) -> Markup:
-    bar = tag("progress", aria_label="Progress of the comparison", **attributes)
-    return tag("div", progress_line(message), bar, class_="kv-compare-progress")
+def mark_differences(reference: str, other: str, passages: Sequence[ComparedPassage] = ()) -> Markup:
+    """Return `other` with differing runs of words marked; each tooltip shows the reference's words.
+
+    passages  the sources of citations [n]
+    """
+    reference_words = _WORDS.findall(reference)
+    other_words = _WORDS.findall(other)
+    matcher = SequenceMatcher(
+        None, [word.rstrip() for word in reference_words], [word.rstrip() for word in other_words], autojunk=False
+    )
+    parts: list[object] = []
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        old = "".join(reference_words[start:end]).strip()
+        new = "".join(other_words[other_start:other_end])
+        if kind == "equal":
+            parts.append(_label_citations(new, passages))
+        elif kind == "delete":
+            parts.append(tag("mark", _GAP, class_="kv-gap", title=f"Left out: {old}", aria_label="words left out"))
+        else:
+            text = new.rstrip()
+            tooltip = f"Full prefill: {old}" if kind == "replace" else "Not in full prefill's answer"
+            mark = tag("mark", _label_citations(text, passages), class_="kv-differs", title=tooltip)
+            parts += [mark, new[len(text) :]]
+    return join(*parts)
 
 
 def _summary(comparison: Comparison) -> Markup:
@@ -115,41 +123,36 @@ def _summary(comparison: Comparison) -> Markup:
     )
 
 
-def _row(outcome: Outcome, full: Outcome, best: dict[str, float]) -> Markup:
-    is_reference = outcome is full
+def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
+    is_reference = outcome.method == "full"
     same_top1 = f"Same most likely token at {percent(outcome.answer_top1)} of the answer"
-    agreement = f"First token only: {_nats(outcome.kl)}. {same_top1}"
-    read = ", ".join(
-        f"{size(num_bytes)} {TIERS[tier].location if tier in TIERS else tier}"
-        for tier, num_bytes in outcome.read_bytes.items()
-    )
+    read = ", ".join(f"{size(num_bytes)} {TIERS[tier].location}" for tier, num_bytes in outcome.read_bytes.items())
     width = f"--kv-share: {min(1.0, outcome.relative_ttft) * 100:.1f}%"
     bar = tag("span", class_="kv-share", style=width, aria_hidden="true")
     same_first_token = UNKNOWN if is_reference else "yes" if outcome.top1 else "no"
     return tag(
         "tr",
         tag("th", outcome.label, tag("small", "reference") if is_reference else None, scope="row"),
-        tag("td", UNKNOWN if outcome.ratio is None else percent(outcome.ratio)),
+        tag("td", percent(outcome.ratio)),
         tag("td", percent(outcome.actual_ratio, 1)),
-        _cell(
-            duration(outcome.ttft_ms),
-            not is_reference and outcome.ttft_ms == best.get("ttft"),
-            _timing_tooltip(outcome, is_reference),
-            bar,
-        ),
+        _cell(duration(outcome.ttft_ms), outcome.ttft_ms == best.get("ttft"), _timing_tooltip(outcome), bar),
         tag("td", "100\u00a0%" if is_reference else percent(outcome.relative_ttft)),
-        _cell(_nats(outcome.answer_kl), not is_reference and _rounded_kl(outcome) == best.get("kl"), agreement),
+        _cell(
+            _nats(outcome.answer_kl),
+            _rounded_kl(outcome) == best.get("kl"),
+            f"First token only: {_nats(outcome.kl)}. {same_top1}",
+        ),
         tag("td", same_first_token, class_=None if outcome.top1 else "kv-no"),
         _cell(
             size(outcome.reused_bytes) if outcome.reused_bytes else UNKNOWN,
-            not is_reference and outcome.reused_bytes == best.get("reused"),
+            outcome.reused_bytes == best.get("reused"),
             f"Read: {read}" if read else "Nothing was read from the cache",
         ),
         class_="kv-reference" if is_reference else None,
     )
 
 
-def _timing_tooltip(outcome: Outcome, is_reference: bool) -> str:
+def _timing_tooltip(outcome: Outcome) -> str:
     """Return measurements, the time of each stage (stages may overlap), and the ideal time."""
     stages: dict[str, float] = {}
     for stage in outcome.stages:
@@ -157,7 +160,7 @@ def _timing_tooltip(outcome: Outcome, is_reference: bool) -> str:
     times = ", ".join(duration(ttft_ms) for ttft_ms in outcome.ttfts_ms)
     timed = f"Median of {len(outcome.ttfts_ms)}: {times}" if len(outcome.ttfts_ms) > 1 else "Timed once"
     spent = ", ".join(f"{name} {duration(ms)}" for name, ms in stages.items())
-    ideal = "" if is_reference else f". Ideal (FLOP bound): {duration(outcome.ideal_ms)}"
+    ideal = "" if outcome.method == "full" else f". Ideal (FLOP bound): {duration(outcome.ideal_ms)}"
     return f"{timed} ({spent}){ideal}"
 
 
@@ -199,22 +202,35 @@ def _protocol(comparison: Comparison) -> Markup:
     return tag("p", text, class_="kv-muted kv-protocol")
 
 
-def _answer_card(outcome: Outcome, full: Outcome, comparison: Comparison) -> Markup:
-    is_reference = outcome is full
+def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPassage]) -> Markup:
     ratio = "" if outcome.ratio is None else f" at {percent(outcome.ratio)}"
-    is_same = has_same_words(full.answer, outcome.answer)
-    verdict = "Reference" if is_reference else "Same words" if is_same else "Differs"
-    verdict_class = "kv-verdict" if is_reference or is_same else "kv-verdict kv-verdict-differs"
-    verdict_badge = tag("span", verdict, class_=verdict_class)
-    timing = duration(outcome.ttft_ms) + (
-        "" if is_reference else f" · {percent(outcome.relative_ttft)} of full prefill"
-    )
-    text = mark_differences(full.answer, outcome.answer, comparison.passages)
+    timing = duration(outcome.ttft_ms)
+    if outcome.method == "full":
+        verdict = tag("span", "Reference", class_="kv-verdict")
+    else:
+        timing += f" · {percent(outcome.relative_ttft)} of full prefill"
+        if outcome.answer.split() == reference.split():
+            verdict = tag("span", "Same words", class_="kv-verdict")
+        else:
+            verdict = tag("span", "Differs", class_="kv-verdict kv-verdict-differs")
+    text = mark_differences(reference, outcome.answer, passages)
     empty = tag("p", "The model returned an empty answer.", class_="kv-muted")
     return tag(
         "li",
-        tag("div", tag("h4", outcome.label, ratio), verdict_badge, class_="kv-answer-head"),
+        tag("div", tag("h4", outcome.label, ratio), verdict, class_="kv-answer-head"),
         tag("p", timing, class_="kv-muted"),
         tag("div", text, class_="kv-text", dir="auto") if outcome.answer else empty,
-        class_="kv-card kv-answer" + (" kv-reference" if is_reference else ""),
+        class_="kv-card kv-answer" + (" kv-reference" if outcome.method == "full" else ""),
     )
+
+
+def _label_citations(text: str, passages: Sequence[ComparedPassage]) -> Markup:
+    sources = {f"[{passage.rank}]": passage for passage in passages}
+    parts: list[object] = []
+    for part in _CITATION.split(text):
+        if (source := sources.get(part)) is None:
+            parts.append(part)
+            continue
+        name = source.document if source.page is None else f"{source.document}, page {source.page}"
+        parts.append(tag("span", part[1:-1], class_="kv-cite", title=name, aria_label=f"Source: {name}"))
+    return join(*parts)
