@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
+import numpy as np
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.inspection import Inspection
-from engine.method import MethodInfo
 from engine.request import Answer, Request
 from ui.cancellation import SessionTasks
 from ui.components.document_picker import DocumentPicker, QuestionInputs
@@ -28,9 +28,8 @@ from ui.components.inputs import (
 from ui.events import QUIET, RUN_MODEL, Update, session_of
 from ui.figures.agreement import agreement_figure, layer_kl_figure
 from ui.figures.attention_map import attention_figure
-from ui.html import error_box, progress_line, tag
-from ui.pages.inspect import captions, view
-from ui.pages.inspect.captions import FigureCaption
+from ui.html import Markup, error_box, progress_line, tag
+from ui.pages.inspect import view
 from ui.pages.inspect.session import InspectionSession
 from ui.throttle import coalesce
 
@@ -56,22 +55,19 @@ class Inspect:
         self.session = gr.State(None)  # must have no change listener, or Gradio hashes all of it
         with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
             with gr.Row(elem_id="inspect-box", equal_height=False):
-                self.question = question_box(
+                question = question_box(
                     "Question to inspect", "Which question do you want to inspect?", "inspect-question"
                 )
                 self.inspect_button, self.stop_button = run_and_stop_buttons("Inspect", "inspect-go", "inspect-stop")
-                self.passages = passages_slider("inspect-count", None)
-                self.picker = DocumentPicker(self._backend, "inspect-where")
+                passages = passages_slider("inspect-count", None)
+                self.question_inputs = QuestionInputs(
+                    question, passages, DocumentPicker(self._backend, "inspect-where")
+                )
             self.progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
             self.intro = gr.HTML(tag("p", _INTRO, class_="kv-intro"), elem_id="inspect-empty", js_on_load=None)
             with gr.Column(elem_id="inspect-results", min_width=0, visible=False) as self.results:
                 self._build_results()
         self._connect()
-
-    @property
-    def question_inputs(self) -> QuestionInputs:
-        """The inputs that another page fills when it sends a question here."""
-        return QuestionInputs(self.question, self.passages, self.picker)
 
     def stop(self, request: gr.Request) -> None:
         """Cancel the session's running inspection or answer."""
@@ -95,10 +91,8 @@ class Inspect:
         if cancel is None:  # the click started nothing
             yield gr.skip()  # a generator without any update would clear every output
             return
+        update: Update = {}
         try:
-            if not question.strip():
-                yield {self.progress: _NO_QUESTION}
-                return
             inspect_request = Request(
                 question.strip(),
                 recompute_ratio=target / 100,
@@ -109,15 +103,13 @@ class Inspect:
                 if step.inspection is None:
                     yield {self.progress: progress_line(step.message)}
                 else:
-                    self.tasks.finish(session_id, cancel)
-                    yield self._finished(inspect_request, step.inspection)
+                    update = self._results(inspect_request, step.inspection)
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             stopped = tag("p", "Stopped.", class_="kv-muted", role="status")
-            message = stopped if cancel.is_set() else error_box(user_message(error))
-            self.tasks.finish(session_id, cancel)
-            yield {self.progress: message, **self._buttons(running=False)}
+            update = {self.progress: stopped if cancel.is_set() else error_box(user_message(error))}
         finally:
             self.tasks.finish(session_id, cancel)
+        yield update | self._buttons(running=False)
 
     def change_method(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
         """Show another method: its description, its ratio slider if it has one, and the tokens it recomputes."""
@@ -134,11 +126,20 @@ class Inspect:
             return {self.summary: ""}
         info = self._methods[method]
         percent = round(target)
+        inspection = session.inspection
+        mask = session.recompute_mask(method, percent)
+        summary = view.render_summary(inspection, info, percent, mask)
+        point = None
+        if not info.has_ratio and mask is not None:  # one point instead of a curve, at the ratio it recomputes
+            point = inspection.oracle_overlap.get(method)
+            percent = round(100 * float(mask.mean()))
+        labels = {each.name: each.label for each in self._methods.values()}
+        recomputed = np.zeros(inspection.num_tokens, dtype=bool) if mask is None else mask
         return {
-            self.summary: view.render_summary(session, info, percent),
-            self.text: view.render_passages(session, info, percent, rank),
-            self.rank_scatter: view.render_rank_scatter(session, info, percent, rank),
-            self.agreement: self._agreement(session, info, percent),
+            self.summary: summary,
+            self.text: view.render_passages(session, recomputed, rank),
+            self.rank_scatter: view.render_rank_scatter(inspection, recomputed, rank),
+            self.agreement: agreement_figure(inspection.agreement, labels, method, percent, point),
         }
 
     def show_passage(self, session: InspectionSession | None, method: str, target: float, rank: int) -> Update:
@@ -166,25 +167,25 @@ class Inspect:
         if cancel is None:  # the click started nothing
             yield gr.skip()
             return
-        answer: Answer | None = None
+        update: Update = {}
         percent = round(target)
         try:
-            if session is None:
-                yield {self.answer_html: _NO_QUESTION}
+            if session is None:  # the server was restarted
+                yield {self.answer_html: _NO_QUESTION, **self._buttons(running=False)}
                 return
             ask_request = Request(
                 session.inspection.question, method, percent / 100, session.num_passages, documents=session.documents
             )
+            answer: Answer | None = None
             for answer in coalesce(self._backend.ask(ask_request, cancel), _milestone):
                 yield {self.answer_html: view.render_answer(answer, self._methods[method])}
-            self.tasks.finish(session_id, cancel)
             if answer is not None:
-                yield {self.session: session.with_answer(answer, percent), **self._buttons(running=False)}
+                update = {self.session: session.with_answer(answer, percent)}
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
-            self.tasks.finish(session_id, cancel)
-            yield {self.answer_html: error_box(user_message(error)), **self._buttons(running=False)}
+            update = {self.answer_html: error_box(user_message(error))}
         finally:
             self.tasks.finish(session_id, cancel)
+        yield update | self._buttons(running=False)
 
     def _build_results(self) -> None:
         with gr.Column(elem_id="inspect-choice", min_width=0):
@@ -203,14 +204,14 @@ class Inspect:
             self.passage_choice = gr.Radio(all_passages, value=ALL_PASSAGES, label="Passage", elem_id="inspect-passage")
             self.text = gr.HTML(elem_id="inspect-passages", js_on_load=None)
         with gr.Column(elem_id="inspect-figures", min_width=0):
-            self.attention_map = _plot_panel(captions.ATTENTION_MAP, "inspect-map", wide=True)
-            self.kl = _plot_panel(captions.LAYER_KL, "inspect-kl", wide=True)
-            self.agreement = _plot_panel(captions.AGREEMENT, "inspect-agreement")
+            self.attention_map = _plot_panel(view.ATTENTION_MAP, "inspect-map", wide=True)
+            self.kl = _plot_panel(view.LAYER_KL, "inspect-kl", wide=True)
+            self.agreement = _plot_panel(view.AGREEMENT, "inspect-agreement")
             with gr.Column(elem_classes="kv-panel", min_width=0):
-                gr.HTML(captions.RANKS.render(), js_on_load=None)
+                gr.HTML(view.RANKS, js_on_load=None)
                 self.rank_scatter = gr.HTML(elem_id="inspect-ranks", js_on_load=None)
 
-    def _finished(self, request: Request, inspection: Inspection) -> Update:
+    def _results(self, request: Request, inspection: Inspection) -> Update:
         ranks = range(1, len(inspection.passages) + 1)
         choices = [("All", ALL_PASSAGES), *((str(rank), rank) for rank in ranks)]
         return {
@@ -221,18 +222,7 @@ class Inspect:
             self.passage_choice: gr.update(choices=choices, value=ALL_PASSAGES),
             self.answer_html: "",
             self.kl: layer_kl_figure(inspection.kl_layers.tolist(), inspection.kl_auxiliary),
-            **self._buttons(running=False),
         }
-
-    def _agreement(self, session: InspectionSession, method: MethodInfo, percent: int) -> Any:
-        """Return the agreement figure; a method without a ratio is one point, at the ratio it recomputes."""
-        point = None
-        mask = session.recompute_mask(method.name, percent)
-        if not method.has_ratio and mask is not None:
-            point = session.inspection.oracle_overlap.get(method.name)
-            percent = round(100 * float(mask.mean()))
-        labels = {each.name: each.label for each in self._methods.values()}
-        return agreement_figure(session.inspection.agreement, labels, method.name, percent, point)
 
     def _buttons(self, running: bool) -> Update:
         run = gr.Button(visible=not running)
@@ -240,14 +230,15 @@ class Inspect:
         return {self.inspect_button: run, self.ask_button: run, self.stop_button: stop, self.stop_answer_button: stop}
 
     def _connect(self) -> None:
+        question = self.question_inputs.question
         buttons = [self.inspect_button, self.stop_button, self.ask_button, self.stop_answer_button]
         choices = [self.session, self.method, self.ratio, self.passage_choice]
         redrawn = [self.summary, self.text, self.rank_scatter, self.agreement]
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
-        inputs = [self.question, self.passages, self.ratio, self.picker.documents]
+        inputs = [question, self.question_inputs.passages, self.ratio, self.question_inputs.picker.documents]
         shown = [self.session, self.progress, self.intro, self.results, self.passage_choice, self.answer_html, self.kl]
-        submit = [self.inspect_button.click, self.question.submit]
-        begun = gr.on(submit, self.begin_inspection, self.question, [self.progress, *buttons], queue=False, **QUIET)
+        submit = [self.inspect_button.click, question.submit]
+        begun = gr.on(submit, self.begin_inspection, question, [self.progress, *buttons], queue=False, **QUIET)
         inspected = begun.then(self.run_inspection, inputs, [*shown, *buttons], **RUN_MODEL)
         inspected.then(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
         self.ratio.change(self.redraw, choices, redrawn, **instant)
@@ -262,11 +253,10 @@ class Inspect:
 
 
 def _milestone(answer: Answer) -> object:
-    """Return what changes when more than the text must be redrawn."""
     return answer.state, answer.trace.ttft_ms is None
 
 
-def _plot_panel(caption: FigureCaption, elem_id: str, wide: bool = False) -> gr.Plot:
+def _plot_panel(caption: Markup, elem_id: str, wide: bool = False) -> gr.Plot:
     with gr.Column(elem_classes=f"kv-panel{' kv-wide' if wide else ''}", min_width=0):
-        gr.HTML(caption.render(), js_on_load=None)
+        gr.HTML(caption, js_on_load=None)
         return gr.Plot(show_label=False, container=False, buttons=[], elem_id=elem_id, elem_classes="kv-plot")

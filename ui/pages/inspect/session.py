@@ -1,11 +1,11 @@
 """State of one session's Inspect page, kept on the server so that moving a slider runs no model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.analysis.inspection import Inspection
+from engine.analysis.inspection import InspectedPassage, Inspection
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, Source
 
@@ -40,14 +40,13 @@ class InspectionSession:
         method = answer.request.method
         observed = dict(self.observed)
         if method not in self.inspection.selections:
-            observed[method, percent] = self._observed_mask(answer.sources)
+            masks = map(_observed_mask, answer.sources, self.inspection.passages)
+            observed[method, percent] = np.concatenate([*masks])
         return replace(self, quotes=tuple(quoted_spans(answer.text, texts)), observed=observed)
 
-    def _observed_mask(self, sources: Sequence[Source]) -> np.ndarray:
-        """Return which tokens start in a recomputed span of their source, [T] bool."""
-        masks = []
-        for source, passage in zip(sources, self.inspection.passages, strict=True):
-            lengths = [len(span.text) for span in source.text_spans]
-            by_character = np.repeat([span.recomputed for span in source.text_spans], lengths)
-            masks.append(np.concatenate((by_character, [False]))[passage.spans[:, 0]])  # a token can start at the end
-        return np.concatenate(masks).astype(bool)
+
+def _observed_mask(source: Source, passage: InspectedPassage) -> np.ndarray:
+    """Return which tokens of a passage start in a recomputed span of its source, [tokens] bool."""
+    lengths = [len(span.text) for span in source.text_spans]
+    by_character = np.repeat([span.recomputed for span in source.text_spans], lengths)
+    return np.concatenate((by_character, [False])).astype(bool)[passage.spans[:, 0]]  # a token can start at the end

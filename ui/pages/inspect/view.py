@@ -1,7 +1,11 @@
-"""An inspected question as HTML: legend, recompute summary, passages with attention curves, rank scatter."""
+"""An inspected question as HTML: captions, legend, summary, passages with attention curves, rank scatter."""
+
+from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
+from engine.analysis.inspection import InspectedPassage, Inspection
 from engine.method import MethodInfo
 from engine.request import Answer
 from ui.components.excerpt import render_passage_card
@@ -11,8 +15,9 @@ from ui.figures.sparklines import peak, sparklines
 from ui.format import UNKNOWN, count, percent
 from ui.html import Markup, join, tag
 from ui.pages.inspect.session import InspectionSession
-from ui.pages.inspect.token_spans import CITED, RECOMPUTED, SINK, MarkedSpan, mark_spans
 
+MAX_SPANS = 200  # per passage, from recomputed tokens alone
+RECOMPUTED, SINK, CITED = 1, 2, 4  # marks of a character, which are added up
 _CLASSES = {RECOMPUTED: "kv-fresh", SINK: "kv-sink", CITED: "kv-quoted"}
 _SINK = (
     "Attention sink: a token that attracts attention whatever the question is, often a word like 'the'. "
@@ -26,6 +31,55 @@ _LEGEND = (
 )
 
 
+def _caption(title: str, description: str, tooltip: str, *keys: tuple[str, str]) -> Markup:
+    """Return a figure's title with a tooltip, its description, and the meanings of its colours."""
+    hint = tag("span", "?", class_="kv-hint", title=tooltip, tabindex=0, role="note", aria_label=tooltip)
+    colours = [tag("li", name, class_=f"kv-key kv-key-{colour}") for colour, name in keys]
+    return tag(
+        "header",
+        tag("h3", title, " ", hint),
+        tag("p", description),
+        tag("ul", *colours, class_="kv-keys", aria_label="Colours") if colours else None,
+        class_="kv-caption",
+    )
+
+
+ATTENTION_MAP = _caption(
+    "Attention from the question, by layer",
+    "Each row is a layer of the main model, each column a position in the passages; "
+    "stronger colour means more attention from the question.",
+    "Attention of the question's tokens in a full prefill, averaged over heads, relative to the average of its row. "
+    "The shared prefix is left out. The top row is the auxiliary model, which sees each passage alone.",
+)
+LAYER_KL = _caption(
+    "Difference from the last layer",
+    "How much each layer's attention differs from the last layer's: 0 is identical.",
+    "Kullback-Leibler divergence KL(last layer || layer), in nats, without the prefix and the passages' sinks, which "
+    "would dominate it. The dashed line is the auxiliary model's last layer: where it is below a bar, the auxiliary "
+    "model predicts the last layer better than that layer does.",
+    ("green", "layer of the main model"),
+    ("violet", "auxiliary model"),
+)
+AGREEMENT = _caption(
+    "Agreement by recompute ratio",
+    "Of the tokens that either side selects, the share that both select: 1 is full agreement.",
+    "Jaccard similarity, sinks left out. Amber: the chosen method against as many tokens of the oracle, which uses the "
+    "main model's own attention. Violet: most attended tokens of the auxiliary model against those of the main model's "
+    "last layer. Grey: the other methods; dotted: chance.",
+    ("orange", "chosen method"),
+    ("violet", "auxiliary model"),
+    ("grey", "other methods"),
+)
+RANKS = _caption(
+    "Auxiliary model vs. main model",
+    "Each dot is a window of 8 tokens; near the diagonal, both models rank its attention alike.",
+    "Windows ranked by mean attention: the auxiliary model on the x-axis, the main model's last layer on the y-axis. "
+    "Amber dots are recomputed. Spearman's rank correlation is 1 for the same order, 0 for none.",
+    ("orange", "recomputed"),
+    ("grey", "reused"),
+)
+
+
 def render_legend() -> Markup:
     """Return the four colours with their meanings."""
     entries = (
@@ -35,16 +89,16 @@ def render_legend() -> Markup:
     return tag("ul", *entries, class_="kv-colour-key", aria_label="What the colours mean")
 
 
-def render_summary(session: InspectionSession, method: MethodInfo, target: int) -> Markup:
-    """Return how much the method recomputes at a ratio of `target` percent."""
-    mask = session.recompute_mask(method.name, target)
-    tokens = session.inspection.num_tokens
+def render_summary(inspection: Inspection, method: MethodInfo, target: int, mask: np.ndarray | None) -> Markup:
+    """Return how many tokens the method recomputes at a ratio of `target` percent; `mask` [T] is None if unknown."""
+    tokens = inspection.num_tokens
     if mask is None:
         hint = f"{method.label} selects tokens during the forward pass. Ask with these settings to see its selection."
-        return tag("div", _headline(UNKNOWN, f"of {count(tokens, 'token')} recomputed"), _muted(hint))
+        headline = _headline(UNKNOWN, f"of {count(tokens, 'token')} recomputed")
+        return tag("div", headline, tag("p", hint, class_="kv-muted"))
     recomputed = int(mask.sum())
     ratio = f"target {percent(target / 100)}" if method.has_ratio else f"{method.label} has no ratio"
-    exact = session.inspection.num_exact_passages
+    exact = inspection.num_exact_passages
     exact_note = "Passage 1 is exact already." if exact == 1 else f"Passages 1 to {exact} are exact already."
     tooltip = "Cached keys and values (KV) equal those of full prefill, so recomputing them changes nothing."
     return tag(
@@ -57,11 +111,12 @@ def render_summary(session: InspectionSession, method: MethodInfo, target: int) 
     )
 
 
-def render_passages(session: InspectionSession, method: MethodInfo, target: int, rank: int = 0) -> Markup:
-    """Return the passages with attention curves and marked text; only the one of `rank` unless it is 0."""
+def render_passages(session: InspectionSession, mask: np.ndarray, rank: int = 0) -> Markup:
+    """Return the passages with attention curves and marked text; only the one of `rank` unless it is 0.
+
+    mask  [T] bool: tokens that are recomputed
+    """
     inspection = session.inspection
-    mask = session.recompute_mask(method.name, target)
-    mask = np.zeros(inspection.num_tokens, dtype=bool) if mask is None else mask
     visible = [(each, part) for each, part in enumerate(inspection.passage_slices, start=1) if rank in (0, each)]
     slices = [part for _, part in visible]
     last_layer = inspection.primary[-1]
@@ -75,7 +130,7 @@ def render_passages(session: InspectionSession, method: MethodInfo, target: int,
             each,
             passage.document,
             None if passage.page is None else f"page {passage.page}",
-            join(*(_span(span) for span in spans)),
+            join(*(_marked(text, marks) for text, marks in spans)),
             tag("p", _card_caption(mask[part], block)),
             curves=sparklines(inspection.auxiliary[part], last_layer[part], mask[part], peaks),
         )
@@ -83,23 +138,46 @@ def render_passages(session: InspectionSession, method: MethodInfo, target: int,
     return tag("ol", *cards, class_=f"kv-inspected{' kv-alone' if rank else ''}")
 
 
-def render_rank_scatter(session: InspectionSession, method: MethodInfo, target: int, rank: int = 0) -> Markup:
-    """Return the rank scatter of all windows, or of one passage's, with axis labels."""
-    inspection = session.inspection
-    mask = session.recompute_mask(method.name, target)
+def mark_spans(
+    passage: InspectedPassage, recomputed: np.ndarray, sinks: np.ndarray, quotes: Iterable[tuple[int, int]] = ()
+) -> tuple[list[tuple[str, int]], int]:
+    """Return a passage's text as runs of equal marks, and the block size in tokens to which `recomputed` was coarsened.
+
+    A method that selects single tokens would create almost one run per token; beyond `MAX_SPANS`, blocks of tokens
+    take the colour of their majority.
+
+    recomputed, sinks  [tokens] bool
+    quotes             characters (start, end) that an answer quotes
+    """
+    recomputed, block = _coarsen(recomputed)
+    marks = np.zeros(len(passage.text), dtype=np.uint8)
+    for first, last in _runs(recomputed):
+        marks[passage.spans[first, 0] : passage.spans[last - 1, 1]] |= RECOMPUTED
+    for start, end in passage.spans[sinks].tolist():
+        word = passage.text[start:end].lstrip()  # a token includes the space before its word, which stays unmarked
+        marks[end - len(word) : end] |= SINK
+    for start, end in quotes:
+        marks[start:end] |= CITED
+    bounds = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)] if len(marks) else []
+    return [(passage.text[start:end], int(marks[start])) for start, end in pairwise(bounds)], block
+
+
+def render_rank_scatter(inspection: Inspection, mask: np.ndarray, rank: int = 0) -> Markup:
+    """Return the rank scatter of all windows, or of one passage's, with axis labels; `mask` as in `render_passages`."""
     starts = inspection.window_starts
-    recomputed = np.zeros(len(starts), dtype=bool)
-    if mask is not None and len(starts):
+    recomputed = np.zeros(0, dtype=bool)
+    if len(starts):
         recomputed = 2 * np.add.reduceat(mask.astype(int), starts) >= np.diff([*starts, inspection.num_tokens])
     part = inspection.passage_slices[rank - 1] if rank else slice(0, inspection.num_tokens)
     inside = (starts >= part.start) & (starts < part.stop)
     correlation = inspection.rank_correlation
+    caption = f"Rank correlation {correlation:.2f} over {count(len(starts), 'window')}"
     return tag(
         "div",
         tag("span", "main model: most attention \u2192", class_="kv-up"),
         rank_scatter(inspection.window_ranks[:, inside], recomputed[inside], correlation, len(starts)),
         tag("span", "auxiliary model: most attention \u2192", class_="kv-across"),
-        _muted(f"Rank correlation {correlation:.2f} over {count(len(starts), 'window')}"),
+        tag("p", caption, class_="kv-muted"),
         class_="kv-scatter-frame",
     )
 
@@ -109,10 +187,6 @@ def render_answer(answer: Answer, method: MethodInfo) -> Markup:
     text = tag("div", answer.text, class_="kv-text", dir="auto") if answer.text else None
     is_busy = "false" if answer.state in ("done", "stopped") else "true"
     return tag("article", render_state(answer), text, render_metrics(answer, method), aria_busy=is_busy)
-
-
-def _muted(text: str) -> Markup:
-    return tag("p", text, class_="kv-muted")
 
 
 def _headline(value: str, caption: str) -> Markup:
@@ -128,6 +202,24 @@ def _card_caption(mask: np.ndarray, block: int) -> str:
     return caption
 
 
-def _span(span: MarkedSpan) -> object:
-    classes = [css_class for mark, css_class in _CLASSES.items() if span.marks & mark]
-    return tag("span", span.text, class_=" ".join(classes)) if classes else span.text
+def _marked(text: str, marks: int) -> Markup | str:
+    classes = [css_class for mark, css_class in _CLASSES.items() if marks & mark]
+    return tag("span", text, class_=" ".join(classes)) if classes else text
+
+
+def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
+    """Return start and end of each run of True in [tokens]."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return list(zip(edges[0::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _coarsen(mask: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the mask and its block size: the smallest of 1, 8, 16 ... tokens with at most MAX_SPANS spans."""
+    block = 1
+    coarse = mask
+    while 2 * len(_runs(coarse)) + 1 > MAX_SPANS:
+        block = 8 if block == 1 else 2 * block
+        starts = np.arange(0, len(mask), block)
+        fraction = np.add.reduceat(mask.astype(int), starts) / np.diff([*starts, len(mask)])
+        coarse = np.repeat(fraction >= 0.5, block)[: len(mask)]
+    return coarse, block
