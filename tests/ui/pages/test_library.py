@@ -12,8 +12,7 @@ from store.types import Document
 from tests.support.fake_backend.backend import READY
 from tests.support.fake_backend.library import HOST_BYTES
 from tests.ui.conftest import ME
-from ui.pages.library.preview import PAGE_SIZE as PASSAGES_PER_PAGE
-from ui.pages.library.table import PAGE_SIZE, View, filter_and_sort, render_table
+from ui.pages.library.table import PAGE_SIZE, PASSAGES_PER_PAGE, View, filter_and_sort, render_table
 
 YOU = SimpleNamespace(session_hash="you")
 NAMES = ("b.pdf", "A.txt", "c & d.md")

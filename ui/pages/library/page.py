@@ -12,65 +12,27 @@ from backend.interface.library import DocumentUsage
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, QUIET, Update
-from ui.html import error_box, join, tag
-from ui.pages.library.preview import PAGE_SIZE as PASSAGES_PER_PAGE
-from ui.pages.library.preview import Preview
-from ui.pages.library.table import COLUMNS, PAGE_SIZE, View, filter_and_sort, render_summary, render_table
+from ui.html import Markup, error_box, join, tag
+from ui.pages.library.table import (
+    COLUMNS,
+    PAGE_SIZE,
+    PASSAGES_PER_PAGE,
+    View,
+    filter_and_sort,
+    render_preview,
+    render_summary,
+    render_table,
+)
 
 _INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
 _POLL_S = 1.0
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
 # slow one cannot overwrite a newer table.
 _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
-# Handles all buttons and checkboxes of the table. After a redraw, the focus returns to the element that had it, or
-# moves to the one with data-focus. Enter submits a name being edited, Escape discards it.
-_ON_LOAD = """
-let lastSelector = null;
-const send = (target, extra) => {
-    const {act, id} = target.dataset;
-    lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
-    const name = element.querySelector('input[data-act=save]')?.value;
-    trigger(act === 'reindex' ? 'submit' : 'click', {act, id, name, ...extra});
-};
-element.addEventListener('click', (event) => {
-    const button = event.target.closest('button[data-act]');
-    if (button) send(button);
-});
-element.addEventListener('change', (event) => {
-    if (event.target.matches('input[type=checkbox]')) send(event.target, {on: event.target.checked});
-});
-element.addEventListener('keydown', (event) => {
-    if (!event.target.matches('input[data-act=save]')) return;
-    if (event.key === 'Enter') send(event.target);
-    if (event.key === 'Escape') { event.stopPropagation(); trigger('click', {act: 'keep', id: ''}); }
-});
-watch('value', () => {
-    const focused = element.querySelector('[data-focus]') || (lastSelector && element.querySelector(lastSelector));
-    if (focused && (focused.matches('[data-focus]') || document.activeElement === document.body)) {
-        focused.focus({preventScroll: true});
-        if (focused.matches('input[type=text]')) focused.select();
-    }
-    lastSelector = null;
-    // A checkbox that was clicked no longer follows its attribute.
-    for (const box of element.querySelectorAll('input[type=checkbox]')) box.checked = box.hasAttribute('checked');
-    for (const mark of element.querySelectorAll('.kv-excerpt mark')) {
-        const box = mark.closest('.kv-excerpt');
-        box.scrollTop += mark.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
-    }
-});
-"""
 
 
 class Library:
-    """The page.
-
-    view     State: the session's `View` of the table
-    table    the documents
-    summary  one line about all documents
-    error    message of a failed action
-    poll     timer that runs while cache usage is being counted or after re-indexing
-    uploads  the drop zone
-    """
+    """The page; each session's `View` of the table is kept in its State `view`."""
 
     def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
         self._backend = backend
@@ -94,8 +56,8 @@ class Library:
                     elem_id="library-filter",
                 )
             self.error = gr.HTML(elem_id="library-error", elem_classes="kv-error-box", js_on_load=None)
-            self.table = gr.HTML(elem_id="library-list", js_on_load=_ON_LOAD)
-            self.poll = gr.Timer(_POLL_S, active=False)
+            self.table = gr.HTML(elem_id="library-list", js_on_load="window.kvLibrary?.table(element, trigger, watch);")
+            self.poll = gr.Timer(_POLL_S, active=False)  # runs while usage is being counted and after re-indexing
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
         self.uploads.wire([document_list])
@@ -201,11 +163,11 @@ class Library:
         except Exception as error:  # noqa: BLE001  the UI's boundary
             return {self.table: error_box(user_message(error)), self.poll: gr.Timer(active=False)}
 
-    def _preview(self, view: View, documents: list[DocumentUsage]) -> Preview | None:
+    def _preview(self, view: View, documents: list[DocumentUsage]) -> Markup | None:
         total = next((each.document.num_chunks for each in documents if each.document.id == view.open), None)
         if total is None:
             return None
         library = self._backend.library
         passages = library.passages(view.open, view.first, PASSAGES_PER_PAGE)
         is_listed = any(passage.chunk.id == view.in_context for passage in passages)
-        return Preview(passages, view.first, total, library.excerpt(view.in_context) if is_listed else None)
+        return render_preview(passages, view.first, total, library.excerpt(view.in_context) if is_listed else None)

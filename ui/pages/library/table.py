@@ -1,24 +1,29 @@
-"""HTML of the document table: one row per document, its actions, and confirmations."""
+"""HTML of the document table: one row per document, its actions and confirmations, and its passages."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from backend.interface.library import DocumentUsage
+from backend.interface.library import DocumentUsage, Passage
+from store.types import Excerpt
+from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
 from ui.html import Markup, button, join, tag
-from ui.pages.library.preview import Preview
 
+PASSAGES_PER_PAGE = 20
 PAGE_SIZE = 50  # rows shown before "Show more"
+_PASSAGE_CACHED = "Where its keys and values (KV), which questions reuse, are cached."
 _CACHED = "Keys and values (KV) cached for its passages, in all tiers. Questions reuse them."
-COLUMNS = {  # sort key -> (heading, tooltip)
-    "name": ("Name", "Sort by name"),
-    "size": ("Size", "File size"),
-    "pages": ("Pages", "Number of pages, if the format has pages"),
-    "passages": ("Passages", "Parts of the text that are retrieved and cached individually (chunks)"),
-    "computed": ("Cached", _CACHED),
-    "added": ("Added", "Date added"),
+_PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
+_PAGES = "Number of pages, if the format has pages"
+COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
+    "name": ("Name", "Sort by name", lambda usage: usage.document.name.casefold()),
+    "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
+    "pages": ("Pages", _PAGES, lambda usage: usage.document.num_pages or 0),
+    "passages": ("Passages", _PASSAGES, lambda usage: usage.document.num_chunks),
+    "computed": ("Cached", _CACHED, lambda usage: usage.size_bytes),
+    "added": ("Added", "Date added", lambda usage: usage.document.added_at),
 }
 _PENCIL = "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3"
 _ARROWS = "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14"
@@ -55,7 +60,7 @@ def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[Docu
     """Return the documents whose names contain every word of the filter, in the view's order."""
     words = view.filter.casefold().split()
     matches = [each for each in documents if all(word in each.document.name.casefold() for word in words)]
-    return sorted(matches, key=lambda each: _sort_key(each, view.order), reverse=view.descending)
+    return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
 
 
 def render_summary(documents: Sequence[DocumentUsage]) -> Markup:
@@ -70,7 +75,7 @@ def render_summary(documents: Sequence[DocumentUsage]) -> Markup:
 
 
 def render_table(
-    documents: Sequence[DocumentUsage], view: View, preview: Preview | None = None, not_ready: str = ""
+    documents: Sequence[DocumentUsage], view: View, preview: Markup | None = None, not_ready: str = ""
 ) -> Markup:
     """Return the table, or a hint if it is empty.
 
@@ -84,10 +89,8 @@ def render_table(
     visible = rows[: view.limit]
     bar = _selection_bar(documents, view, {each.document.id for each in visible})
     if not rows:
-        hint = tag(
-            "p", "No name contains ", tag("bdi", view.filter), ". Clear the filter to see all.", class_="kv-none"
-        )
-        return join(bar, hint)
+        hint = join("No name contains ", tag("bdi", view.filter), ". Clear the filter to see all.")
+        return join(bar, tag("p", hint, class_="kv-none"))
     bodies = [_document_row(each, view, preview) for each in visible]
     remaining = len(rows) - view.limit
     label = f"Show {min(remaining, PAGE_SIZE)} more of {remaining}"
@@ -95,22 +98,29 @@ def render_table(
     return join(bar, tag("table", _header(view, rows), *bodies, class_="kv-library", aria_label="Documents"), more)
 
 
-def _sort_key(usage: DocumentUsage, order: str) -> Any:
-    document = usage.document
-    return {
-        "name": document.name.casefold(),
-        "size": document.size_bytes,
-        "pages": document.num_pages or 0,
-        "passages": document.num_chunks,
-        "computed": usage.size_bytes,
-        "added": document.added_at,
-    }[order]
+def render_preview(passages: Sequence[Passage], first: int, total: int, excerpt: Excerpt | None) -> Markup:
+    """Return up to PASSAGES_PER_PAGE passages from number `first` of `total`, below a pager.
+
+    excerpt  one of the passages in its surrounding text, or None
+    """
+    end = first + len(passages)
+    position = f"Passages {first + 1:,}\u2013{end:,} of {total:,}" if passages else "No passages"
+    previous = button("page", max(0, first - PASSAGES_PER_PAGE), "Previous") if first else None
+    following = button("page", end, "Next") if end < total else None
+    pager = tag("div", tag("span", position, role="status"), previous, following, class_="kv-pager")
+    cards = []
+    previous_end = 0
+    for passage in passages:
+        is_in_context = excerpt is not None and excerpt.chunk.id == passage.chunk.id
+        cards.append(_card(passage, previous_end, excerpt if is_in_context else None))
+        previous_end = passage.chunk.end
+    return tag("div", pager, tag("ol", *cards, class_="kv-cards"), class_="kv-preview")
 
 
 def _header(view: View, rows: Sequence[DocumentUsage]) -> Markup:
     all_selected = all(each.document.id in view.selected for each in rows)
     cells = []
-    for name, (heading, tooltip) in COLUMNS.items():
+    for name, (heading, tooltip, _) in COLUMNS.items():
         arrow, order = "", "none"
         if name == view.order:
             arrow, order = (" ↓", "descending") if view.descending else (" ↑", "ascending")
@@ -152,7 +162,7 @@ def _hidden_note(documents: Sequence[DocumentUsage], visible_ids: Set[str]) -> s
     return " (not shown)" if hidden == len(documents) else f" ({hidden} of them not shown)"
 
 
-def _document_row(usage: DocumentUsage, view: View, preview: Preview | None) -> Markup:
+def _document_row(usage: DocumentUsage, view: View, preview: Markup | None) -> Markup:
     document = usage.document
     is_open = view.open == document.id
     is_selected = document.id in view.selected
@@ -169,8 +179,8 @@ def _document_row(usage: DocumentUsage, view: View, preview: Preview | None) -> 
     below = None
     if view.pending_delete == (document.id,):
         below = tag("div", _confirm_delete(tag("bdi", document.name), [usage], view), class_="kv-confirm-delete")
-    elif is_open and preview is not None:
-        below = preview.render()
+    elif is_open:
+        below = preview
     return tag(
         "tbody",
         tag("tr", *cells, class_="kv-chosen-row" if is_selected else None),
@@ -242,3 +252,30 @@ def _checkbox(act: str, target: str, checked: bool, label: str) -> Markup:
 def _icon(path: str) -> Markup:
     stroke = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.7", "stroke_linecap": "round"}
     return tag("svg", tag("path", d=path, **stroke), viewBox="0 0 24 24", width=18, height=18, aria_hidden="true")
+
+
+def _card(passage: Passage, previous_end: int, excerpt: Excerpt | None) -> Markup:
+    """Return one passage; its overlap with the previous one, which ends at `previous_end`, is paler."""
+    chunk = passage.chunk
+    state = {"aria_pressed": "true" if excerpt else "false", "title": "Show the surrounding text"}
+    header = tag(
+        "div",
+        tag("b", f"{chunk.index + 1:,}"),
+        tag("span", f"Page {chunk.page}") if chunk.page else None,
+        tag("span", count(passage.tokens, "token"), title="Tokens of the main model"),
+        tag(
+            "span",
+            f"cached {TIERS[passage.tier].location}" if passage.tier else "not cached",
+            class_="kv-badge kv-tier-host" if passage.tier else "kv-badge",
+            title=_PASSAGE_CACHED,
+        ),
+        button("place", chunk.id, "In context", **state),
+        class_="kv-card-line",
+    )
+    if excerpt:
+        body = tag("figure", tag("figcaption", page_label(excerpt)), render_excerpt(excerpt))
+        return tag("li", header, body, class_="kv-chunk")
+    overlap = max(0, previous_end - chunk.start)
+    repeated = tag("span", chunk.text[:overlap], class_="kv-overlap", title="Repeated from the previous passage")
+    text = tag("div", repeated if overlap else None, chunk.text[overlap:], class_="kv-chunk-text", dir="auto")
+    return tag("li", header, text, class_="kv-chunk")

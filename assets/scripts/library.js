@@ -1,0 +1,46 @@
+// The Library page: clicks on the table's buttons and checkboxes become events. After a redraw, the focus returns to
+// the element that had it, or moves to the one with data-focus. Enter submits a name being edited, Escape discards it.
+window.kvLibrary = (() => {
+  "use strict";
+
+  const table = (element, trigger, watch) => {
+    let lastSelector = null;
+    const send = (target, extra) => {
+      const { act, id } = target.dataset;
+      lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
+      const name = element.querySelector("input[data-act=save]")?.value;
+      trigger(act === "reindex" ? "submit" : "click", { act, id, name, ...extra });
+    };
+    element.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-act]");
+      if (button) send(button);
+    });
+    element.addEventListener("change", (event) => {
+      if (event.target.matches("input[type=checkbox]")) send(event.target, { on: event.target.checked });
+    });
+    element.addEventListener("keydown", (event) => {
+      if (!event.target.matches("input[data-act=save]")) return;
+      if (event.key === "Enter") send(event.target);
+      if (event.key === "Escape") {
+        event.stopPropagation();
+        trigger("click", { act: "keep", id: "" });
+      }
+    });
+    watch("value", () => {
+      const focused = element.querySelector("[data-focus]") || (lastSelector && element.querySelector(lastSelector));
+      if (focused && (focused.matches("[data-focus]") || document.activeElement === document.body)) {
+        focused.focus({ preventScroll: true });
+        if (focused.matches("input[type=text]")) focused.select();
+      }
+      lastSelector = null;
+      // A checkbox that was clicked no longer follows its attribute.
+      for (const box of element.querySelectorAll("input[type=checkbox]")) box.checked = box.hasAttribute("checked");
+      for (const mark of element.querySelectorAll(".kv-excerpt mark")) {
+        const box = mark.closest(".kv-excerpt");
+        box.scrollTop += mark.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
+      }
+    });
+  };
+
+  return { table };
+})();
