@@ -13,8 +13,7 @@ from ui.events import QUIET, Update
 from ui.figures.hit_rate import hit_rate_figure
 from ui.format import GIB, count, size
 from ui.html import Markup, error_box, join, tag
-from ui.pages.cache.node_details import PIN_LASTS, render_details, render_node_list, render_page_actions
-from ui.pages.cache.tier_cards import render_legend, render_policy, render_tier_cards, render_totals
+from ui.pages.cache import view
 from ui.pages.cache.tree import boxes, tree_figure
 
 _INTRO = "Keys and values (KV) that were computed for your passages. Questions reuse them instead of recomputing them."
@@ -25,7 +24,6 @@ _TREE = (
     "Click a passage to read it; click a document to zoom in, and again to zoom out."
 )
 _MATCHING = "Matching cached data to passages; names appear shortly."
-_POLL_S = 1.0
 _ON_CLICK = "window.kvCache?.buttons(element, trigger);"
 _ON_TREE = "window.kvCache?.tree(element, trigger);"
 
@@ -45,7 +43,6 @@ class Cache:
         self._backend = backend
 
     def build(self, tab: gr.Tab) -> None:
-        """Create the page inside its open tab; it is refreshed whenever the tab is selected."""
         with gr.Column(elem_id="cache", elem_classes="kv-page"):
             with gr.Row(elem_id="cache-head"):
                 gr.HTML(join(tag("h2", "Cache"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
@@ -64,7 +61,7 @@ class Cache:
             self._totals = gr.HTML(elem_id="cache-totals", js_on_load=None)
             self._hits = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="cache-hits")
         self.selection = gr.State(Selection())
-        self.poll = gr.Timer(_POLL_S, active=False)  # runs while passages are being matched to nodes
+        self.poll = gr.Timer(1.0, active=False)  # runs while passages are being matched to nodes
         outputs = [
             *(self.actions, self.message, self._tiers, self.tree_part, self._legend, self.tree_plot, self.node_list),
             *(self.details, self._totals, self._hits, self.selection, self.poll),
@@ -92,8 +89,8 @@ class Cache:
                 selected = done
             else:
                 return self._draw(done, self._run(action, key, argument, selection.pending))
-            view = self._backend.cache.snapshot()
-            return self._draw_selected(selected, view, _message(view))
+            snapshot = self._backend.cache.snapshot()
+            return self._draw_selected(selected, snapshot, _message(snapshot))
         except Exception as error:  # noqa: BLE001  the UI's boundary
             return self._draw(done, error=user_message(error))
 
@@ -102,7 +99,7 @@ class Cache:
         cache = self._backend.cache
         if action == "pin":
             cache.pin(key, True)
-            return f"Pinned: the passage stays in the cache {PIN_LASTS}."
+            return f"Pinned: the passage stays in the cache {view.PIN_LASTS}."
         if action == "unpin":
             cache.pin(key, False)
             return "Unpinned: the passage can be evicted when space is needed."
@@ -119,39 +116,39 @@ class Cache:
             return f"{result} {_evicted(evicted, TIERS[key].noun)}" if evicted.num_replicas else result
         return ""
 
-    def _draw_selected(self, selection: Selection, view: CacheView, message: Markup) -> Update:
+    def _draw_selected(self, selection: Selection, snapshot: CacheView, message: Markup) -> Update:
         """Return what a selection or a confirmation changes; polling pauses while a confirmation is shown."""
         return {
-            self.details: render_details(view, selection.key, selection.key == selection.pending != ""),
-            self.actions: render_page_actions(selection.pending == "all", bool(view.passages)),
+            self.details: view.render_details(snapshot, selection.key, selection.key == selection.pending != ""),
+            self.actions: view.render_page_actions(selection.pending == "all", bool(snapshot.passages)),
             self.message: message,
-            self.poll: gr.Timer(active=not view.is_complete and not selection.pending),
+            self.poll: gr.Timer(active=not snapshot.is_complete and not selection.pending),
             self.selection: selection,
         }
 
     def _draw(self, selection: Selection, result: str = "", error: str = "") -> Update:
         try:
-            view = self._backend.cache.snapshot()
+            snapshot = self._backend.cache.snapshot()
         except Exception as exception:  # noqa: BLE001  the UI's boundary, e.g. before the models are loaded
             return {
                 self.message: error_box(user_message(exception)),
                 self._tiers: "",
                 self.tree_part: gr.Column(visible=False),
-                self.actions: render_page_actions(False, False),
+                self.actions: view.render_page_actions(False, False),
                 self.poll: gr.Timer(active=False),
             }
-        drawn = boxes(view.passages)
-        message = error_box(error) if error else _message(view, result)
+        drawn = boxes(snapshot.passages)
+        message = error_box(error) if error else _message(snapshot, result)
         if not drawn:
             message = join(message, tag("p", _EMPTY, class_="kv-muted kv-empty"))
-        hits = hit_rate_figure(view.recent_queries)
-        return self._draw_selected(selection, view, message) | {
-            self._tiers: join(render_tier_cards(view, rejected=bool(error)), render_policy(view)),
+        hits = hit_rate_figure(snapshot.recent_queries)
+        return self._draw_selected(selection, snapshot, message) | {
+            self._tiers: join(view.render_tier_cards(snapshot, rejected=bool(error)), view.render_policy(snapshot)),
             self.tree_part: gr.Column(visible=bool(drawn)),
-            self._legend: render_legend(view, sum(box.passage is not None for box in drawn)),
+            self._legend: view.render_legend(snapshot, sum(box.passage is not None for box in drawn)),
             self.tree_plot: tree_figure(drawn) if drawn else None,
-            self.node_list: render_node_list(drawn),
-            self._totals: render_totals(view.totals),
+            self.node_list: view.render_node_list(drawn),
+            self._totals: view.render_totals(snapshot.totals),
             self._hits: gr.Plot(hits if hits.data else None, visible=bool(hits.data)),
         }
 
@@ -165,6 +162,6 @@ def _evicted(evicted: EvictionResult, place: str) -> str:
     return f"{summary}; {count(evicted.num_nodes, 'passage')} will be recomputed when needed."
 
 
-def _message(view: CacheView, result: str = "") -> Markup:
-    text = result or ("" if view.is_complete else _MATCHING)
+def _message(snapshot: CacheView, result: str = "") -> Markup:
+    text = result or ("" if snapshot.is_complete else _MATCHING)
     return tag("p", text, class_="kv-message", role="status") if text else Markup("")

@@ -25,35 +25,22 @@ _DOCUMENT, _MERGED, _PINNED = "#5f646b", "#7a7f86", "#e0a33a"
 
 @dataclass(eq=False)
 class Box:
-    """One box of the plot.
-
-    parent        id of the enclosing box; '' for the root
-    depth         0 the root, 1 a document, from 2 passages
-    own_bytes     size of its KV in the fastest tier
-    total_bytes   including all descendants
-    num_passages  including all descendants
-    passage       None for the root, documents and merged boxes
-    order         position among its siblings: document, index, role
-    """
+    """One box of the plot: the root, a document, a passage, or several merged ones."""
 
     id: str
-    parent: str
-    depth: int
+    parent: str  # id of the enclosing box; '' for the root
+    depth: int  # 0 the root, 1 a document, from 2 passages
     label: str
-    own_bytes: int = 0
-    total_bytes: int = 0
-    num_passages: int = 0
-    passage: CachedPassage | None = None
-    order: tuple[str, int, str] = ("", 0, "")
+    own_bytes: int = 0  # size of its KV in the fastest tier
+    total_bytes: int = 0  # including all descendants
+    num_passages: int = 0  # including all descendants
+    passage: CachedPassage | None = None  # None for the root, documents and merged boxes
+    order: tuple[str, int, str] = ("", 0, "")  # among its siblings
     children: list["Box"] = field(default_factory=list)
 
     @property
     def is_merged(self) -> bool:
         return self.id.startswith("more:")
-
-    @property
-    def is_pinned(self) -> bool:
-        return self.passage is not None and self.passage.node.pinned
 
     def walk(self) -> Iterator["Box"]:
         """Yield the box and all its descendants, parents before children."""
@@ -115,6 +102,7 @@ def tree_figure(boxes: Sequence[Box]) -> go.Figure:
     A box was computed after the one to its left. Each has its passage's key as custom data ('' if it has none), by
     which clicks are resolved.
     """
+    pinned = [box.passage is not None and box.passage.node.pinned for box in boxes]
     figure = go.Figure(
         go.Icicle(
             ids=[box.id for box in boxes],
@@ -134,8 +122,8 @@ def tree_figure(boxes: Sequence[Box]) -> go.Figure:
             marker={
                 "colors": [_colour(box) for box in boxes],
                 "line": {
-                    "color": [_PINNED if box.is_pinned else "rgba(255,255,255,0.35)" for box in boxes],
-                    "width": [3 if box.is_pinned else 0.5 for box in boxes],
+                    "color": [_PINNED if is_pinned else "rgba(255,255,255,0.35)" for is_pinned in pinned],
+                    "width": [3 if is_pinned else 0.5 for is_pinned in pinned],
                 },
             },
         )
@@ -154,12 +142,6 @@ def tree_figure(boxes: Sequence[Box]) -> go.Figure:
 def _whole_tree(passages: Sequence[CachedPassage]) -> Box:
     """Return the root of the tree of all passages under their documents."""
     by_id = {ROOT: Box(ROOT, "", 0, "All passages")}
-
-    def add(box: Box) -> None:
-        if box.id not in by_id:
-            by_id[box.id] = box
-            by_id[box.parent].children.append(box)
-
     for passage in passages:  # parents precede their children
         node, chunk = passage.node, passage.chunk
         order = (_SORTS_LAST, 0, passage.role) if chunk is None else (chunk.document_name, chunk.index, passage.role)
@@ -167,11 +149,15 @@ def _whole_tree(passages: Sequence[CachedPassage]) -> Box:
         if parent is None:
             parent = f"document:{chunk.document_id if chunk else ''}"
             document_name = chunk.document_name if chunk else "Other libraries or models"
-            add(Box(parent, ROOT, 1, document_name, order=order))
+            by_id.setdefault(parent, Box(parent, ROOT, 1, document_name, order=order))
         # A path may continue in another document, so its later passages carry the document's name.
         label = full_name(passage) if by_id[parent].passage else short_name(passage)
+        depth = by_id[parent].depth + 1
         own_bytes = node.replicas[0].size_bytes
-        add(Box(node.key, parent, by_id[parent].depth + 1, label, own_bytes, passage=passage, order=order))
+        by_id[node.key] = Box(node.key, parent, depth, label, own_bytes, passage=passage, order=order)
+    for box in by_id.values():
+        if box.parent:
+            by_id[box.parent].children.append(box)
     for box in reversed(by_id.values()):  # children precede their parents
         box.total_bytes = box.own_bytes + sum(child.total_bytes for child in box.children)
         box.num_passages = (box.passage is not None) + sum(child.num_passages for child in box.children)
