@@ -25,13 +25,12 @@ def page(app):
 
 
 def inspect(page, question="Why?"):
-    page.begin_inspection(question, ME)
     *_, last = page.run_inspection(question, 3, 20, [], ME)
     return last
 
 
 def session_of(*texts, **options):
-    return InspectionSession(fake_inspection([inspected_passage(text, **options) for text in texts]), len(texts))
+    return InspectionSession(fake_inspection([inspected_passage(text, **options) for text in texts]), Request("Why?"))
 
 
 def at_8k():
@@ -106,7 +105,6 @@ def test_an_empty_passage_and_an_empty_selection_make_no_extra_span():
 
 def test_the_inspected_question_is_answered_and_the_quoted_text_marked(page, backend):
     session = inspect(page, "What is the code?")[page.session]
-    page.begin_answer(ME)
     *_, last = page.answer(session, "cacheclip", 35, ME)
     (request,) = backend.requests
     assert (request.question, request.method) == ("What is the code?", "cacheclip")
@@ -116,9 +114,7 @@ def test_the_inspected_question_is_answered_and_the_quoted_text_marked(page, bac
 
 
 def test_inspect_and_ask_search_only_selected_documents(page, backend):
-    page.begin_inspection("What is the code?", ME)
     *_, inspected = page.run_inspection("What is the code?", 3, 20, ["a", "b"], ME)
-    page.begin_answer(ME)
     list(page.answer(inspected[page.session], "cacheclip", 35, ME))
     assert backend.inspection.requests[-1].documents == backend.requests[-1].documents == ("a", "b")
 
@@ -128,7 +124,6 @@ def test_results_are_drawn_with_the_settings_at_the_end_not_at_the_click(app, pa
     steps = list(app.blocks.fns.values())
     drawn = {page.summary, page.text, page.rank_scatter, page.agreement}
     inspected = inspect(page)
-    page.begin_answer(ME)
     *_, answered = page.answer(inspected[page.session], "cacheclip", 35, ME)
     assert page.session in inspected and page.session in answered
     for update, run, redraw in (
@@ -144,11 +139,10 @@ def test_results_are_drawn_with_the_settings_at_the_end_not_at_the_click(app, pa
 
 def test_a_click_during_an_inspection_neither_stops_it_nor_starts_another(page, backend):
     session = inspect(page)[page.session]
-    page.begin_inspection("What is the code?", ME)
     running = page.run_inspection("What is the code?", 3, 20, [], ME)
     next(running)
-    assert page.begin_inspection("Another?", ME) == page.begin_inspection(" ", ME) == page.begin_answer(ME) == gr.skip()
     assert list(page.run_inspection("Another?", 3, 20, [], ME)) == [gr.skip()]
+    assert list(page.run_inspection(" ", 3, 20, [], ME)) == [gr.skip()]
     assert list(page.answer(session, "cacheclip", 35, ME)) == [gr.skip()]
     *_, last = running
     assert page.session in last and len(page.tasks) == 0
@@ -175,7 +169,7 @@ def test_an_answer_from_other_passages_changes_nothing():
 
 def test_errors_and_a_missing_question_are_shown_in_place(page, backend):
     progress = page.progress
-    assert "Type a question first" in page.begin_inspection("  ", ME)[progress]
+    assert "Type a question first" in inspect(page, "  ")[progress] and backend.inspection.requests == []
     backend.inspection.error = NoPassageFound("No passages were found for this question.")
     update = inspect(page)
     assert "Add documents" in update[progress] and update[page.inspect_button].visible is True

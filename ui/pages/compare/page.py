@@ -46,7 +46,6 @@ class Compare:
         self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
-        """Create the page's components inside its open tab and connect their events."""
         with gr.Column(elem_id="compare-page", min_width=0):
             with gr.Column(elem_id="compare-box", min_width=0):
                 with gr.Row(elem_id="compare-row", equal_height=False):
@@ -54,7 +53,7 @@ class Compare:
                         "Question to compare methods on", "One question for all methods…", "compare-question"
                     )
                     self._run, self._stop = run_and_stop_buttons("Run", "compare-run", "compare-stop")
-                self._build_settings(question)
+                inputs = self._build_settings(question)
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(tag("p", _INTRO, class_="kv-tagline"), js_on_load=None)
                 self._sample_questions = SampleQuestions(self._backend, self._samples)
@@ -68,25 +67,19 @@ class Compare:
             with gr.Row(elem_id="compare-downloads", visible=False) as self._downloads:
                 self._csv = gr.DownloadButton("Download CSV", size="sm", elem_id="download-csv")
                 self._json = gr.DownloadButton("Download JSON", size="sm", elem_id="download-json")
-        self._connect()
+        outputs = [self._progress, self._welcome, self._table, self._answers, self._plot_column, self._figure]
+        outputs += [self._downloads, self._csv, self._json, self._run, self._stop]
+        run: dict[str, Any] = {"fn": self.run, "inputs": inputs, "outputs": outputs, **RUN_MODEL}
+        gr.on([self._run.click, question.submit], **run)
+        for text, button in self._sample_questions.buttons.items():
+            filled = button.click(lambda text=text: text, None, question, queue=False, **QUIET)
+            filled.then(**run)
+        self._stop.click(self.stop, None, None, queue=False, **QUIET)
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the picker and the example questions whenever the sidebar's list of documents changes."""
         self.question_inputs.picker.follow(document_list)
         self._sample_questions.follow(document_list)
-
-    def begin(self, question: str, request: gr.Request) -> Update:
-        """Acknowledge the click before the model is free; does nothing while the session is busy."""
-        session = session_of(request)
-        if not question.strip():
-            return gr.skip() if self.tasks.is_busy(session) else {self._progress: _NO_QUESTION}
-        if not self.tasks.start(session):
-            return gr.skip()
-        return {
-            self._progress: table.render_step("Waiting for the model"),
-            self._welcome: gr.Column(visible=False),
-            **self._buttons(running=True),
-        }
 
     def run(
         self,
@@ -98,19 +91,28 @@ class Compare:
         documents: list[str],
         request: gr.Request,
     ) -> Iterator[Update]:
-        """Stream the comparison that has begun. It is cancelled however this ends; finished outcomes stay visible."""
+        """Stream a comparison, unless one is running. It is cancelled however this ends; its outcomes stay visible."""
         session = session_of(request)
-        cancel = self.tasks.claim(session)
-        if cancel is None:  # the click started nothing
+        cancel = self.tasks.claim(session) if self.tasks.start(session) else None
+        if cancel is None:
             yield gr.skip()  # a generator without any update would clear every output
             return
         comparison: Comparison | None = None
-        shown_outcomes: tuple[Outcome, ...] = ()
+        shown: tuple[Outcome, ...] = ()
+        update: Update = {}
         try:
             if not question.strip() or not methods or not ratios:
-                error = _NO_METHOD if question.strip() else _NO_QUESTION
-                yield {self._progress: error, **self._buttons(running=False)}
+                yield {self._progress: _NO_METHOD if question.strip() else _NO_QUESTION}
                 return
+            yield {
+                self._progress: table.render_step("Waiting for the model"),
+                self._welcome: gr.Column(visible=False),
+                self._table: "",
+                self._answers: "",
+                self._plot_column: gr.Column(visible=False),
+                self._downloads: gr.Row(visible=False),
+                **self._buttons(running=True),
+            }
             compare_request = CompareRequest(
                 question.strip(),
                 methods=tuple(method.name for method in self._methods if method.name in methods),
@@ -119,17 +121,13 @@ class Compare:
                 repeats=_REPEATS[repeats],
                 documents=tuple(documents or ()),
             )
-            yield {
-                self._table: "",
-                self._answers: "",
-                self._plot_column: gr.Column(visible=False),
-                self._downloads: gr.Row(visible=False),
-                **self._buttons(running=True),
-            }
             for comparison in self._backend.comparison.compare(compare_request, cancel):
-                yield self._snapshot(comparison, with_results=comparison.outcomes != shown_outcomes)
-                shown_outcomes = comparison.outcomes
-            update = self._snapshot(comparison, with_results=True) if comparison else {}
+                update = {self._progress: table.render_progress(comparison)}
+                if comparison.outcomes != shown:
+                    shown = comparison.outcomes
+                    update[self._table] = table.render_table(comparison)
+                    update[self._answers] = table.render_answers(comparison)
+                yield update
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             update = {self._progress: error_box(user_message(error))}
         finally:
@@ -137,10 +135,9 @@ class Compare:
         yield from self._finished(comparison, update)
 
     def stop(self, request: gr.Request) -> None:
-        """Cancel the session's running comparison."""
         self.tasks.stop(session_of(request))
 
-    def _build_settings(self, question: gr.Textbox) -> None:
+    def _build_settings(self, question: gr.Textbox) -> list[Any]:
         names = [method.name for method in self._methods]
         with gr.Column(elem_id="compare-settings", min_width=0):
             methods = gr.CheckboxGroup(
@@ -168,28 +165,7 @@ class Compare:
                 )
             picker = DocumentPicker(self._backend, "compare-where")
         self.question_inputs = QuestionInputs(question, passages, picker)
-        self._inputs = [question, methods, ratios, passages, repeats, picker.documents]
-
-    def _connect(self) -> None:
-        question = self.question_inputs.question
-        acknowledged = [self._progress, self._welcome, self._run, self._stop]
-        begin: dict[str, Any] = {"fn": self.begin, "inputs": question, "outputs": acknowledged, "queue": False, **QUIET}
-        begun = [gr.on([self._run.click, question.submit], **begin)]
-        for text, button in self._sample_questions.buttons.items():
-            filled = button.click(lambda text=text: text, None, question, queue=False, **QUIET)
-            begun.append(filled.then(**begin))
-        outputs = [self._progress, self._table, self._plot_column, self._figure, self._answers, self._downloads]
-        outputs += [self._csv, self._json, self._run, self._stop]
-        for event in begun:
-            event.then(self.run, self._inputs, outputs, **RUN_MODEL)
-        self._stop.click(self.stop, None, None, queue=False, **QUIET)
-
-    def _snapshot(self, comparison: Comparison, with_results: bool) -> Update:
-        update: Update = {self._progress: table.render_progress(comparison)}
-        if with_results:
-            update[self._table] = table.render_table(comparison)
-            update[self._answers] = table.render_answers(comparison)
-        return update
+        return [question, methods, ratios, passages, repeats, picker.documents]
 
     def _finished(self, comparison: Comparison | None, update: Update) -> Iterator[Update]:
         """Yield the last update, with the finished outcomes plotted and ready for download.

@@ -22,7 +22,7 @@ _COLUMNS = {
     "KV reused": "Size of the passages' KV that was used without recomputing it",
 }
 _GAP = "\u22ef"  # shown in place of missing words
-_WORDS = re.compile(r"\S+\s*|\s+")
+_WORDS = re.compile(r"\S+\s*")
 _CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes them; a run of words may start with one
 _STATES = {
     "searching": "Searching, once for all methods",
@@ -84,15 +84,10 @@ def render_answers(comparison: Comparison) -> Markup:
 
 
 def mark_differences(reference: str, other: str, passages: Sequence[ComparedPassage] = ()) -> Markup:
-    """Return `other` with differing runs of words marked; each tooltip shows the reference's words.
-
-    passages  the sources of citations [n]
-    """
+    """Return `other` with differing runs of words marked; tooltips show the reference's words and cited `passages`."""
     reference_words = _WORDS.findall(reference)
     other_words = _WORDS.findall(other)
-    matcher = SequenceMatcher(
-        None, [word.rstrip() for word in reference_words], [word.rstrip() for word in other_words], autojunk=False
-    )
+    matcher = SequenceMatcher(None, reference.split(), other.split(), autojunk=False)
     parts: list[object] = []
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         old = "".join(reference_words[start:end]).strip()
@@ -139,7 +134,7 @@ def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
         tag("td", "100\u00a0%" if is_reference else percent(outcome.relative_ttft)),
         _cell(
             _nats(outcome.answer_kl),
-            _rounded_kl(outcome) == best.get("kl"),
+            max(MIN_KL, outcome.answer_kl) == best.get("kl"),
             f"First token only: {_nats(outcome.kl)}. {same_top1}",
         ),
         tag("td", same_first_token, class_=None if outcome.top1 else "kv-no"),
@@ -175,13 +170,9 @@ def _best_values(outcomes: Sequence[Outcome]) -> dict[str, float]:
         return {}
     return {
         "ttft": min(outcome.ttft_ms for outcome in outcomes),
-        "kl": min(_rounded_kl(outcome) for outcome in outcomes),
+        "kl": min(max(MIN_KL, outcome.answer_kl) for outcome in outcomes),
         "reused": max(outcome.reused_bytes for outcome in outcomes),
     }
-
-
-def _rounded_kl(outcome: Outcome) -> float:
-    return outcome.answer_kl if outcome.answer_kl >= MIN_KL else 0.0
 
 
 def _nats(kl: float) -> str:
@@ -204,23 +195,21 @@ def _protocol(comparison: Comparison) -> Markup:
 
 def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPassage]) -> Markup:
     ratio = "" if outcome.ratio is None else f" at {percent(outcome.ratio)}"
+    is_reference = outcome.method == "full"
+    is_same = outcome.answer.split() == reference.split()
+    verdict = "Reference" if is_reference else "Same words" if is_same else "Differs"
+    verdict_badge = tag("span", verdict, class_="kv-verdict" if is_same else "kv-verdict kv-verdict-differs")
     timing = duration(outcome.ttft_ms)
-    if outcome.method == "full":
-        verdict = tag("span", "Reference", class_="kv-verdict")
-    else:
+    if not is_reference:
         timing += f" · {percent(outcome.relative_ttft)} of full prefill"
-        if outcome.answer.split() == reference.split():
-            verdict = tag("span", "Same words", class_="kv-verdict")
-        else:
-            verdict = tag("span", "Differs", class_="kv-verdict kv-verdict-differs")
     text = mark_differences(reference, outcome.answer, passages)
     empty = tag("p", "The model returned an empty answer.", class_="kv-muted")
     return tag(
         "li",
-        tag("div", tag("h4", outcome.label, ratio), verdict, class_="kv-answer-head"),
+        tag("div", tag("h4", outcome.label, ratio), verdict_badge, class_="kv-answer-head"),
         tag("p", timing, class_="kv-muted"),
         tag("div", text, class_="kv-text", dir="auto") if outcome.answer else empty,
-        class_="kv-card kv-answer" + (" kv-reference" if outcome.method == "full" else ""),
+        class_="kv-card kv-answer" + (" kv-reference" if is_reference else ""),
     )
 
 

@@ -6,6 +6,7 @@ changed meanwhile.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -33,12 +34,12 @@ from ui.pages.inspect import view
 from ui.pages.inspect.session import InspectionSession
 from ui.throttle import coalesce
 
-ALL_PASSAGES = 0  # value of the passage choice
-_RATIO_INFO = "Updates instantly from stored scores; no model runs."
+_ALL_PASSAGES = ("All", 0)  # a choice and its value
 _INTRO = (
     "See which tokens the models attend to for a question, and which tokens each method recomputes at every ratio. "
     "Type a question above and press Inspect: after one full prefill of the passages, the slider responds instantly."
 )
+_WAITING = progress_line("Waiting for the model")
 _NO_QUESTION = error_box("Type a question first, then press Enter.")
 
 
@@ -51,7 +52,6 @@ class Inspect:
         self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
-        """Create the page's components inside its open tab and connect their events."""
         self.session = gr.State(None)  # must have no change listener, or Gradio hashes all of it
         with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
             with gr.Row(elem_id="inspect-box", equal_height=False):
@@ -70,29 +70,23 @@ class Inspect:
         self._connect()
 
     def stop(self, request: gr.Request) -> None:
-        """Cancel the session's running inspection or answer."""
         self.tasks.stop(session_of(request))
-
-    def begin_inspection(self, question: str, request: gr.Request) -> Update:
-        """Acknowledge the click before the model is free; does nothing while the session is busy."""
-        session_id = session_of(request)
-        if not question.strip():
-            return gr.skip() if self.tasks.is_busy(session_id) else {self.progress: _NO_QUESTION}
-        if not self.tasks.start(session_id):
-            return gr.skip()
-        return {self.progress: progress_line("Waiting for the model"), **self._buttons(running=True)}
 
     def run_inspection(
         self, question: str, passages: float, target: float, documents: list[str], request: gr.Request
     ) -> Iterator[Update]:
-        """Inspect the question that has begun; stores the result for `show_passage` to draw."""
+        """Inspect a question, unless the session is busy; stores the result for `show_passage` to draw."""
         session_id = session_of(request)
-        cancel = self.tasks.claim(session_id)
-        if cancel is None:  # the click started nothing
+        cancel = self.tasks.claim(session_id) if self.tasks.start(session_id) else None
+        if cancel is None:
             yield gr.skip()  # a generator without any update would clear every output
             return
         update: Update = {}
         try:
+            if not question.strip():
+                yield {self.progress: _NO_QUESTION}
+                return
+            yield {self.progress: _WAITING, **self._buttons(running=True)}
             inspect_request = Request(
                 question.strip(),
                 recompute_ratio=target / 100,
@@ -152,30 +146,24 @@ class Inspect:
         figure = attention_figure(inspection.auxiliary[part], inspection.primary[:, part], lengths, first=rank or 1)
         return {self.attention_map: figure, **self.redraw(session, method, target, rank)}
 
-    def begin_answer(self, request: gr.Request) -> Update:
-        """Acknowledge the click before the model is free; does nothing while the session is busy."""
-        if not self.tasks.start(session_of(request)):
-            return gr.skip()
-        return {self.answer_html: progress_line("Waiting for the model"), **self._buttons(running=True)}
-
     def answer(
         self, session: InspectionSession | None, method: str, target: float, request: gr.Request
     ) -> Iterator[Update]:
-        """Answer the inspected question with these settings; stores its quotes for `redraw` to mark."""
+        """Answer the inspected question, unless the session is busy; stores its quotes for `redraw` to mark."""
         session_id = session_of(request)
-        cancel = self.tasks.claim(session_id)
-        if cancel is None:  # the click started nothing
+        cancel = self.tasks.claim(session_id) if self.tasks.start(session_id) else None
+        if cancel is None:
             yield gr.skip()
             return
         update: Update = {}
         percent = round(target)
         try:
             if session is None:  # the server was restarted
-                yield {self.answer_html: _NO_QUESTION, **self._buttons(running=False)}
+                yield {self.answer_html: _NO_QUESTION}
                 return
-            ask_request = Request(
-                session.inspection.question, method, percent / 100, session.num_passages, documents=session.documents
-            )
+            yield {self.answer_html: _WAITING, **self._buttons(running=True)}
+            question = session.inspection.question
+            ask_request = replace(session.request, question=question, method=method, recompute_ratio=percent / 100)
             answer: Answer | None = None
             for answer in coalesce(self._backend.ask(ask_request, cancel), _milestone):
                 yield {self.answer_html: view.render_answer(answer, self._methods[method])}
@@ -190,7 +178,8 @@ class Inspect:
     def _build_results(self) -> None:
         with gr.Column(elem_id="inspect-choice", min_width=0):
             self.method, default = method_choice(list(self._methods.values()), "inspect-method")
-            self.ratio = ratio_slider("inspect-ratio", _RATIO_INFO, default.has_ratio)
+            info = "Updates instantly from stored scores; no model runs."
+            self.ratio = ratio_slider("inspect-ratio", info, default.has_ratio)
             self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
             with gr.Row(elem_id="inspect-apply-row"):
                 self.ask_button = gr.Button("Ask with these settings", variant="primary", elem_id="inspect-apply")
@@ -200,8 +189,7 @@ class Inspect:
             self.answer_html = gr.HTML(elem_id="inspect-answer", js_on_load=None)
         with gr.Column(elem_id="inspect-text", min_width=0):
             gr.HTML(view.render_legend(), js_on_load=None, elem_id="inspect-legend")
-            all_passages = [("All", ALL_PASSAGES)]
-            self.passage_choice = gr.Radio(all_passages, value=ALL_PASSAGES, label="Passage", elem_id="inspect-passage")
+            self.passage_choice = gr.Radio([_ALL_PASSAGES], value=0, label="Passage", elem_id="inspect-passage")
             self.text = gr.HTML(elem_id="inspect-passages", js_on_load=None)
         with gr.Column(elem_id="inspect-figures", min_width=0):
             self.attention_map = _plot_panel(view.ATTENTION_MAP, "inspect-map", wide=True)
@@ -212,14 +200,13 @@ class Inspect:
                 self.rank_scatter = gr.HTML(elem_id="inspect-ranks", js_on_load=None)
 
     def _results(self, request: Request, inspection: Inspection) -> Update:
-        ranks = range(1, len(inspection.passages) + 1)
-        choices = [("All", ALL_PASSAGES), *((str(rank), rank) for rank in ranks)]
+        ranks = [(str(rank), rank) for rank in range(1, len(inspection.passages) + 1)]
         return {
-            self.session: InspectionSession(inspection, request.passages, documents=request.documents),
+            self.session: InspectionSession(inspection, request),
             self.progress: "",
             self.intro: gr.update(visible=False),
             self.results: gr.update(visible=True),
-            self.passage_choice: gr.update(choices=choices, value=ALL_PASSAGES),
+            self.passage_choice: gr.update(choices=[_ALL_PASSAGES, *ranks], value=0),
             self.answer_html: "",
             self.kl: layer_kl_figure(inspection.kl_layers.tolist(), inspection.kl_auxiliary),
         }
@@ -238,15 +225,14 @@ class Inspect:
         inputs = [question, self.question_inputs.passages, self.ratio, self.question_inputs.picker.documents]
         shown = [self.session, self.progress, self.intro, self.results, self.passage_choice, self.answer_html, self.kl]
         submit = [self.inspect_button.click, question.submit]
-        begun = gr.on(submit, self.begin_inspection, question, [self.progress, *buttons], queue=False, **QUIET)
-        inspected = begun.then(self.run_inspection, inputs, [*shown, *buttons], **RUN_MODEL)
+        inspected = gr.on(submit, self.run_inspection, inputs, [*shown, *buttons], **RUN_MODEL)
         inspected.then(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
         self.ratio.change(self.redraw, choices, redrawn, **instant)
         self.method.change(self.change_method, choices, [self.method, self.ratio, *redrawn], **instant)
         self.passage_choice.input(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
-        begun = self.ask_button.click(self.begin_answer, None, [self.answer_html, *buttons], queue=False, **QUIET)
         ask_inputs = [self.session, self.method, self.ratio]
-        answered = begun.then(self.answer, ask_inputs, [self.session, self.answer_html, *buttons], **RUN_MODEL)
+        ask_outputs = [self.session, self.answer_html, *buttons]
+        answered = self.ask_button.click(self.answer, ask_inputs, ask_outputs, **RUN_MODEL)
         answered.then(self.redraw, choices, redrawn, **instant)
         for button in (self.stop_button, self.stop_answer_button):
             button.click(self.stop, None, None, queue=False, **QUIET)

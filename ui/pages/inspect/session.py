@@ -7,24 +7,18 @@ import numpy as np
 
 from engine.analysis.inspection import InspectedPassage, Inspection
 from engine.generation.citations import quoted_spans
-from engine.request import Answer, Source
+from engine.request import Answer, Request, Source
 
 
 @dataclass(frozen=True, eq=False)
 class InspectionSession:
-    """An inspection, and what answers to its question have shown since.
-
-    num_passages  number of passages requested
-    quotes        (passage rank, start, end): characters that the last answer quotes
-    observed      [T] bool by method and percent: tokens recomputed by a method that selects during the forward pass
-    documents     ids of the documents searched; empty: all
-    """
+    """An inspection, and what answers to its question have shown since."""
 
     inspection: Inspection
-    num_passages: int
-    quotes: tuple[tuple[int, int, int], ...] = ()
+    request: Request
+    quotes: tuple[tuple[int, int, int], ...] = ()  # passage rank, start and end of characters that the answer quotes
+    # [T] bool by method and percent: tokens recomputed by methods that select during the forward pass
     observed: Mapping[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    documents: tuple[str, ...] = ()
 
     def recompute_mask(self, method: str, percent: int) -> np.ndarray | None:
         """Return which tokens the method recomputes, [T] bool; None if this is only known after an answer."""

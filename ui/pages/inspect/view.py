@@ -23,6 +23,7 @@ _SINK = (
     "Attention sink: a token that attracts attention whatever the question is, often a word like 'the'. "
     "It gets at least 50 times its passage's median in at least a quarter of the layers."
 )
+_EXACT = "Cached keys and values (KV) equal those of full prefill, so recomputing them changes nothing."
 _LEGEND = (
     ("", "reused", "Keys and values (KV) come from the cache."),
     (_CLASSES[RECOMPUTED], "recomputed", "Keys and values (KV) are recomputed for this question, over all passages."),
@@ -91,31 +92,26 @@ def render_legend() -> Markup:
 
 def render_summary(inspection: Inspection, method: MethodInfo, target: int, mask: np.ndarray | None) -> Markup:
     """Return how many tokens the method recomputes at a ratio of `target` percent; `mask` [T] is None if unknown."""
-    tokens = inspection.num_tokens
+    value = UNKNOWN
+    caption = f"of {count(inspection.num_tokens, 'token')} recomputed"
+    note = None
     if mask is None:
         hint = f"{method.label} selects tokens during the forward pass. Ask with these settings to see its selection."
-        headline = _headline(UNKNOWN, f"of {count(tokens, 'token')} recomputed")
-        return tag("div", headline, tag("p", hint, class_="kv-muted"))
-    recomputed = int(mask.sum())
-    ratio = f"target {percent(target / 100)}" if method.has_ratio else f"{method.label} has no ratio"
-    exact = inspection.num_exact_passages
-    exact_note = "Passage 1 is exact already." if exact == 1 else f"Passages 1 to {exact} are exact already."
-    tooltip = "Cached keys and values (KV) equal those of full prefill, so recomputing them changes nothing."
-    return tag(
-        "div",
-        _headline(
-            percent(recomputed / tokens if tokens else 0, 1),
-            f"{recomputed:,} of {count(tokens, 'token')} recomputed, {ratio}",
-        ),
-        tag("p", exact_note, class_="kv-muted", title=tooltip) if exact and method.has_ratio else None,
-    )
+        note = tag("p", hint, class_="kv-muted")
+    else:
+        recomputed = int(mask.sum())
+        value = percent(recomputed / len(mask) if len(mask) else 0, 1)
+        ratio = f"target {percent(target / 100)}" if method.has_ratio else f"{method.label} has no ratio"
+        caption = f"{recomputed:,} {caption}, {ratio}"
+        exact = inspection.num_exact_passages
+        if exact and method.has_ratio:
+            hint = "Passage 1 is exact already." if exact == 1 else f"Passages 1 to {exact} are exact already."
+            note = tag("p", hint, class_="kv-muted", title=_EXACT)
+    return tag("div", tag("p", tag("strong", value), tag("small", caption), class_="kv-big"), note)
 
 
 def render_passages(session: InspectionSession, mask: np.ndarray, rank: int = 0) -> Markup:
-    """Return the passages with attention curves and marked text; only the one of `rank` unless it is 0.
-
-    mask  [T] bool: tokens that are recomputed
-    """
+    """Return the passages, or the one of `rank`, with attention curves and the recomputed tokens `mask` [T] marked."""
     inspection = session.inspection
     visible = [(each, part) for each, part in enumerate(inspection.passage_slices, start=1) if rank in (0, each)]
     slices = [part for _, part in visible]
@@ -143,11 +139,8 @@ def mark_spans(
 ) -> tuple[list[tuple[str, int]], int]:
     """Return a passage's text as runs of equal marks, and the block size in tokens to which `recomputed` was coarsened.
 
-    A method that selects single tokens would create almost one run per token; beyond `MAX_SPANS`, blocks of tokens
-    take the colour of their majority.
-
-    recomputed, sinks  [tokens] bool
-    quotes             characters (start, end) that an answer quotes
+    `recomputed` and `sinks` are [tokens] bool, `quotes` characters (start, end). A method that selects single tokens
+    would create almost one run per token; beyond `MAX_SPANS`, blocks of tokens take the colour of their majority.
     """
     recomputed, block = _coarsen(recomputed)
     marks = np.zeros(len(passage.text), dtype=np.uint8)
@@ -165,9 +158,8 @@ def mark_spans(
 def render_rank_scatter(inspection: Inspection, mask: np.ndarray, rank: int = 0) -> Markup:
     """Return the rank scatter of all windows, or of one passage's, with axis labels; `mask` as in `render_passages`."""
     starts = inspection.window_starts
-    recomputed = np.zeros(0, dtype=bool)
-    if len(starts):
-        recomputed = 2 * np.add.reduceat(mask.astype(int), starts) >= np.diff([*starts, inspection.num_tokens])
+    widths = np.diff(starts, append=inspection.num_tokens)
+    recomputed = 2 * np.add.reduceat(mask.astype(int), starts) >= widths
     part = inspection.passage_slices[rank - 1] if rank else slice(0, inspection.num_tokens)
     inside = (starts >= part.start) & (starts < part.stop)
     correlation = inspection.rank_correlation
@@ -187,10 +179,6 @@ def render_answer(answer: Answer, method: MethodInfo) -> Markup:
     text = tag("div", answer.text, class_="kv-text", dir="auto") if answer.text else None
     is_busy = "false" if answer.state in ("done", "stopped") else "true"
     return tag("article", render_state(answer), text, render_metrics(answer, method), aria_busy=is_busy)
-
-
-def _headline(value: str, caption: str) -> Markup:
-    return tag("p", tag("strong", value), tag("small", caption), class_="kv-big")
 
 
 def _card_caption(mask: np.ndarray, block: int) -> str:

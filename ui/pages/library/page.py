@@ -13,19 +13,10 @@ from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, QUIET, Update
 from ui.html import Markup, error_box, join, tag
-from ui.pages.library.table import (
-    COLUMNS,
-    PAGE_SIZE,
-    PASSAGES_PER_PAGE,
-    View,
-    filter_and_sort,
-    render_preview,
-    render_summary,
-    render_table,
-)
+from ui.pages.library import table
+from ui.pages.library.table import View, filter_and_sort
 
 _INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
-_POLL_S = 1.0
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
 # slow one cannot overwrite a newer table.
 _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
@@ -40,7 +31,6 @@ class Library:
         self.uploads = Uploads(backend, lambda: {sidebar.document_list: sidebar.current()}, name="library-")
 
     def build(self, tab: gr.Tab) -> None:
-        """Create and connect the page inside its open tab."""
         self.view = gr.State(View())
         with gr.Column(elem_id="library-page", elem_classes="kv-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
@@ -57,7 +47,7 @@ class Library:
                 )
             self.error = gr.HTML(elem_id="library-error", elem_classes="kv-error-box", js_on_load=None)
             self.table = gr.HTML(elem_id="library-list", js_on_load="window.kvLibrary?.table(element, trigger, watch);")
-            self.poll = gr.Timer(_POLL_S, active=False)  # runs while usage is being counted and after re-indexing
+            self.poll = gr.Timer(1.0, active=False)  # runs while usage is being counted and after re-indexing
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
         self.uploads.wire([document_list])
@@ -74,7 +64,7 @@ class Library:
 
     def filter(self, view: View, words: str) -> Update:
         """Show only documents whose names contain these words."""
-        view = replace(view, filter=words, limit=PAGE_SIZE, renaming="", pending_delete=())
+        view = replace(view, filter=words, limit=table.PAGE_SIZE, renaming="", pending_delete=())
         return {self.view: view, **self._draw(view)}
 
     def act(self, view: View, event: gr.EventData) -> Update:
@@ -111,11 +101,11 @@ class Library:
             return replace(view, first=max(0, int(target)), in_context="")
         if action == "place":
             return replace(view, in_context="" if view.in_context == target else target)
-        if action == "sort" and target in COLUMNS:
+        if action == "sort" and target in table.COLUMNS:
             descending = not view.descending if target == view.order else target != "name"
             return replace(view, order=target, descending=descending)
         if action == "more":
-            return replace(view, limit=view.limit + PAGE_SIZE)
+            return replace(view, limit=view.limit + table.PAGE_SIZE)
         if action == "none":
             return replace(view, selected=(), pending_delete=())
         if action in ("choose", "all"):
@@ -156,8 +146,8 @@ class Library:
             not_ready = "" if status.ready else f"{status.message}. Your documents appear here once the model is ready."
             counting = any(each.bytes_by_tier is None for each in documents)
             return {
-                self.table: render_table(documents, view, self._preview(view, documents), not_ready),
-                self.summary: render_summary(documents),
+                self.table: table.render_table(documents, view, self._preview(view, documents), not_ready),
+                self.summary: table.render_summary(documents),
                 self.poll: gr.Timer(active=counting),
             }
         except Exception as error:  # noqa: BLE001  the UI's boundary
@@ -168,6 +158,8 @@ class Library:
         if total is None:
             return None
         library = self._backend.library
-        passages = library.passages(view.open, view.first, PASSAGES_PER_PAGE)
+        passages = library.passages(view.open, view.first, table.PASSAGES_PER_PAGE)
         is_listed = any(passage.chunk.id == view.in_context for passage in passages)
-        return render_preview(passages, view.first, total, library.excerpt(view.in_context) if is_listed else None)
+        return table.render_preview(
+            passages, view.first, total, library.excerpt(view.in_context) if is_listed else None
+        )

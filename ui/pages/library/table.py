@@ -13,46 +13,48 @@ from ui.html import Markup, button, join, tag
 
 PASSAGES_PER_PAGE = 20
 PAGE_SIZE = 50  # rows shown before "Show more"
-_PASSAGE_CACHED = "Where its keys and values (KV), which questions reuse, are cached."
 _CACHED = "Keys and values (KV) cached for its passages, in all tiers. Questions reuse them."
 _PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
-_PAGES = "Number of pages, if the format has pages"
 COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
     "name": ("Name", "Sort by name", lambda usage: usage.document.name.casefold()),
     "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
-    "pages": ("Pages", _PAGES, lambda usage: usage.document.num_pages or 0),
+    "pages": ("Pages", "Number of pages, if the format has pages", lambda usage: usage.document.num_pages or 0),
     "passages": ("Passages", _PASSAGES, lambda usage: usage.document.num_chunks),
     "computed": ("Cached", _CACHED, lambda usage: usage.size_bytes),
     "added": ("Added", "Date added", lambda usage: usage.document.added_at),
 }
-_PENCIL = "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3"
-_ARROWS = "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14"
-_BIN = "M4.5 7h15 M9.5 7V4.8h5V7 M6.5 7l.8 12.2h9.4L17.5 7 M10.3 10.5v5.5 M13.7 10.5v5.5"
+_ACTIONS = (  # act, verb, tooltip, path of the icon
+    (
+        "rename",
+        "Rename",
+        "Rename",
+        "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3",
+    ),
+    (
+        "reindex",
+        "Re-index",
+        "Re-index: chunk, embed and compute it again",
+        "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14",
+    ),
+    ("delete", "Delete", "Delete", "M4.5 7h15 M9.5 7V4.8h5V7 M6.5 7l.8 12.2h9.4L17.5 7 M10.3 10.5v5.5 M13.7 10.5v5.5"),
+)
 _CHEVRON = "M9 6l6 6-6 6"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one session sees of the table.
-
-    limit           number of rows shown
-    open            id of the document whose passages are shown, from number `first`
-    in_context      id of the passage that is shown in its surrounding text
-    renaming        id of the document whose name is being edited
-    pending_delete  ids of the documents whose deletion has to be confirmed; it frees `freed_bytes`
-    selected        ids of the selected documents
-    """
+    """What one session sees of the table; documents and passages are given by their ids."""
 
     filter: str = ""
     order: str = "added"
     descending: bool = True
-    limit: int = PAGE_SIZE
-    open: str = ""
-    first: int = 0
-    in_context: str = ""
-    renaming: str = ""
-    pending_delete: tuple[str, ...] = ()
-    freed_bytes: int = 0
+    limit: int = PAGE_SIZE  # rows shown
+    open: str = ""  # the document whose passages are shown
+    first: int = 0  # number of the first passage shown
+    in_context: str = ""  # the passage that is shown in its surrounding text
+    renaming: str = ""  # the document whose name is being edited
+    pending_delete: tuple[str, ...] = ()  # the documents whose deletion has to be confirmed
+    freed_bytes: int = 0  # by their deletion
     selected: tuple[str, ...] = ()
 
 
@@ -77,11 +79,7 @@ def render_summary(documents: Sequence[DocumentUsage]) -> Markup:
 def render_table(
     documents: Sequence[DocumentUsage], view: View, preview: Markup | None = None, not_ready: str = ""
 ) -> Markup:
-    """Return the table, or a hint if it is empty.
-
-    preview    passages of the open document
-    not_ready  why there are no documents yet, e.g. while the model is loading
-    """
+    """Return the table with the open document's passages, or a hint; `not_ready` says why there are no documents."""
     if not documents:
         hint = not_ready or "Drop files on the box above or click it to choose some, then ask about them."
         return tag("div", tag("p", tag("b", "No documents yet")), tag("p", hint), class_="kv-none")
@@ -99,10 +97,7 @@ def render_table(
 
 
 def render_preview(passages: Sequence[Passage], first: int, total: int, excerpt: Excerpt | None) -> Markup:
-    """Return up to PASSAGES_PER_PAGE passages from number `first` of `total`, below a pager.
-
-    excerpt  one of the passages in its surrounding text, or None
-    """
+    """Return a pager and passages from number `first` of `total`, one of them in its surrounding text."""
     end = first + len(passages)
     position = f"Passages {first + 1:,}\u2013{end:,} of {total:,}" if passages else "No passages"
     previous = button("page", max(0, first - PASSAGES_PER_PAGE), "Previous") if first else None
@@ -132,10 +127,7 @@ def _header(view: View, rows: Sequence[DocumentUsage]) -> Markup:
 
 
 def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: Set[str]) -> Markup:
-    """Return the bar above the table: actions for all selected documents, or the confirmation of their deletion.
-
-    The confirmation for a single visible document is shown below its row instead.
-    """
+    """Return the actions for all selected documents, or the confirmation of a deletion that is not below a row."""
     pending = [each for each in documents if each.document.id in view.pending_delete]
     if pending and (len(view.pending_delete) > 1 or view.pending_delete[0] not in visible_ids):
         what = tag("bdi", pending[0].document.name) if len(pending) == 1 else f"{len(pending)} documents"
@@ -166,6 +158,10 @@ def _document_row(usage: DocumentUsage, view: View, preview: Markup | None) -> M
     document = usage.document
     is_open = view.open == document.id
     is_selected = document.id in view.selected
+    actions = (
+        button(act, document.id, _icon(path), title=tooltip, aria_label=f"{verb} {document.name}")
+        for act, verb, tooltip, path in _ACTIONS
+    )
     cells = [
         tag("td", _checkbox("choose", document.id, is_selected, f"Select {document.name}"), class_="kv-col-choose"),
         tag("td", _name(usage, view, is_open), class_="kv-col-name"),
@@ -174,7 +170,7 @@ def _document_row(usage: DocumentUsage, view: View, preview: Markup | None) -> M
         _number_cell(document.num_chunks, "passage"),
         tag("td", _cached(usage), class_="kv-col-computed"),
         tag("td", day(document.added_at), class_="kv-col-added"),
-        tag("td", *_actions(usage), class_="kv-col-actions"),
+        tag("td", *actions, class_="kv-col-actions"),
     ]
     below = None
     if view.pending_delete == (document.id,):
@@ -225,19 +221,6 @@ def _cached(usage: DocumentUsage) -> Markup:
     return tag("span", size(usage.size_bytes), tag("small", " cached"), title=f"{', '.join(by_tier)}. {_CACHED}")
 
 
-def _actions(usage: DocumentUsage) -> list[Markup]:
-    document = usage.document
-    actions = (
-        ("rename", _PENCIL, "Rename", "Rename"),
-        ("reindex", _ARROWS, "Re-index: chunk, embed and compute it again", "Re-index"),
-        ("delete", _BIN, "Delete", "Delete"),
-    )
-    return [
-        button(act, document.id, _icon(path), title=tooltip, aria_label=f"{verb} {document.name}")
-        for act, path, tooltip, verb in actions
-    ]
-
-
 def _confirm_delete(what: object, documents: Sequence[DocumentUsage], view: View) -> Markup:
     passages = count(sum(each.document.num_chunks for each in documents), "passage")
     effect = f"This frees {size(view.freed_bytes)} of cached keys and values and removes {passages}."
@@ -267,7 +250,7 @@ def _card(passage: Passage, previous_end: int, excerpt: Excerpt | None) -> Marku
             "span",
             f"cached {TIERS[passage.tier].location}" if passage.tier else "not cached",
             class_="kv-badge kv-tier-host" if passage.tier else "kv-badge",
-            title=_PASSAGE_CACHED,
+            title="Where its keys and values (KV), which questions reuse, are cached.",
         ),
         button("place", chunk.id, "In context", **state),
         class_="kv-card-line",
