@@ -13,7 +13,7 @@ from engine.trace import Trace
 from tests.support.fake_backend.inspection import fake_inspection, inspected_passage
 from tests.ui.conftest import ME
 from ui.pages.inspect import view
-from ui.pages.inspect.session import InspectionSession
+from ui.pages.inspect.page import InspectionSession
 from ui.pages.inspect.view import CITED, MAX_SPANS, RECOMPUTED, SINK, mark_spans
 
 WORDS = "The maintenance code of the Morning Gannet is 5730264, which is printed beside the engine room door. "
@@ -78,7 +78,7 @@ def test_the_whole_page_is_below_a_megabyte_at_8k_tokens(page):
 def test_elements_do_not_grow_with_tokens():
     few, many = session_of(WORDS * 4), at_8k()
     every_other = [np.arange(session.inspection.num_tokens) % 2 == 0 for session in (few, many)]  # the worst case
-    text = view.render_passages(many, every_other[1])
+    text = view.render_passages(many.inspection, (), every_other[1])
     assert text.count("<") < 8 * (2 * MAX_SPANS + 60) and "majority of every" in text
     dots = [
         view.render_rank_scatter(session.inspection, mask).count("<")

@@ -42,7 +42,7 @@ class Compare:
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend = backend
         self._samples = dict(islice(samples.items(), 2))
-        self._methods = [method for method in backend.methods() if method.name != "full"]
+        self._methods = {method.name: method.label for method in backend.methods() if method.name != "full"}
         self.tasks = SessionTasks()
 
     def build(self, tab: gr.Tab) -> None:
@@ -115,7 +115,7 @@ class Compare:
             }
             compare_request = CompareRequest(
                 question.strip(),
-                methods=tuple(method.name for method in self._methods if method.name in methods),
+                methods=tuple(name for name in self._methods if name in methods),
                 ratios=tuple(sorted(ratio / 100 for ratio in ratios)),
                 passages=int(passages),
                 repeats=_REPEATS[repeats],
@@ -138,11 +138,10 @@ class Compare:
         self.tasks.stop(session_of(request))
 
     def _build_settings(self, question: gr.Textbox) -> list[Any]:
-        names = [method.name for method in self._methods]
         with gr.Column(elem_id="compare-settings", min_width=0):
             methods = gr.CheckboxGroup(
-                [(method.label, method.name) for method in self._methods],
-                value=[name for name in _DEFAULT_METHODS if name in names],
+                [(label, name) for name, label in self._methods.items()],
+                value=[name for name in _DEFAULT_METHODS if name in self._methods],
                 label="Methods",
                 info="Full prefill always runs first, as the reference.",
                 elem_id="compare-methods",

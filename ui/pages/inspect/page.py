@@ -5,8 +5,8 @@ question. After each of the two, a separate step redraws with the settings of th
 changed meanwhile.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gradio as gr
@@ -14,24 +14,17 @@ import numpy as np
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from engine.analysis.inspection import Inspection
-from engine.request import Answer, Request
+from engine.analysis.inspection import InspectedPassage, Inspection
+from engine.generation.citations import quoted_spans
+from engine.request import Answer, Request, Source
 from ui.cancellation import SessionTasks
+from ui.components import inputs
 from ui.components.document_picker import DocumentPicker, QuestionInputs
-from ui.components.inputs import (
-    method_choice,
-    passages_slider,
-    question_box,
-    ratio_slider,
-    run_and_stop_buttons,
-    visibility,
-)
 from ui.events import QUIET, RUN_MODEL, Update, session_of
 from ui.figures.agreement import agreement_figure, layer_kl_figure
 from ui.figures.attention_map import attention_figure
 from ui.html import Markup, error_box, progress_line, tag
 from ui.pages.inspect import view
-from ui.pages.inspect.session import InspectionSession
 from ui.throttle import coalesce
 
 _ALL_PASSAGES = ("All", 0)  # a choice and its value
@@ -41,6 +34,32 @@ _INTRO = (
 )
 _WAITING = progress_line("Waiting for the model")
 _NO_QUESTION = error_box("Type a question first, then press Enter.")
+
+
+@dataclass(frozen=True, eq=False)
+class InspectionSession:
+    """An inspection, kept on the server so that a slider runs no model, and what answers to its question have shown."""
+
+    inspection: Inspection
+    request: Request
+    quotes: tuple[tuple[int, int, int], ...] = ()  # passage rank, start and end of characters that the answer quotes
+    # [T] bool by method and percent: tokens recomputed by methods that select during the forward pass
+    observed: Mapping[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    def recompute_mask(self, method: str, percent: int) -> np.ndarray | None:
+        """Return which tokens the method recomputes, [T] bool; None if this is only known after an answer."""
+        if method in self.inspection.selections:
+            return self.inspection.selections[method].mask_at(percent)
+        return self.observed.get((method, percent))
+
+    def with_answer(self, answer: Answer, percent: int) -> "InspectionSession":
+        """Return the session with the answer's quotes and selection; unchanged if it read other passages or none."""
+        texts = [passage.text for passage in self.inspection.passages]
+        if answer.trace.ttft_ms is None or [source.text for source in answer.sources] != texts:
+            return self
+        mask = np.concatenate([*map(_observed_mask, answer.sources, self.inspection.passages)])
+        observed = {**self.observed, (answer.request.method, percent): mask}
+        return replace(self, quotes=tuple(quoted_spans(answer.text, texts)), observed=observed)
 
 
 class Inspect:
@@ -55,11 +74,13 @@ class Inspect:
         self.session = gr.State(None)  # must have no change listener, or Gradio hashes all of it
         with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
             with gr.Row(elem_id="inspect-box", equal_height=False):
-                question = question_box(
+                question = inputs.question_box(
                     "Question to inspect", "Which question do you want to inspect?", "inspect-question"
                 )
-                self.inspect_button, self.stop_button = run_and_stop_buttons("Inspect", "inspect-go", "inspect-stop")
-                passages = passages_slider("inspect-count", None)
+                self.inspect_button, self.stop_button = inputs.run_and_stop_buttons(
+                    "Inspect", "inspect-go", "inspect-stop"
+                )
+                passages = inputs.passages_slider("inspect-count", None)
                 self.question_inputs = QuestionInputs(
                     question, passages, DocumentPicker(self._backend, "inspect-where")
                 )
@@ -110,7 +131,7 @@ class Inspect:
         info = self._methods[method]
         return {
             self.method: gr.update(info=info.description),
-            self.ratio: gr.update(visible=visibility(info.has_ratio)),
+            self.ratio: gr.update(visible=inputs.visibility(info.has_ratio)),
             **self.redraw(session, method, target, rank),
         }
 
@@ -131,7 +152,7 @@ class Inspect:
         recomputed = np.zeros(inspection.num_tokens, dtype=bool) if mask is None else mask
         return {
             self.summary: summary,
-            self.text: view.render_passages(session, recomputed, rank),
+            self.text: view.render_passages(inspection, session.quotes, recomputed, rank),
             self.rank_scatter: view.render_rank_scatter(inspection, recomputed, rank),
             self.agreement: agreement_figure(inspection.agreement, labels, method, percent, point),
         }
@@ -165,7 +186,8 @@ class Inspect:
             question = session.inspection.question
             ask_request = replace(session.request, question=question, method=method, recompute_ratio=percent / 100)
             answer: Answer | None = None
-            for answer in coalesce(self._backend.ask(ask_request, cancel), _milestone):
+            answers = self._backend.ask(ask_request, cancel)
+            for answer in coalesce(answers, lambda each: (each.state, each.trace.ttft_ms is None)):
                 yield {self.answer_html: view.render_answer(answer, self._methods[method])}
             if answer is not None:
                 update = {self.session: session.with_answer(answer, percent)}
@@ -177,9 +199,9 @@ class Inspect:
 
     def _build_results(self) -> None:
         with gr.Column(elem_id="inspect-choice", min_width=0):
-            self.method, default = method_choice(list(self._methods.values()), "inspect-method")
+            self.method, default = inputs.method_choice(list(self._methods.values()), "inspect-method")
             info = "Updates instantly from stored scores; no model runs."
-            self.ratio = ratio_slider("inspect-ratio", info, default.has_ratio)
+            self.ratio = inputs.ratio_slider("inspect-ratio", info, default.has_ratio)
             self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
             with gr.Row(elem_id="inspect-apply-row"):
                 self.ask_button = gr.Button("Ask with these settings", variant="primary", elem_id="inspect-apply")
@@ -222,10 +244,10 @@ class Inspect:
         choices = [self.session, self.method, self.ratio, self.passage_choice]
         redrawn = [self.summary, self.text, self.rank_scatter, self.agreement]
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
-        inputs = [question, self.question_inputs.passages, self.ratio, self.question_inputs.picker.documents]
+        settings = [question, self.question_inputs.passages, self.ratio, self.question_inputs.picker.documents]
         shown = [self.session, self.progress, self.intro, self.results, self.passage_choice, self.answer_html, self.kl]
         submit = [self.inspect_button.click, question.submit]
-        inspected = gr.on(submit, self.run_inspection, inputs, [*shown, *buttons], **RUN_MODEL)
+        inspected = gr.on(submit, self.run_inspection, settings, [*shown, *buttons], **RUN_MODEL)
         inspected.then(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
         self.ratio.change(self.redraw, choices, redrawn, **instant)
         self.method.change(self.change_method, choices, [self.method, self.ratio, *redrawn], **instant)
@@ -238,8 +260,11 @@ class Inspect:
             button.click(self.stop, None, None, queue=False, **QUIET)
 
 
-def _milestone(answer: Answer) -> object:
-    return answer.state, answer.trace.ttft_ms is None
+def _observed_mask(source: Source, passage: InspectedPassage) -> np.ndarray:
+    """Return which tokens of a passage start in a recomputed span of its source, [tokens] bool."""
+    lengths = [len(span.text) for span in source.text_spans]
+    by_character = np.repeat([span.recomputed for span in source.text_spans], lengths)
+    return np.concatenate((by_character, [False])).astype(bool)[passage.spans[:, 0]]  # a token can start at the end
 
 
 def _plot_panel(caption: Markup, elem_id: str, wide: bool = False) -> gr.Plot:

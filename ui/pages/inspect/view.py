@@ -1,6 +1,6 @@
 """An inspected question as HTML: captions, legend, summary, passages with attention curves, rank scatter."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +14,6 @@ from ui.figures.rank_scatter import rank_scatter
 from ui.figures.sparklines import peak, sparklines
 from ui.format import UNKNOWN, count, percent
 from ui.html import Markup, join, tag
-from ui.pages.inspect.session import InspectionSession
 
 MAX_SPANS = 200  # per passage, from recomputed tokens alone
 RECOMPUTED, SINK, CITED = 1, 2, 4  # marks of a character, which are added up
@@ -110,9 +109,13 @@ def render_summary(inspection: Inspection, method: MethodInfo, target: int, mask
     return tag("div", tag("p", tag("strong", value), tag("small", caption), class_="kv-big"), note)
 
 
-def render_passages(session: InspectionSession, mask: np.ndarray, rank: int = 0) -> Markup:
-    """Return the passages, or the one of `rank`, with attention curves and the recomputed tokens `mask` [T] marked."""
-    inspection = session.inspection
+def render_passages(
+    inspection: Inspection, quotes: Sequence[tuple[int, int, int]], mask: np.ndarray, rank: int = 0
+) -> Markup:
+    """Return the passages, or the one of `rank`, with attention curves and the recomputed tokens `mask` [T] marked.
+
+    `quotes` are (rank, start, end) in characters of a passage.
+    """
     visible = [(each, part) for each, part in enumerate(inspection.passage_slices, start=1) if rank in (0, each)]
     slices = [part for _, part in visible]
     last_layer = inspection.primary[-1]
@@ -120,8 +123,8 @@ def render_passages(session: InspectionSession, mask: np.ndarray, rank: int = 0)
     cards = []
     for each, part in visible:
         passage = inspection.passages[each - 1]
-        quotes = [(start, end) for quoted_rank, start, end in session.quotes if quoted_rank == each]
-        spans, block = mark_spans(passage, mask[part], inspection.sinks[part], quotes)
+        own_quotes = [(start, end) for quoted_rank, start, end in quotes if quoted_rank == each]
+        spans, block = mark_spans(passage, mask[part], inspection.sinks[part], own_quotes)
         card = render_passage_card(
             each,
             passage.document,

@@ -109,7 +109,8 @@ class Library:
         if action == "none":
             return replace(view, selected=(), pending_delete=())
         if action in ("choose", "all"):
-            changed = {each.document.id for each in self._documents(view)} if action == "all" else {target}
+            listed = filter_and_sort(library.list_with_usage(), view)
+            changed = {each.document.id for each in listed} if action == "all" else {target}
             others = tuple(document_id for document_id in view.selected if document_id not in changed)
             selected = (*others, *sorted(changed)) if data.get("on") else others
             return replace(view, selected=selected, pending_delete=())
@@ -130,12 +131,9 @@ class Library:
             return replace(view, pending_delete=(), selected=remaining)
         return replace(view, pending_delete=(), renaming="")
 
-    def _documents(self, view: View) -> list[DocumentUsage]:
-        return filter_and_sort(self._backend.library.list_with_usage(), view)
-
     def _selected(self, view: View) -> tuple[str, ...]:
         """Return the ids of all selected documents in table order, including those hidden by the filter."""
-        documents = self._documents(replace(view, filter=""))
+        documents = filter_and_sort(self._backend.library.list_with_usage(), replace(view, filter=""))
         return tuple(each.document.id for each in documents if each.document.id in view.selected)
 
     def _draw(self, view: View) -> Update:
