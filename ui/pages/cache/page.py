@@ -72,7 +72,6 @@ class Cache:
             part.click(self.act, self.selection, outputs, queue=False, **QUIET)
 
     def refresh(self, selection: Selection) -> Update:
-        """Return the whole page in its current state."""
         return self._draw(replace(selection, pending=""))
 
     def act(self, selection: Selection, event: gr.EventData) -> Update:

@@ -140,12 +140,11 @@ def tree_figure(boxes: Sequence[Box]) -> go.Figure:
 
 
 def _whole_tree(passages: Sequence[CachedPassage]) -> Box:
-    """Return the root of the tree of all passages under their documents."""
     by_id = {ROOT: Box(ROOT, "", 0, "All passages")}
     for passage in passages:  # parents precede their children
-        node, chunk = passage.node, passage.chunk
+        chunk = passage.chunk
         order = (_SORTS_LAST, 0, passage.role) if chunk is None else (chunk.document_name, chunk.index, passage.role)
-        parent = node.parent
+        parent = passage.node.parent
         if parent is None:
             parent = f"document:{chunk.document_id if chunk else ''}"
             document_name = chunk.document_name if chunk else "Other libraries or models"
@@ -153,8 +152,9 @@ def _whole_tree(passages: Sequence[CachedPassage]) -> Box:
         # A path may continue in another document, so its later passages carry the document's name.
         label = full_name(passage) if by_id[parent].passage else short_name(passage)
         depth = by_id[parent].depth + 1
-        own_bytes = node.replicas[0].size_bytes
-        by_id[node.key] = Box(node.key, parent, depth, label, own_bytes, passage=passage, order=order)
+        own_bytes = passage.node.replicas[0].size_bytes
+        key = passage.node.key
+        by_id[key] = Box(key, parent, depth, label, own_bytes, passage=passage, order=order)
     for box in by_id.values():
         if box.parent:
             by_id[box.parent].children.append(box)

@@ -63,7 +63,6 @@ class Library:
         return {self.poll: gr.Timer(active=False)} if view.renaming else self._draw(view)
 
     def filter(self, view: View, words: str) -> Update:
-        """Show only documents whose names contain these words."""
         view = replace(view, filter=words, limit=table.PAGE_SIZE, renaming="", pending_delete=())
         return {self.view: view, **self._draw(view)}
 
@@ -92,7 +91,6 @@ class Library:
         yield {self._sidebar.document_list: self._sidebar.current(), self.poll: gr.Timer(active=True)}
 
     def _run(self, view: View, action: str, target: str, data: dict[str, Any]) -> View:
-        """Run an action and return the view after it."""
         library = self._backend.library
         if action == "open":
             is_open = view.open == target
