@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -17,14 +18,33 @@ MODEL = "model_name"  # vLLM's label; here kvscope/<method>, as in the list of m
 TTFT_S = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
 TOKEN_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 LATENCY_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
+HISTOGRAMS = {  # description and buckets by name
+    "vllm:time_to_first_token_seconds": ("Time to first token, with retrieval.", TTFT_S),
+    "vllm:e2e_request_latency_seconds": ("Time from request to last token.", LATENCY_S),
+    "vllm:request_queue_time_seconds": ("Time waiting for the model.", LATENCY_S),
+    "vllm:request_decode_time_seconds": ("Time decoding, after the first token.", LATENCY_S),
+    "vllm:request_time_per_output_token_seconds": ("Mean time per token of a request, after the first.", TOKEN_S),
+}
+COUNTERS = {  # description and labels after the model's, by name
+    "vllm:request_success": ("Finished requests.", ["finished_reason"]),
+    "vllm:prompt_tokens": ("Prompt tokens.", []),
+    "vllm:prompt_tokens_cached": ("Prompt tokens whose cached KV was reused.", []),
+    "vllm:generation_tokens": ("Generated tokens.", []),
+    "vllm:prefix_cache_queries": ("Passage tokens looked up.", []),
+    "vllm:prefix_cache_hits": ("Passage tokens in exact prefix hits.", []),
+    "kvscope:passage_tokens": ("Passage tokens by cache result; unused: full prefill.", ["found"]),
+    "kvscope:recomputed_tokens": ("Recomputed passage tokens.", []),
+    "kvscope:stage_seconds": ("Time in each stage; stages overlap.", ["stage"]),
+}
+STAGE_HISTOGRAMS = {"queue": "vllm:request_queue_time_seconds", "decode": "vllm:request_decode_time_seconds"}
 CACHE_RESULTS = {"exact prefix hit": "exact", "chunk hit": "chunk", "miss": "missed", "none": "unused"}
 
 
+@dataclass(eq=False)
 class TrackedRequest:
-    """A running request."""
+    """A running request, and the engine's answer once there is one."""
 
-    def __init__(self) -> None:
-        self.answer: Answer | None = None
+    answer: Answer | None = None
 
     def update(self, answer: Answer) -> Answer:
         """Remember the engine's answer, which keeps growing, and return a copy to show."""
@@ -41,58 +61,33 @@ class TrackedRequest:
 
 
 class Metrics:
-    """Counts requests.
+    """Counts requests. `tier_usage` returns the cache tiers, fastest first."""
 
-    tier_usage  returns the cache tiers, fastest first
-    clock       seconds, monotonic
-    """
-
-    def __init__(self, tier_usage: Callable[[], list[TierUsage]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, tier_usage: Callable[[], list[TierUsage]]) -> None:
         self._tier_usage = tier_usage
-        self._clock = clock
         self._tracked: set[TrackedRequest] = set()
         self._registry = registry = CollectorRegistry()
-
-        def counter(name: str, description: str, *labels: str) -> Counter:
-            return Counter(name, description, labels, registry=registry)
-
-        def gauge(name: str, description: str, *labels: str) -> Gauge:
-            return Gauge(name, description, labels, registry=registry)
-
-        def histogram(name: str, description: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, description, (MODEL,), registry=registry, buckets=buckets)
-
-        self._finished = counter("vllm:request_success", "Finished requests.", MODEL, "finished_reason")
-        self._ttft = histogram("vllm:time_to_first_token_seconds", "Time to first token, with retrieval.", TTFT_S)
-        self._latency = histogram("vllm:e2e_request_latency_seconds", "Time from request to last token.", LATENCY_S)
-        self._queue_time = histogram("vllm:request_queue_time_seconds", "Time waiting for the model.", LATENCY_S)
-        self._decode_time = histogram(
-            "vllm:request_decode_time_seconds", "Time decoding, after the first token.", LATENCY_S
-        )
-        self._time_per_token = histogram(
-            "vllm:request_time_per_output_token_seconds", "Mean time per token of a request, after the first.", TOKEN_S
-        )
-        self._prompt_tokens = counter("vllm:prompt_tokens", "Prompt tokens.", MODEL)
-        self._cached_tokens = counter("vllm:prompt_tokens_cached", "Prompt tokens whose cached KV was reused.", MODEL)
-        self._generation_tokens = counter("vllm:generation_tokens", "Generated tokens.", MODEL)
-        self._prefix_queries = counter("vllm:prefix_cache_queries", "Passage tokens looked up.", MODEL)
-        self._prefix_hits = counter("vllm:prefix_cache_hits", "Passage tokens in exact prefix hits.", MODEL)
-        self._passage_tokens = counter(
-            "kvscope:passage_tokens", "Passage tokens by cache result; unused: full prefill.", MODEL, "found"
-        )
-        self._recomputed_tokens = counter("kvscope:recomputed_tokens", "Recomputed passage tokens.", MODEL)
-        self._stage_time = counter("kvscope:stage_seconds", "Time in each stage; stages overlap.", MODEL, "stage")
-        self._failures = counter("kvscope:request_failures", "Requests that failed.", "error")
-        self._running = gauge("vllm:num_requests_running", "Requests in prefill or decode.")
-        self._waiting = gauge("vllm:num_requests_waiting", "Requests in retrieval or waiting for the model.")
-        self._cache_usage = gauge("vllm:kv_cache_usage_perc", "Used fraction of the fastest tier, 0 to 1.")
-        self._tier_bytes = gauge("kvscope:kv_bytes", "Bytes of chunk KV.", "tier")
-        self._tier_budgets = gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", "tier")
+        self._histograms = {
+            name: Histogram(name, text, [MODEL], buckets=buckets, registry=registry)
+            for name, (text, buckets) in HISTOGRAMS.items()
+        }
+        self._counters = {
+            name: Counter(name, text, [MODEL, *labels], registry=registry) for name, (text, labels) in COUNTERS.items()
+        }
+        self._failures = Counter("kvscope:request_failures", "Requests that failed.", ["error"], registry=registry)
+        self._running = Gauge("vllm:num_requests_running", "Requests in prefill or decode.", registry=registry)
+        waiting = "Requests in retrieval or waiting for the model."
+        self._waiting = Gauge("vllm:num_requests_waiting", waiting, registry=registry)
+        usage = "Used fraction of the fastest tier, 0 to 1."
+        self._cache_usage = Gauge("vllm:kv_cache_usage_perc", usage, registry=registry)
+        self._tier_bytes = Gauge("kvscope:kv_bytes", "Bytes of chunk KV.", ["tier"], registry=registry)
+        self._tier_budgets = Gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"], registry=registry)
 
     @contextmanager
     def track(self) -> Iterator[TrackedRequest]:
         """Count the enclosed request when it ends: finished, stopped, abandoned or failed."""
-        request, start = TrackedRequest(), self._clock()
+        request = TrackedRequest()
+        start = time.monotonic()
         self._tracked.add(request)
         try:
             yield request
@@ -103,7 +98,7 @@ class Metrics:
         finally:
             self._tracked.discard(request)
             if request.answer is not None:
-                self._count(request.answer, self._clock() - start)
+                self._count(request.answer, time.monotonic() - start)
 
     def render(self) -> str:
         """Return all metrics in the Prometheus text format 0.0.4."""
@@ -121,26 +116,31 @@ class Metrics:
 
     def _count(self, answer: Answer, seconds: float) -> None:
         model, trace = f"kvscope/{answer.request.method}", answer.trace
+
+        def observe(name: str, value: float) -> None:
+            self._histograms[name].labels(model).observe(value)
+
+        def count(name: str, value: float, *labels: str) -> None:
+            self._counters[name].labels(model, *labels).inc(value)
+
         reason = ("length" if answer.truncated else "stop") if answer.state == "done" else "abort"
-        self._finished.labels(model, reason).inc()
-        self._latency.labels(model).observe(seconds)
+        count("vllm:request_success", 1, reason)
+        observe("vllm:e2e_request_latency_seconds", seconds)
         if trace.ttft_ms is not None:
-            self._ttft.labels(model).observe(trace.ttft_ms / 1e3)
+            observe("vllm:time_to_first_token_seconds", trace.ttft_ms / 1e3)
         if answer.tokens_per_second:
-            self._time_per_token.labels(model).observe(1 / answer.tokens_per_second)
+            observe("vllm:request_time_per_output_token_seconds", 1 / answer.tokens_per_second)
         for stage in trace.stages:
-            self._stage_time.labels(model, stage.name).inc(stage.length_ms / 1e3)
-            if stage.name == "queue":
-                self._queue_time.labels(model).observe(stage.length_ms / 1e3)
-            if stage.name == "decode":
-                self._decode_time.labels(model).observe(stage.length_ms / 1e3)
-        self._prompt_tokens.labels(model).inc(answer.prompt_tokens)
-        self._generation_tokens.labels(model).inc(answer.new_tokens)
-        self._recomputed_tokens.labels(model).inc(answer.recomputed_tokens)
+            count("kvscope:stage_seconds", stage.length_ms / 1e3, stage.name)
+            if stage.name in STAGE_HISTOGRAMS:
+                observe(STAGE_HISTOGRAMS[stage.name], stage.length_ms / 1e3)
+        count("vllm:prompt_tokens", answer.prompt_tokens)
+        count("vllm:generation_tokens", answer.new_tokens)
+        count("kvscope:recomputed_tokens", answer.recomputed_tokens)
         for source in answer.sources:
             result = CACHE_RESULTS[source.cache_result]
-            self._passage_tokens.labels(model, result).inc(source.tokens)
-            self._cached_tokens.labels(model).inc(source.reused_tokens)
+            count("kvscope:passage_tokens", source.tokens, result)
+            count("vllm:prompt_tokens_cached", source.reused_tokens)
             if result != "unused":
-                self._prefix_queries.labels(model).inc(source.tokens)
-                self._prefix_hits.labels(model).inc(source.tokens if result == "exact" else 0)
+                count("vllm:prefix_cache_queries", source.tokens)
+                count("vllm:prefix_cache_hits", source.tokens if result == "exact" else 0)
