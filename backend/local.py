@@ -1,22 +1,25 @@
 """The backend on this machine: one data folder, its models and its documents."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import TypeVar
 
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
 from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
-from backend.services.analysis import LocalAnalysisService
-from backend.services.cache import LocalCacheService
-from backend.services.ingest import IngestService
-from backend.services.kv_owners import ChunkOwners
+from backend.services.cache import ChunkOwners, LocalCacheService
 from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
 from backend.services.models import LocalModelService
+from engine.analysis.comparison import CompareRequest, Comparison
+from engine.analysis.comparison_runner import compare
+from engine.analysis.inspection import InspectionStep
+from engine.analysis.inspection_runner import inspect
+from engine.engine import Engine
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
@@ -24,6 +27,7 @@ from engine.strategies import list_methods
 from store.types import Document
 
 SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when the status is ready."
+Item = TypeVar("Item")
 
 
 class LocalBackend:
@@ -35,17 +39,15 @@ class LocalBackend:
     """
 
     def __init__(self, settings: Settings, overrides: Mapping[str, str] | None = None) -> None:
-        self._settings = settings
-        self._tasks = TaskRegistry()
-        self.loader = RuntimeLoader(settings, self._tasks, self._add_samples)
-        self._ingest = IngestService(self.loader, self._tasks)
-        self._chunk_owners = ChunkOwners()
-        self.library = LocalLibraryService(self.loader, self._tasks, self._ingest, self._chunk_owners)
-        self.models = LocalModelService(self.loader, self._tasks, overrides or {})
-        set_budgets = self.models.reloader.set_budgets
-        self.cache = LocalCacheService(self.loader, settings.data / "kv", set_budgets, self._chunk_owners)
-        self.inspection = self.comparison = LocalAnalysisService(self.loader, self._tasks)
-        self.metrics = Metrics(self.tier_usage)
+        self.tasks = TaskRegistry()
+        self.loader = RuntimeLoader(settings, self.tasks, overrides or {})
+        chunk_owners = ChunkOwners()
+        self.library = LocalLibraryService(self.loader, self.tasks, chunk_owners)
+        self.models = LocalModelService(self.loader)
+        self.cache = LocalCacheService(self.loader, chunk_owners)
+        self._metrics = Metrics(self.tier_usage)
+        if settings.sample_docs:
+            self.loader.on_ready = self.library.add_samples
 
     def start(self) -> None:
         """Start loading the models in the background."""
@@ -66,21 +68,10 @@ class LocalBackend:
         return self.loader.documents()
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        return self._ingest.add(files, cancel)
+        return self.library.add(files, cancel)
 
     def delete(self, document_id: str) -> None:
-        with self.loader.borrow() as runtime:
-            library, passages = runtime.library, runtime.engine.passages
-            with passages.track_deletions():
-                # KV is deleted first: its keys are computed from the texts, which go with the document.
-                texts = {chunk.text for chunk in library.chunks(document_id)}
-                keys = [key for text in texts for key in passages.delete(text)]
-                for text in {chunk.text for chunk in library.delete(document_id)} - texts:
-                    passages.delete(text)
-                for key in keys:
-                    runtime.tiers.tree.delete(key)  # a running question may have computed it again
-                self._chunk_owners.discard(document_id)
-                passages.delete_other_models()
+        self.library.delete(document_id)
 
     def tier_usage(self) -> list[TierUsage]:
         return [TierUsage(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
@@ -94,27 +85,36 @@ class LocalBackend:
             return runtime.engine.estimate_budget(request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        pending = "" if request.documents else self._ingest.pending_message()
+        pending = "" if request.documents else self.library.pending_message()
 
         def with_notes(answer: Answer) -> Answer:
             shown = tracked.update(answer)  # a copy: the engine keeps changing its own answer
             if pending:
                 shown.notes = (pending, *shown.notes)
-            if shown.state == "stopped" and self._tasks.is_draining:
+            if shown.state == "stopped" and self.tasks.is_draining:
                 shown.notes += (SETTINGS_CHANGED,)
             return shown
 
-        with self.metrics.track() as tracked, self._tasks.track(cancel):
-            engine = self.loader.ready().engine
-            yield from run_in_thread(lambda: map(with_notes, engine.ask(request, cancel)), cancel)
+        with self._metrics.track() as tracked:
+            yield from self._run(lambda engine: map(with_notes, engine.ask(request, cancel)), cancel)
+
+    def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
+        return self._run(lambda engine: inspect(engine, request, cancel), cancel)
+
+    def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
+        return self._run(lambda engine: compare(engine, request, cancel), cancel)
+
+    def metrics_text(self) -> str:
+        return self._metrics.render()
 
     def close(self) -> None:
         """Cancel all tasks and close all files. Further calls do nothing."""
-        if not self._tasks.is_closing:
-            self._tasks.close(SHUTDOWN_TIMEOUT_S)
-            self.models.reloader.wait(SHUTDOWN_TIMEOUT_S)
+        if not self.tasks.is_closing:
+            self.tasks.close(SHUTDOWN_TIMEOUT_S)
             self.loader.close()
 
-    def _add_samples(self, message: str) -> None:
-        if self._settings.sample_docs:
-            self._ingest.add_samples(message, self._settings.data / "samples-added")
+    def _run(self, generate: Callable[[Engine], Iterator[Item]], cancel: Event) -> Iterator[Item]:
+        """Run a generator on the engine in a thread of its own, as a task."""
+        with self.tasks.track(cancel):
+            engine = self.loader.ready().engine
+            yield from run_in_thread(lambda: generate(engine), cancel)

@@ -47,7 +47,7 @@ def routes(backend: Backend) -> list[BaseRoute]:
         return JSONResponse({"status": state, "detail": status.message}, 200 if status.ready else 503)
 
     def metrics(request: HttpRequest) -> Response:
-        return PlainTextResponse(backend.metrics.render(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
     return [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", openai_api(backend))]
 

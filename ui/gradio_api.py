@@ -70,7 +70,7 @@ def build(backend: Backend) -> None:
         """
         with _call() as cancel:
             request = Request(question, recompute_ratio=ratio, passages=passages, documents=_tuple(documents))
-            *_, last = backend.inspection.inspect(request, cancel)
+            *_, last = backend.inspect(request, cancel)
             if last.inspection is None:
                 raise RuntimeError("The inspection ended without a result.")
             return last.inspection.as_dict()
@@ -100,7 +100,7 @@ def build(backend: Backend) -> None:
                 max_new_tokens,
                 _tuple(documents),
             )
-            for comparison in backend.comparison.compare(request, cancel):
+            for comparison in backend.compare(request, cancel):
                 yield comparison.as_dict()
 
     def list_methods() -> list[dict]:

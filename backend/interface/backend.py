@@ -6,10 +6,11 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from backend.interface.analysis import CompareService, InspectService
 from backend.interface.cache import CacheService
 from backend.interface.library import IngestProgress, LibraryService
 from backend.interface.models import ModelService
+from engine.analysis.comparison import CompareRequest, Comparison
+from engine.analysis.inspection import InspectionStep
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
 from store.types import Document
@@ -42,102 +43,53 @@ class TierUsage:
     budget_bytes: int
 
 
-class MetricsService(Protocol):
-    """Counters over the requests from the UI, the Gradio API and the HTTP API."""
-
-    def render(self) -> str:
-        """Return all metrics in the Prometheus text format 0.0.4."""
-        ...
-
-
 class Backend(Protocol):
     """Models, documents and engine.
 
     Every error with a message for users is a KVScopeError. Calls made before the models are loaded raise
-    ModelNotReady, or LoadingFailed if loading failed, instead of waiting.
+    ModelNotReady, or LoadingFailed if loading failed, instead of waiting. Setting a `cancel` event stops a computation
+    within a layer or a token, and an ingest after its current step.
     """
 
     @property
     def cache(self) -> CacheService: ...
-
     @property
     def library(self) -> LibraryService: ...
-
     @property
     def models(self) -> ModelService: ...
 
-    @property
-    def inspection(self) -> InspectService: ...
-
-    @property
-    def comparison(self) -> CompareService: ...
-
-    @property
-    def metrics(self) -> MetricsService: ...
-
-    def status(self) -> Status:
-        """Return the state of the engine."""
-        ...
-
-    def methods(self) -> list[MethodInfo]:
-        """Return the available methods in display order."""
-        ...
-
-    def documents(self) -> list[Document]:
-        """Return all documents, newest first; empty until the library is open."""
-        ...
+    def status(self) -> Status: ...
+    def methods(self) -> list[MethodInfo]: ...  # in display order
+    def documents(self) -> list[Document]: ...  # newest first; empty until the library is open
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Add files to the library, one after the other.
-
-        Parameters
-        ----------
-        files : list of (Path, str)
-            Path and display name of each file.
-        cancel : Event
-            Stops the ingest after the current step.
-
-        Yields
-        ------
-        list of IngestProgress
-            The progress of every file.
-        """
-        ...
+        """Add files, given as path and display name, one after the other; yield the progress of every file."""
 
     def delete(self, document_id: str) -> None:
-        """Delete a document, its chunks and their KV. Raises NoSuchDocument."""
-        ...
+        """Delete a document, its chunks and their KV; an unknown one is ignored."""
 
-    def tier_usage(self) -> list[TierUsage]:
-        """Return the usage of each cache tier, fastest first; empty until the engine is ready."""
-        ...
+    def tier_usage(self) -> list[TierUsage]: ...  # fastest tier first; empty until the engine is ready
 
     def clear(self) -> None:
         """Delete all chunk KV. Documents stay; later requests recompute the KV they need."""
-        ...
 
     def budget(self, request: Request) -> ContextBudget:
         """Return how a request would divide the model's context, without running retrieval."""
-        ...
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        """Answer a question from the documents.
+        """Answer a question from the documents, yielding the answer so far.
 
-        Parameters
-        ----------
-        request : Request
-            The question, its method and its options.
-        cancel : Event
-            Stops the computation within a layer or a token; the answer then ends in the state 'stopped'.
-
-        Yields
-        ------
-        Answer
-            The answer so far. Each one is a new object; its text only grows.
-
-        Raises
-        ------
-        KVScopeError
-            If the models are not loaded, or the request is invalid.
+        Each answer is a new object, and its text only grows. The last one is in the state 'stopped' if cancelled.
         """
-        ...
+
+    def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
+        """Run the token selection of one question without answering it; the last step contains the result."""
+
+    def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
+        """Run a question through several methods, yielding the comparison after each run.
+
+        The last one is in the state 'stopped' if cancelled.
+        """
+
+    def metrics_text(self) -> str:
+        """Return counters over the requests from the UI and both APIs in the Prometheus text format 0.0.4."""

@@ -7,17 +7,6 @@ from engine.cache.admin import EvictionResult, NodeInfo, TierInfo
 from engine.cache.hit_stats import QueryStats, StatsTotals
 from store.types import Chunk
 
-__all__ = [
-    "CacheService",
-    "CacheView",
-    "CachedPassage",
-    "EvictionResult",
-    "NodeInfo",
-    "QueryStats",
-    "StatsTotals",
-    "TierInfo",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class CachedPassage:
@@ -57,41 +46,19 @@ class CacheView:
 class CacheService(Protocol):
     """Shows and changes the knowledge tree. Raises ModelNotReady until the models are loaded."""
 
-    def snapshot(self) -> CacheView:
-        """Return the current state of the cache."""
-        ...
+    def snapshot(self) -> CacheView: ...
 
     def pin(self, key: str, pinned: bool) -> None:
         """Pin or unpin a node and its ancestors, until the app ends or its settings change. Raises NotCached."""
-        ...
 
     def evict(self, key: str, tier: str | None = None) -> EvictionResult:
         """Evict a node and its descendants from one tier, or from all.
 
-        Parameters
-        ----------
-        key : str
-            Key of the node.
-        tier : str, optional
-            Name of the tier; all by default.
-
-        Returns
-        -------
-        EvictionResult
-            What was evicted.
-
-        Raises
-        ------
-        NotCached
-            If there is no such node.
-        PassageInUse
-            If the node or a descendant is pinned or being read.
+        Raises NotCached, and PassageInUse if the node or a descendant is pinned or being read.
         """
-        ...
 
     def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
         """Set the budget of a tier, evict down to it, and save it.
 
         Raises PassageInUse if more than the budget is pinned or being read.
         """
-        ...

@@ -54,37 +54,18 @@ class LibraryService(Protocol):
 
     def list_with_usage(self) -> list[DocumentUsage]:
         """Return all documents, newest first, without waiting for sizes; empty until the library is open."""
-        ...
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         """Return at most `count` passages from index `start`, in reading order."""
-        ...
-
-    def excerpt(self, chunk_id: str) -> Excerpt:
-        """Return a chunk with the text around it. Raises NoSuchDocument."""
-        ...
 
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         """Return the bytes of KV in all tiers that deleting these documents would free."""
-        ...
 
-    def rename(self, document_id: str, name: str) -> Document:
-        """Change the display name of a document. Raises NoSuchDocument."""
-        ...
+    def excerpt(self, chunk_id: str) -> Excerpt: ...  # raises NoSuchDocument
+    def rename(self, document_id: str, name: str) -> Document: ...  # raises NoSuchDocument
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Chunk, embed and prefill documents again, one after the other.
+        """Chunk, embed and prefill documents again, one after the other; yield the progress of every document.
 
-        Parameters
-        ----------
-        document_ids : sequence of str
-            The documents to re-index.
-        cancel : Event
-            Stops after the current step. A document is unchanged until its new chunks are complete.
-
-        Yields
-        ------
-        list of IngestProgress
-            The progress of every document.
+        A document is unchanged until its new chunks are complete.
         """
-        ...

@@ -14,7 +14,6 @@ class ModelInfo:
     role          'primary', 'auxiliary', 'token_selector', 'span_scorer', 'embedder' or 'reranker'
     dtype         'bf16' or 'fp32'
     device        'CPU' or 'GPU'
-    context       maximum input length in tokens
     memory_bytes  of its weights; 0 if it shares another model's
     note          such as 'with the bundled LoRA adapter'
     """
@@ -116,81 +115,29 @@ class SystemInfo:
 class ModelService(Protocol):
     """Shows and changes models and settings. Every error with a message for users is a KVScopeError."""
 
-    def loaded(self) -> list[ModelInfo]:
-        """Return the loaded models; empty until they are loaded."""
-        ...
-
-    def suggestions(self) -> list[str]:
-        """Return model names to suggest, the bundled one first."""
-        ...
-
-    def devices(self) -> list[str]:
-        """Return the values of `SettingsChange.device` on this machine."""
-        ...
-
-    def current(self) -> SettingsChange:
-        """Return the current settings."""
-        ...
+    def loaded(self) -> list[ModelInfo]: ...  # empty until the models are loaded
+    def suggestions(self) -> list[str]: ...  # names of models, the bundled one first
+    def devices(self) -> list[str]: ...  # values of `SettingsChange.device` on this machine
+    def current(self) -> SettingsChange: ...
 
     def overrides(self) -> dict[str, str]:
         """Return the settings that cannot be changed and the flag or variable of each: {'model': '--model'}."""
-        ...
 
     def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
-        """Estimate the memory that a model would need.
+        """Estimate the memory of a model (a folder or a name on the hub) as 'primary' or 'auxiliary'.
 
-        Parameters
-        ----------
-        name : str
-            A folder, or a name on the Hugging Face hub.
-        role : {'primary', 'auxiliary'}
-            What the model would be used for.
-        settings : SettingsChange
-            Its device, dtype and chunk size are used.
-
-        Returns
-        -------
-        MemoryEstimate
-            In bytes.
-
-        Raises
-        ------
-        KVScopeError
-            If the model does not exist or is not supported.
+        Of the settings, device, dtype and chunk size matter. Raises KVScopeError if the model cannot be used.
         """
-        ...
 
     def apply(self, settings: SettingsChange) -> None:
         """Start to change the settings; `reload_status` reports the progress.
 
-        Parameters
-        ----------
-        settings : SettingsChange
-            The new settings.
-
-        Raises
-        ------
-        KVScopeError
-            If a setting is invalid or set by a flag, nothing would change, or another change is running.
+        Raises KVScopeError if a setting is invalid or set by a flag, nothing would change, or another change runs.
         """
-        ...
 
-    def reload_status(self) -> ReloadStatus:
-        """Return the progress of the latest change of settings."""
-        ...
+    def reload_status(self) -> ReloadStatus: ...  # of the latest change of settings
+    def cancel_download(self) -> None: ...  # of a running change
 
-    def cancel_download(self) -> None:
-        """Cancel the download of a running change."""
-        ...
-
-    def system_prompt(self) -> str:
-        """Return the instructions that precede the passages in every prompt."""
-        ...
-
-    def stale_documents(self) -> list[StaleChunking]:
-        """Return the documents that were chunked with other settings than the current ones."""
-        ...
-
-    def system_info(self) -> SystemInfo:
-        """Return library versions and the disk usage of the data folder."""
-        ...
+    def system_prompt(self) -> str: ...  # precedes the passages in every prompt
+    def stale_documents(self) -> list[StaleChunking]: ...  # chunked with other settings than the current ones
+    def system_info(self) -> SystemInfo: ...

@@ -1,24 +1,33 @@
-"""Loads models, library, cache tiers and engine in the background, and reports the progress as a status."""
+"""Loads models, library, cache tiers and engine, and changes the settings of a running backend.
+
+Settings change without a restart, one change at a time. Downloads and configuration checks run first, while the present
+models still answer. Only then are the running tasks cancelled and the runtime closed and rebuilt, in this order, so
+that two models need not fit into memory at once. If that fails, the previous runtime is rebuilt. KV on disk stays: it
+is keyed by the model's fingerprint and is reused when the model is loaded again. New budgets alone are applied to the
+open tiers at once.
+"""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, RLock, Thread
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from backend.interface.backend import Status
-from backend.runtime.settings import Settings
+from backend.runtime.settings import Settings, save_preferences
 from backend.runtime.tasks import TaskRegistry
-from engine.builder import ModelConfig, Models, build_engine, load_models, release_memory
+from engine.builder import ModelConfig, Models, build_engine, fetch_models, load_models, release_memory
+from engine.cache.admin import CacheAdmin, EvictionResult
 from engine.cache.hit_stats import CacheStats
 from engine.cache.tier import Tier
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
 from engine.model.loading.dtype import select_dtype
 from engine.types import ChunkKV
 from store.errors import KVScopeError, StoreFull
@@ -27,11 +36,18 @@ from store.kv.blobs import DiskBlobs
 from store.library.library import DocumentLibrary, LibraryConfig
 from store.retrieval.minilm import MiniLM, MiniLMConfig
 from store.retrieval.reranker import CrossEncoderReranker
+from store.retrieval.reranker import download as download_reranker
 from store.types import Document
 
 GIB = 2**30
 SHUTDOWN_TIMEOUT_S = 10.0  # for the longest step that cannot be cancelled, such as reading weights
+MODEL_SETTINGS = {field.name for field in fields(ModelConfig)} - {"folder"}
+BUDGET_SETTINGS = {"device": "gpu_cache_gib", "host": "cpu_cache_gib", "disk": "disk_cache_gib"}  # by tier
 log = logging.getLogger("kvscope")
+
+
+class NothingChanges(KVScopeError):
+    hint = "Change a setting first."
 
 
 @dataclass(frozen=True)
@@ -43,72 +59,46 @@ class Runtime:
     tiers: CacheHierarchy
     engine: Engine
     blobs: DiskBlobs | None
+    files: ExitStack  # closes library, tiers and blobs
 
     def close(self) -> None:
         """Wait for the running pass, which must have been cancelled, then close all files."""
         self.engine.close(SHUTDOWN_TIMEOUT_S)
-        self.library.close()
-        self.tiers.close()
-        if self.blobs is not None:
-            self.blobs.close()
+        self.files.close()
 
 
 def model_config(settings: Settings) -> ModelConfig:
     """Return the part of the settings that concerns models."""
-    return ModelConfig(
-        folder=settings.data / "models",
-        model=settings.model,
-        auxiliary_model=settings.auxiliary_model,
-        device=settings.device,
-        dtype=settings.dtype,
-        lora_adapter=settings.lora_adapter,
-        span_scorer=settings.span_scorer,
-        token_selector=settings.token_selector,
-    )
-
-
-def loading_error(error: Exception) -> str:
-    """Return the message to show for an error during loading, and log it."""
-    if isinstance(error, KVScopeError):
-        log.error("%s", error)
-        return str(error)
-    log.error("the models could not be loaded", exc_info=error)
-    return f"Loading failed ({type(error).__name__}: {error}). See the log for details."
+    return ModelConfig(settings.data / "models", **settings.model_dump(include=MODEL_SETTINGS))
 
 
 class RuntimeLoader:
-    """Builds the runtime in a background thread, and again after a change of settings.
+    """The settings of a backend and what is loaded for them; loads and reloads in a background thread.
 
-    on_ready  called with the status message after the first loading, before the status is ready
+    overrides       the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
+    on_ready        called with the status message after the first loading, before the status is ready
+    is_downloading  whether a change of settings is downloading models
+    error           why the latest change failed, and which settings are in use now; empty if it succeeded
     """
 
-    def __init__(
-        self, settings: Settings, tasks: TaskRegistry, on_ready: Callable[[str], None] = lambda message: None
-    ) -> None:
+    def __init__(self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
         self.settings = settings
-        self.on_ready = on_ready
+        self.overrides = overrides
+        self.on_ready: Callable[[str], None] = lambda message: None
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
+        self.is_reloading = False
+        self.is_downloading = False
+        self.error = ""
         self._tasks = tasks
+        self._thread = Thread()
+        self._lock = RLock()  # one change at a time
+        self._download_cancelled = Event()
         self._stats = CacheStats()  # survives changes of settings
         self._last_documents: list[Document] = []
         # Small models that stay loaded while other settings change.
         self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
-        self._reranker = lru_cache(maxsize=1)(lambda name: CrossEncoderReranker(name))
-        self._thread = Thread(target=self._load, name="loading", daemon=True)
-
-    def start(self) -> None:
-        """Start loading in the background."""
-        self._thread.start()
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether the first loading is running, including adding the sample documents."""
-        return self._thread.is_alive()
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until the first loading has finished or failed."""
-        self._thread.join(timeout)
+        self._reranker = lru_cache(maxsize=1)(CrossEncoderReranker)
 
     def ready(self) -> Runtime:
         """Return the runtime. Raises ModelNotReady or LoadingFailed with the status message."""
@@ -140,12 +130,78 @@ class RuntimeLoader:
             self._last_documents = runtime.library.documents()
         return self._last_documents
 
+    def start(self) -> None:
+        """Start to load everything for the first time; errors become the status."""
+        self._start(self._load)
+
+    def apply(self, new: Settings) -> None:
+        """Start to apply settings. If only budgets differ, they are in use when this returns.
+
+        Raises NothingChanges, ModelNotReady during another change, and what `set_budgets` raises.
+        """
+        with self._lock:
+            values, old_values = new.mutable_values(), self.settings.mutable_values()
+            changed = {name for name in values if values[name] != old_values[name]}
+            self._check_not_overridden(changed)
+            if self._thread.is_alive():
+                raise ModelNotReady(f"{self.status.message}.")
+            if new == self.settings and self.runtime is not None:
+                raise NothingChanges("These settings are already in use.")
+            self.error = ""
+            tiers = {BUDGET_SETTINGS[tier.name]: tier.name for tier in self.tiers()}
+            if changed and changed <= tiers.keys():
+                self.set_budgets({tiers[name]: int(values[name] * GIB) for name in changed})
+            else:
+                self.is_reloading = True
+                self._download_cancelled.clear()
+                self._start(self._reload, new)
+
+    def set_budgets(self, budgets: Mapping[str, int]) -> EvictionResult:
+        """Set tier budgets in bytes, evict down to them, and save them.
+
+        Raises ModelNotReady, BadRequest for overridden settings, and what `CacheAdmin.set_budgets` raises, with
+        nothing changed.
+        """
+        with self._lock:
+            if self.is_reloading:
+                raise ModelNotReady(f"{self.status.message}.")
+            values = {BUDGET_SETTINGS[tier]: round(size_bytes / GIB, 3) for tier, size_bytes in budgets.items()}
+            self._check_not_overridden(values)
+            evicted = CacheAdmin(self.ready().tiers.tree).set_budgets(budgets)
+            self.settings = self.settings.updated(values)
+            self._save_settings()
+            return evicted
+
+    def cancel_download(self) -> None:
+        """Cancel the download of a running change; no effect after it."""
+        self._download_cancelled.set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until loading or reloading has finished or failed."""
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
     def close(self) -> None:
         """Wait for loading to stop and close the runtime. All tasks must have been cancelled."""
-        if self._thread.is_alive():
-            self._thread.join(SHUTDOWN_TIMEOUT_S)
+        self.wait(SHUTDOWN_TIMEOUT_S)
         self.status = Status(ready=False, message="Closing")  # open tabs poll it until the server ends
         self.release()
+
+    def _start(self, run: Callable[..., None], *arguments: Any) -> None:
+        self._thread = Thread(target=run, args=arguments, name="loading", daemon=True)
+        self._thread.start()
+
+    def _check_not_overridden(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            if flag := self.overrides.get(name):
+                raise BadRequest(f"This setting is set by {flag}. Restart KVScope without it to change it here.")
+
+    def _save_settings(self) -> None:
+        try:
+            save_preferences(self.settings, self.overrides)
+        except KVScopeError as error:
+            log.error("%s", error)
+            self.error = f"The settings are in use, but could not be saved for the next start. {error}"
 
     def _load(self) -> None:
         try:
@@ -155,7 +211,77 @@ class RuntimeLoader:
         except Cancelled:
             self.status = Status(ready=False, message="Closed")
         except Exception as error:  # noqa: BLE001  shown as status
-            self.status = Status(ready=False, message=loading_error(error), failed=True)
+            self.status = Status(ready=False, message=_loading_error(error), failed=True)
+
+    def _reload(self, new: Settings) -> None:
+        try:
+            is_first, old_status = self.runtime is None, self.status
+            models = (model_config(new), new.reranker)
+            if is_first or models != (model_config(self.settings), self.settings.reranker):
+                self.error = self._download(new)
+            if self.error:
+                self.status = old_status
+                return
+            self.status = Status(ready=False, message="Unloading", progress=0.78)
+            with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
+                message = self._replace_runtime(new)
+            if self.runtime is None:
+                self.error = "" if self._tasks.is_closing else message
+                self.status = Status(ready=False, message=message, failed=not self._tasks.is_closing)
+                return
+            if is_first:
+                self.on_ready(message)
+            self.status = Status(ready=True, message=message)
+        finally:
+            self.is_reloading = False
+
+    def _download(self, new: Settings) -> str:
+        """Download the models that are not on this machine; return an error message, or an empty string."""
+
+        def report(message: str, progress: float) -> None:
+            if self._download_cancelled.is_set():
+                raise Cancelled
+            self._report(message, progress)
+
+        self.is_downloading = True
+        try:
+            fetch_models(model_config(new), report)
+            if new.reranker not in ("off", self.settings.reranker):
+                report(f"Downloading {Path(new.reranker).name}", 0.76)
+                download_reranker(new.reranker)
+        except Cancelled:
+            return "The download was stopped; the next attempt resumes it."
+        except Exception as error:  # noqa: BLE001  shown to the user
+            return f"{_loading_error(error)} Nothing was changed."
+        finally:
+            self.is_downloading = False
+        return ""
+
+    def _replace_runtime(self, new: Settings) -> str:
+        """Close the runtime and build one for the new settings, or the previous one; return the status message."""
+        previous, attempts, models = self.settings, [new], None
+        if self.runtime is not None:
+            attempts = [new, previous]
+            models = self.runtime.models if model_config(new) == model_config(previous) else None
+        errors: list[str] = []
+        for settings in attempts:
+            self.settings = settings
+            try:
+                self.release()
+                message = self.open(models)
+            except Cancelled:
+                return "Closed"
+            except Exception as error:  # noqa: BLE001  shown to the user
+                errors.append(_loading_error(error))
+            else:
+                if errors:
+                    self.error = f"{errors[0]} The previous settings are in use again."
+                else:
+                    self._save_settings()
+                return message
+            release_memory()  # after the except clause: the error no longer references partly loaded models
+        self.settings = previous
+        return " The previous settings cannot be restored either: ".join(errors)
 
     def open(self, models: Models | None = None) -> str:
         """Build the runtime for the current settings and return its status message.
@@ -180,39 +306,28 @@ class RuntimeLoader:
         release_memory()
 
     def _build(self, models: Models) -> Runtime:
-        with ExitStack() as undo:
-            blobs = self._open_blobs()
-            if blobs is not None:
-                undo.callback(blobs.close)
-            tiers = self._open_tiers(models, blobs)
-            undo.callback(tiers.close)
-            libraries: list[DocumentLibrary] = []
+        settings = self.settings
+        with ExitStack() as files:
+            blobs: DiskBlobs | None = None
+            try:
+                blobs = files.enter_context(closing(DiskBlobs(settings.data / "kv")))
+            except StoreFull as error:
+                log.warning("chunk KV stays in memory only: %s", error)
+            config = CacheHierarchyConfig(
+                host_bytes=int(settings.cpu_cache_gib * GIB),
+                disk_bytes=int(settings.disk_cache_gib * GIB),
+                device_bytes=int(settings.gpu_cache_gib * GIB),
+                policy=settings.eviction_policy,
+                bits=settings.disk_kv_bits,
+            )
+            tiers = files.enter_context(closing(CacheHierarchy(config, blobs, models.primary.device)))
 
-            def open_finder(tokenizer: Tokenizer) -> DocumentLibrary:
-                libraries.append(self.open_library(tokenizer))
-                undo.callback(libraries[0].close)
-                return libraries[0]
+            def open_library(tokenizer: Tokenizer) -> DocumentLibrary:
+                return files.enter_context(closing(self.open_library(tokenizer)))
 
-            engine = build_engine(models, open_finder, tiers, self.settings.data, self._stats)
-            undo.pop_all()
-        return Runtime(models, libraries[0], tiers, engine, blobs)
-
-    def _open_blobs(self) -> DiskBlobs | None:
-        try:
-            return DiskBlobs(self.settings.data / "kv")
-        except StoreFull as error:
-            log.warning("chunk KV stays in memory only: %s", error)
-            return None
-
-    def _open_tiers(self, models: Models, blobs: DiskBlobs | None) -> CacheHierarchy:
-        config = CacheHierarchyConfig(
-            host_bytes=int(self.settings.cpu_cache_gib * GIB),
-            disk_bytes=int(self.settings.disk_cache_gib * GIB),
-            device_bytes=int(self.settings.gpu_cache_gib * GIB),
-            policy=self.settings.eviction_policy,
-            bits=self.settings.disk_kv_bits,
-        )
-        return CacheHierarchy(config, blobs, models.primary.device)
+            engine = build_engine(models, open_library, tiers, settings.data, self._stats)
+            assert isinstance(engine.finder, DocumentLibrary)
+            return Runtime(models, engine.finder, tiers, engine, blobs, files.pop_all())
 
     def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
         """Open the library in the data folder; chunk sizes are counted with `tokenizer`."""
@@ -228,8 +343,18 @@ class RuntimeLoader:
         return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, config, reranker=reranker)
 
     def _report(self, message: str, progress: float) -> None:
+        """Show the progress of loading, or of a download, during which the present models still answer."""
         if self._tasks.is_closing:
             raise Cancelled
         if self.status.message != message:
             log.info(message)
-        self.status = Status(ready=False, message=message, progress=progress)
+        self.status = Status(ready=self.runtime is not None, message=message, progress=progress)
+
+
+def _loading_error(error: Exception) -> str:
+    """Return the message to show for an error during loading, and log it."""
+    if isinstance(error, KVScopeError):
+        log.error("%s", error)
+        return str(error)
+    log.error("the models could not be loaded", exc_info=error)
+    return f"Loading failed ({type(error).__name__}: {error}). See the log for details."

@@ -6,7 +6,8 @@ Flags, variables and preferences of earlier versions keep working (see ALIASES).
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,16 +15,13 @@ from pydantic import AliasChoices, AliasGenerator, Field, TypeAdapter, Validatio
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
+from backend.interface.models import SettingsChange
 from engine.model.loading.bundled import BUNDLED_MODEL
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 from store.preferences import Preferences
 
-MUTABLE_SETTINGS = (  # can be changed at run time; saved in the data folder
-    *("model", "lora_adapter", "auxiliary_model", "span_scorer", "token_selector", "reranker", "device", "dtype"),
-    *("gpu_cache_gib", "cpu_cache_gib", "disk_cache_gib", "disk_kv_bits", "eviction_policy"),
-    *("chunk_size", "chunk_overlap"),
-)
+MUTABLE_SETTINGS = tuple(field.name for field in fields(SettingsChange))  # saved in the data folder
 CHUNKING = ("chunk_size", "chunk_overlap")
 ALIASES = {  # names of version 0.1 that keep working, and --data-dir, by current name
     "data": "data_dir",
@@ -155,21 +153,31 @@ class _SavedPreferences(PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         given = self.current_state
-        valid: dict[str, Any] = {}
+        saved: dict[str, Any] = {}
         for name, value in read_preferences(Path(given.get("data") or default_data_folder())).items():
             try:
-                valid[name] = _validate(name, value)
+                saved[name] = _validate(name, value)
             except (ValidationError, KeyError):
                 log.warning("the saved setting %r cannot be %r and is ignored", name, value)
-        merged = {name: Settings.model_fields[name].default for name in CHUNKING} | valid | dict(given)
+        saved_chunking = {name: saved[name] for name in CHUNKING if name in saved}
+        chunking = {name: Settings.model_fields[name].default for name in CHUNKING} | saved_chunking | dict(given)
         try:
-            fits = _validate("chunk_overlap", merged["chunk_overlap"]) < _validate("chunk_size", merged["chunk_size"])
+            size, overlap = (_validate(name, chunking[name]) for name in CHUNKING)
         except ValidationError:  # of a flag or variable: reported when the settings are built
-            return valid
-        if not fits and any(name in valid for name in CHUNKING):
+            return saved
+        if saved_chunking and overlap >= size:
             log.warning("the saved chunk size and overlap do not fit together and are ignored")
-            valid = {name: value for name, value in valid.items() if name not in CHUNKING}
-        return valid
+            return {name: value for name, value in saved.items() if name not in CHUNKING}
+        return saved
+
+
+def _validate(name: str, value: Any) -> Any:
+    """Return the value of a mutable setting. Raises KeyError or ValidationError."""
+    if name not in MUTABLE_SETTINGS:
+        raise KeyError(name)
+    field = Settings.model_fields[name]
+    annotation: Any = Annotated[field.annotation, Field(), *field.metadata]
+    return TypeAdapter(annotation).validate_python(value)
 
 
 def read_preferences(data: Path) -> dict[str, Any]:
@@ -181,13 +189,13 @@ def read_preferences(data: Path) -> dict[str, Any]:
     return values
 
 
-def _validate(name: str, value: Any) -> Any:
-    """Return the value of a mutable setting. Raises KeyError or ValidationError."""
-    if name not in MUTABLE_SETTINGS:
-        raise KeyError(name)
-    field = Settings.model_fields[name]
-    annotation: Any = Annotated[field.annotation, Field(), *field.metadata]
-    return TypeAdapter(annotation).validate_python(value)
+def save_preferences(settings: Settings, overridden: Collection[str]) -> None:
+    """Save the values that differ from the defaults. Saved values of the settings in `overridden` stay as they are."""
+    saved = {name: value for name, value in read_preferences(settings.data).items() if name in overridden}
+    for name, value in settings.mutable_values().items():
+        if name not in overridden and value != Settings.model_fields[name].default:
+            saved[name] = value
+    Preferences(settings.data).write(saved)
 
 
 def read_settings(arguments: list[str] | None = None) -> Settings:
@@ -203,15 +211,14 @@ def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, 
 
     arguments  of the command line; this process's by default
     """
-    flags = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
-    variables = {name.upper() for name in environment}
+    given = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
+    given |= {name.upper() for name in environment}
     overridden = {}
     for name in MUTABLE_SETTINGS:
         names = [str(each) for each in all_names(name).choices]
-        given = [flag for each in names if (flag := f"--{each.replace('_', '-')}") in flags]
-        given += [variable for each in names if (variable := f"KVSCOPE_{each.upper()}") in variables]
-        if given:
-            overridden[name] = given[0]
+        sources = [f"--{each.replace('_', '-')}" for each in names] + [f"KVSCOPE_{each.upper()}" for each in names]
+        if source := next((each for each in sources if each in given), None):
+            overridden[name] = source
     return overridden
 
 

@@ -1,49 +1,90 @@
 """Implementation of the Cache page's interface: the knowledge tree with the passages behind its keys."""
 
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 
+import psutil
 import torch
 
 from backend.interface.cache import CachedPassage, CacheView
 from backend.runtime.loader import Runtime, RuntimeLoader
-from backend.services.kv_owners import ChunkOwners
-from engine.cache.admin import CacheAdmin, EvictionResult, NodeInfo
+from engine.cache.admin import CacheAdmin, EvictionResult, NodeInfo, TierInfo
+from engine.engine import Engine
 
 MAX_MEMORY_FRACTION = 0.75  # of the machine's memory, for one tier
+MAX_TOKENIZING_S = 0.15
+DocumentKeys = dict[str, dict[str, str]]  # chunk id -> key in the tree -> role, as in CachedPassage
 
 
-class LocalCacheService:
-    """Shows and changes the tree of the loaded runtime; see `backend.interface.cache`.
+class ChunkOwners:
+    """Which chunk and model each KV in the tree belongs to. Thread-safe.
 
-    blob_folder   of the disk tier
-    set_budgets   applies and saves tier budgets, in bytes by tier name
-    chunk_owners  which chunk each KV belongs to
+    The tree's keys follow from a chunk's token ids. Tokenizing a long document takes seconds, so each call spends a
+    limited time on it, and the keys are remembered until other models are loaded.
     """
 
-    def __init__(
-        self,
-        loader: RuntimeLoader,
-        blob_folder: Path,
-        set_budgets: Callable[[Mapping[str, int]], EvictionResult],
-        chunk_owners: ChunkOwners,
-    ) -> None:
-        self._loader = loader
-        self._blob_folder = blob_folder
-        self._set_budgets = set_budgets
-        self._chunk_owners = chunk_owners
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._fingerprints: list[str] = []  # of the loaded models
+        self._keys: dict[str, DocumentKeys] = {}  # by document id
+
+    def keys(
+        self, runtime: Runtime, document_ids: Collection[str] | None = None, max_s: float = MAX_TOKENIZING_S
+    ) -> dict[str, DocumentKeys | None]:
+        """Return the tree keys of each document's chunks; None if it takes another call.
+
+        document_ids  all documents by default
+        max_s         seconds to spend on tokenizing
+        """
+        engine, library = runtime.engine, runtime.library
+        documents = library.documents()
+        fingerprints = [cache.fingerprint for cache, _ in engine.passages.kv_caches]
+        known: dict[str, DocumentKeys | None] = {}
+        with self._lock:
+            earlier = self._keys if fingerprints == self._fingerprints else {}
+            self._fingerprints = fingerprints
+            self._keys = {document.id: earlier.get(document.id, {}) for document in documents}
+            for document in documents:
+                if document_ids is not None and document.id not in document_ids:
+                    continue
+                keys = self._keys[document.id]
+                is_complete = len(keys) >= document.num_chunks
+                if not is_complete and max_s > 0:
+                    pending = [chunk for chunk in library.chunks(document.id) if chunk.id not in keys]
+                    start = monotonic()  # reading the chunks is not counted
+                    while pending and monotonic() - start < max_s:
+                        chunk = pending.pop(0)
+                        keys[chunk.id] = _chunk_keys(engine, chunk.text)
+                    is_complete = not pending
+                    max_s -= monotonic() - start
+                known[document.id] = dict(keys) if is_complete else None
+        return known
+
+    def discard(self, document_id: str) -> None:
+        """Discard the keys of a document whose chunks change."""
+        with self._lock:
+            self._keys.pop(document_id, None)
+
+
+@dataclass
+class LocalCacheService:
+    """Shows and changes the tree of the loaded runtime; see `backend.interface.cache`."""
+
+    loader: RuntimeLoader
+    chunk_owners: ChunkOwners
 
     def snapshot(self) -> CacheView:
-        with self._loader.borrow() as runtime:
+        with self.loader.borrow() as runtime:
             tree = CacheAdmin(runtime.tiers.tree).snapshot()
             passages, is_complete = self._passages(runtime, tree.nodes)
+            device, data = runtime.models.primary.device, self.loader.settings.data
             return CacheView(
                 tiers=tree.tiers,
-                max_budget_bytes=tuple(
-                    max(each.budget_bytes, self._max_budget(runtime, each.name)) for each in tree.tiers
-                ),
+                max_budget_bytes=tuple(_max_budget(tier, device, data) for tier in tree.tiers),
                 passages=passages,
                 policy=tree.policy,
                 recent_queries=runtime.engine.stats.recent(),
@@ -52,40 +93,49 @@ class LocalCacheService:
             )
 
     def pin(self, key: str, pinned: bool) -> None:
-        with self._loader.borrow() as runtime:
+        with self.loader.borrow() as runtime:
             CacheAdmin(runtime.tiers.tree).pin(key, pinned)
 
     def evict(self, key: str, tier: str | None = None) -> EvictionResult:
-        with self._loader.borrow() as runtime:
+        with self.loader.borrow() as runtime:
             return CacheAdmin(runtime.tiers.tree).evict(key, tier)
 
     def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
-        return self._set_budgets({tier: budget_bytes})
+        return self.loader.set_budgets({tier: budget_bytes})
 
     def _passages(self, runtime: Runtime, nodes: Sequence[NodeInfo]) -> tuple[tuple[CachedPassage, ...], bool]:
         """Return each node with its passage, and whether the chunks of all documents have been considered."""
-        library = runtime.library
-        documents = library.documents()
-        self._chunk_owners.retain(documents)
-        owners, is_complete = self._chunk_owners.owners(runtime.engine, documents, library.chunks)
-        chunk_ids = {owners[node.chunk][0] for node in nodes if node.chunk in owners}
-        chunks = library.chunks_by_id(list(chunk_ids))
+        all_keys = self.chunk_owners.keys(runtime)
+        owners: dict[str, tuple[str, str]] = {}  # key -> chunk id, role
+        for document_keys in all_keys.values():
+            for chunk_id, roles in (document_keys or {}).items():
+                for key, role in roles.items():
+                    owners.setdefault(key, (chunk_id, role))
+        chunks = runtime.library.chunks_by_id(list({owners[node.chunk][0] for node in nodes if node.chunk in owners}))
         passages = []
         for node in nodes:
             chunk_id, role = owners.get(node.chunk, ("", "other"))
             chunk = chunks.get(chunk_id)
             passages.append(CachedPassage(node, chunk, role if chunk else "other"))
-        return tuple(passages), is_complete
+        return tuple(passages), None not in all_keys.values()
 
-    def _max_budget(self, runtime: Runtime, tier: str) -> int:
-        """Return the bytes that this machine allows for a tier; 0 if unknown."""
-        if tier == "disk":
-            folder = next(path for path in (self._blob_folder, *self._blob_folder.parents) if path.exists())
-            return runtime.tiers.tree.tiers[-1].size_bytes + shutil.disk_usage(folder).free
-        device = runtime.models.primary.device
-        if tier == "device" and device.type == "cuda":
-            return int(MAX_MEMORY_FRACTION * torch.cuda.get_device_properties(device).total_memory)
-        try:
-            return int(MAX_MEMORY_FRACTION * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        except (AttributeError, ValueError, OSError):  # not available on every system
-            return 0
+
+def _max_budget(tier: TierInfo, device: torch.device, data: Path) -> int:
+    """Return the bytes that this machine allows for a tier, at least its current budget."""
+    if tier.name == "disk":
+        limit = tier.size_bytes + shutil.disk_usage(data).free
+    elif tier.name == "device":
+        limit = int(MAX_MEMORY_FRACTION * torch.cuda.get_device_properties(device).total_memory)
+    else:
+        limit = int(MAX_MEMORY_FRACTION * psutil.virtual_memory().total)
+    return max(tier.budget_bytes, limit)
+
+
+def _chunk_keys(engine: Engine, text: str) -> dict[str, str]:
+    """Return the tree keys of one chunk's KV and their roles, for the primary and a separate auxiliary model."""
+    roles: dict[str, str] = {}
+    for role, (cache, prompt) in zip(("primary", "auxiliary"), engine.passages.kv_caches, strict=False):
+        after_prefix, without_prefix = cache.all_chunk_keys(prompt.encode_passage(text).ids)
+        roles.setdefault(after_prefix, role)
+        roles.setdefault(without_prefix, "alone")
+    return roles

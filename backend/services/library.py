@@ -1,50 +1,56 @@
-"""Implementation of the Library page's interface: documents with their KV usage, and re-indexing."""
+"""Implementation of the Library page's interface: adding, re-indexing and deleting documents, and their KV usage.
 
-from collections.abc import Iterator, Sequence
+The chunks of a new document are prefilled, so that the first question can reuse their KV.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from threading import Event
 
+from assets import ASSETS
+from backend.interface.backend import Status
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import TaskRegistry
-from backend.services.ingest import IngestService
-from backend.services.kv_owners import ChunkOwners
+from backend.services.cache import ChunkOwners, DocumentKeys
 from engine.cache.admin import chunk_bytes
-from engine.errors import LoadingFailed, ModelNotReady
+from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from store.errors import KVScopeError
 from store.types import Document, Excerpt, Progress
 
+SAMPLES = ASSETS / "samples"
+MAX_NAMES = 3  # file names in a message
 UNCHANGED = "The document is unchanged."
+_FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
+log = logging.getLogger("kvscope")
 
 
+@dataclass
 class LocalLibraryService:
     """Shows and changes the documents of the loaded library; see `backend.interface.library`."""
 
-    def __init__(
-        self, loader: RuntimeLoader, tasks: TaskRegistry, ingest: IngestService, chunk_owners: ChunkOwners
-    ) -> None:
-        self._loader = loader
-        self._tasks = tasks
-        self._ingest = ingest
-        self._chunk_owners = chunk_owners
+    loader: RuntimeLoader
+    tasks: TaskRegistry
+    chunk_owners: ChunkOwners
+    _adding: dict[int, list[IngestProgress]] = field(default_factory=dict)  # by the list's id
 
     def list_with_usage(self) -> list[DocumentUsage]:
-        with suppress(ModelNotReady, LoadingFailed), self._loader.borrow() as runtime:
-            library = runtime.library
-            documents = library.documents()
-            self._chunk_owners.retain(documents)
-            all_keys = self._chunk_owners.chunk_keys(runtime.engine, documents, library.chunks)
-            usage = []
-            for document in documents:
-                keys = all_keys[document.id]
-                bytes_by_tier = None if keys is None else chunk_bytes(runtime.tiers.tree, keys)
-                usage.append(DocumentUsage(document, bytes_by_tier, library.needs_rechunk(document)))
-            return usage
-        return []
+        usage = []
+        with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
+            all_keys = self.chunk_owners.keys(runtime)
+            for document in runtime.library.documents():
+                keys = all_keys.get(document.id)
+                bytes_by_tier = None if keys is None else chunk_bytes(runtime.tiers.tree, _flatten(keys))
+                usage.append(DocumentUsage(document, bytes_by_tier, runtime.library.needs_rechunk(document)))
+        return usage
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         passages = []
-        with self._loader.borrow() as runtime:
+        with self.loader.borrow() as runtime:
             cache, tree = runtime.engine.cache, runtime.tiers.tree
             for chunk in runtime.library.chunks(document_id)[start : start + count]:
                 ids = runtime.engine.template.passage(chunk.text).ids
@@ -55,35 +61,68 @@ class LocalLibraryService:
         return passages
 
     def excerpt(self, chunk_id: str) -> Excerpt:
-        with self._loader.borrow() as runtime:
+        with self.loader.borrow() as runtime:
             return runtime.library.excerpt(chunk_id)
 
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
-        with self._loader.borrow() as runtime:
-            library, ids = runtime.library, set(document_ids)
-            documents = [document for document in library.documents() if document.id in ids]
-            all_keys = self._chunk_owners.chunk_keys(runtime.engine, documents, library.chunks, wait=True)
-            keys = [key for document_keys in all_keys.values() for key in document_keys or ()]
+        with self.loader.borrow() as runtime:
+            all_keys = self.chunk_owners.keys(runtime, document_ids, max_s=float("inf"))
+            keys = [key for document_keys in all_keys.values() for key in _flatten(document_keys or {})]
             return sum(chunk_bytes(runtime.tiers.tree, keys).values())
 
     def rename(self, document_id: str, name: str) -> Document:
-        with self._loader.borrow() as runtime:
+        with self.loader.borrow() as runtime:
             return runtime.library.rename(document_id, name)
 
+    def delete(self, document_id: str) -> None:
+        """Delete a document, its chunks and their KV."""
+        with self.loader.borrow() as runtime:
+            library, passages = runtime.library, runtime.engine.passages
+            with passages.track_deletions():
+                # KV is deleted first: its keys are computed from the texts, which go with the document.
+                texts = {chunk.text for chunk in library.chunks(document_id)}
+                keys = [key for text in texts for key in passages.delete(text)]
+                for text in {chunk.text for chunk in library.delete(document_id)} - texts:
+                    passages.delete(text)
+                for key in keys:
+                    runtime.tiers.tree.delete(key)  # a running question may have computed it again
+                self.chunk_owners.discard(document_id)
+                passages.delete_other_models()
+
+    def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        """Add files, given as path and display name; yield the progress of all. Errors become messages."""
+        states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
+        self._adding[id(states)] = states
+        try:
+            yield from self._index(states, lambda runtime, i: runtime.library.add(*files[i]), cancel)
+        finally:
+            del self._adding[id(states)]
+
+    def add_samples(self, message: str) -> None:
+        """Add the sample documents once, so that deleted samples do not come back; show `message` meanwhile."""
+        marker = self.loader.settings.data / "samples-added"
+        if marker.exists():
+            return
+        status = Status(ready=True, message=f"{message}. Adding the sample documents", adding_samples=True)
+        self.loader.status = status
+        *_, states = self.add([(path, path.name) for path in sorted(SAMPLES.iterdir())], Event())
+        if all(state.stage == "done" for state in states):  # else the next start adds the missing ones
+            with suppress(OSError):
+                marker.touch()
+
+    def pending_message(self) -> str:
+        """Return a message that names the files which are not searchable yet; empty if there are none."""
+        progress = [state for states in list(self._adding.values()) for state in states]
+        names = [state.name for state in progress if state.stage not in _FINISHED_STAGES]
+        if not names:
+            return ""
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        return f"Not searched, still being added: {', '.join(names[:MAX_NAMES])}{more}. Ask again later."
+
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        with self._tasks.track(cancel):
-            runtime = self._loader.ready()
-            names = {document.id: document.name for document in runtime.library.documents()}
-            states = [IngestProgress(names.get(each, "A deleted document"), "waiting", 0, 1) for each in document_ids]
-            for i, document_id in enumerate(document_ids):
-                name = states[i].name
-                if cancel.is_set():
-                    states[i] = IngestProgress(name, "failed", 0, 1, f"Stopped. {UNCHANGED}")
-                    yield list(states)
-                    continue
-                steps = partial(self._rechunk, runtime, document_id)
-                for states[i] in self._ingest.ingest_document(runtime, name, steps, cancel, failure_note=UNCHANGED):
-                    yield list(states)
+        names = {document.id: document.name for document in self.loader.documents()}
+        states = [IngestProgress(names.get(each, "A deleted document"), "waiting", 0, 1) for each in document_ids]
+        yield from self._index(states, lambda runtime, i: self._rechunk(runtime, document_ids[i]), cancel, UNCHANGED)
 
     def _rechunk(self, runtime: Runtime, document_id: str) -> Iterator[Progress]:
         """Yield the steps of re-indexing; delete the KV of old chunks while their texts are still known."""
@@ -96,5 +135,77 @@ class LocalLibraryService:
                 for text in old_texts:
                     if text not in current:
                         runtime.engine.passages.delete(text)
-                self._chunk_owners.discard(document_id)
+                self.chunk_owners.discard(document_id)
             yield step
+
+    def _index(
+        self,
+        states: list[IngestProgress],
+        start: Callable[[Runtime, int], Iterator[Progress]],
+        cancel: Event,
+        failure_note: str = "",
+    ) -> Iterator[list[IngestProgress]]:
+        """Index documents one after the other, updating and yielding their states.
+
+        start         returns the steps that put the document at an index into the library
+        failure_note  added to the message if a document does not get into the library
+        """
+        with self.tasks.track(cancel):
+            runtime = self.loader.ready()
+            for i, state in enumerate(states):
+                steps = partial(start, runtime, i)
+                for states[i] in self._index_document(runtime, state.name, steps, cancel, failure_note):
+                    yield list(states)
+
+    def _index_document(
+        self,
+        runtime: Runtime,
+        name: str,
+        start: Callable[[], Iterator[Progress]],
+        cancel: Event,
+        failure_note: str,
+    ) -> Iterator[IngestProgress]:
+        """Index one document and prefill its chunks. Errors become messages.
+
+        start  starts the steps; the iterator is closed, which rolls back, before a failure is reported
+        """
+        stage, document, warning = "waiting", None, ""
+        try:
+            if cancel.is_set():
+                raise Cancelled
+            for step in start():
+                stage, document, warning = step.stage, step.document, step.warning or warning
+                yield IngestProgress(name, stage, step.done, step.total, warning)
+                if cancel.is_set():
+                    raise Cancelled
+            chunks = runtime.library.chunks(document.id) if document else []
+            stage = "prefilled"
+            for done, chunk in enumerate(chunks):
+                if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
+                    break  # more KV would evict other chunks, or the document was deleted
+                runtime.tiers.wait_for_space()
+                yield IngestProgress(name, stage, done, len(chunks), warning)
+                runtime.engine.passages.warm(chunk.text, cancel)
+                if not runtime.library.chunks_by_id([chunk.id]):
+                    runtime.engine.passages.delete(chunk.text)
+            if runtime.blobs is not None and runtime.tiers.disk_error:
+                warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
+            yield IngestProgress(name, "done", len(chunks), len(chunks), warning)
+        except Cancelled:
+            if document:
+                note = "The document was added; its KV is computed when a question needs it."
+            elif self.tasks.is_draining:
+                note = f"The settings were changed; try again. {failure_note}"
+            else:
+                note = failure_note
+            yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {note}".strip())
+        except KVScopeError as error:
+            yield IngestProgress(name, "failed", 0, 1, f"{error} {failure_note}".strip())
+        except Exception as error:
+            log.exception("%r failed after the stage %r", name, stage)
+            message = f"Something went wrong ({type(error).__name__}). See the log for details. {failure_note}"
+            yield IngestProgress(name, "failed", 0, 1, message.strip())
+
+
+def _flatten(keys: DocumentKeys) -> list[str]:
+    return [key for roles in keys.values() for key in roles]

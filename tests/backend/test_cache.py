@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.services.cache import LocalCacheService
-from backend.services.kv_owners import ChunkOwners
+from backend.services.cache import ChunkOwners, LocalCacheService
 from engine.cache.admin import CacheAdmin
 from engine.errors import PassageInUse
 from engine.request import Request
@@ -35,15 +34,17 @@ class Library:
         return {chunk.id: chunk for name in self.texts for chunk in self.chunks(name) if chunk.id in ids}
 
 
-def open_service(folder, *names, chunk_owners=None, **settings):
+def open_service(folder, *names, **settings):
     """Return a cache service, its engine and its documents."""
     engine, library = make_engine(**settings), Library(*names)
     models = SimpleNamespace(primary=engine.cache.decoder)
     runtime = SimpleNamespace(engine=engine, library=library, tiers=engine.tiers, models=models)
-    set_budgets = CacheAdmin(engine.tiers.tree).set_budgets
-    loader = SimpleNamespace(borrow=lambda: nullcontext(runtime))
-    service = LocalCacheService(loader, folder / "kv", set_budgets, chunk_owners or ChunkOwners())
-    return service, engine, library
+    loader = SimpleNamespace(
+        borrow=lambda: nullcontext(runtime),
+        settings=SimpleNamespace(data=folder),
+        set_budgets=CacheAdmin(engine.tiers.tree).set_budgets,
+    )
+    return LocalCacheService(loader, ChunkOwners()), engine, library
 
 
 def ask(engine, *names, method="full"):
@@ -91,11 +92,10 @@ def test_another_snapshot_tokenizes_only_new_chunks(tmp_path):
     assert tokenized[2:] == [TEXTS["fares"]]
 
 
-def test_a_long_library_is_mapped_over_several_snapshots(tmp_path):
+def test_a_long_library_is_mapped_over_several_snapshots(tmp_path, monkeypatch):
     now = iter(range(100))
-    service, engine, _ = open_service(
-        tmp_path, "ferry", "tern", "fares", chunk_owners=ChunkOwners(clock=lambda: 0.1 * next(now))
-    )
+    monkeypatch.setattr("backend.services.cache.monotonic", lambda: 0.1 * next(now))
+    service, engine, _ = open_service(tmp_path, "ferry", "tern", "fares")
     ask(engine, "ferry", "tern", "fares")
     seen = []
     while not seen or not seen[-1].is_complete:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from backend.interface.models import StaleChunking
-from backend.runtime.reload import NothingChanges
+from backend.runtime.loader import NothingChanges
 from backend.runtime.settings import read_settings
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest, ModelNotReady, PassageInUse
@@ -40,7 +40,7 @@ def filled(backend, folder):
 
 def change(backend, **choices):
     backend.models.apply(replace(backend.models.current(), **choices))
-    backend.models.reloader.wait(60)
+    backend.wait(60)
     return backend.models.reload_status()
 
 
@@ -53,14 +53,14 @@ def test_a_reload_waits_for_a_short_call_and_later_calls_fail_with_a_message(sta
     (document,) = backend.documents()
     with backend.loader.borrow() as runtime:
         backend.models.apply(replace(backend.models.current(), model=models["two"]))
-        while not backend._tasks.is_draining:
+        while not backend.tasks.is_draining:
             time.sleep(0.001)
         assert [document.id] == [each.id for each in runtime.library.documents()]  # open as before
         for call in (backend.cache.snapshot, partial(backend.library.passages, document.id, 0, 3), backend.clear):
             with pytest.raises(ModelNotReady, match="reloading or closing"):
                 call()
         assert backend.documents() == [document] and backend.library.list_with_usage() == []
-    backend.models.reloader.wait(60)
+    backend.wait(60)
     assert backend.documents() == [document] and backend.library.passages(document.id, 0, 3)
 
 
@@ -230,14 +230,14 @@ def test_a_reranker_is_downloaded_while_the_present_models_answer(start, tmp_pat
         seen.append((name, last(backend.ask(ASK, Event())).state))
         raise RerankerUnusable("The reranker cannot be read.")
 
-    monkeypatch.setattr("backend.runtime.reload.download_reranker", fetch)
+    monkeypatch.setattr("backend.runtime.loader.download_reranker", fetch)
     assert "Nothing was changed" in change(backend, reranker="owner/cross").error
     assert seen == [("owner/cross", "done")] and backend.loader.runtime is runtime and backend.status().ready
 
 
 def test_a_question_cancelled_during_a_download_does_not_mention_the_settings(start, models, tmp_path, monkeypatch):
     backend, goes_on = filled(start(), tmp_path), Event()
-    monkeypatch.setattr("backend.runtime.reload.fetch_models", lambda *_: goes_on.wait(30))
+    monkeypatch.setattr("backend.runtime.loader.fetch_models", lambda *_: goes_on.wait(30))
     backend.models.apply(replace(backend.models.current(), **both(models["two"])))
     cancel = Event()
     cancel.set()
@@ -245,7 +245,7 @@ def test_a_question_cancelled_during_a_download_does_not_mention_the_settings(st
     assert answer.state == "stopped" and backend.models.reload_status().running
     assert not any("settings" in note for note in answer.notes)
     goes_on.set()
-    backend.models.reloader.wait(60)
+    backend.wait(60)
 
 
 def test_hit_statistics_continue_after_a_reload(start, models, tmp_path):
@@ -267,11 +267,11 @@ def test_after_closing_every_call_fails_with_a_message(start, tmp_path):
 
 
 def test_samples_whose_ingest_was_stopped_are_added_at_the_next_start(start, tmp_path):
-    backend, marker = start(), tmp_path / "marker"
-    with backend._tasks.drain(0):
-        backend._ingest.add_samples("tiny", marker)
+    backend, marker = start(), tmp_path / "data" / "samples-added"
+    with backend.tasks.drain(0):
+        backend.library.add_samples("tiny")
     assert not marker.exists() and backend.documents() == []
-    backend._ingest.add_samples("tiny", marker)
+    backend.library.add_samples("tiny")
     assert marker.exists() and len(backend.documents()) == 3
 
 
@@ -381,12 +381,12 @@ def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatc
         while True:
             report("Downloading x/y (9 MB)", 0.1)
 
-    monkeypatch.setattr("backend.runtime.reload.fetch_models", fetch)
+    monkeypatch.setattr("backend.runtime.loader.fetch_models", fetch)
     backend.models.apply(replace(backend.models.current(), model="x/y"))
     assert begun.wait(60) and backend.models.reload_status().can_stop
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
     backend.models.cancel_download()
-    backend.models.reloader.wait(60)
+    backend.wait(60)
     assert (
         "stopped" in backend.models.reload_status().error
         and backend.loader.runtime is runtime

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from backend.local import LocalBackend
-from backend.runtime.settings import MUTABLE_SETTINGS, BadSettings, Settings, overrides, read_preferences, read_settings
+from backend.runtime.settings import (
+    MUTABLE_SETTINGS,
+    BadSettings,
+    Settings,
+    overrides,
+    read_preferences,
+    read_settings,
+    save_preferences,
+)
 from store.errors import StoreFull
 from store.preferences import FILE_NAME, Preferences
 from store.retrieval.reranker import RerankerUnusable
@@ -83,8 +91,7 @@ def test_preferences_of_version_0_1_apply_and_are_saved_under_the_current_names(
     save(tmp_path, **old, dtype="fp32")
     settings = read_settings(["--data", str(tmp_path)])
     assert {name: getattr(settings, name) for name in current} == current and settings.dtype == "fp32"
-    backend = LocalBackend(settings, {"eviction_policy": "--policy"})
-    backend.models.reloader._save(settings.updated({"chunk_overlap": 8}))
+    save_preferences(settings.updated({"chunk_overlap": 8}), {"eviction_policy"})
     assert json.loads((tmp_path / FILE_NAME).read_text()) == {**current, "dtype": "fp32", "chunk_overlap": 8}
 
 

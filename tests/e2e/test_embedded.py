@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from torch.testing import assert_close
 
 from app import SAMPLE_QUESTIONS
-from backend.services.ingest import SAMPLES
+from backend.services.library import SAMPLES
 from engine.kv.assemble import assemble
 from engine.kv.chunk_cache import ChunkCache
 from engine.method import default_method
@@ -91,7 +91,7 @@ def test_clearing_takes_the_kv_and_leaves_the_documents(app):
 
 def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(app):
     """Both are the same model here, so what differs is only that the auxiliary reads each passage apart."""
-    *_, last = app.running().inspection.inspect(ASK, Event())
+    *_, last = app.running().inspect(ASK, Event())
     seen = last.inspection.as_dict()
     assert seen["kl_layers"][-1] == pytest.approx(0.0, abs=1e-5)
     assert seen["kl_auxiliary"] < max(seen["kl_layers"])

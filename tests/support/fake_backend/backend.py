@@ -11,6 +11,8 @@ from threading import Event
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
 from backend.services.metrics import Metrics
+from engine.analysis.comparison import CompareRequest, Comparison
+from engine.analysis.inspection import InspectionStep
 from engine.errors import BadRequest, ModelNotReady
 from engine.method import MethodInfo, MethodParam
 from engine.prompt.validate import validate_scope
@@ -164,6 +166,15 @@ class FakeBackend:
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         with self.metrics.track() as tracked:
             yield from map(tracked.update, self._answers(request, cancel))
+
+    def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
+        return self.inspection.inspect(request, cancel)
+
+    def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
+        return self.comparison.compare(request, cancel)
+
+    def metrics_text(self) -> str:
+        return self.metrics.render()
 
     def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.requests.append(request)

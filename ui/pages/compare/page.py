@@ -121,7 +121,7 @@ class Compare:
                 repeats=_REPEATS[repeats],
                 documents=tuple(documents or ()),
             )
-            for comparison in self._backend.comparison.compare(compare_request, cancel):
+            for comparison in self._backend.compare(compare_request, cancel):
                 update = {self._progress: table.render_progress(comparison)}
                 if comparison.outcomes != shown:
                     shown = comparison.outcomes

@@ -114,7 +114,7 @@ class Inspect:
                 passages=int(passages),
                 documents=tuple(documents or ()),
             )
-            for step in self._backend.inspection.inspect(inspect_request, cancel):
+            for step in self._backend.inspect(inspect_request, cancel):
                 if step.inspection is None:
                     yield {self.progress: progress_line(step.message)}
                 else:
