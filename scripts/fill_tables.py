@@ -14,7 +14,6 @@ A table is written between two comments, the first of which describes it:
 import json
 import re
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ SOURCE = re.compile(r"(?:([^=?]+)=)?([\w.-]+)(?:\?([^!]+))?(?:!(\w+))?")
 BUDGETED = re.compile(r"epic:tokens=\d+")  # as many tokens per passage as give the budget of the others
 
 Rows = list[dict[str, Any]]
-Column = tuple[str, str, Rows]  # its head, the field, and the rows whose means it shows
+Columns = dict[str, tuple[str, Rows]]  # by head: the field, and the rows whose means it shows
 
 
 def filled(page: str) -> str:
@@ -40,52 +39,53 @@ def filled(page: str) -> str:
 
 def _table(kind: str, what: str, sources: str) -> str:
     value, _, key = what.partition(" by ")
-    named = [_source(source, value) for source in sources.split(", ")]
-    rows = [row for _, _, source_rows in named for row in source_rows]
+    columns: Columns = {}
+    head = ""
+    for source in sources.split(", "):
+        label, field, rows = _source(source, value)
+        head = label or head  # a file without a label belongs to the label before it
+        columns.setdefault(head, (field, []))[1].extend(rows)
     if kind == "table":
         labels = columns_for([dict.fromkeys(what.split())]) | LABELS
-        return markdown({key: labels[key] for key in what.split()}, rows)
-    if not key:
-        columns: list[Column] = []
-        for label, field, source_rows in named:
-            if not label:
-                label, field, previous_rows = columns.pop()
-                source_rows = previous_rows + source_rows
-            columns.append((label, field, source_rows))
-        return _pivot(columns)
-    groups = {row[key]: [other for other in rows if other.get(key) == row[key]] for row in rows if key in row}
-    if key == "ratio":
-        return _pivot([(f"{ratio:.0%}", value, groups[ratio]) for ratio in sorted(groups)])
-    tasks = [(task.removeprefix("niah_").replace("_", " "), value, groups[task]) for task in TASKS if task in groups]
-    return _pivot([*tasks, ("mean", value, rows)])
+        return markdown({key: labels[key] for key in what.split()}, columns[""][1])
+    return _pivot(_split(*columns[""], key) if key else columns)
 
 
-def _source(source: str, value: str) -> Column:
+def _source(source: str, value: str) -> tuple[str, str, Rows]:
+    """Return a source's label, its field and its rows. Raises LookupError if there are no rows."""
     match = SOURCE.fullmatch(source)
     if not match:
         raise LookupError(source)
-    label, name, conditions, other = match.groups()
+    label, name, conditions, field = match.groups()
     rows = json.loads((HERE / "measured" / name).read_text(encoding="utf-8"))
     for condition in conditions.split("&") if conditions else ():
         key, _, wanted = condition.partition("=")
         rows = [row for row in rows if str(row.get(key)) == wanted]
     if not rows:
         raise LookupError(source)
-    return label or "", other or value, rows
+    return label or "", field or value, rows
 
 
-def _pivot(columns: Sequence[Column]) -> str:
+def _split(field: str, rows: Rows, key: str) -> Columns:
+    """Return a column for each ratio, or for each RULER task and their mean."""
+    groups = {row[key]: [other for other in rows if other.get(key) == row[key]] for row in rows if key in row}
+    if key == "ratio":
+        return {f"{ratio:.0%}": (field, groups[ratio]) for ratio in sorted(groups)}
+    tasks = {task.removeprefix("niah_").replace("_", " "): (field, groups[task]) for task in TASKS if task in groups}
+    return {**tasks, "mean": (field, rows)}
+
+
+def _pivot(columns: Columns) -> str:
     """Return a line per method, and a last one with the smallest n of each column."""
     lines: Rows = []
-    for method in dict.fromkeys(_method(row) for _, _, rows in columns for row in rows):
-        values_by_label = [
-            (label, [row[value] for row in rows if _method(row) == method]) for label, value, rows in columns
-        ]
-        lines.append(
-            {"method": method, **{label: statistics.fmean(values) for label, values in values_by_label if values}}
-        )
-    lines.append({"method": "n", **{label: min(row["n"] for row in rows) for label, _, rows in columns}})
-    return markdown({"method": "method", **{label: label for label, _, _ in columns}}, lines)
+    for method in dict.fromkeys(_method(row) for _, rows in columns.values() for row in rows):
+        line = {"method": method}
+        for head, (field, rows) in columns.items():
+            if values := [row[field] for row in rows if _method(row) == method]:
+                line[head] = statistics.fmean(values)
+        lines.append(line)
+    lines.append({"method": "n"} | {head: min(row["n"] for row in rows) for head, (_, rows) in columns.items()})
+    return markdown({head: head for head in ("method", *columns)}, lines)
 
 
 def _method(row: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@ Prints the page load time, the bytes that an inspection sends, and the time to r
 
 import random
 import statistics
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Page, expect
@@ -31,7 +32,7 @@ def main() -> None:
         wait_until_ready(_load(browser.new_context())[0])
         loads = [_load(browser.new_context())[1:] for _ in range(LOADS)]
         for name, times in zip(("first paint", "usable"), zip(*loads, strict=True), strict=True):
-            print(f"{name}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {LOADS}")
+            _print_times(name, times)
         _inspection(browser.new_context(viewport={"width": 1440, "height": 900}), folder)
 
 
@@ -48,7 +49,9 @@ def _load(context: BrowserContext) -> tuple[Page, float, float]:
 def _inspection(context: BrowserContext, folder: Path) -> None:
     page = _load(context)[0]
     file = folder / "log.txt"
-    file.write_text(_log())
+    rng = random.Random(4)
+    sentence = "The Morning Gannet lies at pier {} in winter, and number {} is written down. "
+    file.write_text("".join(sentence.format(rng.randint(1, 9), rng.randint(1000, 9999)) for _ in range(700)))
     page.set_input_files("#upload input[type=file]", file)
     expect(page.locator("#document-list")).to_contain_text("log.txt", timeout=300_000)
     expect(page.locator("#progress .kv-file-done")).to_have_count(1, timeout=300_000)
@@ -57,44 +60,28 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     count = page.locator("#inspect-count input[type=number]")
     count.fill(str(PASSAGES))
     count.press("Tab")
-    sent: dict[str, int] = defaultdict(int)
-    files: set[str] = set()  # scripts and styles, fetched once
+    urls: dict[str, str] = {}
+    sent: Counter[str] = Counter()  # bytes by request
     network = context.new_cdp_session(page)
-    network.on(
-        "Network.responseReceived",
-        lambda event: "/assets/" in event["response"]["url"] and files.add(event["requestId"]),
-    )
-    network.on(
-        "Network.dataReceived",
-        lambda event: sent.update({event["requestId"]: sent[event["requestId"]] + event["dataLength"]}),
-    )
+    network.on("Network.responseReceived", lambda event: urls.update({event["requestId"]: event["response"]["url"]}))
+    network.on("Network.dataReceived", lambda event: sent.update({event["requestId"]: event["dataLength"]}))
     network.send("Network.enable")
     page.click("#inspect-go")
     expect(page.locator("#inspect-results")).to_be_visible(timeout=300_000)
     expect(page.locator("#inspect-map .heatmaplayer image")).to_have_count(1, timeout=60_000)
     page.wait_for_timeout(3000)
     print(page.inner_text("#inspect-summary").splitlines()[-3:])
-    size = sum(length for request, length in sent.items() if request not in files)
+    size = sum(length for request, length in sent.items() if "/assets/" not in urls.get(request, ""))  # those are fetched once
     print(f"inspection: {size / 1e6:.2f} MB sent to the page")
     times = []
     for percent in MOVES:
         times.append(page.evaluate(MOVE, percent))
         page.wait_for_timeout(800)
-    print(
-        f"slider move to redraw: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {len(times)}"
-    )
+    _print_times("slider move to redraw", times)
 
 
-def _log() -> str:
-    """Return a document of more than sixteen passages."""
-    rng = random.Random(4)
-    boats, places = ("Morning Gannet", "Old Kestrel", "Silver Tern"), ("north pier", "stone quay", "east slip")
-    times = ("in winter", "at dawn", "on Sundays")
-    return " ".join(
-        f"The {rng.choice(boats)} lies at the {rng.choice(places)} {rng.choice(times)}, "
-        f"and number {rng.randint(1000, 9999)} is written down."
-        for _ in range(700)
-    )
+def _print_times(name: str, times: Sequence[float]) -> None:
+    print(f"{name}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms, n {len(times)}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -16,8 +16,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "assets"
 URL = "http://127.0.0.1:7899/"
-QUESTION = "How much does the island card cost a year?"
-OTHER = "Who is the chief engineer of Harbour Line?"
 
 
 def main() -> None:
@@ -26,10 +24,9 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1440, "height": 1080})
         page.goto(URL)
         wait_until_ready(page)
-        _ask(
-            page, "Full prefill", OTHER
-        )  # another question: the same one would leave an exact path, with nothing to recompute
-        _ask(page, "CacheClip trained")
+        # Another question first: the same one would leave an exact path, with nothing to recompute.
+        _ask(page, "Full prefill", "Who is the chief engineer of Harbour Line?")
+        _ask(page, "CacheClip trained", "How much does the island card cost a year?")
         page.wait_for_timeout(1500)
         page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=ASSETS / "ask.png")
@@ -46,7 +43,10 @@ def app_and_browser() -> Iterator[tuple[Browser, Path]]:
         command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
         app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            _wait()
+            for _ in range(240):
+                with suppress(OSError), urllib.request.urlopen(URL, timeout=2):
+                    break
+                time.sleep(0.5)
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
                 yield browser, Path(folder)
@@ -56,16 +56,6 @@ def app_and_browser() -> Iterator[tuple[Browser, Path]]:
             app.wait(20)
 
 
-def _wait() -> None:
-    for _ in range(240):
-        try:
-            urllib.request.urlopen(URL, timeout=2).close()
-        except OSError:
-            time.sleep(0.5)
-        else:
-            return
-
-
 def wait_until_ready(page: Page) -> None:
     """Wait until the sample documents are indexed."""
     expect(page.locator("#status")).to_contain_text("SmolLM2", timeout=120_000)
@@ -73,10 +63,10 @@ def wait_until_ready(page: Page) -> None:
     expect(page.locator("#status")).not_to_contain_text("Adding the sample", timeout=120_000)
 
 
-def _ask(page: Page, method: str, question: str | None = None) -> None:
+def _ask(page: Page, method: str, question: str) -> None:
     page.locator("#method input").click()
     page.get_by_role("option", name=method, exact=True).click()
-    page.fill("#question textarea", question or QUESTION)
+    page.fill("#question textarea", question)
     page.click("#ask")
     expect(page.locator("#stop")).to_be_visible()
     expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=120_000)
