@@ -79,7 +79,7 @@ def _pivot(columns: Columns) -> str:
     """Return a line per method, and a last one with the smallest n of each column."""
     lines: Rows = []
     for method in dict.fromkeys(_method(row) for _, rows in columns.values() for row in rows):
-        line = {"method": method}
+        line: dict[str, Any] = {"method": method}
         for head, (field, rows) in columns.items():
             if values := [row[field] for row in rows if _method(row) == method]:
                 line[head] = statistics.fmean(values)

@@ -71,7 +71,9 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     expect(page.locator("#inspect-map .heatmaplayer image")).to_have_count(1, timeout=60_000)
     page.wait_for_timeout(3000)
     print(page.inner_text("#inspect-summary").splitlines()[-3:])
-    size = sum(length for request, length in sent.items() if "/assets/" not in urls.get(request, ""))  # those are fetched once
+    size = sum(
+        length for request, length in sent.items() if "/assets/" not in urls.get(request, "")
+    )  # those are fetched once
     print(f"inspection: {size / 1e6:.2f} MB sent to the page")
     times = []
     for percent in MOVES:

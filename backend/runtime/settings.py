@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -59,52 +60,51 @@ class Settings(BaseSettings):
         cli_kebab_case=True,
         cli_implicit_flags=True,
         cli_hide_none_type=True,
+        use_attribute_docstrings=True,
     )
 
-    data: Path = Field(
-        default_factory=default_data_folder, description="folder for documents, search index, chunk KV and models"
-    )
-    host: str = Field(
-        "127.0.0.1", description="address to listen on; with any but loopback, other machines can connect"
-    )
-    port: int = Field(7860, ge=1, le=65535, description="port to listen on")
-    model: str = Field(BUNDLED_MODEL, description="main model: a folder, or a name on the Hugging Face hub")
-    lora_adapter: str = Field(
-        "auto", description="LoRA adapter of the main model: auto (the bundled one), off, or a folder"
-    )
-    span_scorer: str = Field(
-        "auto",
-        description="span scorer, which finds likely answers in the passages: auto (the bundled one), off, or a folder",
-    )
-    auxiliary_model: str = Field(
-        BUNDLED_MODEL, description="small model whose attention selects the tokens to recompute; runs on the CPU"
-    )
-    token_selector: str = Field(
-        "auto", description="token selector of the method cacheclip-trained: auto (the bundled one), off, or a folder"
-    )
-    reranker: str = Field(
-        "off", description="cross-encoder that reranks retrieved passages: off, a folder, or a name on the hub"
-    )
-    device: str = Field("auto", description="device of the main model: auto, cpu, cuda or cuda:1")
-    dtype: Literal["auto", "bf16", "fp32"] = Field(
-        "auto", description="compute dtype; auto is bf16 if the hardware supports it, else fp32"
-    )
-    gpu_cache_gib: float = Field(
-        2.0, ge=0, allow_inf_nan=False, description="GPU memory for chunk KV in GiB, if the main model runs on a GPU"
-    )
-    cpu_cache_gib: float = Field(1.5, ge=0, allow_inf_nan=False, description="RAM for chunk KV in GiB")
-    disk_cache_gib: float = Field(8.0, ge=0, allow_inf_nan=False, description="disk space for chunk KV in GiB")
-    disk_kv_bits: Literal[8, 16] = Field(
-        16, description="precision of chunk KV on disk; 8 halves the size and is lossy"
-    )
-    eviction_policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = Field(
-        "pgdsf", description="which chunk KV to evict first when a tier is full"
-    )
-    chunk_size: int = Field(512, ge=16, le=4096, description="maximum tokens per chunk (the CacheClip paper: 1000)")
-    chunk_overlap: int = Field(50, ge=0, description="maximum tokens shared by neighbouring chunks")
-    clear_cache: bool = Field(False, description="delete all chunk KV, report its size, and exit")
-    sample_docs: bool = Field(True, description="add three sample documents at the first start")
-    open_browser: bool = Field(False, description="open the UI in the default browser")
+    data: Path = Field(default_factory=default_data_folder)
+    """folder for documents, search index, chunk KV and models"""
+    host: str = "127.0.0.1"
+    """address to listen on; with any but loopback, other machines can connect"""
+    port: int = Field(7860, ge=1, le=65535)
+    """port to listen on"""
+    model: str = BUNDLED_MODEL
+    """main model: a folder, or a name on the Hugging Face hub"""
+    lora_adapter: str = "auto"
+    """LoRA adapter of the main model: auto (the bundled one), off, or a folder"""
+    span_scorer: str = "auto"
+    """span scorer, which finds likely answers in the passages: auto (the bundled one), off, or a folder"""
+    auxiliary_model: str = BUNDLED_MODEL
+    """small model whose attention selects the tokens to recompute; runs on the CPU"""
+    token_selector: str = "auto"
+    """token selector of the method cacheclip-trained: auto (the bundled one), off, or a folder"""
+    reranker: str = "off"
+    """cross-encoder that reranks retrieved passages: off, a folder, or a name on the hub"""
+    device: str = "auto"
+    """device of the main model: auto, cpu, cuda or cuda:1"""
+    dtype: Literal["auto", "bf16", "fp32"] = "auto"
+    """compute dtype; auto is bf16 if the hardware supports it, else fp32"""
+    gpu_cache_gib: float = Field(2.0, ge=0, allow_inf_nan=False)
+    """GPU memory for chunk KV in GiB, if the main model runs on a GPU"""
+    cpu_cache_gib: float = Field(1.5, ge=0, allow_inf_nan=False)
+    """RAM for chunk KV in GiB"""
+    disk_cache_gib: float = Field(8.0, ge=0, allow_inf_nan=False)
+    """disk space for chunk KV in GiB"""
+    disk_kv_bits: Literal[8, 16] = 16
+    """precision of chunk KV on disk; 8 halves the size and is lossy"""
+    eviction_policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = "pgdsf"
+    """which chunk KV to evict first when a tier is full"""
+    chunk_size: int = Field(512, ge=16, le=4096)
+    """maximum tokens per chunk (the CacheClip paper: 1000)"""
+    chunk_overlap: int = Field(50, ge=0)
+    """maximum tokens shared by neighbouring chunks"""
+    clear_cache: bool = False
+    """delete all chunk KV, report its size, and exit"""
+    sample_docs: bool = True
+    """add three sample documents at the first start"""
+    open_browser: bool = False
+    """open the UI in the default browser"""
 
     @field_validator("data")
     @classmethod
@@ -159,15 +159,12 @@ class _SavedPreferences(PydanticBaseSettingsSource):
                 saved[name] = _validate(name, value)
             except (ValidationError, KeyError):
                 log.warning("the saved setting %r cannot be %r and is ignored", name, value)
-        saved_chunking = {name: saved[name] for name in CHUNKING if name in saved}
-        chunking = {name: Settings.model_fields[name].default for name in CHUNKING} | saved_chunking | dict(given)
-        try:
-            size, overlap = (_validate(name, chunking[name]) for name in CHUNKING)
-        except ValidationError:  # of a flag or variable: reported when the settings are built
-            return saved
-        if saved_chunking and overlap >= size:
-            log.warning("the saved chunk size and overlap do not fit together and are ignored")
-            return {name: value for name, value in saved.items() if name not in CHUNKING}
+        merged = {name: Settings.model_fields[name].default for name in CHUNKING} | saved | dict(given)
+        with suppress(ValidationError):  # of a flag or variable: reported when the settings are built
+            size, overlap = (_validate(name, merged[name]) for name in CHUNKING)
+            if overlap >= size and not saved.keys().isdisjoint(CHUNKING):
+                log.warning("the saved chunk size and overlap do not fit together and are ignored")
+                return {name: value for name, value in saved.items() if name not in CHUNKING}
         return saved
 
 
