@@ -88,14 +88,14 @@ class LocalBackend:
         pending = "" if request.documents else self.library.pending_message()
 
         def with_notes(answer: Answer) -> Answer:
-            shown = tracked.update(answer)  # a copy: the engine keeps changing its own answer
+            shown = update(answer)  # a copy: the engine keeps changing its own answer
             if pending:
                 shown.notes = (pending, *shown.notes)
             if shown.state == "stopped" and self.tasks.is_draining:
                 shown.notes += (SETTINGS_CHANGED,)
             return shown
 
-        with self._metrics.track() as tracked:
+        with self._metrics.track() as update:
             yield from self._run(lambda engine: map(with_notes, engine.ask(request, cancel)), cancel)
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:

@@ -20,25 +20,20 @@ MAX_CONCURRENT_REQUESTS = 16  # including queued ones; the engine runs one at a 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """State of the engine.
-
-    message         'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
-    progress        fraction of loading that is complete, 0 to 1
-    adding_samples  the engine is ready while the sample documents are still being added
-    """
+    """State of the engine."""
 
     ready: bool
-    message: str
+    message: str  # 'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
     failed: bool = False
-    progress: float | None = None
-    adding_samples: bool = False
+    progress: float | None = None  # fraction of loading that is complete, 0 to 1
+    adding_samples: bool = False  # the engine is ready while the sample documents are still being added
 
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """Chunk KV in one tier. `tier`: 'device', 'host' or 'disk'."""
+    """Chunk KV in one tier."""
 
-    tier: str
+    tier: str  # 'device', 'host' or 'disk'
     size_bytes: int
     budget_bytes: int
 

@@ -12,35 +12,26 @@ from store.types import Chunk
 class CachedPassage:
     """One node of the knowledge tree and its passage.
 
-    chunk  None for KV of another library or model, or if not all passages are matched yet (`CacheView.is_complete`)
-    role   'primary', 'auxiliary' (KV of the auxiliary model), 'alone' (computed without the shared prefix), or 'other'
-           if the chunk is unknown
+    The roles are 'primary', 'auxiliary' (KV of the auxiliary model), 'alone' (computed without the shared prefix), and
+    'other' if the chunk is unknown.
     """
 
     node: NodeInfo
-    chunk: Chunk | None = None
+    chunk: Chunk | None = None  # None for KV of another library or model, or if the view is not complete
     role: str = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheView:
-    """The state of the cache at one moment.
+    """The state of the cache at one moment."""
 
-    tiers             fastest first
-    max_budget_bytes  by tier: the largest budget that this machine allows
-    passages          parents before their children
-    policy            'PGDSF', 'GDSF', 'LRU' or 'LFU'
-    recent_queries    hit statistics of the last few hundred queries, oldest first
-    is_complete       False while passages are still being matched to nodes; request another view
-    """
-
-    tiers: tuple[TierInfo, ...]
-    max_budget_bytes: tuple[int, ...]
-    passages: tuple[CachedPassage, ...]
-    policy: str
-    recent_queries: tuple[QueryStats, ...]
+    tiers: tuple[TierInfo, ...]  # fastest first
+    max_budget_bytes: tuple[int, ...]  # by tier: the largest budget that this machine allows
+    passages: tuple[CachedPassage, ...]  # parents before their children
+    policy: str  # 'PGDSF', 'GDSF', 'LRU' or 'LFU'
+    recent_queries: tuple[QueryStats, ...]  # the last few hundred, oldest first
     totals: StatsTotals
-    is_complete: bool = True
+    is_complete: bool = True  # False while passages are still being matched to nodes; request another view
 
 
 class CacheService(Protocol):

@@ -10,30 +10,22 @@ from store.types import Chunk, Document, Excerpt
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """Progress of one file.
-
-    stage    'waiting', 'parsed', 'chunked', 'embedded', 'indexed', 'prefilled', 'done' or 'failed'
-    message  an error or a warning for the user
-    """
+    """Progress of one file."""
 
     name: str
-    stage: str
+    stage: str  # 'waiting', 'parsed', 'chunked', 'embedded', 'indexed', 'prefilled', 'done' or 'failed'
     done: int
     total: int
-    message: str = ""
+    message: str = ""  # an error or a warning for the user
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentUsage:
-    """One document with the size of its chunk KV.
-
-    bytes_by_tier  by 'device', 'host' and 'disk'; a path over two documents counts for both. None until it is known
-    needs_rechunk  the document was chunked with other settings than the current ones
-    """
+    """One document with the size of its chunk KV; a path over two documents counts for both."""
 
     document: Document
-    bytes_by_tier: dict[str, int] | None
-    needs_rechunk: bool = False
+    bytes_by_tier: dict[str, int] | None  # by 'device', 'host' and 'disk'; None until it is known
+    needs_rechunk: bool = False  # it was chunked with other settings than the current ones
 
     @property
     def size_bytes(self) -> int:
@@ -42,11 +34,11 @@ class DocumentUsage:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk, its tokens in the primary model, and the fastest tier that has its KV ('' if none)."""
+    """A chunk with its KV."""
 
     chunk: Chunk
-    tokens: int
-    tier: str
+    tokens: int  # in the primary model
+    tier: str  # the fastest that has its KV; '' if none has
 
 
 class LibraryService(Protocol):

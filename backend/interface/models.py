@@ -9,24 +9,17 @@ if TYPE_CHECKING:  # torch-free at run time
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One loaded model.
+    """One loaded model."""
 
-    role          'primary', 'auxiliary', 'token_selector', 'span_scorer', 'embedder' or 'reranker'
-    dtype         'bf16' or 'fp32'
-    device        'CPU' or 'GPU'
-    memory_bytes  of its weights; 0 if it shares another model's
-    note          such as 'with the bundled LoRA adapter'
-    """
-
-    role: str
+    role: str  # 'primary', 'auxiliary', 'token_selector', 'span_scorer', 'embedder' or 'reranker'
     name: str
     num_parameters: int | None
-    dtype: str
-    device: str
+    dtype: str  # 'bf16' or 'fp32'
+    device: str  # 'CPU' or 'GPU'
     max_context_tokens: int | None
-    memory_bytes: int | None
+    memory_bytes: int | None  # of its weights; 0 if it shares another model's
     selftest: "SelfTestResult | None" = None
-    note: str = ""
+    note: str = ""  # such as 'with the bundled LoRA adapter'
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +45,7 @@ class SettingsChange:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Memory that one model would need, and memory available for it.
-
-    max_kv_bytes      KV of a full context
-    typical_kv_bytes  KV of a typical question
-    download_bytes    0 if the model is already on this machine
-    free_bytes        including the memory of the model it would replace
-    """
+    """Memory that one model would need, and memory available for it."""
 
     name: str
     model_type: str
@@ -67,10 +54,10 @@ class MemoryEstimate:
     device: str
     max_context_tokens: int
     weights_bytes: int
-    max_kv_bytes: int
-    typical_kv_bytes: int
-    download_bytes: int
-    free_bytes: int
+    max_kv_bytes: int  # of a full context
+    typical_kv_bytes: int  # of a typical question
+    download_bytes: int  # 0 if the model is already on this machine
+    free_bytes: int  # including the memory of the model it would replace
 
     @property
     def exceeds_memory(self) -> bool:
@@ -80,18 +67,13 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ReloadStatus:
-    """Progress of the latest change of settings.
-
-    can_stop  a download is running
-    progress  0 to 1
-    error     why the change failed; empty if it did not
-    """
+    """Progress of the latest change of settings."""
 
     running: bool = False
-    can_stop: bool = False
+    can_stop: bool = False  # a download is running
     message: str = ""
-    progress: float | None = None
-    error: str = ""
+    progress: float | None = None  # 0 to 1
+    error: str = ""  # why the change failed; empty if it did not
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,25 +46,16 @@ BUDGET_SETTINGS = {"device": "gpu_cache_gib", "host": "cpu_cache_gib", "disk": "
 log = logging.getLogger("kvscope")
 
 
-class NothingChanges(KVScopeError):
-    hint = "Change a setting first."
-
-
 @dataclass(frozen=True)
 class Runtime:
-    """Everything that is loaded. `blobs` is None if chunk KV cannot be stored on disk."""
+    """Everything that is loaded."""
 
     models: Models
     library: DocumentLibrary
     tiers: CacheHierarchy
     engine: Engine
-    blobs: DiskBlobs | None
+    blobs: DiskBlobs | None  # None if chunk KV cannot be stored on disk
     files: ExitStack  # closes library, tiers and blobs
-
-    def close(self) -> None:
-        """Wait for the running pass, which must have been cancelled, then close all files."""
-        self.engine.close(SHUTDOWN_TIMEOUT_S)
-        self.files.close()
 
 
 def model_config(settings: Settings) -> ModelConfig:
@@ -73,23 +64,17 @@ def model_config(settings: Settings) -> ModelConfig:
 
 
 class RuntimeLoader:
-    """The settings of a backend and what is loaded for them; loads and reloads in a background thread.
-
-    overrides       the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
-    on_ready        called with the status message after the first loading, before the status is ready
-    is_downloading  whether a change of settings is downloading models
-    error           why the latest change failed, and which settings are in use now; empty if it succeeded
-    """
+    """The settings of a backend and what is loaded for them; loads and reloads in a background thread."""
 
     def __init__(self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
         self.settings = settings
-        self.overrides = overrides
-        self.on_ready: Callable[[str], None] = lambda message: None
+        self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
+        self.on_ready: Callable[[str], None] = lambda message: None  # after the first loading; takes the status message
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
         self.is_reloading = False
-        self.is_downloading = False
-        self.error = ""
+        self.is_downloading = False  # for a change of settings
+        self.error = ""  # why the latest change failed, and which settings are in use now
         self._tasks = tasks
         self._thread = Thread()
         self._lock = RLock()  # one change at a time
@@ -137,7 +122,7 @@ class RuntimeLoader:
     def apply(self, new: Settings) -> None:
         """Start to apply settings. If only budgets differ, they are in use when this returns.
 
-        Raises NothingChanges, ModelNotReady during another change, and what `set_budgets` raises.
+        Raises BadRequest if nothing changes, ModelNotReady during another change, and what `set_budgets` raises.
         """
         with self._lock:
             values, old_values = new.mutable_values(), self.settings.mutable_values()
@@ -146,7 +131,7 @@ class RuntimeLoader:
             if self._thread.is_alive():
                 raise ModelNotReady(f"{self.status.message}.")
             if new == self.settings and self.runtime is not None:
-                raise NothingChanges("These settings are already in use.")
+                raise BadRequest("These settings are already in use. Change a setting first.")
             self.error = ""
             tiers = {BUDGET_SETTINGS[tier.name]: tier.name for tier in self.tiers()}
             if changed and changed <= tiers.keys():
@@ -301,7 +286,8 @@ class RuntimeLoader:
             return
         self._last_documents = self.runtime.library.documents()
         runtime, self.runtime = self.runtime, None
-        runtime.close()
+        runtime.engine.close(SHUTDOWN_TIMEOUT_S)  # waits for the pass that is ending
+        runtime.files.close()
         del runtime
         release_memory()
 

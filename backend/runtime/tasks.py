@@ -6,15 +6,11 @@ from threading import Condition, Event
 
 
 class TaskRegistry:
-    """Cancel events of questions, ingests and other tasks. Thread-safe.
-
-    is_closing   all later tasks are cancelled
-    is_draining  likewise, by a reload: the user did not cancel them
-    """
+    """Cancel events of questions, ingests and other tasks. Thread-safe."""
 
     def __init__(self) -> None:
-        self.is_closing = False
-        self.is_draining = False
+        self.is_closing = False  # all later tasks are cancelled
+        self.is_draining = False  # likewise, by a reload: the user did not cancel them
         self._running: set[Event] = set()
         self._changed = Condition()  # guards _running
 

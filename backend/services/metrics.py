@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -40,32 +39,12 @@ STAGE_HISTOGRAMS = {"queue": "vllm:request_queue_time_seconds", "decode": "vllm:
 CACHE_RESULTS = {"exact prefix hit": "exact", "chunk hit": "chunk", "miss": "missed", "none": "unused"}
 
 
-@dataclass(eq=False)
-class TrackedRequest:
-    """A running request, and the engine's answer once there is one."""
-
-    answer: Answer | None = None
-
-    def update(self, answer: Answer) -> Answer:
-        """Remember the engine's answer, which keeps growing, and return a copy to show."""
-        self.answer = answer
-        return copy(answer)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the request has not run on the model yet."""
-        if self.answer is None:
-            return True
-        trace = self.answer.trace
-        return trace.ttft_ms is None and not any(stage.name == "queue" for stage in trace.stages)
-
-
 class Metrics:
     """Counts requests. `tier_usage` returns the cache tiers, fastest first."""
 
     def __init__(self, tier_usage: Callable[[], list[TierUsage]]) -> None:
         self._tier_usage = tier_usage
-        self._tracked: set[TrackedRequest] = set()
+        self._answers: dict[object, Answer | None] = {}  # of the running requests
         self._registry = registry = CollectorRegistry()
         self._histograms = {
             name: Histogram(name, text, [MODEL], buckets=buckets, registry=registry)
@@ -76,29 +55,38 @@ class Metrics:
         }
         self._failures = Counter("kvscope:request_failures", "Requests that failed.", ["error"], registry=registry)
         self._running = Gauge("vllm:num_requests_running", "Requests in prefill or decode.", registry=registry)
-        waiting = "Requests in retrieval or waiting for the model."
-        self._waiting = Gauge("vllm:num_requests_waiting", waiting, registry=registry)
-        usage = "Used fraction of the fastest tier, 0 to 1."
-        self._cache_usage = Gauge("vllm:kv_cache_usage_perc", usage, registry=registry)
+        self._waiting = Gauge(
+            "vllm:num_requests_waiting", "Requests in retrieval or waiting for the model.", registry=registry
+        )
+        self._cache_usage = Gauge(
+            "vllm:kv_cache_usage_perc", "Used fraction of the fastest tier, 0 to 1.", registry=registry
+        )
         self._tier_bytes = Gauge("kvscope:kv_bytes", "Bytes of chunk KV.", ["tier"], registry=registry)
         self._tier_budgets = Gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"], registry=registry)
 
     @contextmanager
-    def track(self) -> Iterator[TrackedRequest]:
-        """Count the enclosed request when it ends: finished, stopped, abandoned or failed."""
-        request = TrackedRequest()
+    def track(self) -> Iterator[Callable[[Answer], Answer]]:
+        """Count the enclosed request when it ends: finished, stopped, abandoned or failed.
+
+        Yields a function that remembers the engine's answer, which keeps growing, and returns a copy to show.
+        """
+        request = object()
         start = time.monotonic()
-        self._tracked.add(request)
+        self._answers[request] = None
+
+        def update(answer: Answer) -> Answer:
+            self._answers[request] = answer
+            return copy(answer)
+
         try:
-            yield request
+            yield update
         except Exception as error:
-            request.answer = None
+            self._answers[request] = None
             self._failures.labels(type(error).__name__).inc()
             raise
         finally:
-            self._tracked.discard(request)
-            if request.answer is not None:
-                self._count(request.answer, time.monotonic() - start)
+            if (answer := self._answers.pop(request)) is not None:
+                self._count(answer, time.monotonic() - start)
 
     def render(self) -> str:
         """Return all metrics in the Prometheus text format 0.0.4."""
@@ -108,9 +96,9 @@ class Metrics:
             self._tier_budgets.labels(tier.tier).set(tier.budget_bytes)
         fastest = tiers[0] if tiers and tiers[0].budget_bytes else None
         self._cache_usage.set(fastest.size_bytes / fastest.budget_bytes if fastest else 0.0)
-        waiting = sum(request.is_waiting for request in list(self._tracked))
-        self._waiting.set(waiting)
-        self._running.set(len(self._tracked) - waiting)
+        is_waiting = [_is_waiting(answer) for answer in list(self._answers.values())]
+        self._waiting.set(is_waiting.count(True))
+        self._running.set(is_waiting.count(False))
         lines = generate_latest(self._registry).decode().splitlines(keepends=True)
         return "".join(line for line in lines if "_created" not in line)  # the start time of each metric
 
@@ -144,3 +132,10 @@ class Metrics:
             if result != "unused":
                 count("vllm:prefix_cache_queries", source.tokens)
                 count("vllm:prefix_cache_hits", source.tokens if result == "exact" else 0)
+
+
+def _is_waiting(answer: Answer | None) -> bool:
+    """Return whether a request has not run on the model yet."""
+    if answer is None:
+        return True
+    return answer.trace.ttft_ms is None and all(stage.name != "queue" for stage in answer.trace.stages)

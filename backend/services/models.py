@@ -1,6 +1,7 @@
 """Implementation of the Settings page's interface: loaded models, memory estimates, and changes of settings."""
 
 import platform
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -171,8 +172,6 @@ def _size_bytes(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; files that disappear meanwhile are skipped."""
     total = 0
     for each in (path, *path.rglob("*")):
-        try:
+        with suppress(OSError):
             total += each.stat().st_size if each.is_file() else 0
-        except OSError:
-            continue
     return total

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from backend.interface.models import StaleChunking
-from backend.runtime.loader import NothingChanges
 from backend.runtime.settings import read_settings
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest, ModelNotReady, PassageInUse
@@ -288,7 +287,7 @@ def test_a_folder_without_trained_weights_is_reported_before_anything_is_closed(
 def test_current_invalid_and_overridden_settings_are_refused_before_anything_happens(start, models, tmp_path):
     backend = start(overrides={"eviction_policy": "--eviction-policy"})
     runtime = backend.loader.runtime
-    with pytest.raises(NothingChanges):
+    with pytest.raises(BadRequest, match="already in use"):
         change(backend)
     with pytest.raises(Exception, match="--chunk-overlap 600 must be below"):
         change(backend, chunk_overlap=600)

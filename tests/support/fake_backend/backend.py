@@ -164,8 +164,8 @@ class FakeBackend:
         return ContextBudget(2048, 24, min(tokens, 1200), len(request.question.split()), 256, 0, tokens, alone)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
-        with self.metrics.track() as tracked:
-            yield from map(tracked.update, self._answers(request, cancel))
+        with self.metrics.track() as update:
+            yield from map(update, self._answers(request, cancel))
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
         return self.inspection.inspect(request, cancel)
