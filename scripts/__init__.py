@@ -1,1 +1,1 @@
-"""Programs beside the texts. A package, so that no other one that is called docs is met instead."""
+"""Programs for maintainers; not part of the installed package."""

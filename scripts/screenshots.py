@@ -13,8 +13,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-ROOT = Path(__file__).parent.parent
-ASSETS = ROOT / "assets"
+from assets import ASSETS
+
 URL = "http://127.0.0.1:7899/"
 
 
@@ -41,7 +41,7 @@ def app_and_browser() -> Iterator[tuple[Browser, Path]]:
     """Start the app on an empty data folder and a browser; yield the browser and the folder."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "app.py", "--port", "7899", "--data", folder]
-        app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        app = subprocess.Popen(command, cwd=ASSETS.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             for _ in range(240):
                 with suppress(OSError), urllib.request.urlopen(URL, timeout=2):
