@@ -269,10 +269,7 @@ class RuntimeLoader:
         return " The previous settings cannot be restored either: ".join(errors)
 
     def open(self, models: Models | None = None) -> str:
-        """Build the runtime for the current settings and return its status message.
-
-        models  loaded models to use; by default they are loaded
-        """
+        """Build the runtime for the current settings, with `models` if given; return its status message."""
         config = model_config(self.settings)
         models = models or load_models(config, self._report)
         self._report("Opening the library", 0.95)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, AliasGenerator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
 from backend.interface.models import SettingsChange
@@ -47,11 +48,13 @@ def all_names(name: str) -> AliasChoices:
 
 
 class BadSettings(KVScopeError):
+    """Names every invalid value."""
+
     hint = "Run with --help to see the allowed values."
 
 
 class Settings(BaseSettings):
-    """KVScope: question answering over your own documents, on your own machine."""
+    """KVScope: question answering over your own documents, on your own machine."""  # shown by --help
 
     model_config = SettingsConfigDict(
         env_prefix="KVSCOPE_",
@@ -106,6 +109,12 @@ class Settings(BaseSettings):
     open_browser: bool = False
     """open the UI in the default browser"""
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise BadSettings(" ".join(map(_describe, error.errors()))) from error
+
     @field_validator("data")
     @classmethod
     def _expand_user(cls, data: Path) -> Path:
@@ -138,11 +147,8 @@ class Settings(BaseSettings):
         return self.model_dump(include=set(MUTABLE_SETTINGS))
 
     def updated(self, values: Mapping[str, Any]) -> "Settings":
-        """Return a copy with other values. Raises BadSettings, naming every invalid one."""
-        try:
-            return Settings(**{**self.model_dump(), **values})
-        except ValidationError as error:
-            raise BadSettings(_error_message(error)) from error
+        """Return a copy with other values."""
+        return Settings(**{**self.model_dump(), **values})
 
 
 class _SavedPreferences(PydanticBaseSettingsSource):
@@ -196,11 +202,8 @@ def save_preferences(settings: Settings, overridden: Collection[str]) -> None:
 
 
 def read_settings(arguments: list[str] | None = None) -> Settings:
-    """Return the settings for this process or these arguments. Raises BadSettings, naming every invalid value."""
-    try:
-        return CliApp.run(Settings, cli_args=arguments)
-    except ValidationError as error:
-        raise BadSettings(_error_message(error)) from error
+    """Return the settings for this process or these arguments."""
+    return CliApp.run(Settings, cli_args=arguments)
 
 
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -219,9 +222,6 @@ def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, 
     return overridden
 
 
-def _error_message(error: ValidationError) -> str:
-    messages = []
-    for each in error.errors():
-        flag = f"--{str(each['loc'][0]).replace('_', '-')}: " if each["loc"] else ""
-        messages.append(f"{flag}{each['msg'].removeprefix('Value error, ')}.")
-    return " ".join(messages)
+def _describe(error: ErrorDetails) -> str:
+    flag = f"--{str(error['loc'][0]).replace('_', '-')}: " if error["loc"] else ""
+    return f"{flag}{error['msg'].removeprefix('Value error, ')}."

@@ -35,11 +35,7 @@ class ChunkOwners:
     def keys(
         self, runtime: Runtime, document_ids: Collection[str] | None = None, max_s: float = MAX_TOKENIZING_S
     ) -> dict[str, DocumentKeys | None]:
-        """Return the tree keys of each document's chunks; None if it takes another call.
-
-        document_ids  all documents by default
-        max_s         seconds to spend on tokenizing
-        """
+        """Return the tree keys of each document's chunks, or None if tokenizing takes longer than `max_s`."""
         engine, library = runtime.engine, runtime.library
         documents = library.documents()
         fingerprints = [cache.fingerprint for cache, _ in engine.passages.kv_caches]

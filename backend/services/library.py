@@ -26,6 +26,7 @@ SAMPLES = ASSETS / "samples"
 MAX_NAMES = 3  # file names in a message
 UNCHANGED = "The document is unchanged."
 _FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
+IndexSteps = Callable[[Runtime, int], Iterator[Progress]]  # puts the document at an index into the library
 log = logging.getLogger("kvscope")
 
 
@@ -103,8 +104,8 @@ class LocalLibraryService:
         marker = self.loader.settings.data / "samples-added"
         if marker.exists():
             return
-        status = Status(ready=True, message=f"{message}. Adding the sample documents", adding_samples=True)
-        self.loader.status = status
+        message = f"{message}. Adding the sample documents"
+        self.loader.status = Status(ready=True, message=message, adding_samples=True)
         *_, states = self.add([(path, path.name) for path in sorted(SAMPLES.iterdir())], Event())
         if all(state.stage == "done" for state in states):  # else the next start adds the missing ones
             with suppress(OSError):
@@ -139,16 +140,11 @@ class LocalLibraryService:
             yield step
 
     def _index(
-        self,
-        states: list[IngestProgress],
-        start: Callable[[Runtime, int], Iterator[Progress]],
-        cancel: Event,
-        failure_note: str = "",
+        self, states: list[IngestProgress], start: IndexSteps, cancel: Event, failure_note: str = ""
     ) -> Iterator[list[IngestProgress]]:
         """Index documents one after the other, updating and yielding their states.
 
-        start         returns the steps that put the document at an index into the library
-        failure_note  added to the message if a document does not get into the library
+        `failure_note` is added to the message if a document does not get into the library.
         """
         with self.tasks.track(cancel):
             runtime = self.loader.ready()
@@ -158,22 +154,14 @@ class LocalLibraryService:
                     yield list(states)
 
     def _index_document(
-        self,
-        runtime: Runtime,
-        name: str,
-        start: Callable[[], Iterator[Progress]],
-        cancel: Event,
-        failure_note: str,
+        self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str
     ) -> Iterator[IngestProgress]:
-        """Index one document and prefill its chunks. Errors become messages.
-
-        start  starts the steps; the iterator is closed, which rolls back, before a failure is reported
-        """
+        """Index one document and prefill its chunks. Errors become messages, once the steps have rolled back."""
         stage, document, warning = "waiting", None, ""
         try:
             if cancel.is_set():
                 raise Cancelled
-            for step in start():
+            for step in start():  # a failure closes the iterator, which rolls back, before it is reported
                 stage, document, warning = step.stage, step.document, step.warning or warning
                 yield IngestProgress(name, stage, step.done, step.total, warning)
                 if cancel.is_set():

@@ -1,7 +1,6 @@
 """Settings change without a restart; after any failure the previous models work again."""
 
 import json
-import time
 from dataclasses import replace
 from functools import partial
 from threading import Event, Thread
@@ -50,10 +49,10 @@ def both(name):
 def test_a_reload_waits_for_a_short_call_and_later_calls_fail_with_a_message(start, tmp_path, models):
     backend = filled(start(), tmp_path)
     (document,) = backend.documents()
-    with backend.loader.borrow() as runtime:
+    draining = Event()
+    with backend.loader.borrow() as runtime, backend.tasks.track(draining):
         backend.models.apply(replace(backend.models.current(), model=models["two"]))
-        while not backend.tasks.is_draining:
-            time.sleep(0.001)
+        assert draining.wait(60)
         assert [document.id] == [each.id for each in runtime.library.documents()]  # open as before
         for call in (backend.cache.snapshot, partial(backend.library.passages, document.id, 0, 3), backend.clear):
             with pytest.raises(ModelNotReady, match="reloading or closing"):
@@ -393,24 +392,23 @@ def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatc
     )
 
 
-def test_tasks_that_start_while_draining_are_cancelled_and_later_ones_are_not():
-    work, first, second, third = TaskRegistry(), Event(), Event(), Event()
-    ended = Thread(target=lambda: first.wait(60))
+def test_draining_waits_for_the_running_tasks_and_cancels_those_that_start_meanwhile():
+    tasks, started, ended, first, second, third = TaskRegistry(), *(Event() for _ in range(5))
 
-    def running():
-        with work.track(first):
-            ended.start()
-            ended.join()
+    def run():
+        with tasks.track(first):
+            started.set()
+            first.wait(60)
+            ended.set()
 
-    thread = Thread(target=running)
+    thread = Thread(target=run)
     thread.start()
-    while not ended.is_alive() and not first.is_set():
-        pass
-    with work.drain(10):
-        assert first.is_set() and not work._running
-        with work.track(second):
+    assert started.wait(60)
+    with tasks.drain(60):
+        assert ended.is_set()
+        with tasks.track(second):
             assert second.is_set()
-    with work.track(third):
+    with tasks.track(third):
         assert not third.is_set()
     thread.join()
 

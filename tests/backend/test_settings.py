@@ -100,12 +100,10 @@ def test_a_current_name_in_the_preferences_goes_before_the_old_one(tmp_path):
     assert read_preferences(tmp_path) == {"eviction_policy": "lfu"}
 
 
-def test_nothing_reranks_unless_a_reranker_is_set(tmp_path):
+def test_nothing_reranks_unless_a_reranker_is_set(tmp_path, monkeypatch):
+    monkeypatch.setattr("backend.runtime.loader.CrossEncoderReranker", lambda name: pytest.fail(f"{name} was loaded"))
     assert read_settings([]).reranker == "off"
-    backend = LocalBackend(Settings(data=tmp_path))
-    library = backend.loader.open_library(word_tokenizer())
-    assert library._retriever.reranker is None
-    library.close()
+    LocalBackend(Settings(data=tmp_path)).loader.open_library(word_tokenizer()).close()
 
 
 def test_a_missing_reranker_is_reported_before_the_library_is_opened(tmp_path):
