@@ -29,3 +29,33 @@ def test_an_answer_names_the_files_that_are_still_being_added(start, tmp_path):
     assert pending_note(replace(ASK, documents=(backend.documents()[0].id,))) == ""  # it does not search the others
     ingest.close()
     assert pending_note() == ""
+
+
+def test_documents_that_are_not_indexed_say_why_and_the_others_are(start, tmp_path):
+    backend, cancelled = start(), Event()
+    cancelled.set()
+    files = {name: tmp_path / f"{name}.txt" for name in ("empty", "ferry", "tern")}
+    for name, file in files.items():
+        file.write_text(TEXTS.get(name, ""))
+
+    def outcomes(states):
+        *_, last_states = states
+        return [(state.name, state.stage, state.message) for state in last_states]
+
+    empty, ferry = outcomes(backend.ingest([(files[name], name) for name in ("empty", "ferry")], Event()))
+    assert empty[:2] == ("empty", "failed") and "Pick a PDF" in empty[2]
+    assert ferry == ("ferry", "done", "")
+    (document,) = backend.documents()
+    assert outcomes(backend.ingest([(files["tern"], "tern")], cancelled)) == [("tern", "failed", "Stopped.")]
+    unchanged = "The document is unchanged."
+    assert outcomes(backend.library.reindex([document.id, "gone"], cancelled)) == [
+        ("ferry", "failed", f"Stopped. {unchanged}"),
+        ("A deleted document", "failed", f"Stopped. {unchanged}"),
+    ]
+    gone, ferry = outcomes(backend.library.reindex(["gone", document.id], Event()))
+    assert gone[1] == "failed" and gone[2].endswith(unchanged)
+    assert ferry == ("ferry", "done", "")
+    with backend.tasks.drain(0):
+        (tern,) = outcomes(backend.ingest([(files["tern"], "tern")], Event()))
+    assert tern == ("tern", "failed", "Stopped. The settings were changed; try again.")
+    assert backend.documents() == [document]
