@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from threading import Event, RLock, Thread
-from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -43,6 +42,7 @@ GIB = 2**30
 SHUTDOWN_TIMEOUT_S = 10.0  # for the longest step that cannot be cancelled, such as reading weights
 MODEL_SETTINGS = {field.name for field in fields(ModelConfig)} - {"folder"}
 BUDGET_SETTINGS = {"device": "gpu_cache_gib", "host": "cpu_cache_gib", "disk": "disk_cache_gib"}  # by tier
+RELOADING = "reloading"  # name of the thread that changes the settings
 log = logging.getLogger("kvscope")
 
 
@@ -72,7 +72,6 @@ class RuntimeLoader:
         self.on_ready: Callable[[str], None] = lambda message: None  # after the first loading; takes the status message
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
-        self.is_reloading = False
         self.is_downloading = False  # for a change of settings
         self.error = ""  # why the latest change failed, and which settings are in use now
         self._tasks = tasks
@@ -84,6 +83,10 @@ class RuntimeLoader:
         # Small models that stay loaded while other settings change.
         self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
         self._reranker = lru_cache(maxsize=1)(CrossEncoderReranker)
+
+    @property
+    def is_reloading(self) -> bool:
+        return self._thread.is_alive() and self._thread.name == RELOADING
 
     def ready(self) -> Runtime:
         """Return the runtime. Raises ModelNotReady or LoadingFailed with the status message."""
@@ -117,7 +120,8 @@ class RuntimeLoader:
 
     def start(self) -> None:
         """Start to load everything for the first time; errors become the status."""
-        self._start(self._load)
+        self._thread = Thread(target=self._load, name="loading", daemon=True)
+        self._thread.start()
 
     def apply(self, new: Settings) -> None:
         """Start to apply settings. If only budgets differ, they are in use when this returns.
@@ -137,9 +141,9 @@ class RuntimeLoader:
             if changed and changed <= tiers.keys():
                 self.set_budgets({tiers[name]: int(values[name] * GIB) for name in changed})
             else:
-                self.is_reloading = True
                 self._download_cancelled.clear()
-                self._start(self._reload, new)
+                self._thread = Thread(target=self._reload, args=[new], name=RELOADING, daemon=True)
+                self._thread.start()
 
     def set_budgets(self, budgets: Mapping[str, int]) -> EvictionResult:
         """Set tier budgets in bytes, evict down to them, and save them.
@@ -172,10 +176,6 @@ class RuntimeLoader:
         self.status = Status(ready=False, message="Closing")  # open tabs poll it until the server ends
         self.release()
 
-    def _start(self, run: Callable[..., None], *arguments: Any) -> None:
-        self._thread = Thread(target=run, args=arguments, name="loading", daemon=True)
-        self._thread.start()
-
     def _check_not_overridden(self, names: Iterable[str]) -> None:
         for name in sorted(names):
             if flag := self.overrides.get(name):
@@ -199,26 +199,23 @@ class RuntimeLoader:
             self.status = Status(ready=False, message=_loading_error(error), failed=True)
 
     def _reload(self, new: Settings) -> None:
-        try:
-            is_first, old_status = self.runtime is None, self.status
-            models = (model_config(new), new.reranker)
-            if is_first or models != (model_config(self.settings), self.settings.reranker):
-                self.error = self._download(new)
-            if self.error:
-                self.status = old_status
-                return
-            self.status = Status(ready=False, message="Unloading", progress=0.78)
-            with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
-                message = self._replace_runtime(new)
-            if self.runtime is None:
-                self.error = "" if self._tasks.is_closing else message
-                self.status = Status(ready=False, message=message, failed=not self._tasks.is_closing)
-                return
-            if is_first:
-                self.on_ready(message)
-            self.status = Status(ready=True, message=message)
-        finally:
-            self.is_reloading = False
+        is_first, old_status = self.runtime is None, self.status
+        models = (model_config(new), new.reranker)
+        if is_first or models != (model_config(self.settings), self.settings.reranker):
+            self.error = self._download(new)
+        if self.error:
+            self.status = old_status
+            return
+        self.status = Status(ready=False, message="Unloading", progress=0.78)
+        with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
+            message = self._replace_runtime(new)
+        if self.runtime is None:
+            self.error = "" if self._tasks.is_closing else message
+            self.status = Status(ready=False, message=message, failed=not self._tasks.is_closing)
+            return
+        if is_first:
+            self.on_ready(message)
+        self.status = Status(ready=True, message=message)
 
     def _download(self, new: Settings) -> str:
         """Download the models that are not on this machine; return an error message, or an empty string."""

@@ -157,6 +157,10 @@ class LocalLibraryService:
         self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str
     ) -> Iterator[IngestProgress]:
         """Index one document and prefill its chunks. Errors become messages, once the steps have rolled back."""
+
+        def failed(message: str) -> IngestProgress:
+            return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())
+
         stage, document, warning = "waiting", None, ""
         try:
             if cancel.is_set():
@@ -181,18 +185,15 @@ class LocalLibraryService:
             yield IngestProgress(name, "done", len(chunks), len(chunks), warning)
         except Cancelled:
             if document:
-                note = "The document was added; its KV is computed when a question needs it."
-            elif self.tasks.is_draining:
-                note = f"The settings were changed; try again. {failure_note}"
+                message = "Stopped. The document was added; its KV is computed when a question needs it."
+                yield IngestProgress(name, "done", 0, 1, message)
             else:
-                note = failure_note
-            yield IngestProgress(name, "done" if document else "failed", 0, 1, f"Stopped. {note}".strip())
+                yield failed("Stopped. The settings were changed; try again." if self.tasks.is_draining else "Stopped.")
         except KVScopeError as error:
-            yield IngestProgress(name, "failed", 0, 1, f"{error} {failure_note}".strip())
+            yield failed(str(error))
         except Exception as error:
             log.exception("%r failed after the stage %r", name, stage)
-            message = f"Something went wrong ({type(error).__name__}). See the log for details. {failure_note}"
-            yield IngestProgress(name, "failed", 0, 1, message.strip())
+            yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
 
 
 def _flatten(keys: DocumentKeys) -> list[str]:
