@@ -16,22 +16,20 @@ from engine.cache.hit_stats import CacheStats
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable, UnsupportedModel
-from engine.generation.grounded_sampler import GroundingModel
-from engine.generation.span_scorer import SPAN_SCORER_FILE, load_span_scorer
-from engine.kv import fingerprint
-from engine.kv.chunk_cache import ChunkCache
+from engine.generation.grounding import GroundingModel
+from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
+from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.dtype import select_dtype
 from engine.model.loading.footprint import estimate_footprint, folder_footprint
-from engine.model.loading.load import load_decoder
-from engine.model.loading.lora import LORA_WEIGHTS_FILE
+from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder
 from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
 from engine.scoring.auxiliary import AuxiliaryScorer
-from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector, load_token_selector
+from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector
 from store.data_folder import default_data_folder
 from store.types import Finder
 
@@ -149,7 +147,7 @@ def release_memory() -> None:
 def _load_token_selector(config: ModelConfig, dtype: torch.dtype) -> TokenSelector | None:
     if config.token_selector_folder is None:
         return None
-    return load_token_selector(config.token_selector_folder, load_encoder(dtype))
+    return TokenSelector.load(config.token_selector_folder, load_encoder(dtype))
 
 
 def _load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
@@ -158,7 +156,7 @@ def _load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel |
     if config.span_scorer_folder is None:
         return GroundingModel()
     encoder = load_encoder(dtype, (WORD_LAYER, SEMANTIC_LAYER))
-    return GroundingModel(load_span_scorer(config.span_scorer_folder, encoder))
+    return GroundingModel(SpanScorer.load(config.span_scorer_folder, encoder))
 
 
 def build_engine(
@@ -247,5 +245,5 @@ def load_cost_model(decoder: Decoder, folder: Path | None) -> CostModel | None:
     on_gpu = decoder.device.type == "cuda"
     processor = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
     machine = re.sub(r"\W+", "-", f"{platform.machine()} {processor} {torch.get_num_threads()}")
-    path = folder / f"costs-{fingerprint.model_fingerprint(decoder)}-{machine}.json"
+    path = folder / f"costs-{model_fingerprint(decoder)}-{machine}.json"
     return load_or_measure(path, lambda: measure_costs(decoder))

@@ -9,16 +9,14 @@ from threading import Event
 
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
-from engine.generation.answer_fields import fill_prefill_fields, fill_prompt_fields
-from engine.generation.grounded_sampler import GroundingModel
-from engine.generation.stream import stream_answer
+from engine.generation.grounding import GroundingModel
+from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.sampling import Sampler, SamplingParams
 from engine.passages import PassageCache
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult, prefill
-from engine.prompt.budget import estimate_budget
-from engine.prompt.pack import PreparedPrompt, same_prompt
+from engine.prompt.pack import PreparedPrompt, estimate_budget, same_prompt
 from engine.prompt.retrieval import prepare_stages
 from engine.prompt.template import PromptTemplate
 from engine.prompt.validate import build_strategy, validate

@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any
 
 from engine.kv.chunk_cache import ChunkCache
-from engine.model.trained_head import TrainedHead
+from engine.model.encoder import TrainedHead
 from engine.prompt.template import PromptTemplate
 from engine.scheduler.scheduler import Scheduler
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.lora import LORA_WEIGHTS_FILE
+from engine.model.loading.load import LORA_WEIGHTS_FILE
 
 NAME_PREFIX = "base_model.model."  # of tensor names in peft's files
 LORA_ADAPTER_FILES = ("adapter_config.json", LORA_WEIGHTS_FILE)

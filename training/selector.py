@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kv import fingerprint
+from engine.kv.chunk_cache import model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt.template import PromptTemplate
@@ -100,7 +100,7 @@ def train_selector(
     examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
     check_context_length(decoder, config.mix)
     eval_set = {
-        "model": fingerprint.model_fingerprint(decoder),
+        "model": model_fingerprint(decoder),
         **describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples),
     }
     out.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,6 @@ from engine.generation.span_scorer import (
     SpanScorer,
     SpanScorerNet,
     encode_text,
-    load_span_scorer,
     pad_batch,
 )
 from engine.model.encoder import PACKAGE, Encoder
@@ -90,7 +89,7 @@ def train_span_scorer(
     loss_of = _loss_of(net, examples, encoder, config.seed)
     seconds = train(HeadTrainer(net, config.net), loss_of, config.training, out, data, progress)
     SpanScorer(encoder, net).save(out)
-    correct = _evaluate(load_span_scorer(out, encoder), eval_examples, config.eval_examples, progress)
+    correct = _evaluate(SpanScorer.load(out, encoder), eval_examples, config.eval_examples, progress)
     report = {
         "model": PACKAGE,
         "config": to_json(config),

@@ -17,7 +17,7 @@ from bench.tables import progress
 from engine.engine import Engine
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.dtype import select_dtype
-from engine.model.loading.lora import LORA_WEIGHTS_FILE
+from engine.model.loading.load import LORA_WEIGHTS_FILE
 from engine.scoring.trained_selector import SELECTOR_FILE
 
 COLUMNS = {

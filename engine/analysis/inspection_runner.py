@@ -18,7 +18,7 @@ from engine.analysis.variants import has_ratio
 from engine.engine import Engine
 from engine.errors import Cancelled, NoPassageFound
 from engine.prefill.context import PromptContext
-from engine.prefill.plan import plan_recompute
+from engine.prefill.prefill import plan_recompute
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.validate import build_strategy, validate
 from engine.request import Request

@@ -1,11 +1,8 @@
 """Attribute the sentences of an answer to passages, and detect where an answer starts repeating itself.
 
-A small model does not cite by itself, so citations are added after the fact, by lexical overlap: a sentence cites the
-passage that contains the largest idf-weighted share of its words, if that share is large enough and the passage
-contains every number of the sentence. The rule is the same for every method, so it favours none.
-
-Answers are cited while they stream. A sentence gets its citation when it is complete, and a sentence that starts like
-an earlier one is withheld until it differs. The displayed text therefore only grows; no displayed text is retracted.
+A small model does not cite by itself, so citations are added after the fact, by lexical overlap. The rule is the same
+for every method, so it favours none. Answers are cited while they stream: a sentence gets its citation when it is
+complete, and one that starts like an earlier one is withheld until it differs, so that displayed text only grows.
 """
 
 import math
@@ -24,10 +21,7 @@ PARTIAL_MARKS = re.compile(r"(?:[^\S\n]|\[\d{0,3}\]?)+$")  # the next characters
 
 
 class Citer:
-    """Find the passage that supports a sentence; passages are numbered by rank, from 1.
-
-    question  its words carry no weight: they occur in every retrieved passage
-    """
+    """Finds the passage that supports a sentence; the question's words carry no weight, as every passage has them."""
 
     def __init__(self, passages: Sequence[str], question: str = "") -> None:
         self._passage_words = [set(split_words(passage)) for passage in passages]
@@ -35,7 +29,10 @@ class Citer:
         self._question_words = set(split_words(question))
 
     def best_rank(self, sentence: str) -> int | None:
-        """Return the rank of the passage with the largest overlap, or None if no overlap reaches MIN_OVERLAP."""
+        """Return the rank, from 1, of the passage with the largest idf-weighted share of a sentence's words.
+
+        None if that share is below MIN_OVERLAP. A passage without every number of the sentence has no share.
+        """
         words = set(_content_words(sentence) or split_words(sentence))
         numbers = {word for word in words if word[0].isdecimal()}
         count = 1 + len(self._passage_words)
@@ -74,10 +71,7 @@ def strip_citation_marks(pieces: Iterable[str]) -> Iterator[str]:
 
 
 class StableText:
-    """The stable part of a streamed answer: a prefix of the final, cited text, however generation continues.
-
-    cited_ranks  ranks of the passages cited so far
-    """
+    """The stable part of a streamed answer: a prefix of the final, cited text, however generation continues."""
 
     def __init__(self, passages: Sequence[str], question: str = "") -> None:
         self.cited_ranks = set[int]()
@@ -109,7 +103,7 @@ class StableText:
 
 
 class RepetitionDetector:
-    """Find the first verbatim repetition of a sentence in a streamed text; each sentence is examined once.
+    """Finds the first verbatim repetition of a sentence in a streamed text.
 
     The last sentence is still growing and is not counted. A short one (a list item, 'Yes.') may occur twice.
     """
@@ -130,12 +124,10 @@ class RepetitionDetector:
 
 
 def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Return the passage sentence that supports each citation: (rank from 1, start, end), in characters.
+    """Return the passage sentence that supports each [n] of an answer from `cite`: (rank, start, end), in characters.
 
-    answer  as returned by `cite`, with its [n]
-
-    For each [n], it is the sentence of passage n with the largest word overlap with the sentence before the mark.
-    Words that few of the passage's sentences contain count more. A mark without a passage or overlap is left out.
+    It is the sentence of passage n with the largest word overlap with the sentence before the mark; words that few of
+    the passage's sentences contain count more. A mark without a passage or overlap is left out.
     """
     spans = []
     parts = CITATION_MARK.split(answer)

@@ -4,27 +4,30 @@ A small model finds the right passage, then quotes the wrong sentence of it or m
 overlap with the question detects both. During decoding each candidate token gets the score of the sentence that the
 answer would be quoting: the idf-weighted question words in that sentence, plus those elsewhere in its passage. A word
 that no passage contains scores like the worst sentence, and so does an answer that only repeats the question. A refusal
-("The passages do not ...") loses nothing after its first word. If no passage contains a word of the question, all
-sentences score the same.
-
-Word overlap does not tell apart two numbers of one sentence. A trained span scorer (engine.generation.span_scorer),
-if there is one, adds a score for each word to that of its sentence.
+("The passages do not ...") loses nothing after its first word. Word overlap does not tell apart two numbers of one
+sentence, so a span scorer (engine.generation.span_scorer), if there is one, adds a score for each word.
 
 Adding an external score to the logits at each step is shallow fusion (arXiv:1503.03535); following the passages' text
-makes it a soft form of constrained decoding. It runs after the prefill and is the same for every method, so it favours
-none.
+makes it a soft form of constrained decoding. It is the same for every method, so it favours none.
 """
 
 import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from threading import Event
 
-from engine.generation.span_scorer import SpanScores, char_log_odds
+import torch
+from torch import Tensor
+
+from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
+from engine.model.sampling import Sampler
 from engine.prompt.followups import CLITIC, STOP_WORD
-from engine.prompt.template import NO_ANSWER
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import UNSPACED_SCRIPTS, split_sentences, split_words
 
 SENTENCE_WEIGHT = 0.3  # fusion weight: nats added to a logit per nat of sentence score
@@ -57,12 +60,9 @@ class QuoteState:
 class SentenceScores:
     """Scores partial answers by the sentences of the passages of one prompt.
 
-    passages             as the model reads them
     standalone_question  with the earlier turns that it refers to; sentences are scored by its words
     original_question    as the user wrote it; an answer that only repeats it is no answer. None if it is the same
-    span_scores          of each passage; None without a span scorer
-
-    min_score  of a word that no passage contains, in nats
+    min_score            of a word that no passage contains, in nats
     """
 
     def __init__(
@@ -72,24 +72,18 @@ class SentenceScores:
         original_question: str | None = None,
         span_scores: Sequence[SpanScores] | None = None,
     ) -> None:
-        sentences = list[str]()
-        passage_indices = list[int]()
-        for index, passage in enumerate(passages):
-            for sentence in split_sentences(LINE_WRAP.sub(" ", passage)):
-                if normalized := " ".join(sentence.split()):
-                    sentences.append(normalized)
-                    passage_indices.append(index)
+        sentences_of = [_normalized_sentences(passage) for passage in passages]
+        sentences = [sentence for of_passage in sentences_of for sentence in of_passage]
         self._text = " ".join(sentences)
-        self._unit_starts = [0]  # of sentences, or of words once span scores are added
-        for sentence in sentences[:-1]:
-            self._unit_starts.append(self._unit_starts[-1] + len(sentence) + 1)
+        # Of sentences, or of words once span scores are added.
+        self._unit_starts = list(accumulate((len(sentence) + 1 for sentence in sentences[:-1]), initial=0))
         self._word_starts: dict[str, list[int]] = defaultdict(list)  # by the word's first character
         for word in WORD.finditer(self._text):
             self._word_starts[word.group()[0]].append(word.start())
         self._question_words = set(split_words(standalone_question if original_question is None else original_question))
         if "or" in self._question_words:  # a choice between alternatives that the question names
             self._question_words.clear()
-        scores = _sentence_scores(sentences, passage_indices, standalone_question)
+        scores = _sentence_scores(sentences_of, standalone_question)
         best = max(scores, default=0.0)
         scale = min(1.0, MAX_RANGE / best) if best else 1.0
         self._unit_scores = [scale * (score - best) for score in scores]
@@ -152,27 +146,95 @@ class SentenceScores:
         return max((self._unit_scores[unit] for unit in units), default=self.min_score)
 
 
-def _sentence_scores(sentences: Sequence[str], passage_indices: Sequence[int], question: str) -> list[float]:
+def _normalized_sentences(passage: str) -> list[str]:
+    """Return the sentences of a passage, with single spaces and without blank ones."""
+    sentences = (" ".join(sentence.split()) for sentence in split_sentences(LINE_WRAP.sub(" ", passage)))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> list[float]:
     """Return each sentence's idf-weighted question words, in nats, plus its passage's times PASSAGE_WEIGHT."""
-    sentence_stems = [set(map(_stem, split_words(sentence))) for sentence in sentences]
-    passage_stems: dict[int, set[str]] = defaultdict(set)
-    for index, stems in zip(passage_indices, sentence_stems, strict=True):
-        passage_stems[index] |= stems
-    frequency = Counter(stem for stems in sentence_stems for stem in stems)
+    stems_of = [[set(map(_stem, split_words(sentence))) for sentence in sentences] for sentences in sentences_of]
+    all_stems = [stems for of_passage in stems_of for stems in of_passage]
+    frequency = Counter(stem for stems in all_stems for stem in stems)
     question_words = split_words(CLITIC.sub("", question.lower()))
     question_stems = {_stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
-    weights = {stem: math.log(1 + len(sentences) / (1 + frequency[stem])) for stem in question_stems}
+    weights = {stem: math.log(1 + len(all_stems) / (1 + frequency[stem])) for stem in question_stems}
 
     def overlap(stems: set[str]) -> float:
         return sum(weight for stem, weight in weights.items() if stem in stems)
 
-    passage_scores = {index: overlap(stems) for index, stems in passage_stems.items()}
-    return [
-        overlap(stems) + PASSAGE_WEIGHT * passage_scores[index]
-        for index, stems in zip(passage_indices, sentence_stems, strict=True)
-    ]
+    scores = []
+    for of_passage in stems_of:
+        passage_score = PASSAGE_WEIGHT * overlap(set().union(*of_passage))
+        scores += [overlap(stems) + passage_score for stems in of_passage]
+    return scores
 
 
 def _stem(word: str) -> str:
     """Return the first letters of a word, or a number unchanged."""
     return word if word[0].isdecimal() else word[:STEM_LENGTH]
+
+
+@dataclass(frozen=True)
+class GroundingModel:
+    """What grounded decoding needs beyond the prompt; without a span scorer, words alone score the sentences."""
+
+    span_scorer: SpanScorer | None = None
+
+    def sampler(
+        self, sampler: Sampler, prepared: PreparedPrompt, prompt: PromptTemplate, cancel: Event | None = None
+    ) -> "GroundedSampler":
+        """Return the sampler for one answer. Raises Cancelled."""
+        question = prepared.standalone_question
+        span_scores = None if self.span_scorer is None else self.span_scorer.score(question, prepared.texts, cancel)
+        scores = SentenceScores(prepared.texts, question, prepared.original_question, span_scores)
+        return GroundedSampler(sampler, scores, prompt.tokenizer.decode, prompt.stop_ids)
+
+
+@dataclass
+class GroundedSampler:
+    """Samples one answer token by token from logits plus sentence scores (shallow fusion)."""
+
+    sampler: Sampler
+    scores: SentenceScores
+    decode: Callable[[Sequence[int]], str]
+    stop_ids: frozenset[int]
+    _state: QuoteState = field(default_factory=QuoteState)
+    _last_ids: Sequence[int] = ()  # of the last complete piece
+    _last_text: str = ""
+    _pending_ids: Sequence[int] = ()  # of a character that is still incomplete
+
+    def sample(self, logits: Tensor) -> int:
+        """Return a token id for logits [V].
+
+        Tokens that lie so far below the most likely one that no score could lift them above it get the minimum score.
+        """
+        margin = -SENTENCE_WEIGHT * self.scores.min_score
+        candidates = (logits >= logits.max() - margin).nonzero()[:, 0]
+        bonuses = [SENTENCE_WEIGHT * self._token_score(token) for token in candidates.tolist()]
+        fused = logits - margin
+        fused[candidates] = logits[candidates] + torch.tensor(bonuses, device=logits.device)
+        token = self.sampler.sample(fused)
+        if (piece := self._piece(token)) is None:
+            self._pending_ids = [*self._pending_ids, token]
+        else:
+            self._state = self.scores.advance(self._state, piece)
+            self._last_ids = [*self._pending_ids, token]
+            self._last_text = self.decode(self._last_ids)
+            self._pending_ids = ()
+        return token
+
+    def _token_score(self, token: int) -> float:
+        if token in self.stop_ids:
+            return self.scores.end_score(self._state)
+        piece = self._piece(token)
+        return self._state.score if piece is None else self.scores.advance(self._state, piece).score
+
+    def _piece(self, token: int) -> str | None:
+        """Return the text that a token adds; None if it ends inside a character.
+
+        It is decoded together with the piece before it: some tokenizers drop the space of the first token of a text.
+        """
+        text = self.decode([*self._last_ids, *self._pending_ids, token])
+        return None if text.endswith("\ufffd") else text[len(self._last_text) :]

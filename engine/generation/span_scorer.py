@@ -2,31 +2,28 @@
 
 Passages and questions are encoded independently by the search model (engine.model.encoder), so a passage is encoded
 once for all questions: phrase retrieval (DenSPI, arXiv:1906.05807), with a few small layers instead of one dot product.
-The layers cross-attend from the passage's pieces to the question's and convolve over neighbouring pieces. The encoder
-is bidirectional and the generator is not, so the two make different errors; engine.generation.grounding combines them.
-Trained by `python -m training span-scorer`.
+The encoder is bidirectional and the generator is not, so the two make different errors; engine.generation.grounding
+combines them. Trained by `python -m training span-scorer`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from engine.errors import Cancelled, SpanScorerUnusable
-from engine.model.encoder import Encoder
+from engine.model.encoder import Encoder, TrainedHead
 from engine.model.tokenizer import TokenizedText
-from engine.model.trained_head import TrainedHead, load_head
 
 SPAN_SCORER_FILE = "pointer.safetensors"
 NUM_HEADS = 4
 CONVOLUTIONS = ((5, 1), (7, 3), (7, 1))  # of each layer: kernel size and dilation
 MAX_QUESTION_TOKENS = 64  # word pieces; of a longer question the last ones
-CACHE_TOKENS = 65_536  # word pieces of passages whose vectors stay in memory, 1.5 KB each
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,7 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """B texts, padded to the longest, L.
-
-    vectors  [B, L, width] in fp32
-    ids      [B, L]
-    mask     [B, L], True for a piece, False for padding
-    """
+    """B texts, padded to the longest: vectors [B, L, width] in fp32, ids [B, L], and mask [B, L], False for padding."""
 
     vectors: Tensor
     ids: Tensor
@@ -53,11 +45,9 @@ class PaddedBatch:
 
 @dataclass(frozen=True)
 class SpanScores:
-    """The scores of one passage.
+    """The (start, end) characters of each piece of a passage, and the log-odds [pieces] that it is part of the answer.
 
-    spans     (start, end) of each piece, in characters
-    log_odds  [pieces], that the piece is part of the answer, relative to the most likely piece of all passages:
-              0 or less, in nats
+    The log-odds, in nats, are relative to the most likely piece of all passages: 0 or less.
     """
 
     spans: Sequence[tuple[int, int]]
@@ -97,10 +87,9 @@ class SpanScorerLayer(nn.Module):
 class SpanScorerNet(nn.Module):
     """Layers that score the pieces of passages against a question. Attribute names are tensor names in the file.
 
-    width            of the encoder's vectors
-    encoder_layers   number of encoder layers whose outputs are concatenated in them
-    size             hidden size of the layers here
-    vocabulary_size  of the encoder, for the inverse document frequency of each piece
+    width           of the encoder's vectors, in which the outputs of `encoder_layers` layers are concatenated
+    size            hidden size of the layers here
+    rarity          [vocabulary] inverse document frequency of each piece
     """
 
     def __init__(self, width: int, encoder_layers: int, size: int, vocabulary_size: int) -> None:
@@ -148,17 +137,19 @@ class SpanScorerNet(nn.Module):
 class SpanScorer(TrainedHead[SpanScorerNet, EncodedText]):
     """The encoder with the trained layers; it reads text, so it serves any main model."""
 
+    kind = "span scorer"
+    error = SpanScorerUnusable
     file_name = SPAN_SCORER_FILE
+    cache_size = 65_536  # word pieces of passages whose vectors stay in memory, 1.5 KB each
 
-    def __init__(self, encoder: Encoder, net: SpanScorerNet) -> None:
-        super().__init__(encoder, net, CACHE_TOKENS, lambda encoded: len(encoded.pieces.ids))
+    @staticmethod
+    def _untrained_head(encoder: Encoder, tensors: Mapping[str, Tensor]) -> SpanScorerNet:
+        size = tensors["points.weight"].shape[-1]
+        return SpanScorerNet(encoder.width, len(encoder.layers), size, encoder.tokenizer.template.get_vocab_size())
 
     @torch.inference_mode()
     def score(self, question: str, texts: Sequence[str], cancel: Event | None = None) -> list[SpanScores]:
-        """Return the scores of each passage's word pieces for a question.
-
-        Raises Cancelled between two passages once `cancel` is set.
-        """
+        """Return the scores of each passage's pieces for a question. Raises Cancelled once `cancel` is set."""
         encoded_question = encode_text(self.encoder, question, MAX_QUESTION_TOKENS)
         passages = list[EncodedText]()
         for text in texts:
@@ -168,14 +159,15 @@ class SpanScorer(TrainedHead[SpanScorerNet, EncodedText]):
         if not any(passage.pieces.ids for passage in passages) or not encoded_question.pieces.ids:
             return [SpanScores(passage.pieces.spans, torch.zeros(len(passage.pieces.ids))) for passage in passages]
         logits = self.head(pad_batch(passages), pad_batch([encoded_question] * len(passages)))
-        logits = logits - logits.max()
-        return [
-            SpanScores(passage.pieces.spans, row[: len(passage.pieces.ids)])
-            for passage, row in zip(passages, logits, strict=True)
-        ]
+        log_odds = logits - logits.max()
+        spans = (passage.pieces.spans for passage in passages)
+        return [SpanScores(each, row[: len(each)]) for each, row in zip(spans, log_odds, strict=True)]
 
     def _encode_passage(self, text: str, passage: TokenizedText | None = None) -> EncodedText:
         return encode_text(self.encoder, text)
+
+    def _size_of(self, data: EncodedText) -> int:
+        return len(data.pieces.ids)
 
 
 def encode_text(encoder: Encoder, text: str, max_tokens: int = 0) -> EncodedText:
@@ -187,26 +179,10 @@ def encode_text(encoder: Encoder, text: str, max_tokens: int = 0) -> EncodedText
 
 def pad_batch(texts: Sequence[EncodedText]) -> PaddedBatch:
     """Return texts as the rows of one batch."""
-    longest = max(len(text.pieces.ids) for text in texts)
-    vectors = torch.zeros(len(texts), longest, texts[0].vectors.shape[-1])
-    ids = torch.zeros(len(texts), longest, dtype=torch.long)
-    mask = torch.zeros(len(texts), longest, dtype=torch.bool)
-    for row, text in enumerate(texts):
-        length = len(text.pieces.ids)
-        vectors[row, :length] = text.vectors
-        ids[row, :length] = torch.tensor(text.pieces.ids, dtype=torch.long)
-        mask[row, :length] = True
-    return PaddedBatch(vectors, ids, mask)
-
-
-def load_span_scorer(folder: Path, encoder: Encoder) -> SpanScorer:
-    """Return the span scorer in a folder. Raises SpanScorerUnusable if the file cannot be read or does not fit."""
-
-    def build(tensors: Mapping[str, Tensor]) -> SpanScorerNet:
-        size = tensors["points.weight"].shape[-1]
-        return SpanScorerNet(encoder.width, len(encoder.layers), size, encoder.tokenizer.template.get_vocab_size())
-
-    return SpanScorer(encoder, load_head(folder / SPAN_SCORER_FILE, build, "span scorer", SpanScorerUnusable))
+    lengths = torch.tensor([len(text.pieces.ids) for text in texts])
+    vectors = pad_sequence([text.vectors.float() for text in texts], batch_first=True)
+    ids = pad_sequence([torch.tensor(text.pieces.ids, dtype=torch.long) for text in texts], batch_first=True)
+    return PaddedBatch(vectors, ids, torch.arange(ids.shape[1]) < lengths[:, None])
 
 
 def char_log_odds(text: str, passages: Sequence[str], span_scores: Sequence[SpanScores]) -> list[float]:

@@ -1,33 +1,98 @@
-"""Generate an answer after its first token: decode, stop at repetitions and stop strings, cite passages, stream."""
+"""Fill in an `Answer` as its request proceeds: prompt, prefill, then the text as it is decoded and cited."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress, groupby
 from threading import Event
 
+import torch
+from torch import Tensor
+
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
+from engine.kv.assemble import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
 from engine.model.sampling import Sampler, decode, truncate_at
+from engine.model.tokenizer import TokenizedText
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import PromptTemplate
-from engine.request import Answer, Source
+from engine.request import Answer, Source, TextSpan
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
 
 @dataclass
 class GeneratedText:
-    """An answer in progress.
-
-    tokens        ids decoded so far; the text may leave out the last of them
-    is_repeating  generation was stopped because a sentence came again; the repetition is cut
-    """
+    """An answer in progress; `tokens` are all ids decoded so far, the text may leave out the last of them."""
 
     text: str = ""
     tokens: list[int] = field(default_factory=list)
-    is_repeating: bool = False
+    is_repeating: bool = False  # stopped because a sentence came again, which was cut off
+
+
+def fill_prompt_fields(answer: Answer, prepared: PreparedPrompt, num_prefix_tokens: int, max_tokens: int) -> None:
+    """Set what is known after retrieval: the sources and the lengths of the prompt's parts."""
+    answer.state = "reading"
+    answer.notes = prepared.notes
+    answer.sources = tuple(
+        Source(
+            rank=rank,
+            document=hit.chunk.document_name,
+            document_id=hit.chunk.document_id,
+            page=hit.chunk.page,
+            similarity=hit.similarity,
+            matched_words=hit.matched_words,
+            tokens=len(passage.ids),
+            tier="none",
+            recomputed_tokens=0,
+            text_spans=(TextSpan(text, recomputed=False),),
+            chunk=hit.chunk.id,
+        )
+        for rank, (hit, text, passage) in enumerate(
+            zip(prepared.hits, prepared.texts, prepared.passages, strict=True), start=1
+        )
+    )
+    answer.num_dropped_passages = prepared.num_dropped_chunks
+    answer.question_tokens = len(prepared.suffix_ids)
+    answer.context_tokens = prepared.context_tokens
+    answer.prompt_tokens = num_prefix_tokens + answer.context_tokens + answer.question_tokens
+    answer.max_tokens = max_tokens
+
+
+def fill_prefill_fields(
+    answer: Answer, prepared: PreparedPrompt, result: PrefillResult, num_prefix_tokens: int
+) -> None:
+    """Set what is known after prefill: where each passage's KV came from and what was recomputed."""
+    answer.state = "writing"
+    is_recomputed = torch.zeros(num_prefix_tokens + prepared.context_tokens, dtype=torch.bool)
+    is_recomputed[result.rows] = True
+    sources = []
+    spans = chunk_spans(num_prefix_tokens, [len(ids) for ids in prepared.passage_ids])
+    for index, (source, span) in enumerate(zip(answer.sources, spans, strict=True)):
+        tokens = is_recomputed[span.start : span.stop]
+        tier = result.tiers[index]
+        hit = "exact prefix hit" if index < result.num_path_chunks else "chunk hit"
+        filled = replace(
+            source,
+            tier=tier,
+            cache_result={"none": "none", "computed": "miss"}.get(tier, hit),
+            recomputed_tokens=int(tokens.sum()),
+            text_spans=_split_text(source.text, prepared.passages[index], tokens),
+        )
+        sources.append(filled)
+    answer.sources = tuple(sources)
+    answer.recomputed_tokens = sum(source.recomputed_tokens for source in sources)
+    answer.actual_ratio = result.actual_ratio
+
+
+def _split_text(text: str, passage: TokenizedText, is_recomputed: Tensor) -> tuple[TextSpan, ...]:
+    """Split a passage's text wherever recomputed and reused tokens meet; `is_recomputed` is [tokens] bool."""
+    recomputed_spans = compress(passage.spans, is_recomputed.tolist())
+    recomputed = {at for start, end in recomputed_spans for at in range(start, end)}
+    parts = groupby(enumerate(text), key=lambda part: part[0] in recomputed)
+    return tuple(TextSpan("".join(character for _, character in part), flag) for flag, part in parts)
 
 
 def stream_answer(
@@ -43,10 +108,11 @@ def stream_answer(
     """Yield the answer after each token, with the citations so far. Raises Cancelled once `cancel` is set."""
     stable = StableText(prepared.texts, answer.request.question)
     generated = GeneratedText()
-    max_new_tokens = prepared.max_new_tokens
     start = time.perf_counter()
     with answer.trace.stage("decode"):
-        for generated in generate_text(decoder, prompt, result.buffer, first_token, sampler, max_new_tokens, cancel):
+        for generated in generate_text(
+            decoder, prompt, result.buffer, first_token, sampler, prepared.max_new_tokens, cancel
+        ):
             answer.new_tokens = len(generated.tokens)
             if answer.new_tokens > 1:  # the first token belongs to the prefill
                 answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - start)
@@ -57,7 +123,7 @@ def stream_answer(
             answer.sources = _with_citations(answer.sources, stable.cited_ranks)
             yield answer
         else:
-            answer.truncated = len(generated.tokens) >= max_new_tokens
+            answer.truncated = len(generated.tokens) >= prepared.max_new_tokens
     answer.text, cited_ranks = cite(generated.text.strip(), prepared.texts, answer.request.question)
     answer.sources = _with_citations(answer.sources, cited_ranks)
 
@@ -75,10 +141,7 @@ def generate_text(
     max_new_tokens: int,
     cancel: Event | None = None,
 ) -> Iterator[GeneratedText]:
-    """Yield one growing text of at most `max_new_tokens` tokens that starts with `first_token`.
-
-    Raises Cancelled between two tokens once `cancel` is set.
-    """
+    """Yield one growing text of at most `max_new_tokens` tokens, the first of them given. Raises Cancelled."""
     generated = GeneratedText()
     detokenize = prompt.tokenizer.stream()
     repetition = RepetitionDetector()

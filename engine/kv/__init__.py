@@ -1,1 +1,1 @@
-"""KV of single chunks: fingerprint, get or compute, assemble in a prompt."""
+"""KV of single chunks: get or compute, assemble in a prompt."""

@@ -5,6 +5,7 @@ prefix precedes it, as when it was computed. A path of the knowledge tree is exa
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import torch
 
@@ -15,11 +16,8 @@ from engine.types import ChunkKV, Placement
 
 def chunk_spans(prefix_tokens: int, lengths: list[int]) -> tuple[range, ...]:
     """Return the consecutive slots of chunks with these token `lengths`, after the prefix."""
-    spans, start = [], prefix_tokens
-    for length in lengths:
-        spans.append(range(start, start + length))
-        start += length
-    return tuple(spans)
+    bounds = accumulate(lengths, initial=prefix_tokens)
+    return tuple(range(start, end) for start, end in pairwise(bounds))
 
 
 @torch.inference_mode()
@@ -32,17 +30,10 @@ def assemble(
 ) -> tuple[range, ...]:
     """Write prefix and chunks into the buffer; return the slots of each chunk.
 
-    prefix     starts at position 0; copied unchanged
-    chunks     computed as the placement requires; may repeat
+    chunks     computed as the placement requires; keys are re-rotated only if chunks are concatenated
     inv_freq   [D/2] the model's rotary frequencies
-    placement  keys are re-rotated only if chunks are concatenated
-
-    Raises ValueError if the buffer is too small.
     """
     spans = chunk_spans(prefix.tokens, [chunk.tokens for chunk in chunks])
-    end = spans[-1].stop if spans else prefix.tokens
-    if end > buffer.capacity:
-        raise ValueError(f"{end} tokens do not fit into a buffer of {buffer.capacity}")
     buffer.keys[:, :, : prefix.tokens] = prefix.keys
     buffer.values[:, :, : prefix.tokens] = prefix.values
     for chunk, span in zip(chunks, spans, strict=True):
@@ -50,5 +41,5 @@ def assemble(
         shift = span.start - chunk.start if placement is Placement.CONCATENATED else 0
         rerotate_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, slots])
         buffer.values[:, :, slots] = chunk.values
-    buffer.length = end
+    buffer.length = spans[-1].stop if spans else prefix.tokens
     return spans

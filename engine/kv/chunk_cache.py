@@ -1,22 +1,29 @@
-"""Chunk KV of one model: read from the knowledge tree, or computed if that is faster (RAGCache, arXiv:2404.12457)."""
+"""Chunk KV of one model: read from the knowledge tree, or computed if that is faster (RAGCache, arXiv:2404.12457).
 
+The keys of cached KV are digests of the model's weights and configuration, the shared prefix and the token ids.
+"""
+
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event, RLock
 
+import numpy as np
 import torch
 
 from engine.cache.cost_model import CostModel
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.node import Node
-from engine.kv import fingerprint
+from engine.kv.assemble import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
 from engine.types import ChunkKV, Placement
 
 TokenIds = Sequence[int]
 TouchedNodes = list[Node]
+FORMAT_VERSION = "kv3"  # changes when the meaning of stored KV changes
+SAMPLES_PER_WEIGHT = 64  # enough to distinguish finetuned models without reading gigabytes
 REPLICATE_HITS = 2  # hits after which a path is copied to disk; a chunk's own KV is copied at once
 
 
@@ -24,7 +31,7 @@ REPLICATE_HITS = 2  # hits after which a path is copied to disk; a chunk's own K
 class ChunkSet:
     """The KV of a prompt's chunks.
 
-    chunks           in prompt order; `match_prefix` returns the leading ones only
+    chunks           in prompt order; for `Placement.EXACT_PREFIX` the leading ones only
     tiers            the source of each of the prompt's chunks: a tier's name, or 'computed' (now or by recomputation)
     num_path_chunks  leading chunks that came from one path, so that their KV is exact at its positions
     """
@@ -36,12 +43,10 @@ class ChunkSet:
 
 @dataclass
 class ChunkCache:
-    """Chunk KV of one model after one shared prefix.
+    """Chunk KV of one model after one shared prefix, whose own KV is `prefix`.
 
     tree   shared by all models; fingerprints keep their KV apart, and equal models share it
     costs  measured prefill times; without them all tokens cost the same, and cached KV is always read
-
-    `prefix` is the KV of the shared prefix.
     """
 
     decoder: Decoder
@@ -52,7 +57,7 @@ class ChunkCache:
     _unreplicated: list[str] = field(default_factory=list)  # keys to copy to the slowest tier
 
     def __post_init__(self) -> None:
-        self._model = fingerprint.model_fingerprint(self.decoder)
+        self._model = model_fingerprint(self.decoder)
         buffer = self.decoder.new_buffer(len(self.prefix_ids))
         if self.prefix_ids:
             self.decoder.forward_rows(torch.tensor(self.prefix_ids), buffer, torch.arange(len(self.prefix_ids)))
@@ -66,21 +71,22 @@ class ChunkCache:
     @cached_property
     def fingerprint(self) -> str:
         """Identifies model and prefix: caches with equal fingerprints contain the same KV."""
-        return fingerprint.chunk_fingerprint(self._model, self.prefix_ids, ())
+        return self.chunk_key(())
 
     def chunk_key(self, ids: TokenIds) -> str:
         """Return the key of a chunk computed after the shared prefix."""
-        return fingerprint.chunk_fingerprint(self._model, self.prefix_ids, ids)
+        return self._key(self.prefix_ids, ids)
 
     def all_chunk_keys(self, ids: TokenIds) -> tuple[str, str]:
         """Return both keys of a chunk: computed after the shared prefix, and without any prefix."""
-        return self.chunk_key(ids), fingerprint.chunk_fingerprint(self._model, (), ids)
+        return self.chunk_key(ids), self._key((), ids)
 
     def path_keys(self, chunks: Sequence[TokenIds]) -> list[str]:
         """Return the key of the path to each chunk, in order."""
         keys: list[str] = []
         for ids in chunks:
-            keys.append(fingerprint.path_fingerprint(keys[-1], self.chunk_key(ids)) if keys else self.chunk_key(ids))
+            key = self.chunk_key(ids)
+            keys.append(hashlib.sha256(f"{keys[-1]} {key}".encode()).hexdigest() if keys else key)
         return keys
 
     def get_or_compute(
@@ -106,26 +112,22 @@ class ChunkCache:
     def gather(
         self,
         chunks: Sequence[TokenIds],
+        placement: Placement = Placement.CONCATENATED,
         cancel: Event | None = None,
         max_path_chunks: int | None = None,
         touched_nodes: TouchedNodes | None = None,
     ) -> ChunkSet:
-        """Return the KV of a prompt's chunks: the longest exact path, then each remaining chunk by its content.
+        """Return the KV of a prompt's chunks for a placement: the longest exact path, then each chunk by its content.
 
-        max_path_chunks  of the path; 0 looks up every chunk by its content, None sets no limit
+        max_path_chunks  chunks of the path at most; None sets no limit
         touched_nodes    as in `get_or_compute`
 
         Raises Cancelled once `cancel` is set.
         """
-        path = self.match_prefix(chunks, max_path_chunks, touched_nodes)
-        rest = [self.get_or_compute(ids, cancel, touched_nodes) for ids in chunks[path.num_path_chunks :]]
-        kvs, tiers = tuple(kv for kv, _ in rest), tuple(tier for _, tier in rest)
-        return ChunkSet(path.chunks + kvs, path.tiers[: path.num_path_chunks] + tiers, path.num_path_chunks)
-
-    def match_prefix(
-        self, chunks: Sequence[TokenIds], max_path_chunks: int | None = None, touched_nodes: TouchedNodes | None = None
-    ) -> ChunkSet:
-        """Return the KV of the longest exact path, without the chunks after it; arguments as for `gather`."""
+        if placement is Placement.NO_PREFIX:
+            return self.without_prefix.gather(chunks, Placement.PARALLEL, cancel, None, touched_nodes)
+        if placement is Placement.PARALLEL:
+            max_path_chunks = 0  # KV from a path has later positions
         hits: list[tuple[ChunkKV, str]] = []
         with self.tree.pinned_while(self.path_keys(chunks[:max_path_chunks])) as nodes:
             cached_tokens = 0
@@ -136,8 +138,11 @@ class ChunkCache:
                 cached_tokens += len(ids)
             if touched_nodes is not None:
                 touched_nodes += nodes[: len(hits)]
-        kvs, tiers = tuple(kv for kv, _ in hits), tuple(tier for _, tier in hits)
-        return ChunkSet(kvs, tiers + ("computed",) * (len(chunks) - len(hits)), len(hits))
+        num_path_chunks = len(hits)
+        if placement is not Placement.EXACT_PREFIX:
+            hits += [self.get_or_compute(ids, cancel, touched_nodes) for ids in chunks[num_path_chunks:]]
+        tiers = [tier for _, tier in hits] + ["computed"] * (len(chunks) - len(hits))
+        return ChunkSet(tuple(kv for kv, _ in hits), tuple(tiers), num_path_chunks)
 
     def record_hits(self, nodes: Sequence[Node]) -> None:
         """Count one hit for each node; the next `flush` copies paths that are hot by now to the slowest tier."""
@@ -158,27 +163,26 @@ class ChunkCache:
         return cached, sum(map(len, chunks)) - cached
 
     def insert_path(self, chunks: Sequence[TokenIds], buffer: KVBuffer) -> None:
-        """Insert the paths to these chunks, whose KV in the buffer must be exact and follow the prefix.
+        """Insert the paths to these chunks, whose exact KV follows the prefix in the buffer.
 
         Nodes that are already cached are kept, unless they were restored from 8 bits.
         """
-        keys, start = self.path_keys(chunks), len(self.prefix_ids)
+        keys = self.path_keys(chunks)
         with self.tree.pinned_while(keys) as nodes:
             num_known = next((depth for depth, node in enumerate(nodes) if self._is_quantized(node)), len(nodes))
         cached_tokens = sum(map(len, chunks[:num_known]))
         ms_per_token = self._ms_per_token(cached_tokens, sum(map(len, chunks)) - cached_tokens)
-        for depth, ids in enumerate(chunks):
-            slots = slice(start, start + len(ids))
-            if depth >= num_known:
-                kv = ChunkKV(buffer.keys[:, :, slots].clone(), buffer.values[:, :, slots].clone(), start)
-                parent = keys[depth - 1] if depth else None
-                node_key = NodeKey(keys[depth], self.chunk_key(ids), parent, len(ids), self.fingerprint)
-                if self.tree.insert(node_key, kv, ms_per_token) is None:
-                    return
-                if not depth:
-                    with self._lock:
-                        self._unreplicated.append(keys[0])
-            start = slots.stop
+        spans = chunk_spans(len(self.prefix_ids), [len(ids) for ids in chunks])
+        for depth in range(num_known, len(chunks)):
+            ids, slots = chunks[depth], slice(spans[depth].start, spans[depth].stop)
+            kv = ChunkKV(buffer.keys[:, :, slots].clone(), buffer.values[:, :, slots].clone(), slots.start)
+            parent = keys[depth - 1] if depth else None
+            node_key = NodeKey(keys[depth], self.chunk_key(ids), parent, len(ids), self.fingerprint)
+            if self.tree.insert(node_key, kv, ms_per_token) is None:
+                return
+            if not depth:
+                with self._lock:
+                    self._unreplicated.append(keys[0])
 
     def flush(self) -> None:
         """Copy KV that was computed or became hot since the last call to the slowest (persistent) tier."""
@@ -202,6 +206,11 @@ class ChunkCache:
             self.tree.delete(key)
         return keys
 
+    def _key(self, prefix_ids: TokenIds, ids: TokenIds) -> str:
+        digest = hashlib.sha256(f"{self._model} {len(prefix_ids)} ".encode())
+        digest.update(np.asarray([*prefix_ids, *ids], dtype=np.int64).tobytes())
+        return digest.hexdigest()
+
     def _read(self, node: Node, cached_tokens: int, tokens: int) -> tuple[ChunkKV, str] | None:
         """Read a node's KV and tier; None if computing its tokens after `cached_tokens` others is faster."""
         if self.costs is not None:
@@ -219,6 +228,19 @@ class ChunkCache:
 
     def _ms_per_token(self, cached_tokens: int, computed_tokens: int) -> float:
         return self.costs.ms_per_token(len(self.prefix_ids) + cached_tokens, computed_tokens) if self.costs else 1.0
+
+
+@torch.inference_mode()
+def model_fingerprint(decoder: Decoder) -> str:
+    """Return 16 hex digits that identify a model's weights, configuration, dtype and device type, not its location."""
+    spec, device = decoder.spec, decoder.device.type
+    config = f"{FORMAT_VERSION} {decoder.dtype} {device} {spec.forward_config} {spec.inv_freq.tolist()}"
+    digest = hashlib.sha256(config.encode())
+    for name, weight in decoder.model.state_dict().items():
+        flat = weight.flatten()
+        sample = flat[:: max(1, len(flat) // SAMPLES_PER_WEIGHT)][:SAMPLES_PER_WEIGHT].float().cpu().numpy()
+        digest.update(f"{name} {tuple(weight.shape)}".encode() + sample.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: TokenIds, cancel: Event | None = None) -> ChunkKV:

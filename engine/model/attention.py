@@ -1,8 +1,7 @@
 """Attention that is defined by the forward pass, not by the model.
 
 transformers calls the attention function registered under `ATTENTION_NAME`. Ours delegates to the `AttentionPass` among
-the layer's keyword arguments. So recomputation of selected rows, the auxiliary model's batch of chunks, and decoding
-all use the model's own layers, without patched model code.
+the layer's keyword arguments. So recomputation, scoring and decoding all use the model's own, unpatched layers.
 """
 
 from typing import Any, Protocol
@@ -25,40 +24,14 @@ class AttentionPass(Protocol):
     """
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Store the new keys and values of a layer.
-
-        Parameters
-        ----------
-        keys, values
-            [B, H, R, D] of this pass's rows, keys rotated.
-        layer
-            Index of the layer.
-
-        Returns
-        -------
-        tuple of Tensor
-            The keys and values to attend to, as `attend` takes them.
-        """
+        """Store the rows' keys (rotated) and values, [B, H, R, D]; return the keys and values to attend to."""
         ...
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-        """Return the attention output.
+        """Return the attention output of a rotated query, both [B, query heads, R, D].
 
-        Parameters
-        ----------
-        layer
-            Index of the layer.
-        query
-            [B, query heads, R, D], rotated.
-        keys, values
-            What `update` returned.
-        scaling
-            Factor of the logits.
-
-        Returns
-        -------
-        Tensor
-            [B, query heads, R, D].
+        keys, values  what `update` returned
+        scaling       factor of the logits
         """
         ...
 
@@ -86,13 +59,12 @@ def register_attention() -> None:
     AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor | None, causal: bool) -> Tensor:
+def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor | None) -> Tensor:
     """Return softmax(query keys^T scaling + mask) values, [B, query heads, R, D].
 
     query         [B, query heads, R, D]
     keys, values  [B, H, T, D]; each head serves query heads / H adjacent query heads
-    mask          additive, broadcast to [B, 1, R, T]; None masks nothing
-    causal        row i attends to keys 0..i; only for R == T and without a mask
+    mask          additive, broadcast to [B, 1, R, T]; None if the only row sees all keys, or if R == T rows are causal
     """
     groups = query.shape[1] // keys.shape[1]
     if groups > 1 and query.shape[2] == 1 and mask is None:
@@ -100,6 +72,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Te
         batch, heads, _, head_dim = query.shape
         folded = query.view(batch, heads // groups, groups, head_dim)
         return F.scaled_dot_product_attention(folded, keys, values, scale=scaling).view(batch, heads, 1, head_dim)
+    causal = mask is None and query.shape[2] > 1
     return F.scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1
     )
@@ -110,19 +83,17 @@ def attend_parallel(
     keys: Tensor,
     values: Tensor,
     scaling: float,
-    mask: Tensor,
+    mask: Tensor | None,
     context: slice,
     parallel: ParallelAttention,
 ) -> Tensor:
-    """Return APE's attention (arXiv:2502.05431) to the `context` slots and all others, [B, query heads, R, D].
-
-    mask  additive, [1, 1, R, T]; must mask no context slot
+    """Return APE's attention (arXiv:2502.05431) to the `context` slots, which the mask must not mask, and all others.
 
     The context's logits are divided by the temperature, and its log-sum-exp is multiplied by scale and temperature.
     A softmax over both log-sum-exps then weights the two outputs. With temperature = scale = 1 this is plain attention.
-    Computed in fp32.
+    Computed in fp32; arguments and result as for `attend`.
     """
-    logits = _logits(query, keys, scaling, mask)
+    logits = attention_logits(query, keys, scaling, mask)
     context_logits = logits[..., context] / parallel.temperature
     other_logits = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)
     other_values = torch.cat((values[:, :, : context.start], values[:, :, context.stop :]), dim=2).float()
@@ -133,29 +104,13 @@ def attend_parallel(
     return output.reshape(query.shape).to(query.dtype)
 
 
-def attention_weights(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
-    """Return softmax(query keys^T scaling + mask), [query heads, R, T] in fp32.
-
-    query  [1, query heads, R, D]
-    keys   [1, H, T, D]
-    mask   additive, [1, 1, R, T]
-    """
-    return _logits(query, keys, scaling, mask).softmax(-1).view(*query.shape[1:3], -1)
-
-
-def _logits(query: Tensor, keys: Tensor, scaling: float, mask: Tensor) -> Tensor:
-    """Return query keys^T scaling + mask, [B, H, query heads / H * R, T] in fp32."""
+def attention_logits(query: Tensor, keys: Tensor, scaling: float, mask: Tensor | None) -> Tensor:
+    """Return query keys^T scaling + mask, [B, H, query heads / H * R, T] in fp32; arguments as for `attend`."""
     batch, heads, rows, head_dim = query.shape
     groups = heads // keys.shape[1]
     folded = query.reshape(batch, keys.shape[1], groups * rows, head_dim).float()
-    return folded @ keys.float().transpose(2, 3) * scaling + mask.float().repeat(1, 1, groups, 1)
-
-
-def apply_weights(weights: Tensor, values: Tensor) -> Tensor:
-    """Return weights [query heads, R, T] times values [1, H, T, D], [1, query heads, R, D]."""
-    heads, rows, num_keys = weights.shape
-    folded = weights.view(values.shape[1], -1, num_keys).to(values.dtype)
-    return (folded @ values[0]).view(1, heads, rows, -1)
+    logits = folded @ keys.float().transpose(2, 3) * scaling
+    return logits if mask is None else logits + mask.float().repeat(1, 1, groups, 1)
 
 
 def causal_mask(row_slots: Tensor, num_keys: int, dtype: torch.dtype) -> Tensor:

@@ -19,14 +19,9 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines of positions, [B, R, D] ea
 
 
 class Decoder:
-    """A causal language model and its tokenizer.
+    """A transformers causal model, whose attention is replaced in place, and its fast tokenizer.
 
-    model            a transformers causal model with plain rotary attention; its attention is replaced in place
-    tokenizer        a fast transformers tokenizer, or None for a model that is only given ids
-    name             shown in the UI
-    selftest_result  set by `load_decoder`
-
-    Raises UnsupportedModel if the model's positions or attention are of another kind.
+    Raises UnsupportedModel unless the model has plain rotary attention. `load_decoder` sets `selftest_result`.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
@@ -53,16 +48,13 @@ class Decoder:
 
     def new_buffer(self, capacity: int) -> KVBuffer:
         """Return an empty buffer of `capacity` slots on the model's device."""
-        return KVBuffer(
-            self.spec.num_layers, self.spec.num_kv_heads, self.spec.head_dim, capacity, self.dtype, self.device
-        )
+        shape = (self.spec.num_layers, self.spec.num_kv_heads, capacity, self.spec.head_dim)
+        keys, values = (torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2))
+        return KVBuffer(keys, values)
 
     @torch.inference_mode()
     def forward_rows(self, ids: Tensor, buffer: KVBuffer, slots: Tensor, cancel: Event | None = None) -> Tensor:
-        """Compute the KV of `slots` [R] of a buffer from token `ids` [R]; return the last row's logits [V] in fp32.
-
-        Raises Cancelled between two layers once `cancel` is set.
-        """
+        """Compute the KV of `slots` [R] of a buffer from token `ids` [R]; return the last row's logits [V] in fp32."""
         hidden = self.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)
         return self.logits(hidden[0, -1])
 
@@ -70,10 +62,7 @@ class Decoder:
     def forward(
         self, ids: Tensor, positions: Tensor, attention_pass: AttentionPass, cancel: Event | None = None
     ) -> Tensor:
-        """Run token ids [B, R] at positions [B, R] through all layers; return hidden states [B, R, hidden_size].
-
-        Raises Cancelled between two layers once `cancel` is set.
-        """
+        """Run ids [B, R] at positions [B, R] through all layers; return [B, R, hidden_size]. Raises Cancelled."""
         return self.forward_with_grad(ids, positions, attention_pass, cancel)
 
     def forward_with_grad(

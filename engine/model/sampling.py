@@ -17,22 +17,11 @@ MIN_TEMPERATURE = 1e-4  # greedy below it: dividing logits by less overflows
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Parameters of sampling.
-
-    temperature  0 is greedy decoding
-    top_p        nucleus sampling (arXiv:1904.09751): keep the likeliest tokens with this total probability
-    seed         makes sampling repeatable
-
-    Raises ValueError for values out of range.
-    """
+    """Temperature (0 is greedy), top-p (nucleus sampling, arXiv:1904.09751) and seed."""
 
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.temperature < 0 or not 0 < self.top_p <= 1:
-            raise ValueError(f"need temperature >= 0 and 0 < top_p <= 1, got {self.temperature} and {self.top_p}")
 
     def sampler(self) -> "Sampler":
         return TokenSampler(self)
@@ -54,7 +43,6 @@ class TokenSampler:
         self._generator = torch.Generator().manual_seed(params.seed)
 
     def sample(self, logits: Tensor) -> int:
-        """Return a token id for logits [V]."""
         if self._params.temperature < MIN_TEMPERATURE:
             return int(logits.argmax())
         probs, ids = (logits.cpu() / self._params.temperature).softmax(-1).sort(descending=True)
@@ -72,12 +60,7 @@ def decode(
     max_new_tokens: int,
     cancel: Event | None = None,
 ) -> Iterator[int]:
-    """Yield tokens from `first` on, until a stop id, `max_new_tokens` or a full buffer.
-
-    buffer  has the whole prompt; each yielded token but the last is appended to it
-
-    Raises Cancelled between two tokens once `cancel` is set.
-    """
+    """Yield tokens from `first` on, until a stop id, `max_new_tokens` or a full buffer. Raises Cancelled."""
     token = first
     for step in range(max_new_tokens):
         if token in stop_ids:
@@ -100,8 +83,6 @@ def decode_batch(
     max_new_tokens: int,
 ) -> list[list[int]]:
     """Return what `decode` yields for each buffer, up to rounding, decoded as one batch.
-
-    firsts  first token of each answer
 
     A step mostly waits for the weights, so ten prompts take little longer than one.
     """

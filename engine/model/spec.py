@@ -22,8 +22,6 @@ class SelfTestResult:
 
     deviation       root mean square of the differences; at most `bound`
     max_difference  largest difference of a single logit
-    bound           depends on the dtype
-    ms              duration of the test
     """
 
     deviation: float
@@ -36,8 +34,6 @@ class SelfTestResult:
 class ModelSpec:
     """Shapes and limits of a decoder.
 
-    heads           query heads
-    max_positions   context length in tokens
     inv_freq        RoPE frequencies, [D/2] fp32, radians per token
     num_parameters  including the token embeddings, without a separate LM head
     forward_config  other configuration values that change what the same weights compute; part of the fingerprint
@@ -71,7 +67,7 @@ class ModelSpec:
 
 
 def read_spec(model: Any) -> ModelSpec:
-    """Return the spec of a loaded transformers model. Raises UnsupportedModel, naming the unsupported property."""
+    """Return the spec of a loaded transformers model. Raises UnsupportedModel."""
     config = model.config
     check_supported(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -14,10 +14,7 @@ from tokenizers.decoders import DecodeStream
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """Token ids of a text, and the characters of each token.
-
-    spans  (start, end) of each token, both ascending; several byte-level tokens can share a character
-    """
+    """Token ids of a text, and each token's (start, end) characters, both ascending; tokens can share a character."""
 
     ids: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
@@ -26,7 +23,6 @@ class TokenizedText:
 class TextTokenizer:
     """A tokenizer that distinguishes data from our own template text.
 
-    tokenizer    the backend of a fast transformers tokenizer; not modified
     template     recognizes special tokens
     data         treats special tokens as ordinary characters
     fingerprint  of the tokenizer's content

@@ -4,6 +4,9 @@ Each request has its own context. The bench shares one among all methods compare
 get the same inputs and nothing is computed twice.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Event
 from zlib import crc32
@@ -11,25 +14,34 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from engine.errors import Cancelled
 from engine.kv.assemble import assemble, chunk_spans
 from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes
-from engine.model.kv_buffer import KVBuffer
-from engine.prefill.reference import ReferencePrefill, probe_question, reference_prefill
-from engine.prefill.score_runner import ScoreRunner
+from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.template import PromptTemplate
+from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.trace import Trace
-from engine.types import Placement, ScoreMode, SelectionContext
+from engine.types import ChunkKV, Placement, ScoreMode, SelectionContext
+
+POLL_S = 0.05  # interval at which a request that waits for scores checks whether it was cancelled
 
 
+@dataclass(frozen=True, slots=True)
+class ReferencePrefill:
+    """A full prefill: KV of the whole prompt, logits [V] of the first token, and the question's attention.
+
+    attention  [L, context tokens] fp32, of the last 256 question rows at most; mean over heads and rows
+    """
+
+    buffer: KVBuffer
+    logits: Tensor
+    attention: Tensor
+
+
+@dataclass(eq=False)
 class PromptContext:
-    """Token ids, spans and KV of one prompt.
-
-    cache            chunk KV of the main model
-    template         of the main model
-    auxiliary        None if no strategy needs its scores
-    max_path_chunks  chunks of an exact path that may be used; 1 ignores KV inserted by earlier answers, None uses all
+    """Token ids, spans and KV of one prompt; see `Engine.prompt_context`.
 
     ids            [prompt tokens] prefix, chunks, suffix
     spans          slots of each chunk
@@ -37,47 +49,42 @@ class PromptContext:
     touched_nodes  tree nodes that were read; the caller records hits if an answer was generated from them
     """
 
-    def __init__(
-        self,
-        cache: ChunkCache,
-        template: PromptTemplate,
-        auxiliary: AuxiliaryScorer | None,
-        prepared: PreparedPrompt,
-        trace: Trace,
-        cancel: Event | None = None,
-        max_path_chunks: int | None = None,
-    ) -> None:
-        self._cache = cache
-        self._max_new_tokens = prepared.max_new_tokens
-        self._trace = trace
-        self._cancel = cancel
-        self._max_path_chunks = max_path_chunks
-        self._chunk_ids = prepared.passage_ids
+    cache: ChunkCache
+    template: PromptTemplate
+    auxiliary: AuxiliaryScorer | None
+    prepared: PreparedPrompt
+    trace: Trace
+    cancel: Event | None = None
+    max_path_chunks: int | None = None
+
+    def __post_init__(self) -> None:
+        self._chunk_ids = self.prepared.passage_ids
         self._chunk_sets: dict[Placement, ChunkSet] = {}
+        self._scores: dict[ScoreMode, Future[Tensor]] = {}
+        self._closed = Event()
         self.touched_nodes: TouchedNodes = []
-        self._runner: ScoreRunner | None = None
-        if auxiliary is not None and prepared.texts:
-            self._runner = ScoreRunner(auxiliary, template, prepared, trace, self.touched_nodes, cancel)
         context_ids = (token for ids in self._chunk_ids for token in ids)
-        self.ids = torch.tensor([*cache.prefix_ids, *context_ids, *prepared.suffix_ids])
-        self.spans = chunk_spans(len(cache.prefix_ids), [len(ids) for ids in self._chunk_ids])
-        self.query_rows = torch.arange(len(self.ids) - len(prepared.suffix_ids), len(self.ids))
+        self.ids = torch.tensor([*self.cache.prefix_ids, *context_ids, *self.prepared.suffix_ids])
+        self.spans = chunk_spans(len(self.cache.prefix_ids), [len(ids) for ids in self._chunk_ids])
+        self.query_rows = torch.arange(len(self.ids) - len(self.prepared.suffix_ids), len(self.ids))
 
     def new_buffer(self) -> KVBuffer:
         """Return an empty buffer with capacity for prompt and answer."""
-        return self._cache.decoder.new_buffer(len(self.ids) + self._max_new_tokens)
+        return self.cache.decoder.new_buffer(len(self.ids) + self.prepared.max_new_tokens)
 
     def chunk_set(self, placement: Placement) -> ChunkSet:
         """Return the chunks' KV as computed for a placement."""
         if placement not in self._chunk_sets:
-            self._chunk_sets[placement] = self._gather(placement)
+            self._chunk_sets[placement] = self.cache.gather(
+                self._chunk_ids, placement, self.cancel, self.max_path_chunks, self.touched_nodes
+            )
         return self._chunk_sets[placement]
 
     def assemble(self, placement: Placement) -> KVBuffer:
         """Return a new buffer with the prefix and the chunks."""
         buffer = self.new_buffer()
         chunks = self.chunk_set(placement).chunks
-        assemble(buffer, self._cache.prefix, chunks, self._cache.decoder.spec.inv_freq, placement)
+        assemble(buffer, self.cache.prefix, chunks, self.cache.decoder.spec.inv_freq, placement)
         return buffer
 
     def load(self, placement: Placement, score_mode: ScoreMode | None) -> ChunkSet:
@@ -86,43 +93,43 @@ class PromptContext:
         If both models are the same they share chunk KV, so it is loaded once, before scoring starts. Nothing is scored
         if every chunk is exact, for example a single passage.
         """
-        runner = self._runner
-        if runner is None or score_mode is None:
+        if self.auxiliary is None or score_mode is None or not self.spans:
             return self.chunk_set(placement)
-        shares_kv = self._shares_kv(runner, score_mode)
+        shares_kv = self._shares_kv(self.auxiliary, score_mode)
         if not shares_kv and self._may_need_scores():
-            runner.start(score_mode)
+            self._start_scoring(self.auxiliary, score_mode, None)
         chunk_set = self.chunk_set(placement)
         if shares_kv and self._num_exact_chunks(placement) < len(chunk_set.chunks):
-            runner.start(score_mode, chunk_set.chunks)
+            self._start_scoring(self.auxiliary, score_mode, chunk_set.chunks)
         return chunk_set
 
     def scores(self, mode: ScoreMode) -> Tensor:
         """Return the auxiliary scores, [context tokens]; waits for them. Raises Cancelled."""
-        runner = self._runner
-        if runner is None:
+        if self.auxiliary is None or not self.spans:
             return torch.empty(0)
-        if not runner.is_started(mode):
-            shares_kv = self._shares_kv(runner, mode)
-            runner.start(mode, self.chunk_set(Placement.CONCATENATED).chunks if shares_kv else None)
-        return runner.result(mode)
+        shares_kv = self._shares_kv(self.auxiliary, mode)
+        chunks = self.chunk_set(Placement.CONCATENATED).chunks if shares_kv else None
+        future = self._start_scoring(self.auxiliary, mode, chunks)
+        while not wait([future], POLL_S).done:
+            if self.cancel is not None and self.cancel.is_set():
+                self._closed.set()
+                raise Cancelled
+        return future.result()
 
     @cached_property
     def question_attention(self) -> Tensor:
         """Attention of the question's rows over the assembled chunks, [L, context tokens]."""
         buffer = self.assemble(Placement.CONCATENATED)
-        with self._trace.stage("question"):
-            attention, _ = probe_question(
-                self._cache.decoder, self.ids, self.query_rows, self._context, buffer, self._cancel
-            )
-        return attention
+        with self.trace.stage("question"):
+            return self._probe_question(self.query_rows, buffer)[0]
 
     @cached_property
     def reference(self) -> ReferencePrefill:
         """A full prefill of the same ids."""
         buffer = self.new_buffer()
-        with self._trace.stage("full prefill"):
-            return reference_prefill(self._cache.decoder, self.ids, self._context, buffer, self._cancel)
+        with self.trace.stage("full prefill"):
+            attention, logits = self._probe_question(torch.arange(len(self.ids)), buffer)
+        return ReferencePrefill(buffer, logits, attention)
 
     def selection_context(self, placement: Placement = Placement.CONCATENATED) -> SelectionContext:
         """Return the input of a strategy. Exact paths are known only after the chunks were loaded."""
@@ -134,27 +141,14 @@ class PromptContext:
             question_attention=lambda: self.question_attention,
             oracle_attention=lambda: self.reference.attention[-1],
             num_exact_chunks=self._num_exact_chunks(placement),
-            num_layers=self._cache.decoder.spec.num_layers,
+            num_layers=self.cache.decoder.spec.num_layers,
             seed=crc32(self.ids.numpy().tobytes()),
         )
 
     def close(self) -> None:
         """Cancel scoring that is still running, and wait until it has ended."""
-        if self._runner is not None:
-            self._runner.close()
-
-    @property
-    def _context(self) -> slice:
-        """Slots of all chunks."""
-        return slice(len(self._cache.prefix_ids), int(self.query_rows[0]))
-
-    def _gather(self, placement: Placement) -> ChunkSet:
-        if placement is Placement.CONCATENATED:
-            return self._cache.gather(self._chunk_ids, self._cancel, self._max_path_chunks, self.touched_nodes)
-        if placement is Placement.EXACT_PREFIX:
-            return self._cache.match_prefix(self._chunk_ids, self._max_path_chunks, self.touched_nodes)
-        cache = self._cache.without_prefix if placement is Placement.NO_PREFIX else self._cache
-        return cache.gather(self._chunk_ids, self._cancel, 0, self.touched_nodes)
+        self._closed.set()
+        wait(self._scores.values())
 
     def _num_exact_chunks(self, placement: Placement) -> int:
         """Return how many leading chunks are exact: an exact path, and any first chunk unless it was quantized."""
@@ -165,8 +159,38 @@ class PromptContext:
 
     def _may_need_scores(self) -> bool:
         """Return whether some chunk is probably not exact; known for certain only after loading."""
-        keys = self._cache.path_keys(self._chunk_ids)[: self._max_path_chunks]
-        return len(self._chunk_ids) > max(1, len(self._cache.tree.match_prefix(keys)))
+        keys = self.cache.path_keys(self._chunk_ids)[: self.max_path_chunks]
+        return len(self._chunk_ids) > max(1, len(self.cache.tree.match_prefix(keys)))
 
-    def _shares_kv(self, runner: ScoreRunner, mode: ScoreMode) -> bool:
-        return runner.scorer.cache is self._cache and runner.scorer.uses_chunk_kv(mode)
+    def _shares_kv(self, scorer: AuxiliaryScorer, mode: ScoreMode) -> bool:
+        return scorer.cache is self.cache and scorer.resolve_mode(mode) is not ScoreMode.LEARNED
+
+    def _start_scoring(
+        self, scorer: AuxiliaryScorer, mode: ScoreMode, chunks: Sequence[ChunkKV] | None
+    ) -> Future[Tensor]:
+        """Start scoring on its own thread, in parallel with loading, unless that was done for this mode before."""
+
+        def score() -> Tensor:
+            texts, question = self.prepared.texts, self.prepared.standalone_question
+            with self.trace.stage("auxiliary"):
+                return scorer.score(question, texts, self.template, mode, chunks, self._closed, self.touched_nodes)
+
+        mode = scorer.resolve_mode(mode)
+        if mode not in self._scores:
+            executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
+            try:
+                self._scores[mode] = executor.submit(score)
+            finally:
+                executor.shutdown(wait=False)  # the thread ends with its work, and its OpenMP threads with it
+        return self._scores[mode]
+
+    def _probe_question(self, rows: Tensor, buffer: KVBuffer) -> tuple[Tensor, Tensor]:
+        """Compute KV for `rows` [R], the question's among them.
+
+        Returns the question's attention [L, context tokens] and the logits [V]. Raises Cancelled.
+        """
+        decoder = self.cache.decoder
+        context = slice(len(self.cache.prefix_ids), int(self.query_rows[0]))
+        probe = AttentionProbe(buffer, rows, min(len(self.query_rows), MAX_QUERY_ROWS))  # of a pasted text, its end
+        hidden = decoder.forward(self.ids[rows][None], rows[None], probe, self.cancel)
+        return probe.attention[:, :, context].mean(1), decoder.logits(hidden[0, -1])

@@ -1,18 +1,19 @@
 """Prefill one prompt as a strategy plans it: load, assemble, select, recompute."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
+import torch
 from torch import Tensor
 
 from engine.cache.node import Node
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer
+from engine.model.kv_buffer import KVBuffer, ParallelLayout
 from engine.prefill.context import PromptContext
-from engine.prefill.plan import plan_recompute
-from engine.prefill.recompute import recompute
+from engine.prefill.row_filter import prefill_filtered
 from engine.strategies.base import Strategy
 from engine.trace import Trace
+from engine.types import Placement, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,9 @@ class PrefillResult:
 
     buffer            KV of the whole prompt, with capacity for the answer
     logits            [V] of the first token
-    rows              [R] slots before the question that got fresh KV
-    actual_ratio      recomputed / reusable tokens
-    flops             floating-point operations of the main model's pass
+    rows              [R] slots before the question that got fresh KV; with a row filter, those that passed it first
+    actual_ratio      recomputed / reusable tokens; with a row filter, the mean from the first filtered layer on
+    flops             floating-point operations of the main model's pass, the question and unfiltered layers included
     tiers             the source of each chunk's KV: a tier's name, 'computed', or 'none' without reuse
     num_path_chunks   leading chunks whose KV came from one exact path
     num_exact_chunks  leading chunks whose KV in the buffer is exact
@@ -58,15 +59,62 @@ def prefill(
     with trace.stage("select"):
         plan = plan_recompute(strategy, context.selection_context(strategy.placement))
     with trace.stage("recompute" if strategy.reuses_kv else "prefill"):
-        result = recompute(decoder, context, buffer, plan, cancel)
-    return PrefillResult(
-        buffer,
-        result.logits,
-        result.rows,
-        result.actual_ratio,
-        result.flops,
-        tiers,
-        num_path_chunks,
-        plan.num_exact_chunks,
-        tuple(context.touched_nodes),
-    )
+        logits, rows, ratio, flops = _recompute(decoder, context, buffer, plan, cancel)
+    nodes = tuple(context.touched_nodes)
+    return PrefillResult(buffer, logits, rows, ratio, flops, tiers, num_path_chunks, plan.num_exact_chunks, nodes)
+
+
+def plan_recompute(strategy: Strategy, context: SelectionContext) -> RecomputePlan:
+    """Return the strategy's plan without the rows of an exact path, unless it covers the whole context.
+
+    Strategies themselves only rely on the first chunk being exact. Also sets the plan's `num_exact_chunks`.
+    """
+    plan = strategy.plan(context)
+    covers_context = plan.row_filter is None and len(plan.rows) >= context.context_tokens
+    if context.num_exact_chunks >= 2 and not covers_context:
+        plan = replace(plan, rows=plan.rows[plan.rows >= context.spans[context.num_exact_chunks - 1].stop])
+    return replace(plan, num_exact_chunks=_count_exact_chunks(plan, context, strategy))
+
+
+def _count_exact_chunks(plan: RecomputePlan, context: SelectionContext, strategy: Strategy) -> int:
+    """Return how many leading chunks have exact KV after recomputation: exact before, or recomputed as a whole."""
+    num_exact = 0
+    if strategy.reuses_kv:
+        is_exact_layout = strategy.placement in (Placement.CONCATENATED, Placement.EXACT_PREFIX)
+        if not is_exact_layout or plan.row_filter is not None or plan.parallel_attention:
+            return 0
+        num_exact = context.num_exact_chunks
+    for span in context.spans[num_exact:]:
+        if int(((plan.rows >= span.start) & (plan.rows < span.stop)).sum()) < len(span):
+            break
+        num_exact += 1
+    return num_exact
+
+
+def _recompute(
+    decoder: Decoder, context: PromptContext, buffer: KVBuffer, plan: RecomputePlan, cancel: Event | None
+) -> tuple[Tensor, Tensor, float, float]:
+    """Compute fresh KV for the plan's rows and the question in one pass; return logits, rows, actual ratio and FLOPs.
+
+    A plan that covers the whole context runs the same pass as full prefill, so the result is equal bit for bit.
+    """
+    spec, ids, query_rows = decoder.spec, context.ids, context.query_rows
+    lengths = [len(span) for span in context.spans]
+    num_tokens = sum(lengths)
+    if plan.parallel_attention is not None and lengths:
+        slots = slice(context.spans[0].start, context.spans[-1].stop)
+        buffer.parallel = ParallelLayout(slots, max(lengths), plan.parallel_attention)
+    if plan.row_filter is not None:
+        rows = torch.cat((plan.rows, query_rows))
+        logits, rows_by_layer, first_filtered_layer = prefill_filtered(
+            decoder, ids[rows], buffer, rows, len(query_rows), plan.row_filter, cancel
+        )
+        filtered = rows_by_layer[first_filtered_layer:]
+        ratio = sum(map(len, filtered)) / (len(filtered) * num_tokens) if num_tokens else 0.0
+        flops = sum(spec.flops_at(torch.cat((kept, query_rows))) / spec.num_layers for kept in rows_by_layer)
+        return logits, filtered[0], ratio, flops
+    covers_context = len(plan.rows) >= num_tokens
+    rows = torch.arange(len(ids)) if covers_context else torch.cat((plan.rows, query_rows))
+    ratio = min(1.0, len(plan.rows) / num_tokens) if num_tokens else 0.0
+    logits = decoder.forward_rows(ids[rows], buffer, rows, cancel)
+    return logits, plan.rows, ratio, spec.flops_at(rows)

@@ -1,11 +1,9 @@
 """Selective recompute that drops rows between layers, as CacheBlend (arXiv:2405.16444) does.
 
-Before each layer a row filter may measure how far the rows' fresh KV deviates from the cached KV. Dropped rows keep
-their cached KV from that layer on.
+Before each layer a row filter may measure how far the rows' fresh KV deviates from the cached KV, and drop rows.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from threading import Event
 from typing import Any
@@ -18,20 +16,6 @@ from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.types import Deviation, RowFilter
 
 
-@dataclass(frozen=True, slots=True)
-class FilteredPrefill:
-    """The result of a filtered pass.
-
-    logits                [V] of the last row
-    rows                  context slots that got fresh KV, [R] for each layer
-    first_filtered_layer  0 if no layer was filtered
-    """
-
-    logits: Tensor
-    rows: tuple[Tensor, ...]
-    first_filtered_layer: int
-
-
 @torch.inference_mode()
 def prefill_filtered(
     decoder: Decoder,
@@ -41,13 +25,16 @@ def prefill_filtered(
     num_query_tokens: int,
     row_filter: RowFilter,
     cancel: Event | None = None,
-) -> FilteredPrefill:
+) -> tuple[Tensor, list[Tensor], int]:
     """Compute KV for `slots` [R] of a buffer from token `ids` [R], dropping rows as the filter decides.
 
-    num_query_tokens  rows at the end that are never dropped
+    The last `num_query_tokens` rows are never dropped. Returns the logits [V] of the last row, the context slots that
+    got fresh KV in each layer, and the first filtered layer, or 0 if none was.
     """
     hidden, rotation = decoder.embed(ids[None], slots[None])
-    row_pass, rows_by_layer, first_filtered_layer = RowPass(buffer, slots), [], 0
+    row_pass = RowPass(buffer, slots)
+    rows_by_layer = []
+    first_filtered_layer = 0
     context_slots, query_slots = slots.tensor_split([len(slots) - num_query_tokens])
     for layer in range(decoder.spec.num_layers):
         kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, context_slots))
@@ -60,15 +47,14 @@ def prefill_filtered(
             row_pass = RowPass(buffer, torch.cat((context_slots, query_slots)))
         rows_by_layer.append(context_slots)
         hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel)
-    return FilteredPrefill(decoder.logits(hidden[0, -1]), tuple(rows_by_layer), first_filtered_layer)
+    return decoder.logits(hidden[0, -1]), rows_by_layer, first_filtered_layer
 
 
 def _measure_deviation(
     decoder: Decoder, layer: int, hidden: Tensor, rotation: tuple[Tensor, Tensor], buffer: KVBuffer, slots: Tensor
 ) -> Deviation:
     """Return the deviation of `slots` [R] in a layer; theirs are the first R rows of hidden and rotation."""
-    count = len(slots)
-    if not count:
+    if not (count := len(slots)):
         return Deviation(torch.empty(0), torch.empty(0))
     fresh = _KVCapture()
     with suppress(_LayerStopped):

@@ -33,12 +33,7 @@ CITATION = re.compile(f" {CITATION_MARK.pattern}")
 
 @dataclass(frozen=True, slots=True)
 class ContextualQuestion:
-    """A question as the models read it.
-
-    text   the history it needs, then the question
-    ids    everything after the passages
-    notes  sentences for the user
-    """
+    """A question after the history it needs, as text and as the ids of everything after the passages."""
 
     text: str
     ids: tuple[int, ...]
@@ -54,10 +49,7 @@ def needs_context(question: str) -> bool:
 
 
 def relevant_turns(question: str, history: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
-    """Return the turns a question needs, oldest first; none for a standalone question.
-
-    They start at the last standalone question, because the turns before that are about something else.
-    """
+    """Return the turns a question needs, oldest first: those since the last standalone question."""
     turns: list[ChatTurn] = []
     for turn in reversed(history):
         if not needs_context(turns[-1].question if turns else question):
@@ -67,10 +59,7 @@ def relevant_turns(question: str, history: Sequence[ChatTurn]) -> tuple[ChatTurn
 
 
 def with_history(template: PromptTemplate, request: Request) -> ContextualQuestion:
-    """Return the question after the turns it needs, the newest ones that fit into 128 tokens.
-
-    A turn that does not fit is added without its answer if that fits.
-    """
+    """Return the question after the turns it needs, the newest that fit; a turn may fit only without its answer."""
 
     def num_tokens(text: str) -> int:
         return len(template.tokenizer.encode(text).ids)

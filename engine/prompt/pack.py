@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from engine.errors import DocumentTooLong, QuestionTooLong
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.followups import ContextualQuestion, with_history
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
-from engine.request import Request
+from engine.request import ContextBudget, Request
 from engine.strategies import STRATEGIES
-from store.types import Hit
+from store.types import Finder, Hit
 
 MIN_ANSWER_TOKENS = 16  # always left for the answer, unless the request asks for fewer
+MAX_COUNTED_PASSAGES = 128  # by an estimate; further passages are assumed to have their mean length
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +21,10 @@ class PreparedPrompt:
     """A prompt before prefill: what the model will read, in prompt order.
 
     texts                the passages, stripped, as tokenized
-    passages             their token ids and character spans
     standalone_question  the question preceded by the history it needs
-    original_question    the question alone
     suffix_ids           ids of everything after the passages
     max_new_tokens       tokens left for the answer
     hits                 the retrieved chunks the passages came from; empty if the passages were given
-    num_dropped_chunks   retrieved chunks that did not fit
     """
 
     texts: tuple[str, ...]
@@ -40,7 +39,6 @@ class PreparedPrompt:
 
     @property
     def passage_ids(self) -> list[tuple[int, ...]]:
-        """The token ids of each passage."""
         return [passage.ids for passage in self.passages]
 
     @property
@@ -54,10 +52,7 @@ def same_prompt(one: PreparedPrompt, other: PreparedPrompt) -> bool:
 
 
 def split_budget(template: PromptTemplate, request: Request, max_tokens: int) -> tuple[ContextualQuestion, int, int]:
-    """Return the question with its history, and the tokens available for the answer and for the passages.
-
-    Raises QuestionTooLong if the question alone does not fit.
-    """
+    """Return the question with its history, and the tokens left for answer and passages. Raises QuestionTooLong."""
     question = with_history(template, request)
     fixed_tokens = len(template.prefix_ids) + len(question.ids)
     free_tokens = max_tokens - fixed_tokens
@@ -78,10 +73,7 @@ def pack_greedy(lengths: Sequence[int], max_tokens: int) -> list[int]:
 
 
 def keep_previous_order(hits: Sequence[Hit], indices: Sequence[int], previous: Sequence[str]) -> list[int]:
-    """Return the indices reordered: chunks of the previous prompt first, in their order there, then the others.
-
-    The set does not change, so a previous chunk never displaces a better one.
-    """
+    """Return the indices reordered: chunks of the previous prompt first, in their order there, then the others."""
     positions = {chunk_id: position for position, chunk_id in enumerate(previous)}
     return sorted(indices, key=lambda index: positions.get(hits[index].chunk.id, len(positions)))
 
@@ -90,16 +82,15 @@ def pack(template: PromptTemplate, request: Request, hits: Sequence[Hit], max_to
     """Return the prompt with those hits, best first, that fit next to prefix, question and answer.
 
     Chunks of the previous prompt come first, in their previous order, so that their knowledge-tree path is exact again.
-
-    Raises QuestionTooLong if the question alone does not fit, DocumentTooLong if a whole document does not.
+    Raises QuestionTooLong, and DocumentTooLong if a whole document does not fit.
     """
     question, answer_tokens, passage_tokens = split_budget(template, request, max_tokens)
     passages = list(_tokenize(template, hits, passage_tokens if request.whole_document else None))
     indices = pack_greedy([len(passage.ids) for passage in passages], passage_tokens)
     if request.history and not request.whole_document:
         indices = keep_previous_order(hits, indices, request.history[-1].chunk_ids)
-    num_dropped, notes = len(hits) - len(indices), list(question.notes)
-    if num_dropped:
+    notes = list(question.notes)
+    if num_dropped := len(hits) - len(indices):
         notes.append(f"{num_dropped} of {len(hits)} passages did not fit into the model's {max_tokens} tokens.")
     if STRATEGIES[request.method].score_mode and len(question.ids) > MAX_QUERY_ROWS:
         notes.append(f"The question is long: only its last {MAX_QUERY_ROWS} tokens select what is recomputed.")
@@ -120,10 +111,7 @@ def pack(template: PromptTemplate, request: Request, hits: Sequence[Hit], max_to
 
 
 def _tokenize(template: PromptTemplate, hits: Sequence[Hit], max_tokens: int | None) -> Iterator[TokenizedText]:
-    """Yield the passages of the hits; stop at `max_tokens`, because counting 16 MB would take 20 s.
-
-    Raises DocumentTooLong if they have more than `max_tokens` tokens.
-    """
+    """Yield the passages of the hits. Raises DocumentTooLong beyond `max_tokens`: counting 16 MB would take 20 s."""
     tokens = 0
     for number, hit in enumerate(hits, start=1):
         passage = template.passage(hit.chunk.text)
@@ -135,3 +123,30 @@ def _tokenize(template: PromptTemplate, hits: Sequence[Hit], max_tokens: int | N
                 f"{hit.chunk.document_name} has about {estimate} tokens; "
                 f"{max_tokens} fit next to the question and its answer."
             )
+
+
+def estimate_budget(finder: Finder, template: PromptTemplate, request: Request, max_tokens: int) -> ContextBudget:
+    """Estimate how a request would divide the context: passages are counted, not searched. Raises QuestionTooLong."""
+    question, answer_tokens, passage_tokens = split_budget(template, request, max_tokens)
+    chosen = [document for document in finder.documents() if not request.documents or document.id in request.documents]
+    texts = (chunk.text for document in chosen for chunk in finder.chunks(document.id))
+    counted = [len(template.passage(text).ids) for text in islice(texts, MAX_COUNTED_PASSAGES)]
+    num_chunks = max(len(counted), sum(document.num_chunks for document in chosen))
+    mean_tokens = sum(counted) / len(counted) if counted else 0.0
+    document_tokens = round(mean_tokens * num_chunks)
+    has_one_document = len(chosen) == 1 and len(request.documents) == 1
+    if request.whole_document and has_one_document:
+        lengths = counted + [round(mean_tokens)] * (num_chunks - len(counted))
+    else:
+        lengths = [round(mean_tokens)] * min(request.passages, num_chunks)
+    fitting = pack_greedy(lengths, passage_tokens)
+    return ContextBudget(
+        max_tokens=max_tokens,
+        prefix_tokens=len(template.prefix_ids),
+        passage_tokens=sum(lengths[index] for index in fitting),
+        question_tokens=len(question.ids),
+        answer_tokens=answer_tokens,
+        num_dropped_passages=len(lengths) - len(fitting),
+        document_tokens=document_tokens,
+        fits_whole=has_one_document and document_tokens <= passage_tokens,
+    )

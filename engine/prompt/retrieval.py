@@ -22,10 +22,7 @@ from store.types import Chunk, Finder, Hit
 def prepare_stages(
     finder: Finder, template: PromptTemplate, request: Request, max_tokens: int, trace: Trace
 ) -> Iterator[PreparedPrompt]:
-    """Yield the packed prompt after each stage of the search; the last one is final.
-
-    Raises QuestionTooLong or DocumentTooLong, and BadRequest if the whole document to read does not exist.
-    """
+    """Yield the packed prompt after each stage of the search; the last one is final. Raises as `pack`, `retrieve`."""
     notes, start_ms = _missing_documents_note(finder, request), trace.now_ms()
     for hits in retrieve(finder, request):
         trace.add("search", start_ms)
@@ -36,7 +33,10 @@ def prepare_stages(
 
 
 def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
-    """Yield the hits after each stage of the search, best first; for a whole document, all its chunks in order."""
+    """Yield the hits after each stage of the search, best first; for a whole document, all its chunks in order.
+
+    Raises BadRequest if the whole document to read does not exist.
+    """
     if request.whole_document:
         chunks = [chunk for document in request.documents for chunk in finder.chunks(document)]
         if not chunks:

@@ -22,13 +22,10 @@ _PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # placeho
 
 
 class PromptTemplate:
-    """Turns texts into the token ids of the prompt's parts, for one tokenizer.
+    """Turns texts into the token ids of the prompt's parts, for a fast tokenizer with or without a chat template.
 
-    tokenizer  a fast transformers tokenizer, with or without a chat template
-    system     the system prompt
-
-    `passage(text)` is a memoized `encode_passage`. `end_ids` is the id that ends a turn, in a tuple; empty if the
-    tokenizer has none.
+    passage  `encode_passage`, memoized
+    end_ids  the id that ends a turn, in a tuple; empty if the tokenizer has none
     """
 
     def __init__(self, tokenizer: Any, system: str = SYSTEM) -> None:
@@ -51,10 +48,7 @@ class PromptTemplate:
         return before + self.tokenizer.encode(question).ids + after
 
     def query_ids(self, question: str) -> tuple[int, ...]:
-        """Return the ids with which the auxiliary model scores: the question without the template around it.
-
-        A long question is cut to its last tokens, because the question usually follows a pasted text.
-        """
+        """Return the ids with which the auxiliary model scores: the question alone; of a pasted text, its end."""
         return self.tokenizer.encode(f"Question: {question}").ids[-MAX_QUERY_ROWS:]
 
 
@@ -79,5 +73,5 @@ def _render(tokenizer: Any, system: str) -> tuple[str, str, str]:
 def _stop_ids(tokenizer: Any) -> list[int]:
     """Return the ids that end an answer, the chat template's end of turn first."""
     vocabulary = tokenizer.get_vocab()
-    ids = [vocabulary[token] for token in ("<|im_end|>", "<|eot_id|>", "<|endoftext|>") if token in vocabulary]
-    return ids if tokenizer.eos_token_id is None else [*ids, tokenizer.eos_token_id]
+    ids = [vocabulary.get(token) for token in ("<|im_end|>", "<|eot_id|>", "<|endoftext|>")]
+    return [token for token in (*ids, tokenizer.eos_token_id) if token is not None]

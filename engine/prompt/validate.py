@@ -68,10 +68,7 @@ def _are_strings(values: object) -> bool:
 
 
 def build_strategy(request: Request) -> Strategy:
-    """Return the request's strategy with its options, and with the ratio if the method has one.
-
-    Raises BadRequest for an unknown option or a value out of range.
-    """
+    """Return the request's strategy with its options. Raises BadRequest for an unknown one or a value out of range."""
     strategy: Callable[..., Strategy] = STRATEGIES[request.method]
     known = [param.name for param in list_params(strategy)]
     for name in request.options:

@@ -16,12 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.kv.assemble import chunk_spans
 from engine.kv.chunk_cache import ChunkCache, TouchedNodes
+from engine.model.attention import attention_logits, causal_mask
 from engine.model.rope import rerotate_keys
-from engine.model.tokenizer import TokenizedText
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
-from engine.scoring.align import align
-from engine.scoring.inplace import InPlacePass
 from engine.scoring.trained_selector import TokenSelector
 from engine.types import ChunkKV, ScoreMode
 
@@ -30,9 +29,8 @@ from engine.types import ChunkKV, ScoreMode
 class AuxiliaryScorer:
     """Scores context tokens with the auxiliary model, or with a token selector in its place.
 
-    cache     chunk KV of the auxiliary model
-    template  prompt template of the auxiliary model
-    selector  used for `ScoreMode.LEARNED`; without one, chunks are scored jointly
+    cache, template  of the auxiliary model
+    selector         used for `ScoreMode.LEARNED`; without one, chunks are scored jointly
     """
 
     cache: ChunkCache
@@ -42,10 +40,6 @@ class AuxiliaryScorer:
     def resolve_mode(self, mode: ScoreMode) -> ScoreMode:
         """Return the mode that is actually used: JOINT instead of LEARNED without a selector."""
         return ScoreMode.JOINT if mode is ScoreMode.LEARNED and self.selector is None else mode
-
-    def uses_chunk_kv(self, mode: ScoreMode) -> bool:
-        """Return whether scoring reads the auxiliary model's chunk KV."""
-        return self.resolve_mode(mode) is not ScoreMode.LEARNED
 
     def score(
         self,
@@ -59,15 +53,13 @@ class AuxiliaryScorer:
     ) -> Tensor:
         """Return a score for each of the main model's context tokens, [tokens of all texts], fp32.
 
-        question       as the user wrote it
-        texts          the passages, in prompt order
         primary        template of the main model, whose tokens are scored
         chunks         the passages' KV, if both models are the same and it is loaded
         touched_nodes  receives the tree nodes that were read, as in `ChunkCache.get_or_compute`
 
         Raises Cancelled once `cancel` is set.
         """
-        if self.selector is not None and not self.uses_chunk_kv(mode):
+        if mode is ScoreMode.LEARNED and self.selector is not None:
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
         passages = [self.template.passage(text) for text in texts]
         chunks = chunks or [self.cache.get_or_compute(passage.ids, cancel, touched_nodes)[0] for passage in passages]
@@ -77,20 +69,17 @@ class AuxiliaryScorer:
             scores = self.score_jointly(self.template.suffix_ids(question)[-MAX_QUERY_ROWS:], chunks, cancel)
         if primary.tokenizer.fingerprint == self.template.tokenizer.fingerprint:
             return torch.cat(scores)
-        targets = (primary.passage(text) for text in texts)
-        return torch.cat([_align(*each) for each in zip(scores, passages, targets, strict=True)])
+        sources = (passage.spans for passage in passages)
+        targets = (primary.passage(text).spans for text in texts)
+        return torch.cat([align(*each) for each in zip(scores, sources, targets, strict=True)])
 
     @torch.inference_mode()
     def score_per_chunk(
         self, query_ids: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None
     ) -> list[Tensor]:
-        """Return the last layer's attention to each chunk, scored independently in one batch, [tokens] each, fp32.
-
-        Mean over heads and question tokens.
-        """
-        decoder, start = self.cache.decoder, self.cache.prefix.tokens
-        chunks = [_rerotate_chunk(chunk, start, decoder.spec.inv_freq) for chunk in chunks]
-        batch = _ChunkBatch(self.cache.prefix, chunks, len(query_ids), decoder.spec.num_layers - 1)
+        """Return the last layer's mean attention to each chunk, scored independently, [tokens] each, fp32."""
+        decoder, spec = self.cache.decoder, self.cache.decoder.spec
+        batch = _ChunkBatch(self.cache.prefix, chunks, len(query_ids), spec.num_layers - 1, spec.inv_freq)
         decoder.forward(torch.tensor([query_ids] * len(chunks)), batch.positions, batch, cancel)
         return [row[: chunk.tokens] for row, chunk in zip(batch.scores, chunks, strict=True)]
 
@@ -98,28 +87,34 @@ class AuxiliaryScorer:
     def score_jointly(
         self, query_ids: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None
     ) -> list[Tensor]:
-        """Return the attention to each chunk when all chunks are attended to at once, [tokens] each, fp32.
+        """Return all layers' mean attention to each chunk when all are attended to at once, [tokens] each, fp32.
 
-        Mean over heads and question tokens, sum over layers. Each layer is normalised over the context, so that all
-        layers have one vote, however much attention goes to the prefix.
+        Each layer is normalised over the context, so that it has one vote, however much attention goes to the prefix.
         """
         decoder, spec = self.cache.decoder, self.cache.decoder.spec
-        joint = InPlacePass(self.cache.prefix, chunks, len(query_ids), spec.num_layers - 1, spec.inv_freq)
+        joint = _InPlacePass(self.cache.prefix, chunks, len(query_ids), spec.num_layers - 1, spec.inv_freq)
         decoder.forward(torch.tensor([query_ids]), joint.positions, joint, cancel)
-        attention = joint.attention
+        attention = torch.stack(joint.attention)
         attention /= attention.sum(-1, keepdim=True)
         return list(attention.sum(0).split([chunk.tokens for chunk in chunks]))
 
 
-def _align(scores: Tensor, source: TokenizedText, target: TokenizedText) -> Tensor:
-    return torch.from_numpy(align(scores.numpy(), np.asarray(source.spans), np.asarray(target.spans)))
+def align(scores: Tensor, source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]]) -> Tensor:
+    """Return for each target token the best score of the source tokens that share a character with it.
 
+    scores          [source tokens]
+    source, target  (start, end) characters of each token of the same text, both ascending
 
-def _rerotate_chunk(chunk: ChunkKV, start: int, inv_freq: Tensor) -> ChunkKV:
-    """Return a chunk with keys re-rotated to `start`; chunks of a path have later positions."""
-    if chunk.start == start:
-        return chunk
-    return ChunkKV(rerotate_keys(chunk.keys, start - chunk.start, inv_freq), chunk.values, start)
+    The best, not the mean: whatever is selected in the source stays selected, so every selected character is covered.
+    A target token that shares no character (a special token) scores 0.
+    """
+    spans, onto = (np.array(each, dtype=int).reshape(-1, 2) for each in (source, target))
+    carried = torch.zeros(len(onto), dtype=scores.dtype)
+    first = np.searchsorted(spans[:, 1], onto[:, 0], side="right")
+    last = np.searchsorted(spans[:, 0], onto[:, 1], side="left")
+    for token in np.flatnonzero((last > first) & (onto[:, 1] > onto[:, 0])):
+        carried[token] = scores[first[token] : last[token]].max()
+    return carried
 
 
 class _ChunkBatch:
@@ -129,17 +124,23 @@ class _ChunkBatch:
     scores     [B, longest chunk], available after the last layer
     """
 
-    def __init__(self, prefix: ChunkKV, chunks: Sequence[ChunkKV], num_query_tokens: int, last_layer: int) -> None:
+    def __init__(
+        self, prefix: ChunkKV, chunks: Sequence[ChunkKV], num_query_tokens: int, last_layer: int, inv_freq: Tensor
+    ) -> None:
+        start = prefix.tokens
         self._prefix = prefix
-        self._chunks = chunks
+        self._chunks = [_rerotate_chunk(chunk, start, inv_freq) for chunk in chunks]
         self._last_layer = last_layer
-        query_start = prefix.tokens + max(chunk.tokens for chunk in chunks)
+        query_start = start + max(chunk.tokens for chunk in chunks)
         self._query = slice(query_start, query_start + num_query_tokens)
         shape = (len(chunks), prefix.keys.shape[1], self._query.stop, prefix.keys.shape[3])
         self._keys = prefix.keys.new_zeros(shape)
         self._values = prefix.values.new_zeros(shape)
-        ends = prefix.tokens + torch.tensor([chunk.tokens for chunk in chunks])
-        self._mask = self._build_mask(ends)  # [B, 1, Q, N]
+        ends = start + torch.tensor([chunk.tokens for chunk in chunks])
+        hidden = torch.zeros(len(chunks), 1, num_query_tokens, self._query.stop, dtype=torch.bool)
+        hidden[..., :query_start] = (torch.arange(query_start) >= ends[:, None])[:, None, None]  # padding
+        hidden[..., self._query] = torch.ones(num_query_tokens, num_query_tokens, dtype=torch.bool).triu(1)
+        self._mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))  # [B, 1, Q, N]
         self.positions = ends[:, None] + torch.arange(num_query_tokens)
         self.scores = torch.empty(0)
 
@@ -155,24 +156,75 @@ class _ChunkBatch:
         return self._keys, self._values
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-        batch, heads, rows, width = query.shape
-        groups = heads // keys.shape[1]
-        grouped = query.reshape(batch, keys.shape[1], groups * rows, width)  # all query heads of a KV head
-        mask = self._mask.repeat(1, 1, groups, 1)
         if layer == self._last_layer:
-            logits = grouped.float() @ keys.float().transpose(2, 3) * scaling + mask
-            attention = logits.softmax(-1).mean(dim=(1, 2))  # over heads and question tokens: [B, N]
+            attention = attention_logits(query, keys, scaling, self._mask).softmax(-1).mean(dim=(1, 2))  # [B, N]
             self.scores = attention[:, self._prefix.tokens : self._query.start]
             return query  # the output of the last layer is not used
-        mixed = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask.to(query.dtype), scale=scaling)
-        return mixed.reshape(batch, heads, rows, width)
+        batch, heads, _, width = query.shape
+        grouped = query.reshape(batch, keys.shape[1], -1, width)  # all query heads of a KV head
+        mask = self._mask.repeat(1, 1, heads // keys.shape[1], 1).to(query.dtype)
+        mixed = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scaling)
+        return mixed.reshape(query.shape)
 
-    def _build_mask(self, ends: Tensor) -> Tensor:
-        """Return an additive mask that hides padding after each row's end [B] and later question tokens."""
-        num_query_tokens = self._query.stop - self._query.start
-        mask = torch.zeros(len(ends), 1, num_query_tokens, self._query.stop)
-        is_padding = torch.arange(self._query.start) >= ends[:, None]
-        mask[:, :, :, : self._query.start].masked_fill_(is_padding[:, None, None], float("-inf"))
-        is_later = torch.ones(num_query_tokens, num_query_tokens, dtype=torch.bool).triu(1)
-        mask[:, :, :, self._query].masked_fill_(is_later, float("-inf"))
-        return mask
+
+def _rerotate_chunk(chunk: ChunkKV, start: int, inv_freq: Tensor) -> ChunkKV:
+    """Return a chunk with keys re-rotated to `start`; chunks of a path have later positions."""
+    if chunk.start == start:
+        return chunk
+    return ChunkKV(rerotate_keys(chunk.keys, start - chunk.start, inv_freq), chunk.values, start)
+
+
+class _InPlacePass:
+    """An `AttentionPass` of the question over prefix and chunks, as if the chunks were concatenated.
+
+    No key is re-rotated and nothing is copied: rotating the query by R(-s) gives the same logits as rotating the key by
+    R(s), and the question is much shorter than the chunks. Everything runs in the model's dtype; only the mean over
+    heads and question tokens is fp32. Columns of the logits: context, prefix, question.
+
+    positions  of the question, [1, Q]
+    attention  [context tokens] fp32 of each layer so far, mean over query heads and question tokens
+    """
+
+    def __init__(
+        self, prefix: ChunkKV, chunks: Sequence[ChunkKV], num_query_tokens: int, last_layer: int, inv_freq: Tensor
+    ) -> None:
+        spans = chunk_spans(0, [chunk.tokens for chunk in chunks])
+        self._prefix = prefix
+        self._last_layer = last_layer
+        self._inv_freq = inv_freq
+        self._chunks = [(kv, slice(span.start, span.stop)) for kv, span in zip(chunks, spans, strict=True)]
+        self._context_tokens = spans[-1].stop
+        shifts = [kv.start - prefix.tokens - columns.start for kv, columns in self._chunks]
+        self._shifts = torch.tensor(shifts)[:, None, None]
+        rows = torch.arange(num_query_tokens)
+        self._mask = causal_mask(rows, num_query_tokens, torch.float32)[0].to(prefix.keys.device)
+        self.positions = rows[None] + prefix.tokens + self._context_tokens
+        self.attention: list[Tensor] = []
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        """Return prefix and question, the KV to which queries attend without rotation."""
+        return (
+            torch.cat((self._prefix.keys[layer, None], keys), dim=2),
+            torch.cat((self._prefix.values[layer, None], values), dim=2),
+        )
+
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        heads, (_, _, rows, width) = keys.shape[1], query.shape
+        context = self._context_tokens
+        grouped = (query * scaling).reshape(heads, -1, width)  # all query heads of a KV head
+        rotated = rerotate_keys(grouped, self._shifts, self._inv_freq)  # one rotation per chunk
+        logits = torch.empty(*grouped.shape[:2], context + keys.shape[2], dtype=query.dtype, device=query.device)
+        for chunk_query, (kv, columns) in zip(rotated, self._chunks, strict=True):
+            logits[..., columns] = chunk_query @ kv.keys[layer].transpose(1, 2)
+        logits[..., context:] = grouped @ keys[0].transpose(1, 2)
+        logits.view(heads, -1, rows, logits.shape[2])[..., -rows:] += self._mask
+        weights = logits.softmax(-1)
+        self.attention.append(weights[..., :context].mean((0, 1), dtype=torch.float32).cpu())
+        if layer == self._last_layer:
+            return query  # the output of the last layer is not used
+        mixed = (weights[..., context:] @ values[0]).float()
+        for kv, columns in self._chunks:
+            mixed += weights[..., columns] @ kv.values[layer]
+        return mixed.to(query.dtype).view(query.shape)

@@ -2,13 +2,11 @@
 
 Passages and questions are encoded independently by the first layers of the search model (engine.model.encoder). A
 trained head maps a question's vectors to queries and a passage's vectors to keys. A token's score is its attention
-over all passages: late interaction (ColBERT, arXiv:2004.12832), trained on where recomputation helps most. Keys of a
-passage are computed once, so a question costs one short encoder pass and one product; neither the auxiliary model nor
-its KV is needed. Trained by `python -m training selector`.
+over all passages: late interaction (ColBERT, arXiv:2004.12832). Keys of a passage are computed once, so a question
+costs one short encoder pass and one product. Trained by `python -m training selector`.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Event
 
 import numpy as np
@@ -16,21 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from engine.errors import Cancelled, TokenSelectorUnusable
-from engine.model.encoder import Encoder
+from engine.model.encoder import Encoder, TrainedHead
 from engine.model.tokenizer import TokenizedText
-from engine.model.trained_head import TrainedHead, load_head
 
 SELECTOR_FILE = "selector.safetensors"
 NUM_DISTANCE_CLASSES = 9  # distances of 0, 1-2, 3-6, 7-14, ..., 255 and more tokens
 MAX_QUESTION_PIECES = 254  # word pieces; of a longer question the last ones
-MAX_CACHED_PASSAGES = 256  # passages whose keys stay in memory, half a kilobyte a token
 
 
 class SelectorHead(nn.Module):
     """Multi-head attention from a question to context tokens. Attribute names are tensor names in the file.
-
-    width        of the encoder's vectors
-    heads, size  of the queries and keys
 
     Scores are weighted by three distances: to the passage's start, to its end and to the question. The first tokens of
     a passage change most when recomputed, and the last passages receive most attention.
@@ -64,22 +57,24 @@ class SelectorHead(nn.Module):
 class TokenSelector(TrainedHead[SelectorHead, Tensor]):
     """The selector head over its encoder, trained for one main model."""
 
+    kind = "token selector"
+    error = TokenSelectorUnusable
     file_name = SELECTOR_FILE
+    cache_size = 256  # passages whose keys stay in memory, half a kilobyte a token
 
     def __init__(self, encoder: Encoder, head: SelectorHead) -> None:
-        super().__init__(encoder, head.to(encoder.dtype), MAX_CACHED_PASSAGES)
+        super().__init__(encoder, head.to(encoder.dtype))
+
+    @staticmethod
+    def _untrained_head(encoder: Encoder, tensors: Mapping[str, Tensor]) -> SelectorHead:
+        num_heads = len(tensors["votes"])
+        return SelectorHead(encoder.width, num_heads, len(tensors["key.weight"]) // num_heads)
 
     @torch.inference_mode()
     def score(
         self, question: str, texts: Sequence[str], passages: Sequence[TokenizedText], cancel: Event | None = None
     ) -> Tensor:
-        """Return a score for each of the main model's context tokens, [T] fp32; see `SelectorHead.forward`.
-
-        texts     the passages
-        passages  the same as encoded by the main model: T tokens in total
-
-        Raises Cancelled between two passages once `cancel` is set.
-        """
+        """Return a score for each token of the texts as encoded by the main model, [T] fp32. Raises Cancelled."""
         keys = []
         for text, passage in zip(texts, passages, strict=True):
             if cancel is not None and cancel.is_set():
@@ -91,28 +86,11 @@ class TokenSelector(TrainedHead[SelectorHead, Tensor]):
 
     @torch.inference_mode()
     def _encode_passage(self, text: str, passage: TokenizedText) -> Tensor:
-        """Return the keys of a passage's tokens, [tokens, heads * size]."""
         return self.head.key(token_vectors(self.encoder, text, passage))
 
 
-def load_token_selector(folder: Path, encoder: Encoder) -> TokenSelector:
-    """Load a selector over this encoder.
-
-    Raises TokenSelectorUnusable if the file is missing or damaged, or was trained for another encoder.
-    """
-
-    def build(tensors: Mapping[str, Tensor]) -> SelectorHead:
-        num_heads = len(tensors["votes"])
-        return SelectorHead(encoder.width, num_heads, len(tensors["key.weight"]) // num_heads)
-
-    return TokenSelector(encoder, load_head(folder / SELECTOR_FILE, build, "token selector", TokenSelectorUnusable))
-
-
 def token_vectors(encoder: Encoder, text: str, passage: TokenizedText) -> Tensor:
-    """Return the vector of each of a passage's tokens, [tokens, width].
-
-    passage  the text as encoded by the main model
-    """
+    """Return the vector of each token of a passage, which is the text as encoded by the main model: [tokens, width]."""
     pieces = _encode_pieces(encoder, text.strip())
     return encoder.embed(pieces.ids)[align_to_pieces(passage, pieces)]
 
@@ -129,20 +107,14 @@ def _encode_pieces(encoder: Encoder, text: str) -> TokenizedText:
 
 
 def align_to_pieces(passage: TokenizedText, pieces: TokenizedText) -> Tensor:
-    """Return for each token of a passage the first word piece that ends after the token's start, or else the last.
-
-    passage, pieces  the same text in the main model's tokens and in word pieces
-    """
+    """Return for each token of a passage the first piece of the same text that ends after its start, or the last."""
     starts = np.array([start for start, _ in passage.spans])
     ends = np.array([end for _, end in pieces.spans])
     return torch.from_numpy(np.searchsorted(ends, starts, side="right").clip(max=len(ends) - 1))
 
 
 def distance_classes(lengths: Sequence[int]) -> Tensor:
-    """Return each token's distance to its passage's start, to its end and to the question, [3, T].
-
-    Distances are classes 0 to 8, one class for each doubling.
-    """
+    """Return each token's distance class to its passage's start, its end and the question, [3, T]; 0 to 8, doubling."""
     start = torch.cat([torch.arange(length) for length in lengths])
     end = torch.cat([torch.arange(length - 1, -1, -1) for length in lengths])
     question = torch.arange(len(start) - 1, -1, -1)

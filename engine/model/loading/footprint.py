@@ -1,7 +1,6 @@
 """Memory and download size of a model, from its configuration and file headers, before weights are read.
 
-A local folder is read directly. A model on the Hub takes two small requests: its file list, which has the number of
-parameters, and its config.json.
+A model on the Hub takes two small requests: its file list, which has the number of parameters, and its config.json.
 """
 
 import json
@@ -14,7 +13,8 @@ import psutil
 import torch
 from httpx2 import HTTPError
 from huggingface_hub import hf_hub_download, model_info
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import filter_repo_objects
 from safetensors import SafetensorError, safe_open
 
 from engine.errors import HubUnreachable, ModelNotFound
@@ -29,9 +29,7 @@ TIMEOUT_S = 10.0
 class Footprint:
     """The size of a decoder in any dtype.
 
-    model_type             'llama', 'qwen3' and the like
     kv_elements_per_token  numbers in the KV of one token, 2 * L * H * D
-    max_context_tokens     the model's context length
     download_bytes         0 for a model on this machine
     """
 
@@ -56,8 +54,7 @@ BUNDLED_FOOTPRINT = Footprint("llama", 134_515_008, 2 * 30 * 3 * 64, MAX_CONTEXT
 def estimate_footprint(name: str, folder: Path) -> Footprint:
     """Return the footprint of model `name`; arguments as for `resolve`. Downloads small files at most.
 
-    Raises ModelNotFound if `resolve` would, UnsupportedModel if `load_decoder` would reject the configuration, and
-    HubUnreachable if the model is not on this machine and the Hub does not answer.
+    Raises ModelNotFound and UnsupportedModel as `resolve` and `load_decoder` would, and HubUnreachable.
     """
     if (local := find_local(name, folder)) is not None:
         return folder_footprint(local)
@@ -83,27 +80,20 @@ def hub_footprint(name: str) -> Footprint:
         with TemporaryDirectory() as temporary:  # in the Hub's cache, the config alone would look like the whole model
             path = hf_hub_download(name, "config.json", etag_timeout=TIMEOUT_S, local_dir=temporary)
             config = json.loads(Path(path).read_text())
-    except HFValidationError as error:
-        raise ModelNotFound(f"{name!r} is neither a folder nor a name on the hub.") from error
     except HfHubHTTPError as error:  # the Hub answered with an error
         raise ModelNotFound(f"The hub refused {name!r} ({str(error).splitlines()[0]}).") from error
     except (HTTPError, OSError, ValueError) as error:
         raise HubUnreachable(f"{name!r} is not on this machine, and the hub cannot be reached.") from error
     if info.safetensors is None:
         raise ModelNotFound(f"{name!r} has no safetensors weights.")
-    download_bytes = sum(
-        file.size or 0
-        for file in info.siblings or ()
-        if any(Path(file.rfilename).match(pattern) for pattern in MODEL_FILE_PATTERNS)
-    )
-    return _from_config(config, name, info.safetensors.total, download_bytes)
+    siblings = info.siblings or ()
+    files = filter_repo_objects(siblings, allow_patterns=MODEL_FILE_PATTERNS, key=lambda file: file.rfilename)
+    return _from_config(config, name, info.safetensors.total, sum(file.size or 0 for file in files))
 
 
 def free_bytes(device: torch.device) -> int:
     """Return the free memory of a device."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return psutil.virtual_memory().available
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
 
 
 def _count_parameters(path: Path) -> int:

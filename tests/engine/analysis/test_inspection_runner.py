@@ -15,7 +15,7 @@ from engine.analysis.attention_profile import WINDOW, passage_slices, window_sta
 from engine.analysis.inspection import NEVER, PERCENTS, RatioSelection
 from engine.analysis.inspection_runner import inspect, selection_by_ratio
 from engine.analysis.sinks import find_sinks, window_ranks
-from engine.prefill.plan import plan_recompute
+from engine.prefill.prefill import plan_recompute
 from engine.strategies import (
     EPIC,
     CacheBlend,

@@ -14,10 +14,17 @@ from engine import builder
 from engine.analysis.comparison import CompareRequest
 from engine.analysis.comparison_runner import compare
 from engine.builder import ModelConfig, load_models
-from engine.generation import grounded_sampler
+from engine.generation import grounding
 from engine.generation.citations import cite
-from engine.generation.grounded_sampler import GroundedSampler, GroundingModel
-from engine.generation.grounding import MAX_RANGE, PASSAGE_WEIGHT, SENTENCE_WEIGHT, QuoteState, SentenceScores
+from engine.generation.grounding import (
+    MAX_RANGE,
+    PASSAGE_WEIGHT,
+    SENTENCE_WEIGHT,
+    GroundedSampler,
+    GroundingModel,
+    QuoteState,
+    SentenceScores,
+)
 from engine.model.sampling import SamplingParams
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
@@ -303,7 +310,7 @@ def test_sampling_draws_from_the_fused_logits():
 
 def test_the_engine_generates_what_its_sampler_samples(monkeypatch):
     """Independent: transformers' own forward pass over the whole prompt for each token."""
-    monkeypatch.setattr("engine.generation.grounded_sampler.SENTENCE_WEIGHT", 40.0)  # a random model is hard to move
+    monkeypatch.setattr("engine.generation.grounding.SENTENCE_WEIGHT", 40.0)  # a random model is hard to move
     request = Request("When does the Old Kestrel sail to Port Arden?", method="full", passages=2, max_new_tokens=8)
     request = replace(request, temperature=2.0, seed=3)
     engine = make_engine("ferry", "tern")
@@ -357,7 +364,7 @@ def test_a_follow_up_is_scored_with_its_history(monkeypatch):
     )
     given = []
     monkeypatch.setattr(
-        grounded_sampler, "SentenceScores", lambda *arguments: given.append(arguments) or SentenceScores(*arguments)
+        grounding, "SentenceScores", lambda *arguments: given.append(arguments) or SentenceScores(*arguments)
     )
     engine.grounding = GroundingModel()
     engine.sampler(prepared, Trace(), SamplingParams())

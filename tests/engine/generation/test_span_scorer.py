@@ -13,8 +13,14 @@ from torch.testing import assert_close
 
 from engine.builder import SPAN_SCORER, ModelConfig, fetch_models
 from engine.errors import Cancelled, SpanScorerUnusable
-from engine.generation.grounded_sampler import GroundingModel
-from engine.generation.grounding import MAX_SPAN_PENALTY, SENTENCE_WEIGHT, SPAN_WEIGHT, QuoteState, SentenceScores
+from engine.generation.grounding import (
+    MAX_SPAN_PENALTY,
+    SENTENCE_WEIGHT,
+    SPAN_WEIGHT,
+    GroundingModel,
+    QuoteState,
+    SentenceScores,
+)
 from engine.generation.span_scorer import (
     MAX_QUESTION_TOKENS,
     SPAN_SCORER_FILE,
@@ -23,7 +29,6 @@ from engine.generation.span_scorer import (
     SpanScores,
     char_log_odds,
     encode_text,
-    load_span_scorer,
     pad_batch,
 )
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -147,7 +152,7 @@ def test_a_passage_is_encoded_once_until_it_is_forgotten(monkeypatch):
 
 def test_warming_does_nothing_if_the_cache_is_full(monkeypatch):
     pieces = len(encode("37 cars.")[0].pieces.ids)
-    monkeypatch.setattr("engine.generation.span_scorer.CACHE_TOKENS", pieces)
+    monkeypatch.setattr(SpanScorer, "cache_size", pieces)
     scorer, text = span_scorer(), TEXTS["ferry"]
     scorer._passages("37 cars.")
     scorer.warm(text, PromptTemplate(tiny.tokenizer()).passage(text))
@@ -272,7 +277,7 @@ def test_a_span_scorer_is_evaluated_and_published_only_if_it_is_better(tmp_path)
     prompt = PromptTemplate(tiny.tokenizer())
     report = train_span_scorer(tiny.encoder(1, 2), prompt, BOATS, tmp_path / "out", CONFIG, ignore)
     assert 0 <= report["right"] <= 1 and report["questions"] > 0
-    assert load_span_scorer(tmp_path / "out", tiny.encoder(1, 2)).num_parameters > 0
+    assert SpanScorer.load(tmp_path / "out", tiny.encoder(1, 2)).num_parameters > 0
     assert publish(tmp_path / "out", tmp_path / "assets", (SPAN_SCORER_FILE,), span_training.selection_metric)
     assert not publish(tmp_path / "out", tmp_path / "assets", (SPAN_SCORER_FILE,), span_training.selection_metric)
     assert json.loads((tmp_path / "assets" / REPORT_FILE).read_text()) == json.loads(json.dumps(report))
@@ -312,17 +317,17 @@ def test_a_saved_span_scorer_is_loaded_unchanged(tmp_path):
         weight.data = weight.bfloat16().float()
     scorer = SpanScorer(tiny.encoder(1, 2), rounded)
     scorer.save(tmp_path)
-    again = load_span_scorer(tmp_path, tiny.encoder(1, 2))
+    again = SpanScorer.load(tmp_path, tiny.encoder(1, 2))
     for one, two in zip(scorer.score(QUESTION, ["37 cars."]), again.score(QUESTION, ["37 cars."]), strict=True):
         assert_close(one.log_odds, two.log_odds, **EXACT)
 
 
 def test_a_span_scorer_that_does_not_fit_is_refused(tmp_path):
     with pytest.raises(SpanScorerUnusable, match="span scorer"):
-        load_span_scorer(tmp_path, tiny.encoder(1, 2))
+        SpanScorer.load(tmp_path, tiny.encoder(1, 2))
     (tmp_path / SPAN_SCORER_FILE).write_bytes(b"torn")
     with pytest.raises(SpanScorerUnusable, match="span scorer"):
-        load_span_scorer(tmp_path, tiny.encoder(1, 2))
+        SpanScorer.load(tmp_path, tiny.encoder(1, 2))
     whole = net().state_dict()
     torn = {name: weight for name, weight in whole.items() if name != "norm.bias"}
     short, thin = {**whole, "rarity": torch.zeros(3)}, {**whole, "points.weight": torch.zeros(1, 6)}
@@ -330,10 +335,10 @@ def test_a_span_scorer_that_does_not_fit_is_refused(tmp_path):
     for named in ({}, torn, more, flat, short, thin):
         save_file(named, tmp_path / SPAN_SCORER_FILE)
         with pytest.raises(SpanScorerUnusable, match="another --span-scorer"):
-            load_span_scorer(tmp_path, tiny.encoder(1, 2))
+            SpanScorer.load(tmp_path, tiny.encoder(1, 2))
     save_file(whole, tmp_path / SPAN_SCORER_FILE)
     with pytest.raises(SpanScorerUnusable):
-        load_span_scorer(tmp_path, tiny.encoder())  # of one layer
+        SpanScorer.load(tmp_path, tiny.encoder())  # of one layer
 
 
 def test_a_span_scorer_is_used_with_a_lora_adapter(tmp_path):

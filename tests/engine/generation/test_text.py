@@ -71,12 +71,6 @@ def test_a_seed_repeats_a_sample():
     assert draws[0] == draws[1]
 
 
-@pytest.mark.parametrize("bad", [{"temperature": -1}, {"top_p": 0}, {"top_p": 1.1}])
-def test_sampling_outside_its_range_is_refused(bad):
-    with pytest.raises(ValueError, match="need temperature"):
-        SamplingParams(**bad)
-
-
 PASSAGES = ["The ferry costs 12 pounds for adults.", "Captain Dahl leads the crew of the Silver Tern."]
 PARTS = [
     "The ferry costs 12",

@@ -5,8 +5,7 @@ from threading import Event, Thread
 import pytest
 
 from engine.errors import Cancelled
-from engine.kv.chunk_cache import ChunkCache
-from engine.kv.fingerprint import model_fingerprint
+from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from tests.support import tiny
 from tests.support.doubles import make_hierarchy

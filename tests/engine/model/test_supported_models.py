@@ -8,9 +8,8 @@ import torch
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import load_decoder
+from engine.model.loading.load import load_decoder, selftest
 from engine.model.loading.resolve import resolve
-from engine.model.selftest import selftest
 from engine.model.spec import check_supported
 from tests.support import tiny
 

@@ -129,6 +129,6 @@ def test_cached_decoding_equals_decoding_without_a_cache(model, decoder):
 
 @pytest.mark.parametrize("capacity, slots, message", [(4, [3, 4], "slot 4 is past"), (4, [], "at least one row")])
 def test_rows_outside_the_buffer_are_rejected(capacity, slots, message):
-    buffer = KVBuffer(1, 1, 8, capacity, torch.float32, torch.device("cpu"))
+    buffer = KVBuffer(torch.empty(1, 1, capacity, 8), torch.empty(1, 1, capacity, 8))
     with pytest.raises(ValueError, match=message):
         RowPass(buffer, torch.tensor(slots))

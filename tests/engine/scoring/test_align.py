@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from engine.model.tokenizer import TextTokenizer
-from engine.scoring.align import align
+from engine.scoring.auxiliary import align
 from tests.support import tiny
 
 WORDS = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
@@ -26,7 +27,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.samp
 def test_every_selected_character_is_covered(source, target, text, seed):
     spans, onto = KINDS[source].encode(text).spans, KINDS[target].encode(text).spans
     is_selected = np.random.default_rng(seed).random(len(spans)) < 0.5
-    carried = align(is_selected.astype(float), np.array(spans).reshape(-1, 2), np.array(onto).reshape(-1, 2))
+    carried = align(torch.from_numpy(is_selected).float(), spans, onto)
     selected = {at for (start, end), keep in zip(spans, is_selected, strict=True) if keep for at in range(start, end)}
     covered = {at for (start, end), score in zip(onto, carried, strict=True) if score for at in range(start, end)}
     readable = {at for start, end in onto for at in range(start, end)}
@@ -34,16 +35,11 @@ def test_every_selected_character_is_covered(source, target, text, seed):
 
 
 def test_a_token_gets_the_best_overlapping_score_and_zero_without_overlap():
-    spans, onto = np.array([(0, 2), (2, 5), (5, 6)]), np.array([(0, 3), (3, 5), (6, 9)])
-    assert align(np.array([0.1, 0.7, 0.4]), spans, onto).tolist() == [0.7, 0.7, 0.0]
+    spans, onto = [(0, 2), (2, 5), (5, 6)], [(0, 3), (3, 5), (6, 9)]
+    assert align(torch.tensor([0.25, 0.75, 0.5]), spans, onto).tolist() == [0.75, 0.75, 0.0]
 
 
 def test_the_same_tokens_keep_their_scores():
-    spans = np.array(LARGE.encode("Tiny models with random weights").spans)
-    scores = np.random.default_rng(0).random(len(spans))
+    spans = LARGE.encode("Tiny models with random weights").spans
+    scores = torch.rand(len(spans), generator=torch.Generator().manual_seed(0))
     assert align(scores, spans, spans).tolist() == scores.tolist()
-
-
-def test_scores_of_another_text_are_refused():
-    with pytest.raises(ValueError, match="2 scores for 1 tokens"):
-        align(np.zeros(2), np.array([(0, 1)]), np.array([(0, 1)]))

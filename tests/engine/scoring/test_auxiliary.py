@@ -81,7 +81,6 @@ def test_a_selector_replaces_the_auxiliary_model_and_reads_no_chunk_kv(monkeypat
     monkeypatch.setattr(scorer.cache, "get_or_compute", lambda *args: pytest.fail("chunk KV was read"))
     scores = scorer.score(QUESTION, texts, primary, ScoreMode.LEARNED)
     assert_close(scores, selector.score(QUESTION, texts, [primary.passage(text) for text in texts]), **EXACT)
-    assert not scorer.uses_chunk_kv(ScoreMode.LEARNED) and scorer.uses_chunk_kv(ScoreMode.JOINT)
 
 
 def test_without_a_selector_learned_scores_are_the_joint_ones():

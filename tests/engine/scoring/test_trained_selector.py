@@ -21,7 +21,6 @@ from engine.scoring.trained_selector import (
     TokenSelector,
     align_to_pieces,
     distance_classes,
-    load_token_selector,
 )
 from tests.support import tiny
 from tests.support.boats import BOATS
@@ -128,7 +127,7 @@ def test_a_passage_is_encoded_once_until_it_is_forgotten(monkeypatch):
 
 
 def test_warming_stops_when_the_cache_is_full(monkeypatch):
-    monkeypatch.setattr("engine.scoring.trained_selector.MAX_CACHED_PASSAGES", 2)
+    monkeypatch.setattr(TokenSelector, "cache_size", 2)
     selector, calls = TokenSelector(tiny.encoder(), random_head()), []
     embed = selector.encoder.embed
     texts = list(TEXTS.values())[:3]
@@ -221,7 +220,7 @@ def test_training_evaluates_its_selector_and_publishes_only_a_better_one(tmp_pat
     shares, metric = report["agreement"], selector_training.selection_metric
     assert set(shares) == {"target", "selector", "joint", "last layer", "random"}
     assert 0 < shares["selector"] <= shares["target"] <= 1 and report["questions"]["judged"] > 0
-    assert load_token_selector(tmp_path / "out", tiny.encoder()).num_parameters > 0
+    assert TokenSelector.load(tmp_path / "out", tiny.encoder()).num_parameters > 0
     assert publish(tmp_path / "out", tmp_path / "assets", (SELECTOR_FILE,), metric)
     assert not publish(tmp_path / "out", tmp_path / "assets", (SELECTOR_FILE,), metric)
     assert json.loads((tmp_path / "assets" / REPORT_FILE).read_text()) == json.loads(json.dumps(report))
@@ -270,16 +269,16 @@ def test_a_selector_is_restored_from_its_file(tmp_path):
         weight.data = weight.bfloat16().float()
     selector, texts = TokenSelector(tiny.encoder(), head), list(TEXTS.values())
     selector.save(tmp_path)
-    assert_close(score(load_token_selector(tmp_path, tiny.encoder()), texts), score(selector, texts), **EXACT)
+    assert_close(score(TokenSelector.load(tmp_path, tiny.encoder()), texts), score(selector, texts), **EXACT)
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_an_unusable_selector_file_is_rejected(tmp_path):
     with pytest.raises(TokenSelectorUnusable, match="selector"):
-        load_token_selector(tmp_path, tiny.encoder())
+        TokenSelector.load(tmp_path, tiny.encoder())
     (tmp_path / SELECTOR_FILE).write_bytes(b"torn")
     with pytest.raises(TokenSelectorUnusable, match="selector"):
-        load_token_selector(tmp_path, tiny.encoder())
+        TokenSelector.load(tmp_path, tiny.encoder())
     for tensors in (
         {},
         {"votes": torch.zeros(2)},
@@ -290,7 +289,7 @@ def test_an_unusable_selector_file_is_rejected(tmp_path):
     ):
         save_file(tensors, tmp_path / SELECTOR_FILE)
         with pytest.raises(TokenSelectorUnusable, match="trained for another encoder or version"):
-            load_token_selector(tmp_path, tiny.encoder())
+            TokenSelector.load(tmp_path, tiny.encoder())
 
 
 def test_our_trained_files_are_used_for_the_bundled_model_only(tmp_path):
