@@ -95,10 +95,12 @@ class StableText:
     def _may_repeat(self, partial: str) -> bool:
         """Return whether the growing sentence may become a repetition, which would be cut."""
         words = () if PARTIAL_LIST_NUMBER.fullmatch(partial) else _content_words(partial)
+        *complete, last = words or ("",)  # the last word may be incomplete
+        num_complete = len(complete)
         return any(
-            count >= _max_occurrences(sentence) and len(words) <= len(sentence) and _starts_with(sentence, words)
+            sentence[:num_complete] == tuple(complete) and sentence[num_complete].startswith(last)
             for sentence, count in self._occurrences.items()
-            if sentence
+            if count >= _max_occurrences(sentence) and len(sentence) > num_complete
         )
 
 
@@ -150,13 +152,6 @@ def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, i
 
 def _max_occurrences(words: Sequence[str]) -> int:
     return 1 if len(words) >= MIN_UNIQUE_WORDS else 2
-
-
-def _starts_with(sentence: Sequence[str], words: Sequence[str]) -> bool:
-    """Return whether a sentence's words start with `words`, the last of which may be incomplete."""
-    if not words:
-        return True
-    return tuple(sentence[: len(words) - 1]) == words[:-1] and sentence[len(words) - 1].startswith(words[-1])
 
 
 def _with_mark(sentence: str, rank: int | None) -> str:

@@ -46,7 +46,6 @@ WORD_INTERIOR = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=
 class QuoteState:
     """A partial answer, and the passage text that its end may be quoting: the state of the constrained decoder.
 
-    text   generated so far
     ends   end offsets of the quoted text, in characters of all passages joined; it may occur at several places
     score  of the best of the sentences there (or of the best words, with a span scorer): nats below the best of
            all, 0 or less. Punctuation after a quote leaves the score unchanged.

@@ -45,9 +45,9 @@ class PaddedBatch:
 
 @dataclass(frozen=True)
 class SpanScores:
-    """The (start, end) characters of each piece of a passage, and the log-odds [pieces] that it is part of the answer.
+    """The (start, end) characters of each piece of a passage, and the log-odds that it is part of the answer.
 
-    The log-odds, in nats, are relative to the most likely piece of all passages: 0 or less.
+    [pieces] in nats, relative to the most likely piece of all passages: 0 or less.
     """
 
     spans: Sequence[tuple[int, int]]
@@ -55,10 +55,7 @@ class SpanScores:
 
 
 class SpanScorerLayer(nn.Module):
-    """Cross-attention to the question and a depthwise convolution over the passage, each with a residual connection.
-
-    Attribute names are tensor names in the file.
-    """
+    """Cross-attention to the question and a depthwise convolution over the passage, each with a residual connection."""
 
     def __init__(self, size: int, kernel_size: int, dilation: int) -> None:
         super().__init__()
@@ -87,9 +84,9 @@ class SpanScorerLayer(nn.Module):
 class SpanScorerNet(nn.Module):
     """Layers that score the pieces of passages against a question. Attribute names are tensor names in the file.
 
-    width           of the encoder's vectors, in which the outputs of `encoder_layers` layers are concatenated
-    size            hidden size of the layers here
-    rarity          [vocabulary] inverse document frequency of each piece
+    width   of the encoder's vectors, in which the outputs of `encoder_layers` layers are concatenated
+    size    hidden size of the layers here
+    rarity  [vocabulary] inverse document frequency of each piece
     """
 
     def __init__(self, width: int, encoder_layers: int, size: int, vocabulary_size: int) -> None:
@@ -186,10 +183,7 @@ def pad_batch(texts: Sequence[EncodedText]) -> PaddedBatch:
 
 
 def char_log_odds(text: str, passages: Sequence[str], span_scores: Sequence[SpanScores]) -> list[float]:
-    """Return the log-odds of each character of `text`, which is the passages with different white space.
-
-    A character without a piece, such as white space, gets -inf; one of several pieces gets their maximum.
-    """
+    """Return the largest log-odds, or -inf, of each character of `text`: the passages with different white space."""
     aligned = [-math.inf] * len(text)
     offsets = (offset for offset, character in enumerate(text) if not character.isspace())
     for passage, scores in zip(passages, span_scores, strict=True):

@@ -92,11 +92,9 @@ class ChunkCache:
     def get_or_compute(
         self, ids: TokenIds, cancel: Event | None = None, touched_nodes: TouchedNodes | None = None
     ) -> tuple[ChunkKV, str]:
-        """Return a chunk's own KV and the tier it was read from, or 'computed'.
+        """Return a chunk's own KV and the tier it was read from, or 'computed' (once for concurrent calls).
 
         touched_nodes  receives the node that was read, for `record_hits` once an answer was generated from it
-
-        Concurrent calls for the same chunk compute it once. Raises Cancelled once `cancel` is set.
         """
         key = self.chunk_key(ids)
         with self._lock, self.tree.pinned_while([key]) as nodes:
@@ -119,10 +117,7 @@ class ChunkCache:
     ) -> ChunkSet:
         """Return the KV of a prompt's chunks for a placement: the longest exact path, then each chunk by its content.
 
-        max_path_chunks  chunks of the path at most; None sets no limit
-        touched_nodes    as in `get_or_compute`
-
-        Raises Cancelled once `cancel` is set.
+        At most `max_path_chunks` chunks come from the path; other arguments as for `get_or_compute`.
         """
         if placement is Placement.NO_PREFIX:
             return self.without_prefix.gather(chunks, Placement.PARALLEL, cancel, None, touched_nodes)

@@ -20,7 +20,7 @@ ATTENTION_NAME = "kvscope"
 class AttentionPass(Protocol):
     """One forward pass: where it keeps keys and values, and what each of its rows attends to.
 
-    It replaces transformers' Cache inside a layer, hence the name and argument order of `update`.
+    It replaces transformers' Cache inside a layer, hence the signature of `update`.
     """
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -28,11 +28,7 @@ class AttentionPass(Protocol):
         ...
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-        """Return the attention output of a rotated query, both [B, query heads, R, D].
-
-        keys, values  what `update` returned
-        scaling       factor of the logits
-        """
+        """Return the attention output of a rotated query, both [B, query heads, R, D], to what `update` returned."""
         ...
 
 
@@ -53,10 +49,8 @@ def _attention_forward(
     return output.transpose(1, 2), None
 
 
-def register_attention() -> None:
-    """Register the attention with transformers, and its mask: without one transformers would ignore masks silently."""
-    AttentionInterface.register(ATTENTION_NAME, _attention_forward)
-    AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)
+AttentionInterface.register(ATTENTION_NAME, _attention_forward)
+AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)  # without one, transformers would ignore masks silently
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor | None) -> Tensor:

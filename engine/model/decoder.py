@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import Cancelled
-from engine.model.attention import ATTENTION_NAME, AttentionPass, register_attention
+from engine.model.attention import ATTENTION_NAME, AttentionPass
 from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
 
@@ -26,20 +26,13 @@ class Decoder:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         self.spec: ModelSpec = read_spec(model)
-        register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
         self.model = model
+        self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
         self.tokenizer = tokenizer
         self.name = name
         self.selftest_result: SelfTestResult | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.model.dtype
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""
@@ -58,21 +51,20 @@ class Decoder:
         hidden = self.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)
         return self.logits(hidden[0, -1])
 
-    @torch.inference_mode()
     def forward(
-        self, ids: Tensor, positions: Tensor, attention_pass: AttentionPass, cancel: Event | None = None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        attention_pass: AttentionPass,
+        cancel: Event | None = None,
+        with_grad: bool = False,
     ) -> Tensor:
         """Run ids [B, R] at positions [B, R] through all layers; return [B, R, hidden_size]. Raises Cancelled."""
-        return self.forward_with_grad(ids, positions, attention_pass, cancel)
-
-    def forward_with_grad(
-        self, ids: Tensor, positions: Tensor, attention_pass: AttentionPass, cancel: Event | None = None
-    ) -> Tensor:
-        """Like `forward`, with gradients, for training."""
-        hidden, rotation = self.embed(ids, positions)
-        for layer in range(self.spec.num_layers):
-            hidden = self.run_layer(layer, hidden, rotation, attention_pass, cancel)
-        return hidden
+        with torch.inference_mode(not with_grad):
+            hidden, rotation = self.embed(ids, positions)
+            for layer in range(self.spec.num_layers):
+                hidden = self.run_layer(layer, hidden, rotation, attention_pass, cancel)
+            return hidden
 
     def embed(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Rotation]:
         """Return the embeddings [B, R, hidden_size] of ids [B, R], and the rotation of their positions [B, R]."""
@@ -94,14 +86,10 @@ class Decoder:
             hidden, position_embeddings=rotation, past_key_values=attention_pass, attention_pass=attention_pass
         )
 
-    @torch.inference_mode()
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, with_grad: bool = False) -> Tensor:
         """Return next-token logits [..., V] in fp32 for hidden states [..., hidden_size]."""
-        return self.logits_with_grad(hidden)
-
-    def logits_with_grad(self, hidden: Tensor) -> Tensor:
-        """Like `logits`, with gradients, for training."""
-        return self.model.lm_head(self.model.model.norm(hidden)).float()
+        with torch.inference_mode(not with_grad):
+            return self.model.lm_head(self.model.model.norm(hidden)).float()
 
     @torch.inference_mode()
     def reference_logits(self, ids: Tensor) -> Tensor:

@@ -45,17 +45,10 @@ class Encoder:
         self.tokenizer = TextTokenizer(tokenizer)
         self.layers = tuple(layers)
         self.width: int = model.config.hidden_size * len(layers)
-        self._model = model.eval().requires_grad_(False)
+        self.model = model.eval().requires_grad_(False)
+        self.dtype: torch.dtype = model.dtype
         self._cls_id = self.tokenizer.template.token_to_id("[CLS]")
         self._sep_id = self.tokenizer.template.token_to_id("[SEP]")
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._model.dtype
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return list(self._model.parameters())
 
     @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:
@@ -64,7 +57,7 @@ class Encoder:
         vectors = []
         for start in range(0, len(ids), size or 1):
             window = torch.tensor([[self._cls_id, *ids[start : start + size], self._sep_id]])
-            states = self._model(window, output_hidden_states=True).hidden_states
+            states = self.model(window, output_hidden_states=True).hidden_states
             vectors.append(torch.cat([states[layer][0, 1:-1] for layer in self.layers], -1))
         return torch.cat(vectors) if vectors else torch.empty(0, self.width, dtype=self.dtype)
 
@@ -139,7 +132,7 @@ class TrainedHead(ABC, Generic[Head, PassageData]):
 
     @property
     def _weights(self) -> list[Tensor]:
-        return [*self.encoder.parameters, *self.head.parameters()]
+        return [*self.encoder.model.parameters(), *self.head.parameters()]
 
     def warm(self, text: str, passage: TokenizedText) -> None:
         """Cache a passage unless the cache is full."""

@@ -70,9 +70,7 @@ class RowPass:
         self._segments = _segments(slots, buffer.keys.dtype)
         buffer.length = max(buffer.length, self._end)
 
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         self._buffer.keys[layer][:, self._slots] = keys[0]
         self._buffer.values[layer][:, self._slots] = values[0]
         return self._buffer.keys[layer, None, :, : self._end], self._buffer.values[layer, None, :, : self._end]
@@ -113,17 +111,14 @@ class AttentionProbe(RowPass):
 
 
 class BatchDecode:
-    """One decode step for several buffers of different lengths, as one batch.
-
-    positions  [B, 1]
-    """
+    """One decode step for several buffers of different lengths, as one batch, at `positions` [B, 1]."""
 
     def __init__(self, buffers: list[KVBuffer]) -> None:
         slots = [torch.tensor([buffer.length]) for buffer in buffers]
         self.positions = torch.stack([b.positions(slot) for b, slot in zip(buffers, slots, strict=True)])
         self._passes = [RowPass(buffer, slot) for buffer, slot in zip(buffers, slots, strict=True)]
 
-    def update(self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object) -> tuple[Any, Any]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         kv = [row.update(keys[i : i + 1], values[i : i + 1], layer) for i, row in enumerate(self._passes)]
         return [k for k, _ in kv], [v for _, v in kv]
 
@@ -133,10 +128,7 @@ class BatchDecode:
 
 
 def _segments(slots: Tensor, dtype: torch.dtype) -> list[tuple[slice, int, Tensor | None]]:
-    """Split rows into segments: adjacent rows, the slots up to their last one, and a mask over these.
-
-    They read few masked keys; one dense mask would waste most of the attention.
-    """
+    """Split rows into segments that read few masked keys: adjacent rows, the number of slots, and a mask."""
     rows, num_keys = len(slots), int(slots[-1]) + 1
     if rows in (1, num_keys):
         return [(slice(0, rows), num_keys, None)]

@@ -5,7 +5,6 @@ hybrid attention, and frequencies that depend on the text's length, would make K
 """
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor
@@ -69,7 +68,7 @@ class ModelSpec:
 def read_spec(model: Any) -> ModelSpec:
     """Return the spec of a loaded transformers model. Raises UnsupportedModel."""
     config = model.config
-    check_supported(config)
+    check_config(config.to_dict(), config.name_or_path)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     inv_freq = model.model.rotary_emb.inv_freq.detach().float().cpu().clone()
     if 2 * len(inv_freq) != head_dim:
@@ -88,24 +87,22 @@ def read_spec(model: Any) -> ModelSpec:
     )
 
 
-def check_config_json(config: Any, name: str) -> None:
-    """Check the parsed config.json of model `name`. Raises ModelNotFound if it is malformed, and UnsupportedModel."""
+def check_config(config: Any, name: str) -> None:
+    """Check that the parsed config.json of model `name` describes a decoder with plain RoPE and full attention.
+
+    Raises ModelNotFound if it describes no model, and UnsupportedModel.
+    """
     if not isinstance(config, dict) or "model_type" not in config:
         raise ModelNotFound(f"The config.json of {name} does not describe a model.")
-    check_supported(SimpleNamespace(**config))
-
-
-def check_supported(config: Any) -> None:
-    """Raise UnsupportedModel unless a transformers config describes a decoder with plain RoPE and full attention."""
-    if config.model_type not in MODEL_TYPES:
-        raise UnsupportedModel(f"Model type {config.model_type!r} is not supported, only {', '.join(MODEL_TYPES)}.")
-    rope = getattr(config, "rope_parameters", None) or {}
+    if config["model_type"] not in MODEL_TYPES:
+        raise UnsupportedModel(f"Model type {config['model_type']!r} is not supported, only {', '.join(MODEL_TYPES)}.")
+    rope = config.get("rope_parameters") or {}
     rope_type = rope.get("rope_type", "default")
     if rope_type not in ROPE_TYPES:
         raise UnsupportedModel(f"The model's RoPE frequencies ({rope_type!r}) depend on the length of the text.")
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise UnsupportedModel("The model rotates only a part of each head.")
-    layer_types = set(getattr(config, "layer_types", None) or ["full_attention"])
-    sliding_window = getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
+    layer_types = set(config.get("layer_types") or ["full_attention"])
+    sliding_window = config.get("sliding_window") is not None and config.get("use_sliding_window", True)
     if layer_types != {"full_attention"} or sliding_window:
         raise UnsupportedModel("Some layers of the model use sliding-window attention or no attention.")

@@ -29,7 +29,7 @@ POLL_S = 0.05  # interval at which a request that waits for scores checks whethe
 
 @dataclass(frozen=True, slots=True)
 class ReferencePrefill:
-    """A full prefill: KV of the whole prompt, logits [V] of the first token, and the question's attention.
+    """A full prefill: KV of the prompt, logits [V] of the first token, and the question's attention.
 
     attention  [L, context tokens] fp32, of the last 256 question rows at most; mean over heads and rows
     """
@@ -185,10 +185,7 @@ class PromptContext:
         return self._scores[mode]
 
     def _probe_question(self, rows: Tensor, buffer: KVBuffer) -> tuple[Tensor, Tensor]:
-        """Compute KV for `rows` [R], the question's among them.
-
-        Returns the question's attention [L, context tokens] and the logits [V]. Raises Cancelled.
-        """
+        """Compute KV for `rows`, the question's among them; return its attention [L, context tokens] and logits [V]."""
         decoder = self.cache.decoder
         context = slice(len(self.cache.prefix_ids), int(self.query_rows[0]))
         probe = AttentionProbe(buffer, rows, min(len(self.query_rows), MAX_QUERY_ROWS))  # of a pasted text, its end

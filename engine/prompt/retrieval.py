@@ -5,7 +5,7 @@ needs, and the chunks of the previous prompt are a third ranking: "Who owns it?"
 sails the Bay Route?" again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -51,7 +51,9 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     previous = request.history[-1].chunk_ids
     with_turns = " ".join([*(turn.question for turn in turns), request.question])
     searches = [finder.retrieve_stages(question, top_k, documents) for question in (request.question, with_turns)]
-    for rankings in _in_parallel(searches):
+    rankings: list[list[Hit]] = [[], []]
+    for stage in zip_longest(*searches):  # a search that has finished keeps its last hits
+        rankings = [last if hits is None else hits for last, hits in zip(rankings, stage, strict=True)]
         chunks_by_id = finder.chunks_by_id(previous)
         again = [chunks_by_id[chunk_id] for chunk_id in previous if chunk_id in chunks_by_id]
         allowed = [_unscored(chunk) for chunk in again if not documents or chunk.document_id in documents]
@@ -72,22 +74,12 @@ def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 
 def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]:
-    """Return a note if some of the chosen documents no longer exist."""
     chosen = set(request.documents)
     missing = chosen - {document.id for document in finder.documents()} if chosen else chosen
-    if not missing:
-        return ()
-    if missing == chosen:
+    if missing and missing == chosen:
         return ("None of the chosen documents is in the library any more. Choose others.",)
-    return (f"Not in the library any more: {len(missing)} of the {len(chosen)} chosen documents.",)
-
-
-def _in_parallel(searches: Sequence[Iterable[list[Hit]]]) -> Iterator[list[list[Hit]]]:
-    """Yield the latest hits of all searches after each stage; a finished search keeps its last hits."""
-    latest: list[list[Hit]] = [[] for _ in searches]
-    for stage in zip_longest(*searches):
-        latest = [before if hits is None else hits for before, hits in zip(latest, stage, strict=True)]
-        yield latest
+    note = f"Not in the library any more: {len(missing)} of the {len(chosen)} chosen documents."
+    return (note,) if missing else ()
 
 
 def _unscored(chunk: Chunk) -> Hit:

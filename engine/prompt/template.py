@@ -18,7 +18,7 @@ SYSTEM = (
 NO_ANSWER = "The passages do not say."  # what the finetuned model answers in that case
 MAX_QUERY_ROWS = 256  # of a question that score passages; cost and memory grow with them for each passage
 MAX_CACHED_PASSAGES = 1024  # about 66 KB each
-_PASSAGES, _QUESTION = "\u241epassages\u241e", "\u241equestion\u241e"  # placeholders; never reach the model
+_PLACEHOLDER = "\u241etext\u241e"  # of passages and question; never reaches the model
 
 
 class PromptTemplate:
@@ -28,9 +28,9 @@ class PromptTemplate:
     end_ids  the id that ends a turn, in a tuple; empty if the tokenizer has none
     """
 
-    def __init__(self, tokenizer: Any, system: str = SYSTEM) -> None:
+    def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = TextTokenizer(tokenizer.backend_tokenizer)
-        before_passages, self._before_question, self._after_question = _render(tokenizer, system)
+        before_passages, self._before_question, self._after_question = _render(tokenizer).split(_PLACEHOLDER)
         self.prefix_ids = self.tokenizer.encode_template(before_passages)
         stop_ids = _stop_ids(tokenizer)
         self.stop_ids = frozenset(stop_ids)
@@ -52,22 +52,18 @@ class PromptTemplate:
         return self.tokenizer.encode(f"Question: {question}").ids[-MAX_QUERY_ROWS:]
 
 
-def _render(tokenizer: Any, system: str) -> tuple[str, str, str]:
-    """Return the chat template's text before the passages, before the question and after it."""
-    user = f"Passages:\n\n{_PASSAGES}Question: {_QUESTION}"
+def _render(tokenizer: Any) -> str:
+    """Return a prompt with placeholders for the passages and the question, by the chat template if there is one."""
+    user = f"Passages:\n\n{_PLACEHOLDER}Question: {_PLACEHOLDER}"
     if tokenizer.chat_template is None:
-        rendered = f"{system}\n\n{user}\nAnswer:"
-    else:
-        turns = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        settings = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
-        try:
-            rendered = tokenizer.apply_chat_template(turns, **settings)
-        except TemplateError:  # some templates have no system turn
-            turns = [{"role": "user", "content": f"{system}\n\n{user}"}]
-            rendered = tokenizer.apply_chat_template(turns, **settings)
-    before_passages, rest = rendered.split(_PASSAGES)
-    before_question, after_question = rest.split(_QUESTION)
-    return before_passages, before_question, after_question
+        return f"{SYSTEM}\n\n{user}\nAnswer:"
+    turns = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+    settings = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
+    try:
+        return tokenizer.apply_chat_template(turns, **settings)
+    except TemplateError:  # some templates have no system turn
+        turns = [{"role": "user", "content": f"{SYSTEM}\n\n{user}"}]
+        return tokenizer.apply_chat_template(turns, **settings)
 
 
 def _stop_ids(tokenizer: Any) -> list[int]:

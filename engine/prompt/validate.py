@@ -23,22 +23,19 @@ def validate(request: Request) -> None:
         raise BadRequest("The question is empty. Type a question, then press Enter.")
     if request.method not in list(STRATEGIES):
         raise BadRequest(f"The method {request.method!r} is not one of {', '.join(STRATEGIES)}.")
-    for name, value, low, high in (
-        ("number of passages", request.passages, 1, MAX_PASSAGES),
-        ("answer length", request.max_new_tokens, 1, MAX_NEW_TOKENS),
+    for name, value, types, low, high in (
+        ("number of passages", request.passages, int, 1, MAX_PASSAGES),
+        ("answer length", request.max_new_tokens, int, 1, MAX_NEW_TOKENS),
+        ("recompute ratio", request.recompute_ratio, int | float, 0.0, 1.0),
+        ("temperature", request.temperature, int | float, 0.0, 5.0),
+        ("top-p", request.top_p, int | float, 0.01, 1.0),
     ):
-        if not isinstance(value, int) or not low <= value <= high:
-            raise BadRequest(f"The {name} must be a whole number between {low} and {high}, got {value!r}.")
+        if not isinstance(value, types) or not low <= value <= high:  # NaN is in no range
+            kind = "a whole number between" if types is int else "between"
+            raise BadRequest(f"The {name} must be {kind} {low:g} and {high:g}, got {value!r}.")
     seed = request.seed
     if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
         raise BadRequest(f"The seed must be a 64-bit integer, got {seed!r}.")
-    for name, number, minimum, maximum in (
-        ("recompute ratio", request.recompute_ratio, 0.0, 1.0),
-        ("temperature", request.temperature, 0.0, 5.0),
-        ("top-p", request.top_p, 0.01, 1.0),
-    ):
-        if not isinstance(number, int | float) or not minimum <= number <= maximum:  # NaN is in no range
-            raise BadRequest(f"The {name} must be between {minimum:g} and {maximum:g}, got {number!r}.")
     validate_scope(request)
     if not isinstance(request.options, Mapping):
         raise BadRequest(f"The method's options must map names to values, got {request.options!r}.")

@@ -10,6 +10,7 @@ Scoring runs on the CPU, in parallel with loading the main model's KV.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,8 +57,6 @@ class AuxiliaryScorer:
         primary        template of the main model, whose tokens are scored
         chunks         the passages' KV, if both models are the same and it is loaded
         touched_nodes  receives the tree nodes that were read, as in `ChunkCache.get_or_compute`
-
-        Raises Cancelled once `cancel` is set.
         """
         if mode is ScoreMode.LEARNED and self.selector is not None:
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
@@ -100,13 +99,10 @@ class AuxiliaryScorer:
 
 
 def align(scores: Tensor, source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]]) -> Tensor:
-    """Return for each target token the best score of the source tokens that share a character with it.
-
-    scores          [source tokens]
-    source, target  (start, end) characters of each token of the same text, both ascending
+    """Return for each target token the best score of the source tokens that share a character with it, or 0.
 
     The best, not the mean: whatever is selected in the source stays selected, so every selected character is covered.
-    A target token that shares no character (a special token) scores 0.
+    Source and target are the (start, end) characters of each token of the same text, both ascending.
     """
     spans, onto = (np.array(each, dtype=int).reshape(-1, 2) for each in (source, target))
     carried = torch.zeros(len(onto), dtype=scores.dtype)
@@ -144,9 +140,7 @@ class _ChunkBatch:
         self.positions = ends[:, None] + torch.arange(num_query_tokens)
         self.scores = torch.empty(0)
 
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         start = self._prefix.tokens
         for batch, fresh, name in ((self._keys, keys, "keys"), (self._values, values, "values")):
             batch[:, :, :start] = getattr(self._prefix, name)[layer]
@@ -201,9 +195,7 @@ class _InPlacePass:
         self.positions = rows[None] + prefix.tokens + self._context_tokens
         self.attention: list[Tensor] = []
 
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Return prefix and question, the KV to which queries attend without rotation."""
         return (
             torch.cat((self._prefix.keys[layer, None], keys), dim=2),

@@ -37,11 +37,11 @@ class SelectorHead(nn.Module):
         self.places = nn.Parameter(torch.zeros(3, NUM_DISTANCE_CLASSES))
 
     def forward(self, question: Tensor, keys: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return a score for each context token, [T] fp32; the scores after the first passage sum to 1.
+        """Return a score for each context token, [T] fp32; those after the first passage, which is exact, sum to 1.
 
         question  [Q, width] vectors of the question
         keys      [T, heads * size], `key` of the token vectors
-        lengths   tokens of each passage, T in total; the first passage is always exact, so it does not compete
+        lengths   tokens of each passage, T in total
         """
         num_heads = len(self.votes)
         queries, keys = (each.unflatten(-1, (num_heads, -1)).transpose(0, 1) for each in (self.query(question), keys))

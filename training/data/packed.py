@@ -122,7 +122,7 @@ def _attend(query: Tensor, kv: Tensor, mask: Tensor) -> Tensor:
 def answer_logits(decoder: Decoder, example: PackedExample) -> tuple[Tensor, Tensor]:
     """Return the logits [tokens, V] in fp32 that predict the answers' tokens, and these [tokens]; differentiable."""
     rows = PackedPass(example, decoder.spec.inv_freq, decoder.dtype, decoder.device)
-    hidden = decoder.forward_with_grad(rows.ids, rows.positions, rows)
+    hidden = decoder.forward(rows.ids, rows.positions, rows, with_grad=True)
     predicting_rows = list[int]()
     targets = list[int]()
     start = len(example.context) + len(example.recomputed)
@@ -131,7 +131,7 @@ def answer_logits(decoder: Decoder, example: PackedExample) -> tuple[Tensor, Ten
         predicting_rows += range(end - len(answer), end)
         targets += answer
         start = end
-    return decoder.logits_with_grad(hidden[0, predicting_rows]), torch.tensor(targets, device=decoder.device)
+    return decoder.logits(hidden[0, predicting_rows], with_grad=True), torch.tensor(targets, device=decoder.device)
 
 
 def answer_loss(decoder: Decoder, example: PackedExample) -> Tensor:

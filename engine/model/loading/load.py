@@ -14,11 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import LoraAdapterUnusable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.spec import SelfTestResult, check_config_json
+from engine.model.spec import SelfTestResult, check_config
 
 LORA_WEIGHTS_FILE = "adapter_model.safetensors"
-SELFTEST_TOKENS = 48
-SELFTEST_PREFIX_TOKENS = 8
 # Root mean square of the logits' differences, in standard deviations of the reference logits.
 MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
@@ -31,7 +29,7 @@ def load_decoder(
     Raises ModelNotFound, LoraAdapterUnusable, and UnsupportedModel, if possible before weights are read.
     """
     try:
-        check_config_json(json.loads((folder / "config.json").read_text()), str(folder))
+        check_config(json.loads((folder / "config.json").read_text()), str(folder))
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
@@ -76,7 +74,7 @@ def selftest(decoder: Decoder) -> SelfTestResult:
     The reference is transformers' own forward pass, which shares no attention, cache or mask code with the engine.
     """
     began = time.perf_counter()
-    start, end = SELFTEST_PREFIX_TOKENS, SELFTEST_TOKENS
+    start, end = 8, 48  # tokens of the first pass, and of all
     ids = torch.randint(0, decoder.spec.vocab_size, (end,), generator=torch.Generator().manual_seed(0))
     reference = decoder.reference_logits(ids)
     buffer = decoder.new_buffer(end)

@@ -13,8 +13,14 @@ from tqdm import TMonitor
 
 from engine.errors import HubUnreachable, ModelNotFound, UnsupportedModel
 from engine.model.loading.bundled import BUNDLED_MODEL, MAX_CONTEXT_TOKENS
-from engine.model.loading.footprint import Footprint, estimate_footprint, free_bytes, hub_footprint
-from engine.model.loading.resolve import progress_bar_class, resolve
+from engine.model.loading.resolve import (
+    Footprint,
+    estimate_footprint,
+    free_bytes,
+    hub_footprint,
+    progress_bar_class,
+    resolve,
+)
 from tests.support import tiny
 
 QWEN = {
@@ -98,7 +104,7 @@ def test_an_unreachable_hub_is_reported_as_such(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise httpx2.ConnectError("no route")
 
-    monkeypatch.setattr("engine.model.loading.footprint.model_info", fail)
+    monkeypatch.setattr("engine.model.loading.resolve.model_info", fail)
     with pytest.raises(HubUnreachable, match="the hub cannot be reached"):
         estimate_footprint("owner/no-such-model-kvscope", tmp_path)
 
@@ -108,10 +114,8 @@ def test_the_hubs_file_list_and_config_give_the_footprint(tmp_path, monkeypatch)
     files = {"model.safetensors": 1_503_300_328, "config.json": 726, "tokenizer.json": 11_422_654, "pytorch.bin": 9**9}
     siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
     info = SimpleNamespace(safetensors=SimpleNamespace(total=751_632_384), siblings=siblings)
-    monkeypatch.setattr("engine.model.loading.footprint.model_info", lambda name, **_: info)
-    monkeypatch.setattr(
-        "engine.model.loading.footprint.hf_hub_download", lambda *_, **__: str(tmp_path / "config.json")
-    )
+    monkeypatch.setattr("engine.model.loading.resolve.model_info", lambda name, **_: info)
+    monkeypatch.setattr("engine.model.loading.resolve.hf_hub_download", lambda *_, **__: str(tmp_path / "config.json"))
     footprint = hub_footprint("Qwen/Qwen3-0.6B")
     assert footprint == Footprint("qwen3", 751_632_384, 2 * 28 * 8 * 128, 40960, 1_503_300_328 + 726 + 11_422_654)
     info.safetensors = None
@@ -124,7 +128,7 @@ def test_an_error_from_the_hub_is_quoted(monkeypatch):
         response = httpx2.Response(401, request=httpx2.Request("GET", "http://127.0.0.1"))
         raise HfHubHTTPError("401: this repository is gated", response=response)
 
-    monkeypatch.setattr("engine.model.loading.footprint.model_info", fail)
+    monkeypatch.setattr("engine.model.loading.resolve.model_info", fail)
     with pytest.raises(ModelNotFound, match="gated"):
         hub_footprint("owner/gated")
 

@@ -10,8 +10,7 @@ import pytest
 from huggingface_hub import constants, hf_api, hf_hub_download
 
 from engine.builder import ModelConfig, fetch_models
-from engine.model.loading.footprint import estimate_footprint
-from engine.model.loading.resolve import find_local, resolve
+from engine.model.loading.resolve import estimate_footprint, find_local, resolve
 from tests.support import tiny
 
 COMMIT = "a" * 40

@@ -1,7 +1,5 @@
 """Which models are supported, and the error for each one that is not."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from engine.model.decoder import Decoder
 from engine.model.loading.dtype import select_dtype
 from engine.model.loading.load import load_decoder, selftest
 from engine.model.loading.resolve import resolve
-from engine.model.spec import check_supported
+from engine.model.spec import check_config
 from tests.support import tiny
 
 
@@ -43,7 +41,7 @@ PLAIN = dict(model_type="llama", rope_parameters={"rope_type": "default"}, layer
 )
 def test_unsupported_models_are_rejected_with_the_reason(change, message):
     with pytest.raises(UnsupportedModel, match=message):
-        check_supported(SimpleNamespace(**{**PLAIN, **change}))
+        check_config({**PLAIN, **change}, "tiny")
 
 
 def test_a_saved_model_loads_with_equal_logits(tmp_path):

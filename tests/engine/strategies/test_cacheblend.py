@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from engine.model.kv_buffer import RowPass
-from engine.prefill.row_filter import prefill_filtered
+from engine.prefill.prefill import prefill_filtered
 from engine.prompt.pack import pack
 from engine.strategies import CacheBlend
 from engine.trace import Trace
@@ -138,7 +138,7 @@ def test_flops_are_those_of_every_row_in_every_layer(engine, prompt, monkeypatch
         slots_by_count[len(slots)] = slots
         return RowPass(buffer, slots)
 
-    monkeypatch.setattr("engine.prefill.row_filter.RowPass", row_pass)
+    monkeypatch.setattr("engine.prefill.prefill.RowPass", row_pass)
     engine.prefill(prompt, CacheBlend(ratio=0.3), Trace())  # caches chunk KV
     layers = decoder.model.model.layers
     hooks = [
