@@ -6,6 +6,8 @@ the answer are refused; other unknown fields are ignored.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -77,13 +79,14 @@ class ChatRequest(BaseModel):
         for field, values in _UNSUPPORTED.items():
             if (self.model_extra or {}).get(field) not in values:
                 raise ApiError(400, f"KVScope does not support {field!r}; leave it out.", param=field)
-        choice, options = parse_model(self.model, methods), self.kvscope or KVScopeOptions()
+        method, ratio = parse_model(self.model, methods)
         question, history = _conversation(self.messages)
+        options = self.kvscope or KVScopeOptions()
         max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         return Request(
             question=question,
-            method=choice.method.name,
-            recompute_ratio=choice.ratio,
+            method=method.name,
+            recompute_ratio=ratio,
             passages=options.passages,
             max_new_tokens=_DEFAULTS.max_new_tokens if max_tokens is None else max_tokens,
             temperature=_DEFAULTS.temperature if self.temperature is None else self.temperature,
@@ -97,21 +100,19 @@ class ChatRequest(BaseModel):
 
 def _conversation(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatTurn, ...]]:
     """Return the question and the turns before it. Consecutive messages of one role are joined."""
-    merged: list[tuple[str, list[str]]] = []
+    spoken: list[tuple[str, str]] = []
     for i, message in enumerate(messages):
-        if message.role in _IGNORED_ROLES:
-            continue
-        if message.role not in _ROLES:
+        if message.role in _ROLES:
+            spoken.append((message.role, _text(message.content, f"messages.{i}.content")))
+        elif message.role not in _IGNORED_ROLES:
             known = ", ".join((*_ROLES, *_IGNORED_ROLES))
             raise ApiError(400, f"The role {message.role!r} is not one of {known}.", param=f"messages.{i}.role")
-        if not merged or merged[-1][0] != message.role:
-            merged.append((message.role, []))
-        merged[-1][1].append(_text(message.content, f"messages.{i}.content"))
-    if not merged or merged[-1][0] != "user":
+    if not spoken or spoken[-1][0] != "user":
         raise ApiError(400, "The last message must have the role 'user': it is the question.", param="messages")
-    has_greeting = merged[0][0] == "assistant"
-    texts = ["\n\n".join(parts) for _, parts in merged[has_greeting:]]
-    return texts[-1], tuple(ChatTurn(*pair) for pair in zip(texts[:-1:2], texts[1::2], strict=True))
+    texts = ["\n\n".join(text for _, text in run) for _, run in groupby(spoken, key=itemgetter(0))]
+    has_greeting = spoken[0][0] == "assistant"
+    *earlier, question = texts[has_greeting:]
+    return question, tuple(map(ChatTurn, earlier[::2], earlier[1::2]))
 
 
 def _text(content: Any, param: str) -> str:

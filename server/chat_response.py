@@ -4,64 +4,57 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from engine.request import Answer
 from server.errors import ApiError, to_api_error
 
 _KVSCOPE_FIELDS = ("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_second", "notes", "sources")
-END = "data: [DONE]\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """One chat completion. `model` is the name given by the client."""
+def completion_body(model: str, answer: Answer) -> dict[str, Any]:
+    """Return the JSON body for a finished answer. Raises ApiError (503) if it was stopped.
 
-    model: str
-    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
-    created: int = field(default_factory=lambda: int(time.time()))
+    model  the name given by the client
+    """
+    _check_finished(answer)
+    message = {"role": "assistant", "content": answer.text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+    fields = {"choices": [choice], "usage": _usage(answer), "kvscope": _kvscope_fields(answer)}
+    return _head("chat.completion", model) | fields
 
-    def body(self, answer: Answer) -> dict[str, Any]:
-        """Return the JSON body for a finished answer. Raises ApiError (503) if it was stopped."""
+
+async def completion_events(model: str, answers: AsyncIterator[Answer], include_usage: bool) -> AsyncIterator[str]:
+    """Yield server-sent events whose texts, joined, are the text of the last answer.
+
+    After the first event the status cannot change any more: an error is sent as an event, without an end mark.
+    """
+    head = _head("chat.completion.chunk", model)
+    if include_usage:
+        head["usage"] = None
+    sent = ""
+    try:
+        yield _event(head, choices=_choices({"role": "assistant", "content": ""}))
+        async for answer in answers:
+            if new_text := answer.text[len(sent) :]:
+                yield _event(head, choices=_choices({"content": new_text}))
+                sent = answer.text
         _check_finished(answer)
-        message = {"role": "assistant", "content": answer.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
-        return {
-            **self._head("chat.completion"),
-            "choices": [choice],
-            "usage": _usage(answer),
-            "kvscope": _kvscope_fields(answer),
-        }
+    except Exception as error:  # noqa: BLE001  sent to the client
+        yield _event(to_api_error(error).body())
+        return
+    yield _event(head, choices=_choices({}, _finish_reason(answer)), kvscope=_kvscope_fields(answer))
+    if include_usage:
+        yield _event(head, choices=[], usage=_usage(answer))
+    yield "data: [DONE]\n\n"
 
-    async def events(self, answers: AsyncIterator[Answer], include_usage: bool) -> AsyncIterator[str]:
-        """Yield server-sent events whose texts, joined, are the text of the last answer.
 
-        After the first event the status cannot change any more: an error is sent as an event, without an end mark.
-        """
-        no_usage: dict[str, Any] = {"usage": None} if include_usage else {}
-        sent = ""
-        try:
-            yield self._chunk({"role": "assistant", "content": ""}, **no_usage)
-            async for answer in answers:
-                if new_text := answer.text[len(sent) :]:
-                    yield self._chunk({"content": new_text}, **no_usage)
-                    sent = answer.text
-            _check_finished(answer)
-        except Exception as error:  # noqa: BLE001  sent to the client
-            yield _event(to_api_error(error).body())
-            return
-        yield self._chunk({}, _finish_reason(answer), kvscope=_kvscope_fields(answer), **no_usage)
-        if include_usage:
-            yield _event({**self._head("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
-        yield END
+def _head(kind: str, model: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind, "created": int(time.time()), "model": model}
 
-    def _chunk(self, delta: dict[str, str], finish_reason: str | None = None, **fields: Any) -> str:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return _event({**self._head("chat.completion.chunk"), "choices": [choice], **fields})
 
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+def _choices(delta: dict[str, str], finish_reason: str | None = None) -> list[dict[str, Any]]:
+    return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
 
 
 def _usage(answer: Answer) -> dict[str, Any]:
@@ -89,5 +82,5 @@ def _check_finished(answer: Answer) -> None:
         raise ApiError(503, message, code="stopped")
 
 
-def _event(data: dict[str, Any]) -> str:
-    return f"data: {json.dumps(data)}\n\n"
+def _event(data: dict[str, Any], **fields: Any) -> str:
+    return f"data: {json.dumps(data | fields)}\n\n"

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-Schema = Mapping[str, Any]
-
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
 code, pre { font-family: ui-monospace, monospace; font-size: .9em }
@@ -16,11 +14,11 @@ th, td { border-bottom: 1px solid #8884; padding: .3rem .6rem; text-align: left;
 """
 
 
-def docs_page(schema: Schema) -> str:
+def docs_page(schema: Mapping[str, Any]) -> str:
     """Return the HTML page for an OpenAPI schema with JSON bodies."""
-    info = schema["info"]
-    server = schema.get("servers", [{"url": ""}])[0]["url"]
-    parts = [f"<h1>{escape(info['title'])} API</h1><p>{escape(info.get('summary', ''))}</p>"]
+    title = f"{escape(schema['info']['title'])} API"
+    server = schema["servers"][0]["url"]
+    parts = [f"<h1>{title}</h1><p>{escape(schema['info']['summary'])}</p>"]
     parts.append('<p>This page as a schema: <a href="openapi.json">openapi.json</a></p>')
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
@@ -28,15 +26,13 @@ def docs_page(schema: Schema) -> str:
             parts.append(f"<p>{escape(operation.get('description', operation['summary']))}</p>")
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 parts.append(f"<p>Body: {_type(content['schema'])}</p>")
-    for name, model in schema.get("components", {}).get("schemas", {}).items():
+    for name, model in schema["components"]["schemas"].items():
         parts += [f'<h3 id="{escape(name)}"><code>{escape(name)}</code></h3>', *_fields(model)]
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])} API</title>'
-        f"<style>{_STYLE}</style>{''.join(parts)}</html>"
-    )
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en">{head}{"".join(parts)}</html>'
 
 
-def _fields(model: Schema) -> Iterator[str]:
+def _fields(model: Mapping[str, Any]) -> Iterator[str]:
     yield f"<p>{escape(model.get('description', ''))}</p><table><tr><th>Field<th>Type<th>Default<th>Description</tr>"
     for name, field in model.get("properties", {}).items():
         default = json.dumps(field["default"]) if "default" in field else ""
@@ -47,7 +43,7 @@ def _fields(model: Schema) -> Iterator[str]:
     yield "</table>"
 
 
-def _type(field: Schema) -> str:
+def _type(field: Mapping[str, Any]) -> str:
     """Return a type as HTML, linked to its table if it is an object of its own."""
     if "$ref" in field:
         name = escape(field["$ref"].rpartition("/")[2])

@@ -11,8 +11,7 @@ from backend.interface.errors import user_message
 from engine.errors import LoadingFailed, ModelNotReady, QuestionTooLong
 from store.errors import KVScopeError, StoreFull
 
-RETRY_AFTER_S = 5
-
+_RETRY_LATER = {"Retry-After": "5"}  # seconds
 _STATUS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first match applies
     (QuestionTooLong, 400, "context_length_exceeded"),
     (ModelNotReady, 503, "model_not_ready"),
@@ -39,31 +38,24 @@ class ErrorResponse(BaseModel):
 
 
 class ApiError(Exception):
-    """A request that is refused.
-
-    code   OpenAI's error code, if there is one
-    param  the request field that is wrong
-    retry  the same request may succeed later
-    """
+    """A request that is refused. With `retry`, the same request may succeed later."""
 
     def __init__(
         self, status: int, message: str, *, code: str | None = None, param: str | None = None, retry: bool = False
     ) -> None:
         super().__init__(message)
-        self.status = status
-        self.code = code
-        self.param = param
-        self.retry = retry
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        self._details = ErrorDetails(message=message, type=kind, param=param, code=code)
+        self._status = status
+        self._headers = _RETRY_LATER if retry else None
 
     def body(self) -> dict[str, Any]:
         """Return the JSON body."""
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
-        details = ErrorDetails(message=str(self), type=kind, param=self.param, code=self.code)
-        return ErrorResponse(error=details).model_dump()
+        return ErrorResponse(error=self._details).model_dump()
 
     def response(self) -> JSONResponse:
         """Return the HTTP response."""
-        return JSONResponse(self.body(), self.status, {"Retry-After": str(RETRY_AFTER_S)} if self.retry else None)
+        return JSONResponse(self.body(), self._status, self._headers)
 
 
 def to_api_error(error: Exception) -> ApiError:

@@ -40,9 +40,8 @@ class HostGuard:
     def _check(self, headers: Headers) -> ApiError | None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_own_name(_host_name(host)):
-            return ApiError(
-                403, f"This server does not accept the host name {host!r}. Start it with --host to change that."
-            )
+            message = f"This server does not accept the host name {host!r}. Start it with --host to change that."
+            return ApiError(403, message)
         if origin is not None and not _is_own_origin(origin, host):
             return ApiError(403, f"Pages from {origin!r} may not use this server.")
         return None

@@ -5,7 +5,6 @@ OpenAI's clients can choose only a model, so the method and its recompute ratio 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from engine.method import MethodInfo, default_method
@@ -14,46 +13,29 @@ from server.errors import ApiError
 
 OWNER = "kvscope"
 _MODEL_NAME = re.compile(rf"{OWNER}(?:/(?P<method>[\w.-]+))?(?:@(?P<percent>\d+(?:\.\d+)?))?")
-_DEFAULTS = Request(question="")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
-    """A model name, parsed. `ratio` is the method's default unless the name contains one."""
-
-    method: MethodInfo
-    ratio: float
-
-
-def model_name(method: str) -> str:
-    """Return the name of the model that answers with a method."""
-    return f"{OWNER}/{method}"
-
-
-def parse_model(model: str, methods: Sequence[MethodInfo]) -> ModelChoice:
-    """Parse a model name. Raises ApiError (404) if there is no such model."""
+def parse_model(model: str, methods: Sequence[MethodInfo]) -> tuple[MethodInfo, float]:
+    """Return the method and recompute ratio of a model name. Raises ApiError (404) if there is no such model."""
     match = _MODEL_NAME.fullmatch(model)
     name = (match["method"] or default_method(methods).name) if match else None
     method = next((each for each in methods if each.name == name), None)
     if match is None or method is None:
         names = ", ".join(each.name for each in methods)
-        raise _not_found(model, f"Use {OWNER}, or {model_name('METHOD')} with one of: {names}.")
-    ratio = next((param.default for param in method.params if param.name == "ratio"), None)
+        raise _not_found(model, f"Use {OWNER}, or {OWNER}/METHOD with one of: {names}.")
     if match["percent"] is None:
-        return ModelChoice(method, _DEFAULTS.recompute_ratio if ratio is None else float(ratio))
-    if ratio is None:
-        raise _not_found(model, f"This method has no recompute ratio; use {model_name(method.name)}.")
+        defaults = {param.name: param.default for param in method.params}
+        return method, float(defaults.get("ratio", Request("").recompute_ratio))
+    if not method.has_ratio:
+        raise _not_found(model, f"This method has no recompute ratio; use {OWNER}/{method.name}.")
     if float(match["percent"]) > 100:
         raise _not_found(model, "The number after @ is a percentage, 0 to 100.")
-    return ModelChoice(method, float(match["percent"]) / 100)
+    return method, float(match["percent"]) / 100
 
 
 def model_list(methods: Sequence[MethodInfo], created: int) -> dict[str, Any]:
-    """Return all models in OpenAI's format, the default first.
-
-    created  seconds since the epoch
-    """
-    names = {OWNER: default_method(methods)} | {model_name(method.name): method for method in methods}
+    """Return all models in OpenAI's format, the default first. `created`: seconds since the epoch."""
+    names = {OWNER: default_method(methods)} | {f"{OWNER}/{method.name}": method for method in methods}
     return {"object": "list", "data": [model_object(name, method, created) for name, method in names.items()]}
 
 

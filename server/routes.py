@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from threading import Event
 from typing import Any
 
@@ -13,14 +12,13 @@ from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Mount, Route
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.request import Answer
-from server.async_answer import cancel_on_disconnect, stream_answers
+from server.async_answer import cancel_at_end, stream_answers
 from server.chat_request import ChatRequest
-from server.chat_response import Completion
+from server.chat_response import completion_body, completion_events
 from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
 from server.host_guard import HostGuard
@@ -28,6 +26,10 @@ from server.models import model_list, model_object, parse_model
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
+_COMPLETION = {
+    "description": "A completion, or its chunks",
+    "content": {"application/json": {}, "text/event-stream": {}},
+}
 
 
 def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
@@ -35,11 +37,6 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
 
     host  the address or name the server listens on
     """
-    return {"routes": routes(backend), "middleware": [Middleware(HostGuard, host=host)]}
-
-
-def routes(backend: Backend) -> list[BaseRoute]:
-    """Return the routes of the health check, the metrics and the OpenAI-compatible API."""
 
     def health(request: HttpRequest) -> Response:
         status = backend.status()
@@ -49,11 +46,12 @@ def routes(backend: Backend) -> list[BaseRoute]:
     def metrics(request: HttpRequest) -> Response:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
-    return [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", openai_api(backend))]
+    routes = [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", _openai_api(backend))]
+    return {"routes": routes, "middleware": [Middleware(HostGuard, host=host)]}
 
 
-def openai_api(backend: Backend) -> FastAPI:
-    """Return the OpenAI-compatible API with its schema and a page that shows the schema."""
+def _openai_api(backend: Backend) -> FastAPI:
+    """Return the OpenAI-compatible API. The docstrings of its endpoints are part of its documentation."""
     api = FastAPI(
         title="KVScope",
         summary="Question answering over the documents of this server, with OpenAI's chat completion API.",
@@ -68,15 +66,46 @@ def openai_api(backend: Backend) -> FastAPI:
         exception_handlers={404: _unknown_url, 405: _unknown_url},
     )
     api.router.route_class = _OpenAIRoute
-    endpoints = _Endpoints(backend)
-    for add_route in (api.get, partial(api.head, include_in_schema=False)):
-        add_route("/models")(endpoints.list_models)
-        add_route("/models/{name:path}")(endpoints.get_model)
-    success = {
-        "description": "A completion, or its chunks",
-        "content": {"application/json": {}, "text/event-stream": {}},
-    }
-    api.post("/chat/completions", responses={200: success})(endpoints.create_chat_completion)
+    created = int(time.time())
+    running: set[asyncio.Task[None]] = set()  # one per chat completion, until its response has been sent
+
+    @api.head("/models", include_in_schema=False)
+    @api.get("/models")
+    def list_models() -> dict[str, Any]:
+        """List the methods as models, the default first."""
+        return model_list(backend.methods(), created)
+
+    @api.head("/models/{name:path}", include_in_schema=False)
+    @api.get("/models/{name:path}")
+    def get_model(name: str) -> dict[str, Any]:
+        """Return the model of this name, with or without a recompute ratio."""
+        method, _ = parse_model(name, backend.methods())
+        return model_object(name, method, created)
+
+    @api.post("/chat/completions", responses={200: _COMPLETION})
+    async def create_chat_completion(chat: ChatRequest, request: HttpRequest) -> Response:
+        """Answer a question from the documents.
+
+        The answer, or the last chunk of a stream, has KVScope's metrics and sources under `kvscope`. Closing the
+        connection cancels the request.
+        """
+        engine_request = chat.to_request(backend.methods())
+        if len(running) >= MAX_CONCURRENT_REQUESTS:
+            message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
+            raise ApiError(429, message, code="rate_limit_exceeded", retry=True)
+        cancel = Event()
+        task = asyncio.create_task(cancel_at_end(request, cancel))
+        running.add(task)
+        task.add_done_callback(running.discard)
+        answers = stream_answers(backend, engine_request, cancel)
+        if not chat.stream:
+            return JSONResponse(completion_body(chat.model, [answer async for answer in answers][-1]))
+        first = await anext(answers)
+        while first.state == "searching":  # errors still change the status of the response
+            first = await anext(answers)
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        events = completion_events(chat.model, _chain(first, answers), chat.include_usage)
+        return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 
     @api.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
@@ -85,79 +114,20 @@ def openai_api(backend: Backend) -> FastAPI:
     return api
 
 
-class _Endpoints:
-    """The endpoints of one backend. Docstrings are part of the API's documentation."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._created = int(time.time())
-        self._running: set[Event] = set()  # a cancel event per chat completion; set when it has ended
-
-    def list_models(self) -> dict[str, Any]:
-        """List the methods as models, the default first."""
-        return model_list(self._backend.methods(), self._created)
-
-    def get_model(self, name: str) -> dict[str, Any]:
-        """Return the model of this name, with or without a recompute ratio."""
-        return model_object(name, parse_model(name, self._backend.methods()).method, self._created)
-
-    async def create_chat_completion(self, chat: ChatRequest, request: HttpRequest) -> Response:
-        """Answer a question from the documents.
-
-        The answer, or the last chunk of a stream, has KVScope's metrics and sources under `kvscope`. Closing the
-        connection cancels the request.
-        """
-        engine_request, completion = chat.to_request(self._backend.methods()), Completion(chat.model)
-        cancel = self._start_request()
-        disconnect = asyncio.create_task(cancel_on_disconnect(request, cancel))
-        try:
-            answers = stream_answers(self._backend, engine_request, cancel)
-            if not chat.stream:
-                return JSONResponse(completion.body([answer async for answer in answers][-1]))
-            first = await anext(answers)
-            while first.state == "searching":  # errors still change the status of the response
-                first = await anext(answers)
-            return _EventStream(completion.events(_chain(first, answers), chat.include_usage), cancel)
-        except BaseException:
-            cancel.set()
-            raise
-        finally:
-            disconnect.cancel()
-
-    def _start_request(self) -> Event:
-        """Return the cancel event of a new request. Raises ApiError (429) if too many are running."""
-        self._running = {cancel for cancel in self._running if not cancel.is_set()}
-        if len(self._running) >= MAX_CONCURRENT_REQUESTS:
-            message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
-            raise ApiError(429, message, code="rate_limit_exceeded", retry=True)
-        cancel = Event()
-        self._running.add(cancel)
-        return cancel
-
-
 class _LimitedRequest(HttpRequest):
-    async def body(self) -> bytes:
-        """Return the body. Raises ApiError if it is too large (413) or not JSON (415).
-
-        Web pages of other origins cannot send JSON without a preflight request. The size is counted while reading: a
-        client may leave out the Content-Length.
-        """
-        if not hasattr(self, "_body"):
-            content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if content_type != "application/json":
-                raise ApiError(415, f"The Content-Type must be application/json, not {content_type or 'missing'}.")
-            body = bytearray()
-            async for part in self.stream():
-                body += part
-                if len(body) > MAX_BODY_BYTES:
-                    message = f"The request is larger than {MAX_BODY_BYTES >> 20} MB. Leave out the oldest messages."
-                    raise ApiError(413, message)
-            self._body = bytes(body)
-        return self._body
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body in parts. The size is counted while reading: a client may leave out the Content-Length."""
+        size = 0
+        async for part in super().stream():
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                message = f"The request is larger than {MAX_BODY_BYTES >> 20} MB. Leave out the oldest messages."
+                raise ApiError(413, message)
+            yield part
 
 
 class _OpenAIRoute(APIRoute):
-    """A route that limits request bodies and reports every error in OpenAI's format."""
+    """A route that accepts JSON bodies of limited size only, and reports every error in OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[HttpRequest], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -165,8 +135,9 @@ class _OpenAIRoute(APIRoute):
         async def handle_errors(request: HttpRequest) -> Response:
             try:
                 if request.method == "POST":
+                    _check_content_type(request)
                     request = _LimitedRequest(request.scope, request.receive)
-                    await request.body()
+                    await request.body()  # here, because FastAPI would hide its errors
                 return await handle(request)
             except Exception as error:  # noqa: BLE001  sent to the client
                 return to_api_error(error).response()
@@ -174,25 +145,17 @@ class _OpenAIRoute(APIRoute):
         return handle_errors
 
 
-class _EventStream(StreamingResponse):
-    """Server-sent events; the computation is cancelled when the response ends for any reason."""
-
-    def __init__(self, events: AsyncIterator[str], cancel: Event) -> None:
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        super().__init__(events, headers=headers, media_type="text/event-stream")
-        self._cancel = cancel
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._cancel.set()
-
-
-async def _chain(first: Answer, answers: AsyncIterator[Answer]) -> AsyncIterator[Answer]:
+async def _chain(first: Answer, later: AsyncIterator[Answer]) -> AsyncIterator[Answer]:
     yield first
-    async for answer in answers:
+    async for answer in later:
         yield answer
+
+
+def _check_content_type(request: HttpRequest) -> None:
+    """Raise ApiError if the body is not JSON, which web pages of other origins cannot send without a preflight."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise ApiError(415, f"The Content-Type must be application/json, not {content_type or 'missing'}.")
 
 
 async def _unknown_url(request: HttpRequest, error: Exception) -> Response:
