@@ -1,7 +1,7 @@
 """The application frame: documents and status in the sidebar, one tab per page."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 
@@ -9,7 +9,6 @@ from assets import ASSETS
 from backend.interface.backend import Backend
 from ui import gradio_api
 from ui.components.document_sidebar import DocumentSidebar
-from ui.components.status import StatusLine
 from ui.events import session_of
 from ui.html import Markup, tag
 from ui.pages.ask.page import Ask
@@ -19,14 +18,6 @@ from ui.pages.inspect.page import Inspect
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
 from ui.theme import theme
-
-
-class Page(Protocol):
-    """One tab."""
-
-    def build(self, tab: gr.Tab) -> None:
-        """Create the page's components inside its open tab and connect their events."""
-        ...
 
 
 class App:
@@ -40,7 +31,6 @@ class App:
         samples = samples or {}
         self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
         self.documents = DocumentSidebar(backend)
-        self.status = StatusLine(backend, self.documents)
         self.ask = Ask(backend, samples)
         self.inspect = Inspect(backend)
         self.compare = Compare(backend, samples)
@@ -60,29 +50,27 @@ class App:
         self.library.uploads.cancel(request)
 
     def _build_frame(self) -> gr.Tabs:
-        pages: dict[str, Page] = {
-            "Ask": self.ask,
-            "Inspect": self.inspect,
-            "Compare": self.compare,
-            "Cache": self.cache,
-            "Library": self.library,
-            "Settings": self.settings,
+        pages = {
+            "Ask": self.ask.build,
+            "Inspect": self.inspect.build,
+            "Compare": self.compare.build,
+            "Cache": self.cache.build,
+            "Library": self.library.build,
+            "Settings": self.settings.build,
         }
         with gr.Row(elem_id="shell", equal_height=False):
             with gr.Column(elem_id="side", min_width=0):
                 gr.HTML(_brand(), elem_id="brand", js_on_load=None)
-                self.status.build()
-                self.documents.build()
+                self.documents.build(self.blocks)
             with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
-                for label, page in pages.items():
+                for label, build in pages.items():
                     with gr.Tab(label, id=label.lower(), elem_id=f"tab-{label.lower()}") as tab:
-                        page.build(tab)
+                        build(tab)
         return tabs
 
     def _connect(self, tabs: gr.Tabs) -> None:
         """Connect events between the pages and the sidebar."""
         document_list = self.documents.document_list
-        self.status.wire(self.blocks)
         self.ask.wire(self.blocks, document_list)
         self.inspect.question_inputs.picker.follow(document_list)
         self.compare.follow(document_list)

@@ -231,8 +231,8 @@ def test_a_question_before_the_model_is_ready_is_answered_with_an_error(page, ba
 
 
 def test_the_status_timer_sends_only_changes_and_keeps_a_list_that_waits_for_a_confirmation(app, backend):
-    tick = app.status.tick
-    components = tick(("", ()), "")
+    tick = app.documents.tick
+    components = tick(("", ""), "")
     first = next(value for value in components.values() if isinstance(value, tuple))
     assert len(components) == 4 and len(tick(first, "")) == 1
     backend.stored_documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]

@@ -12,8 +12,8 @@ from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, RATIO
-from ui.components.document_list import render_document_list, render_progress
-from ui.components.status import render_status
+from ui.components.document_sidebar import render_document_list, render_status
+from ui.components.uploads import render_progress
 from ui.figures.answer_metrics import render_metrics
 from ui.html import escape, join, tag
 from ui.pages.ask import passages

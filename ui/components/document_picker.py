@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import gradio as gr
 
 from backend.interface.backend import Backend
-from store.types import Document
 from ui.events import QUIET
 from ui.format import short
 
@@ -20,7 +19,7 @@ class DocumentPicker:
         """Create the dropdown inside the open Blocks."""
         self._backend = backend
         self.documents = gr.Dropdown(
-            _choices(backend.documents()),
+            self._choices(),
             multiselect=True,
             value=[],
             label="Search in",
@@ -36,12 +35,15 @@ class DocumentPicker:
 
     def refresh(self, selected: list[str] | None) -> gr.Dropdown:
         """Return the dropdown with the current documents; deleted ones are deselected."""
-        return gr.Dropdown(choices=_choices(self._backend.documents()), value=self.only_existing(selected))
+        return gr.Dropdown(choices=self._choices(), value=self.only_existing(selected))
 
     def only_existing(self, selected: Sequence[str] | None) -> list[str]:
         """Return the selected ids without those of deleted documents."""
-        existing = {document.id for document in self._backend.documents()}
+        existing = {document_id for _, document_id in self._choices()}
         return [document_id for document_id in selected or [] if document_id in existing]
+
+    def _choices(self) -> list[tuple[str, str]]:
+        return [(short(document.name, _MAX_NAME_CHARS), document.id) for document in self._backend.documents()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,3 @@ class QuestionInputs:
     question: gr.Textbox
     passages: gr.Slider
     picker: DocumentPicker
-
-
-def _choices(documents: Sequence[Document]) -> list[tuple[str, str]]:
-    """Return (name, id) pairs; repeated names get a number."""
-    seen: dict[str, int] = {}
-    choices = []
-    for document in documents:
-        seen[document.name] = seen.get(document.name, 0) + 1
-        suffix = f" ({seen[document.name]})" if seen[document.name] > 1 else ""
-        choices.append((short(document.name, _MAX_NAME_CHARS) + suffix, document.id))
-    return choices

@@ -1,58 +1,43 @@
 """Names, colours and explanations of the cache tiers and eviction policies, for all pages."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TierLabel:
+class TierLabel(NamedTuple):
     """How the UI presents one tier.
 
     name      on its own: 'Memory'
     location  in a sentence: 'in memory'
     colour    in figures; dark enough for white text on it, in both themes
     speed     a few words about speed and lifetime
-    reused    tooltip of a passage whose KV came from this tier
+    source    where reused KV was found: 'already in memory'
     """
 
     name: str
     location: str
     colour: str
     speed: str
-    reused: str
+    source: str
 
     @property
     def noun(self) -> str:
         """The name inside a sentence: 'GPU memory', 'memory', 'disk'."""
         return self.location.partition(" ")[2]
 
+    @property
+    def reused(self) -> str:
+        """Tooltip of a passage whose KV came from this tier."""
+        return f"Its keys and values (KV) were {self.source}."
+
 
 TIERS = {
-    "device": TierLabel(
-        "GPU memory",
-        "in GPU memory",
-        "#6d5bc4",
-        "fastest, smallest",
-        "Its keys and values (KV) were already in GPU memory.",
-    ),
-    "host": TierLabel(
-        "Memory",
-        "in memory",
-        "#1f7d71",
-        "fast, lost on restart",
-        "Its keys and values (KV) were already in memory.",
-    ),
-    "disk": TierLabel(
-        "Disk",
-        "on disk",
-        "#4a6fa8",
-        "slower, survives a restart",
-        "Its keys and values (KV) were loaded from disk.",
-    ),
+    "device": TierLabel("GPU memory", "in GPU memory", "#6d5bc4", "fastest, smallest", "already in GPU memory"),
+    "host": TierLabel("Memory", "in memory", "#1f7d71", "fast, lost on restart", "already in memory"),
+    "disk": TierLabel("Disk", "on disk", "#4a6fa8", "slower, survives a restart", "loaded from disk"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyLabel:
+class PolicyLabel(NamedTuple):
     """How the UI presents one eviction policy: a choice in the settings, and its formula."""
 
     choice: str

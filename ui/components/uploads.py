@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -11,18 +11,18 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
-from ui.components.document_list import DISMISS, render_progress
 from ui.events import INGEST_QUEUE, QUIET, Update, session_of
-from ui.html import error_box
+from ui.html import Markup, button, error_box, tag
 from ui.throttle import coalesce
 
 FORMATS = "PDF, DOCX, Markdown, HTML or text"
-_POLL_S = 0.2
-_CANCELLED = "Cancelled before processing started."
+# For the component that shows `render_progress`: a finished file can be dismissed in the browser.
+DISMISS = """
+element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
+"""
 # The list is redrawn many times a second, so a click might never complete: react to pointerdown. A click with detail 0
 # comes from the keyboard.
-_ON_PRESS = (
-    """
+_ON_PRESS = """
 const press = (event) => {
     const button = event.target.closest('button[data-act=cancel]');
     if (button && (event.type !== 'click' || event.detail === 0)) trigger('click', {place: button.dataset.id});
@@ -30,8 +30,9 @@ const press = (event) => {
 element.addEventListener('pointerdown', press);
 element.addEventListener('click', press);
 """
-    + DISMISS
-)
+_POLL_S = 0.2
+_CANCELLED = "Cancelled before processing started."
+_STEPS = ("parsed", "chunked", "embedded", "prefilled")
 
 
 class Uploads:
@@ -47,8 +48,8 @@ class Uploads:
         self._backend = backend
         self._after = after
         self._name = name
-        self._lock = Lock()
-        self._running: dict[str, list[Event]] = {}  # session -> cancel event of each file
+        # The cancel event of each file, by session. Needs no lock: `INGEST_QUEUE` runs one handler at a time.
+        self._running: dict[str, list[Event]] = {}
 
     def build(self, height: int) -> None:
         """Create the zone inside the open Blocks."""
@@ -61,7 +62,9 @@ class Uploads:
             elem_id=f"{self._name}upload",
             elem_classes="kv-upload",
         )
-        self.progress = gr.HTML(elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=_ON_PRESS)
+        self.progress = gr.HTML(
+            elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=_ON_PRESS + DISMISS
+        )
         self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{self._name}upload")
         self._error = gr.HTML(elem_id=f"{self._name}upload-error", elem_classes="kv-error-box", js_on_load=None)
 
@@ -108,8 +111,7 @@ class Uploads:
 
     def running(self, session: str) -> list[Event]:
         """Return the cancel events of the session's files."""
-        with self._lock:
-            return list(self._running.get(session, ()))
+        return self._running.get(session, [])
 
     def _ingest(self, uploads: list[tuple[Path, str]], cancels: list[Event]) -> Iterator[list[IngestProgress]]:
         """Yield the progress of all files; each is added by a call of its own, so that each can be cancelled."""
@@ -130,13 +132,12 @@ class Uploads:
             pass
 
     def _run(self, session: str, cancels: list[Event], states: Iterator[list[IngestProgress]]) -> Iterator[Update]:
-        with self._lock:
-            self._running[session] = cancels
+        self._running[session] = cancels
         several = len(cancels) > 1
         try:
             yield {self._cancel: gr.Button("Cancel all" if several else "Cancel", visible=True), self._error: ""}
             view: Update = {}
-            for files in coalesce(states, _milestone):
+            for files in coalesce(states, lambda files: tuple((file.name, file.stage) for file in files)):
                 view = {self.progress: render_progress(files, cancel=several), **self._after()}
                 yield view
             yield {**view, self._cancel: gr.Button(visible=False)}
@@ -145,10 +146,46 @@ class Uploads:
         finally:
             for event in cancels:
                 event.set()
-            with self._lock:
-                if self._running.get(session) is cancels:
-                    del self._running[session]
+            if self._running.get(session) is cancels:
+                del self._running[session]
 
 
-def _milestone(files: Iterable[IngestProgress]) -> tuple[tuple[str, str], ...]:
-    return tuple((file.name, file.stage) for file in files)
+def render_progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
+    """Return one line per file with its four steps, and its error or warning.
+
+    cancel  whether each unfinished file gets its own cancel button
+    """
+    rows = [_progress_row(file, index if cancel else None) for index, file in enumerate(files)]
+    return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
+
+
+def _progress_row(file: IngestProgress, index: int | None) -> Markup:
+    failed = file.stage == "failed"
+    done = file.stage == "done"
+    reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
+    close = None
+    if not (failed or done):
+        close = None if index is None else _close_button("cancel", file.name, index)
+    elif file.message:  # a file that was added without a warning disappears by itself
+        close = _close_button("dismiss", file.name)
+    message = tag("p", file.message, class_="kv-error" if failed else "kv-warning", dir="auto")
+    return tag(
+        "li",
+        tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), close, class_="kv-file-head"),
+        None if failed else tag("ol", *(_step(name, step, reached, file) for step, name in enumerate(_STEPS))),
+        message if file.message else None,
+        class_=f"kv-file kv-file-{file.stage if failed or done else 'busy'}",
+    )
+
+
+def _close_button(act: str, name: str, index: int | None = None) -> Markup:
+    label = act.capitalize()
+    return button(act, index, "\u00d7", class_="kv-remove", title=label, aria_label=f"{label} {name}")
+
+
+def _step(name: str, step: int, reached: int, file: IngestProgress) -> Markup:
+    is_current = step == reached
+    is_complete = step < reached or (is_current and file.total > 0 and file.done >= file.total)
+    progress = f" {file.done}/{file.total}" if is_current and file.total > 1 else ""
+    look = "kv-complete" if is_complete else "kv-now" if is_current else "kv-ahead"
+    return tag("li", name, progress, class_=look, aria_current="step" if is_current else None)
