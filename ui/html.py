@@ -2,7 +2,7 @@
 
 `gr.HTML` renders its value as is, scripts included. Document texts, file names, questions and answers are data, so
 `tag` escapes every child that is not `Markup`. No other module writes HTML around data; for figures see
-`ui/figures/labels.py`.
+`ui/figures/base.py`.
 """
 
 import re

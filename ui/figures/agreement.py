@@ -4,14 +4,12 @@ CacheClip (arXiv:2510.10129) selects tokens by the auxiliary model's attention b
 last layer better than the main model's own first layers do.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
-from ui.figures.base import TEXT_COLOUR, apply_style
-from ui.figures.labels import plotly_label
+from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label
 
 _AUXILIARY = "#8b7bd8"
 _CHOSEN = "#d08a1d"
@@ -30,20 +28,19 @@ def agreement_figure(
     point    the Jaccard similarity of a chosen method without a ratio, drawn at `percent`; else None
     """
     figure = go.Figure()
-    ratios = [percent / 100 for percent in range(101)]
-    chance = [round(ratio / (2 - ratio), 3) for ratio in ratios]
-    _add_line(figure, chance, "random selection", {"color": TEXT_COLOUR, "width": 1, "dash": "dot"})
+    ratios = np.arange(101) / 100
+    _add_line(figure, ratios / (2 - ratios), "random selection", {"color": TEXT_COLOUR, "width": 1, "dash": "dot"})
     for name, curve in curves.items():
         if name not in (chosen, "auxiliary", "oracle"):
-            _add_line(figure, _rounded(curve), labels.get(name, name), {"color": _OTHERS, "width": 1})
-    _add_line(figure, _rounded(curves["auxiliary"]), "auxiliary model", {"color": _AUXILIARY, "width": 2.5})
+            _add_line(figure, curve, labels.get(name, name), {"color": _OTHERS, "width": 1})
+    _add_line(figure, curves["auxiliary"], "auxiliary model", {"color": _AUXILIARY, "width": 2.5})
     if chosen in curves:
-        _add_line(figure, _rounded(curves[chosen]), labels.get(chosen, chosen), {"color": _CHOSEN, "width": 2.5})
+        _add_line(figure, curves[chosen], labels.get(chosen, chosen), {"color": _CHOSEN, "width": 2.5})
         figure.add_vline(x=percent, line={"dash": "dot", "width": 1.5, "color": TEXT_COLOUR})
     elif point is not None:
         figure.add_scatter(x=[percent], y=[point], mode="markers", marker={"color": _CHOSEN, "size": 10})
     apply_style(figure, height=300)
-    figure.update_xaxes(title={"text": "selected tokens, %", "standoff": 8}, range=[0, 100], dtick=20)
+    figure.update_xaxes(title_text="selected tokens, %", range=[0, 100], dtick=20)
     figure.update_yaxes(range=[0, 1.03], dtick=0.25)
     return figure
 
@@ -61,21 +58,17 @@ def layer_kl_figure(kl_layers: Sequence[float], kl_auxiliary: float) -> go.Figur
     figure.add_hline(y=kl_auxiliary, line={"dash": "dash", "width": 3, "color": _AUXILIARY})
     apply_style(figure, height=300)
     figure.update_layout(bargap=0.25)
-    figure.update_xaxes(title={"text": "layer of the main model", "standoff": 8}, showgrid=False, nticks=7)
-    figure.update_yaxes(title={"text": "nats", "standoff": 4}, nticks=5, rangemode="tozero")
+    figure.update_xaxes(title_text="layer of the main model", showgrid=False, nticks=7)
+    figure.update_yaxes(title_text="nats", title_standoff=4, nticks=5, rangemode="tozero")
     return figure
 
 
-def _add_line(figure: go.Figure, values: Sequence[float | None], name: str, line: dict[str, object]) -> None:
+def _add_line(figure: go.Figure, curve: np.ndarray, name: str, line: dict[str, object]) -> None:
     figure.add_scatter(
-        x=list(range(len(values))),
-        y=values,
+        x=list(range(len(curve))),
+        y=curve.astype(float).round(3).tolist(),
         mode="lines",
         line=line,
         name=name,
         hovertemplate=f"{plotly_label(name)}, %{{x}} %: %{{y:.2f}}<extra></extra>",
     )
-
-
-def _rounded(curve: np.ndarray) -> list[float | None]:
-    return [None if math.isnan(value) else round(float(value), 3) for value in curve]

@@ -55,7 +55,7 @@ def attention_figure(auxiliary: np.ndarray, primary: np.ndarray, lengths: list[i
         middle = (passage.start + passage.stop) / 2
         figure.add_annotation(x=middle, yref="paper", y=1, yanchor="bottom", showarrow=False, text=str(number))
     apply_style(figure, height=max(220, min(420, 90 + 11 * layers)), top=24)
-    figure.update_xaxes(title={"text": "token of the passages"}, showgrid=False, range=[0, tokens], nticks=8)
+    figure.update_xaxes(title_text="token of the passages", showgrid=False, range=[0, tokens], nticks=8)
     labelled = sorted({0, layers // 4, layers // 2, 3 * layers // 4, layers})
     figure.update_yaxes(showgrid=False, tickvals=[names[row] for row in labelled], tickfont={"color": TEXT_COLOUR})
     return figure

@@ -1,9 +1,14 @@
 """The common style of all plotly figures: transparent, not zoomable, readable in both themes."""
 
+import html
+
 import plotly.graph_objects as go
 
+from ui.format import short
+from ui.html import printable
+
 TEXT_COLOUR = "#80858d"  # base.css overrides it with the theme's colour
-GRID_COLOUR = "rgba(128,133,141,0.22)"
+_GRID_COLOUR = "rgba(128,133,141,0.22)"
 
 
 def apply_style(figure: go.Figure, height: int, top: int = 8) -> None:
@@ -18,6 +23,13 @@ def apply_style(figure: go.Figure, height: int, top: int = 8) -> None:
         dragmode=False,
     )
     for update_axes in (figure.update_xaxes, figure.update_yaxes):
-        update_axes(
-            gridcolor=GRID_COLOUR, zeroline=False, fixedrange=True, automargin=True, ticks="", title_font_size=12
-        )
+        update_axes(gridcolor=_GRID_COLOUR, zeroline=False, fixedrange=True, automargin=True, ticks="")
+        update_axes(title_font_size=12, title_standoff=8)
+
+
+def plotly_label(value: object, max_chars: int = 48) -> str:
+    """Return data as one line of literal text, at most `max_chars` characters before escaping.
+
+    Plotly renders some tags and $math$ in labels and hover texts, so both are escaped.
+    """
+    return html.escape(short(printable(value), max_chars), quote=False).replace("$", "&#36;")

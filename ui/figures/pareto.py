@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from engine.analysis.comparison import Outcome
-from ui.figures.base import TEXT_COLOUR, apply_style
-from ui.figures.labels import plotly_label
+from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label
 
 MIN_KL = 1e-6  # nats; a smaller KL divergence is rounding error
 _COLOURS = ("#2f9e8f", "#d08a1d", "#8b7bd8", "#d0587e", "#4f8fd6", "#7f9c3a", "#b9755a", "#7c8694")
@@ -21,16 +20,27 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
     A KL of zero has no logarithm and is drawn on a line below all others. A grey line leads from each point to its
     ideal TTFT. Dotted steps connect the Pareto-optimal points.
     """
-    scale = _LogScale([outcome.answer_kl for outcome in outcomes])
+    exponents = [math.log10(each.answer_kl) for each in outcomes if each.answer_kl >= MIN_KL] or [-3.0]
+    decades = range(math.floor(min(exponents)), math.ceil(max(exponents)) + 1)
+    zero = decades[0] - 0.5
+    heights = {each.key: math.log10(each.answer_kl) if each.answer_kl >= MIN_KL else zero for each in outcomes}
+    front = pareto_front([(outcome.ttft_ms, heights[outcome.key]) for outcome in outcomes])
     figure = go.Figure()
-    _add_ideals(figure, outcomes, scale)
-    _add_front(figure, outcomes, scale)
+    figure.add_scatter(
+        x=[x for x, _ in front],
+        y=[y for _, y in front],
+        showlegend=False,
+        mode="lines",
+        line={"width": 1.5, "dash": "dot", "color": TEXT_COLOUR, "shape": "hv"},
+        hoverinfo="skip",
+        visible=len(front) > 1,
+    )
     for index, method in enumerate(dict.fromkeys(outcome.method for outcome in outcomes)):
         points = sorted((each for each in outcomes if each.method == method), key=lambda each: each.ratio or 0.0)
         is_full = method == "full"
         figure.add_scatter(
             x=[point.ttft_ms for point in points],
-            y=[scale.height(point.answer_kl) for point in points],
+            y=[heights[point.key] for point in points],
             name=plotly_label(points[0].label),
             mode="lines+markers+text",
             text=["" if point.ratio is None else f"{100 * point.ratio:g} %" for point in points],
@@ -42,6 +52,14 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
                 "color": TEXT_COLOUR if is_full else _COLOURS[(index - 1) % len(_COLOURS)],
                 "symbol": "star" if is_full else _SYMBOLS[(index - 1) % len(_SYMBOLS)],
             },
+            error_x={
+                "array": [0.0] * len(points),
+                "arrayminus": [point.ttft_ms - point.ideal_ms for point in points],
+                "visible": not is_full,
+                "color": _FAINT,
+                "thickness": 2,
+                "width": 4,
+            },
             customdata=[
                 (point.answer_kl, 100 * point.relative_ttft, point.ideal_ms, 100 * point.actual_ratio)
                 for point in points
@@ -51,7 +69,6 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
                 "%{customdata[3]:.1f} % recomputed<br>ideal (FLOP bound) %{customdata[2]:,.0f} ms"
             ),
         )
-    slowest_ms = max((outcome.ttft_ms for outcome in outcomes), default=1.0)
     apply_style(figure, height=380)
     figure.update_layout(
         margin={"l": 8, "r": 16, "t": 20, "b": 8},
@@ -59,14 +76,13 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
         legend={"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0, "itemclick": False, "itemdoubleclick": False},
         hoverlabel={"namelength": -1},
     )
-    figure.update_xaxes(
-        title={"text": "time to first token, ms", "standoff": 8}, range=[0, slowest_ms * 1.1], nticks=7, tickformat=","
-    )
+    slowest_ms = max((outcome.ttft_ms for outcome in outcomes), default=1.0)
+    figure.update_xaxes(title_text="time to first token, ms", range=[0, slowest_ms * 1.1], nticks=7, tickformat=",")
     figure.update_yaxes(
-        title={"text": "KL from full prefill, nats", "standoff": 8},
-        range=scale.range,
-        tickvals=scale.ticks,
-        ticktext=scale.names,
+        title_text="KL from full prefill, nats",
+        range=[zero - 0.3, max(*exponents, zero + 1.0) + 0.35],
+        tickvals=[zero, *decades],
+        ticktext=["0", *(f"{10.0**decade:g}" for decade in decades)],
     )
     return figure
 
@@ -78,51 +94,3 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
         if not best or point[1] < best[-1][1]:
             best.append(point)
     return best
-
-
-class _LogScale:
-    """Heights on a log10 axis; zero is drawn half a decade below the lowest decade."""
-
-    def __init__(self, values: Sequence[float]) -> None:
-        heights = [math.log10(value) for value in values if value >= MIN_KL]
-        low, high = (min(heights), max(heights)) if heights else (-3.0, -3.0)
-        self.zero = math.floor(low) - 0.5
-        decades = range(math.floor(low), math.ceil(high) + 1) if heights else range(0)
-        self.ticks = [self.zero, *map(float, decades)]
-        self.names = ["0", *(f"{10.0**decade:g}" for decade in decades)]
-        self.range = [self.zero - 0.3, max(high, self.zero + 1.0) + 0.35]
-
-    def height(self, kl: float) -> float:
-        return math.log10(kl) if kl >= MIN_KL else self.zero
-
-
-def _add_ideals(figure: go.Figure, outcomes: Sequence[Outcome], scale: _LogScale) -> None:
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for outcome in outcomes:
-        if outcome.method != "full":
-            x += [outcome.ideal_ms, outcome.ttft_ms, None]
-            y += [scale.height(outcome.answer_kl)] * 2 + [None]
-    figure.add_scatter(
-        x=x,
-        y=y,
-        showlegend=False,
-        mode="lines+markers",
-        line={"width": 2, "color": _FAINT},
-        marker={"symbol": "line-ns-open", "size": 9, "color": TEXT_COLOUR, "opacity": [1, 0, 0] * (len(x) // 3)},
-        hoverinfo="skip",
-        visible=bool(x),
-    )
-
-
-def _add_front(figure: go.Figure, outcomes: Sequence[Outcome], scale: _LogScale) -> None:
-    points = pareto_front([(outcome.ttft_ms, scale.height(outcome.answer_kl)) for outcome in outcomes])
-    figure.add_scatter(
-        x=[x for x, _ in points],
-        y=[y for _, y in points],
-        showlegend=False,
-        mode="lines",
-        line={"width": 1.5, "dash": "dot", "color": TEXT_COLOUR, "shape": "hv"},
-        hoverinfo="skip",
-        visible=len(points) > 1,
-    )

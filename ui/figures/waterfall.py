@@ -37,50 +37,43 @@ def waterfall_figure(stages: Iterable[Stage], ttft_ms: float | None, full_ms: fl
         (stage for stage in stages if ttft_ms is None or stage.start_ms + stage.length_ms / 2 < ttft_ms),
         key=lambda stage: stage.start_ms,
     )
-    reference_ms = full_ms if full_ms is not None and full_ms != ttft_ms else None
-    end_ms = max([ttft_ms or 1.0, reference_ms or 0.0, *(stage.start_ms + stage.length_ms for stage in shown)])
-    figure = go.Figure(
-        go.Bar(
-            orientation="h",
-            y=[stage.name.replace("_", " ").capitalize() for stage in shown],
-            base=[stage.start_ms for stage in shown],
-            x=[stage.length_ms for stage in shown],
-            text=_bar_labels(shown),
-            textposition="outside",
-            cliponaxis=False,
-            marker={"color": [_colour(stage.name) for stage in shown], "cornerradius": 3},
-            hovertemplate="%{y}: %{x:.1f} ms, starts at %{base:.1f} ms<extra></extra>",
-        )
+    rows = len({stage.name for stage in shown})
+    ends_ms = [stage.start_ms + stage.length_ms for stage in shown]
+    bars = {"orientation": "h", "textposition": "outside", "cliponaxis": False}
+    figure = go.Figure()
+    figure.add_bar(
+        y=[stage.name.replace("_", " ").capitalize() for stage in shown],
+        base=[stage.start_ms for stage in shown],
+        x=[stage.length_ms for stage in shown],
+        text=_bar_labels(shown),
+        marker={"color": [_colour(stage.name) for stage in shown], "cornerradius": 3},
+        hovertemplate="%{y}: %{x:.1f} ms, starts at %{base:.1f} ms<extra></extra>",
+        **bars,
     )
-    if reference_ms is not None:
+    if full_ms is not None and full_ms != ttft_ms:
+        rows += 1
+        ends_ms.append(full_ms)
         figure.add_bar(
-            orientation="h",
             y=["Full prefill"],
-            x=[reference_ms],
-            text=[_format(reference_ms)],
-            textposition="outside",
-            cliponaxis=False,
+            x=[full_ms],
+            text=[_format(full_ms)],
             marker={"color": "rgba(128,133,141,0.12)", "line": {"color": _OTHER, "width": 1}, "cornerradius": 3},
             hovertemplate="the same question with full prefill: %{x:.1f} ms<extra></extra>",
+            **bars,
         )
     if ttft_ms is not None:
-        figure.add_vline(x=ttft_ms, line={"dash": "dot", "width": 1.5, "color": TEXT_COLOUR})
-        figure.add_annotation(
+        figure.add_vline(
             x=ttft_ms,
-            yref="paper",
-            y=1,
-            yanchor="bottom",
-            xanchor="right",
-            showarrow=False,
-            text=f"first token {_format(ttft_ms)}",
+            line={"dash": "dot", "width": 1.5, "color": TEXT_COLOUR},
+            annotation={"text": f"first token {_format(ttft_ms)}", "xanchor": "right"},
+            annotation_position="top",
         )
-    rows = len({stage.name for stage in shown}) + (reference_ms is not None)
     apply_style(figure, height=_MARGINS_PX + _ROW_PX * max(rows, 1), top=26)
     figure.update_layout(bargap=0.42, barmode="overlay")
     figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ")
     figure.update_xaxes(
-        title={"text": "ms since the question arrived", "standoff": 8},
-        range=[0, end_ms * 1.34],  # leaves space for the label of the longest bar
+        title_text="ms since the question arrived",
+        range=[0, 1.34 * max([ttft_ms or 1.0, *ends_ms])],  # leaves space for the label of the longest bar
         nticks=6,
     )
     return figure
@@ -97,10 +90,8 @@ def _format(ms: float) -> str:
 def _bar_labels(stages: Sequence[Stage]) -> list[str]:
     """Return the summed duration for the last bar of each row, and '' for the bars before it."""
     totals_ms: dict[str, float] = {}
-    labels = [""] * len(stages)
-    last = {stage.name: index for index, stage in enumerate(stages)}
+    last: dict[str, int] = {}
     for index, stage in enumerate(stages):
         totals_ms[stage.name] = totals_ms.get(stage.name, 0.0) + stage.length_ms
-        if last[stage.name] == index:
-            labels[index] = _format(totals_ms[stage.name])
-    return labels
+        last[stage.name] = index
+    return [_format(totals_ms[stage.name]) if last[stage.name] == index else "" for index, stage in enumerate(stages)]

@@ -9,8 +9,8 @@ import pytest
 from backend.interface.cache import QueryStats
 from engine.errors import ModelNotReady
 from tests.support.fake_backend.cache import GIB, FakeCache
+from ui.figures.base import plotly_label
 from ui.figures.hit_rate import KINDS, hit_rate_figure, steps
-from ui.figures.labels import plotly_label
 from ui.pages.cache.page import Selection
 from ui.pages.cache.tree import ROOT, boxes, short_name, tree_figure
 from ui.pages.cache.view import render_details, render_node_list, render_tier_cards, render_totals

@@ -133,21 +133,21 @@ def test_the_front_holds_exactly_the_pareto_optimal_points():
 
 def test_a_kl_of_zero_is_drawn_below_all_others_and_labelled_zero():
     figure = pareto_figure(last(FakeComparison(0)).outcomes)
-    heights = [y for trace in figure.data[2:] for y in trace.y]
-    full = figure.data[2]
+    heights = [y for trace in figure.data[1:] for y in trace.y]
+    full = figure.data[1]
     assert full.name == "Full prefill" and full.y[0] == min(heights) and heights.count(full.y[0]) == 1
     assert figure.layout.yaxis.ticktext[0] == "0" and figure.layout.yaxis.tickvals[0] == full.y[0]
     low, high = figure.layout.yaxis.range
     assert all(low < height < high for height in heights)
 
 
-def test_a_point_per_outcome_a_trace_per_method_and_ideal_times_before_them():
+def test_a_point_per_outcome_a_trace_per_method_and_ideal_times_left_of_them():
     outcomes = last(FakeComparison(0)).outcomes
     figure = pareto_figure(outcomes)
-    assert sum(len(trace.x) for trace in figure.data[2:]) == len(outcomes)
-    assert [trace.name for trace in figure.data[2:]] == ["Full prefill", "CacheClip", "CacheBlend", "Direct reuse"]
-    ideal = figure.data[0].x
-    assert all(ideal[at] <= ideal[at + 1] for at in range(0, len(ideal), 3))
+    assert sum(len(trace.x) for trace in figure.data[1:]) == len(outcomes)
+    assert [trace.name for trace in figure.data[1:]] == ["Full prefill", "CacheClip", "CacheBlend", "Direct reuse"]
+    full, *others = figure.data[1:]
+    assert not full.error_x.visible and all(min(trace.error_x.arrayminus) >= 0 for trace in others)
 
 
 def test_a_figure_of_full_prefill_alone_can_be_drawn():

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from backend.interface.cache import CachedPassage, NodeInfo
 from ui.components.tiers import TIERS
-from ui.figures.labels import plotly_label
+from ui.figures.base import plotly_label
 from ui.format import count, short, size
 
 ROOT = "all"
