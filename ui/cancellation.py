@@ -16,7 +16,7 @@ class SessionTasks:
 
     def __init__(self) -> None:
         self._events: dict[str, Event] = {}
-        self._unclaimed: set[str] = set()  # sessions whose task is started but not claimed yet
+        self._unclaimed: dict[str, Event] = {}  # started, but not claimed yet
         self._lock = Lock()
 
     def start(self, session: str) -> bool:
@@ -24,28 +24,20 @@ class SessionTasks:
         with self._lock:
             if session in self._events:
                 return False
-            self._events[session] = Event()
-            self._unclaimed.add(session)
+            self._events[session] = self._unclaimed[session] = Event()
             return True
 
     def claim(self, session: str) -> Event | None:
         """Return the cancel Event of the started task; None if there is none or it was claimed before."""
-        with self._lock:
-            if session not in self._unclaimed:
-                return None
-            self._unclaimed.remove(session)
-            return self._events[session]
+        return self._unclaimed.pop(session, None)
 
     def is_busy(self, session: str) -> bool:
         """Return whether the session has a task that has not finished."""
-        with self._lock:
-            return session in self._events
+        return session in self._events
 
     def stop(self, session: str) -> None:
         """Cancel the session's task; its handler still has to call `finish`."""
-        with self._lock:
-            event = self._events.get(session)
-        if event:
+        if event := self._events.get(session):
             event.set()
 
     def finish(self, session: str, event: Event) -> None:
@@ -58,13 +50,12 @@ class SessionTasks:
         with self._lock:
             if self._events.get(session) is event:
                 del self._events[session]
-                self._unclaimed.discard(session)
 
     def discard(self, session: str) -> None:
         """Cancel and remove the session's task, because its tab was closed."""
         with self._lock:
             event = self._events.pop(session, None)
-            self._unclaimed.discard(session)
+            self._unclaimed.pop(session, None)
         if event:
             event.set()
 

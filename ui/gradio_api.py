@@ -140,14 +140,14 @@ def build(backend: Backend) -> None:
             *_, results = backend.library.reindex([document_id], cancel)
         return [asdict(result) for result in results]
 
-    gr.api(ask, api_name="ask", **MODEL_QUEUE)
-    gr.api(inspect, api_name="inspect", **MODEL_QUEUE)
-    gr.api(compare, api_name="compare", **MODEL_QUEUE)
-    gr.api(list_methods, api_name="list_methods", concurrency_limit=None)
-    gr.api(list_documents, api_name="list_documents", concurrency_limit=None)
-    gr.api(delete_document, api_name="delete_document")
-    gr.api(rename_document, api_name="rename_document")
-    gr.api(reindex_document, api_name="reindex_document", **INGEST_QUEUE)
+    gr.api(ask, **MODEL_QUEUE)
+    gr.api(inspect, **MODEL_QUEUE)
+    gr.api(compare, **MODEL_QUEUE)
+    gr.api(list_methods, concurrency_limit=None)
+    gr.api(list_documents, concurrency_limit=None)
+    gr.api(delete_document)
+    gr.api(rename_document)
+    gr.api(reindex_document, **INGEST_QUEUE)
     # A File component, because Gradio checks that its value is an upload and not some other file of this machine.
     file = gr.File(visible=False)
     results = gr.JSON(visible=False)
@@ -172,17 +172,10 @@ def _call() -> Iterator[Event]:
 
 def _document_json(document: Document) -> dict[str, Any]:
     """Return a document under the stable keys of the endpoints."""
-    return {
-        "id": document.id,
-        "name": document.name,
-        "size_bytes": document.size_bytes,
-        "pages": document.num_pages,
-        "chunks": document.num_chunks,
-        "added_at": document.added_at,
-        "warning": document.warning,
-        "chunk_tokens": document.chunk_tokens,
-        "chunk_overlap": document.chunk_overlap,
-    }
+    values = asdict(document)
+    values["pages"] = values.pop("num_pages")
+    values["chunks"] = values.pop("num_chunks")
+    return values
 
 
 def _history(earlier: Any) -> tuple[ChatTurn, ...]:
