@@ -19,8 +19,6 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progr
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import gradio as gr
-
 from backend.local import LocalBackend
 from backend.runtime.settings import Settings, overrides, read_settings
 from server.routes import app_kwargs
@@ -88,13 +86,15 @@ def _serve(settings: Settings) -> int:
             time.sleep(POLL_S)
         log.info("Closing")
     except OSError as error:
-        log.error(
-            "Port %d of %s is not available (%s). Choose another with --port.", settings.port, settings.host, error
-        )
+        message = "Port %d of %s is not available (%s). Choose another with --port."
+        log.error(message, settings.port, settings.host, error)
         return 1
     finally:
         backend.close()
-        _stop_serving(page)
+        if page.is_running:
+            page.server.force_exit = True  # without waiting for open tabs, which keep a connection each
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports every closed connection
+            page.close(verbose=False)
     return 0
 
 
@@ -102,14 +102,6 @@ def _check_port(host: str, port: int) -> None:
     """Raise OSError if the port cannot be used: Gradio would report it less clearly."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     socket.create_server((str(address[0]), port), family=family).close()
-
-
-def _stop_serving(page: gr.Blocks) -> None:
-    """Stop the server without waiting for open tabs, which keep a connection each."""
-    if page.is_running:
-        page.server.force_exit = True
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports every closed connection
-        page.close(verbose=False)
 
 
 if __name__ == "__main__":

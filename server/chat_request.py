@@ -1,10 +1,12 @@
 """Chat completion requests in OpenAI's format, converted to a question about the documents.
 
-The last user message is the question, earlier messages are the history. System and developer messages are ignored: the
-shared prefix contains the instructions, and all stored KV was computed after it. Unsupported fields that would change
-the answer are refused; other unknown fields are ignored.
+OpenAI's clients can choose only a model, so the method and its recompute ratio are part of the model's name: `kvscope`,
+`kvscope/cacheblend`, `kvscope/cacheblend@15` (per cent). The last user message is the question, earlier messages are
+the history. System and developer messages are ignored: the shared prefix contains the instructions, and all stored KV
+was computed after it. Unsupported fields that would change the answer are refused; other unknown fields are ignored.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -12,11 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.method import MethodInfo
+from engine.method import MethodInfo, default_method
 from engine.request import ChatTurn, Request
 from server.errors import ApiError
-from server.models import OWNER, parse_model
 
+OWNER = "kvscope"
+_MODEL_NAME = re.compile(rf"{OWNER}(?:/(?P<method>[\w.-]+))?(?:@(?P<percent>\d+(?:\.\d+)?))?")
 _DEFAULTS = Request(question="")
 _ROLES = ("user", "assistant")
 _IGNORED_ROLES = ("system", "developer")
@@ -96,6 +99,29 @@ class ChatRequest(BaseModel):
             documents=tuple(options.documents),
             history=history,
         )
+
+
+def parse_model(model: str, methods: Sequence[MethodInfo]) -> tuple[MethodInfo, float]:
+    """Return the method and recompute ratio of a model name. Raises ApiError (404) if there is no such model."""
+
+    def not_found(hint: str) -> ApiError:
+        message = f"The model {model!r} does not exist. {hint}"
+        return ApiError(404, message, code="model_not_found", param="model")
+
+    match = _MODEL_NAME.fullmatch(model)
+    name = (match["method"] or default_method(methods).name) if match else None
+    method = next((each for each in methods if each.name == name), None)
+    if match is None or method is None:
+        names = ", ".join(each.name for each in methods)
+        raise not_found(f"Use {OWNER}, or {OWNER}/METHOD with one of: {names}.")
+    if match["percent"] is None:
+        defaults = {param.name: param.default for param in method.params}
+        return method, float(defaults.get("ratio", _DEFAULTS.recompute_ratio))
+    if not method.has_ratio:
+        raise not_found(f"This method has no recompute ratio; use {OWNER}/{method.name}.")
+    if float(match["percent"]) > 100:
+        raise not_found("The number after @ is a percentage, 0 to 100.")
+    return method, float(match["percent"]) / 100
 
 
 def _conversation(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatTurn, ...]]:

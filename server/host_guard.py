@@ -26,30 +26,30 @@ class HostGuard:
         self._app = app
         self._host = _host_name(host)
         self._listens_everywhere = host.strip("[]") in ("0.0.0.0", "::")
-        self._machine_name = socket.gethostname().lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._check(Headers(scope=scope)) if scope["type"] in ("http", "websocket") else None
-        if error is None:
+        message = self._refusal(Headers(scope=scope)) if scope["type"] in ("http", "websocket") else None
+        if message is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            await WebSocketClose(1008, str(error))(scope, receive, send)
+            await WebSocketClose(1008, message)(scope, receive, send)
         else:
-            await error.response()(scope, receive, send)
+            await ApiError(403, message).response()(scope, receive, send)
 
-    def _check(self, headers: Headers) -> ApiError | None:
+    def _refusal(self, headers: Headers) -> str | None:
+        """Return why a request is refused; None if it is accepted."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_own_name(_host_name(host)):
-            message = f"This server does not accept the host name {host!r}. Start it with --host to change that."
-            return ApiError(403, message)
+            return f"This server does not accept the host name {host!r}. Start it with --host to change that."
         if origin is not None and not _is_own_origin(origin, host):
-            return ApiError(403, f"Pages from {origin!r} may not use this server.")
+            return f"Pages from {origin!r} may not use this server."
         return None
 
     def _is_own_name(self, name: str) -> bool:
         if name == self._host or _is_loopback(name):
             return bool(name)
-        return self._listens_everywhere and (name == self._machine_name or _address(name) is not None)
+        is_machine = name == socket.gethostname().lower() or _address(name) is not None
+        return self._listens_everywhere and is_machine
 
 
 def _is_own_origin(origin: str, host: str) -> bool:

@@ -15,14 +15,14 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
+from engine.method import MethodInfo, default_method
 from engine.request import Answer
 from server.async_answer import cancel_at_end, stream_answers
-from server.chat_request import ChatRequest
+from server.chat_request import OWNER, ChatRequest, parse_model
 from server.chat_response import completion_body, completion_events
 from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
 from server.host_guard import HostGuard
-from server.models import model_list, model_object, parse_model
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
@@ -69,18 +69,29 @@ def _openai_api(backend: Backend) -> FastAPI:
     created = int(time.time())
     running: set[asyncio.Task[None]] = set()  # one per chat completion, until its response has been sent
 
+    def model_object(name: str, method: MethodInfo) -> dict[str, Any]:
+        about = {
+            "method": method.name,
+            "label": method.label,
+            "about": method.description,
+            "has_ratio": method.has_ratio,
+        }
+        return {"id": name, "object": "model", "created": created, "owned_by": OWNER, "kvscope": about}
+
     @api.head("/models", include_in_schema=False)
     @api.get("/models")
     def list_models() -> dict[str, Any]:
         """List the methods as models, the default first."""
-        return model_list(backend.methods(), created)
+        methods = backend.methods()
+        names = {OWNER: default_method(methods)} | {f"{OWNER}/{method.name}": method for method in methods}
+        return {"object": "list", "data": [model_object(name, method) for name, method in names.items()]}
 
     @api.head("/models/{name:path}", include_in_schema=False)
     @api.get("/models/{name:path}")
     def get_model(name: str) -> dict[str, Any]:
         """Return the model of this name, with or without a recompute ratio."""
         method, _ = parse_model(name, backend.methods())
-        return model_object(name, method, created)
+        return model_object(name, method)
 
     @api.post("/chat/completions", responses={200: _COMPLETION})
     async def create_chat_completion(chat: ChatRequest, request: HttpRequest) -> Response:
@@ -100,9 +111,9 @@ def _openai_api(backend: Backend) -> FastAPI:
         answers = stream_answers(backend, engine_request, cancel)
         if not chat.stream:
             return JSONResponse(completion_body(chat.model, [answer async for answer in answers][-1]))
-        first = await anext(answers)
-        while first.state == "searching":  # errors still change the status of the response
-            first = await anext(answers)
+        async for first in answers:
+            if first.state != "searching":  # until then, errors change the status of the response
+                break
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         events = completion_events(chat.model, _chain(first, answers), chat.include_usage)
         return StreamingResponse(events, headers=headers, media_type="text/event-stream")

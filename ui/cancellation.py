@@ -1,7 +1,6 @@
 """Cancellation of a session's running work (a question or a re-indexing job) through one Event per session.
 
-All sessions share the page objects, so this map is the only per-session state on the server. Its keys are Gradio's
-session hashes, one per browser tab. An entry is removed when its work ends or the tab is closed.
+Sessions are Gradio's session hashes, one per browser tab; all of them share the page objects.
 """
 
 from threading import Event, Lock
@@ -41,10 +40,9 @@ class SessionTasks:
             event.set()
 
     def finish(self, session: str, event: Event) -> None:
-        """Set `event` and remove its task; a task that the session started later is unaffected.
+        """Set `event` and remove its task, if it is still there. A task that the session started later is unaffected.
 
-        Call this before the UI shows that the work has ended, so that the next click is accepted. Calling it again
-        has no effect.
+        Call this before the UI shows that the work has ended, so that the next click is accepted.
         """
         event.set()
         with self._lock:
@@ -54,8 +52,8 @@ class SessionTasks:
     def discard(self, session: str) -> None:
         """Cancel and remove the session's task, because its tab was closed."""
         with self._lock:
-            event = self._events.pop(session, None)
             self._unclaimed.pop(session, None)
+            event = self._events.pop(session, None)
         if event:
             event.set()
 

@@ -15,9 +15,7 @@ def duration(ms: float | None) -> str:
 
 def percent(ratio: float | None, digits: int = 0) -> str:
     """Return a ratio in [0, 1] as '18.2 %'; a dash for None."""
-    if ratio is None:
-        return UNKNOWN
-    return f"{ratio * 100:.{digits}f}\u00a0%"
+    return UNKNOWN if ratio is None else f"{ratio * 100:.{digits}f}\u00a0%"
 
 
 def size(num_bytes: int) -> str:
@@ -40,8 +38,7 @@ def day(seconds: float) -> str:
         date = time.localtime(seconds)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
-    month = time.strftime("%b\u00a0%Y", date)
-    return f"{date.tm_mday}\u00a0{month}"
+    return f"{date.tm_mday}\u00a0" + time.strftime("%b\u00a0%Y", date)
 
 
 def short(line: str, max_chars: int = 90) -> str:

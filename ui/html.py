@@ -1,8 +1,7 @@
 """HTML built from data with markupsafe: the only place where strings become elements of the page.
 
 `gr.HTML` renders its value as is, scripts included. Document texts, file names, questions and answers are data, so
-`tag` escapes every child that is not `Markup`. No other module writes HTML around data; for figures see
-`ui/figures/base.py`.
+`tag` escapes every child that is not `Markup`. For figures see `plotly_label`.
 """
 
 import re

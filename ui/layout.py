@@ -10,7 +10,7 @@ from backend.interface.backend import Backend
 from ui import gradio_api
 from ui.components.document_sidebar import DocumentSidebar
 from ui.events import session_of
-from ui.html import Markup, tag
+from ui.html import tag
 from ui.pages.ask.page import Ask
 from ui.pages.cache.page import Cache
 from ui.pages.compare.page import Compare
@@ -18,6 +18,9 @@ from ui.pages.inspect.page import Inspect
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
 from ui.theme import theme
+
+_OPENS = {"data_opens": "kv-documents-open", "aria_expanded": "false", "aria_controls": "documents"}
+_TOGGLE = tag("button", "Documents", type="button", id="documents-toggle", **_OPENS)  # for phones
 
 
 class App:
@@ -39,8 +42,7 @@ class App:
         self.settings = Settings(backend)
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
-            tabs = self._build_frame()
-            self._connect(tabs)
+            self._build()
 
     def close_session(self, request: gr.Request) -> None:
         """Cancel everything a session has running, because its tab was closed."""
@@ -49,7 +51,8 @@ class App:
         self.documents.uploads.cancel(request)
         self.library.uploads.cancel(request)
 
-    def _build_frame(self) -> gr.Tabs:
+    def _build(self) -> None:
+        """Create the sidebar and the tabs, and connect events between them."""
         pages = {
             "Ask": self.ask.build,
             "Inspect": self.inspect.build,
@@ -60,16 +63,12 @@ class App:
         }
         with gr.Row(elem_id="shell", equal_height=False):
             with gr.Column(elem_id="side", min_width=0):
-                gr.HTML(_brand(), elem_id="brand", js_on_load=None)
+                gr.HTML(tag("header", tag("h1", "KVScope"), _TOGGLE), elem_id="brand", js_on_load=None)
                 self.documents.build(self.blocks)
             with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
                 for label, build in pages.items():
                     with gr.Tab(label, id=label.lower(), elem_id=f"tab-{label.lower()}") as tab:
                         build(tab)
-        return tabs
-
-    def _connect(self, tabs: gr.Tabs) -> None:
-        """Connect events between the pages and the sidebar."""
         document_list = self.documents.document_list
         self.ask.wire(self.blocks, document_list)
         self.inspect.question_inputs.picker.follow(document_list)
@@ -81,21 +80,15 @@ class App:
 
 def launch_options() -> dict[str, Any]:
     """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry."""
-    styles = (path for path in (ASSETS / "styles").glob("*.css") if path.name != "base.css")
-    scripts = (ASSETS / "scripts").glob("*.js")
+    styles = sorted((ASSETS / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path))
+    scripts = [path.read_text(encoding="utf-8") for path in sorted((ASSETS / "scripts").glob("*.js"))]
     return {
         "theme": theme(),
-        "css_paths": [ASSETS / "styles" / "base.css", *sorted(styles)],
-        "head": f"<script>{''.join(path.read_text(encoding='utf-8') for path in sorted(scripts))}</script>",
+        "css_paths": styles,
+        "head": f"<script>{''.join(scripts)}</script>",
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,
         "share": False,
         "enable_monitoring": False,
     }
-
-
-def _brand() -> Markup:
-    opens = {"data_opens": "kv-documents-open", "aria_expanded": "false", "aria_controls": "documents"}
-    toggle = tag("button", "Documents", type="button", id="documents-toggle", **opens)
-    return tag("header", tag("h1", "KVScope"), toggle)

@@ -11,14 +11,12 @@ Span = tuple[int, int]  # start and end, in characters
 
 def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
     """Return the surrounding text with the passage in a `mark`, the quote highlighted in it, and ellipses where cut."""
-    before = excerpt.text[: excerpt.start]
-    after = excerpt.text[excerpt.end :]
     return tag(
         "div",
         "… " if excerpt.truncated_before else None,
-        before or None,
+        excerpt.text[: excerpt.start],
         tag("mark", highlight_quotes(excerpt.chunk.text, [quote] if quote else [])),
-        after or None,
+        excerpt.text[excerpt.end :],
         " …" if excerpt.truncated_after else None,
         class_="kv-excerpt",
         dir="auto",

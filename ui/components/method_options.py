@@ -1,8 +1,7 @@
 """Inputs for the parameters that only one method has, generated from `MethodInfo.params`.
 
-All inputs are created once, and all but the chosen method's are hidden. Choosing a method is therefore one small
-event, and settings survive switching to another method and back. The recompute ratio is not among them, because most
-methods share it.
+All inputs are created once, and all but the chosen method's are hidden, so that settings survive switching to another
+method and back. The recompute ratio is not among them, because most methods share it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,32 +18,29 @@ Option = float | str | bool
 
 
 class MethodOptions:
-    """The inputs of all methods, by method and parameter name."""
+    """The inputs of all methods."""
 
     def __init__(self, methods: Iterable[MethodInfo], chosen: str) -> None:
         """Create the inputs inside the open Blocks; those of the method `chosen` are visible."""
         self._inputs = {
-            (method.name, param.name): (param, _component(method.name, param, method.name == chosen))
+            _component(method.name, param, method.name == chosen): (method.name, param)
             for method in methods
             for param in extra_params(method)
         }
 
     def components(self) -> list[Component]:
         """Return all inputs, in the order of `values` in `read`."""
-        return [component for _, component in self._inputs.values()]
+        return list(self._inputs)
 
     def show(self, method: str) -> Update:
         """Show the inputs of `method` and hide all others."""
-        return {
-            component: gr.update(visible=visibility(owner == method))
-            for (owner, _), (_, component) in self._inputs.items()
-        }
+        return {each: gr.update(visible=visibility(owner == method)) for each, (owner, _) in self._inputs.items()}
 
     def read(self, method: str, values: Sequence[Any]) -> dict[str, Option]:
         """Return the options of `method` by name, from the values of all inputs."""
         return {
-            name: type(param.default)(value)  # sliders send floats for whole numbers
-            for ((owner, name), (param, _)), value in zip(self._inputs.items(), values, strict=True)
+            param.name: type(param.default)(value)  # sliders send floats for whole numbers
+            for (owner, param), value in zip(self._inputs.values(), values, strict=True)
             if owner == method
         }
 

@@ -10,13 +10,10 @@ from ui.html import Markup, tag
 
 
 class SampleQuestions:
-    """A line of text and one button per question.
-
-    samples  questions, each with the name of the document that answers it
-    """
+    """A line of text and one button per question."""
 
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
-        """Create the components inside the open Blocks."""
+        """Create the components inside the open Blocks; `samples` are document names by question."""
         self._backend = backend
         self._samples = samples
         self._line = gr.HTML(_intro(bool(samples)), js_on_load=None)
@@ -32,8 +29,8 @@ class SampleQuestions:
         may_be_added = not status.ready or status.adding_samples
         names = {document.name for document in self._backend.documents()}
         visible = {question: may_be_added or name in names for question, name in self._samples.items()}
-        buttons: Update = {button: gr.Button(visible=visible[question]) for question, button in self.buttons.items()}
-        return {self._line: _intro(any(visible.values())), **buttons}
+        update: Update = {button: gr.Button(visible=visible[question]) for question, button in self.buttons.items()}
+        return {self._line: _intro(any(visible.values())), **update}
 
 
 def _intro(has_samples: bool) -> Markup:

@@ -16,19 +16,16 @@ from ui.html import Markup, button, error_box, tag
 from ui.throttle import coalesce
 
 FORMATS = "PDF, DOCX, Markdown, HTML or text"
-# For the component that shows `render_progress`: a finished file can be dismissed in the browser.
-DISMISS = """
-element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
-"""
-# The list is redrawn many times a second, so a click might never complete: react to pointerdown. A click with detail 0
-# comes from the keyboard.
-_ON_PRESS = """
+# For a component that shows `render_progress`. It is redrawn many times a second, so a click might never complete:
+# cancelling reacts to pointerdown. A click with detail 0 comes from the keyboard.
+ON_PRESS = """
 const press = (event) => {
     const button = event.target.closest('button[data-act=cancel]');
     if (button && (event.type !== 'click' || event.detail === 0)) trigger('click', {place: button.dataset.id});
 };
 element.addEventListener('pointerdown', press);
 element.addEventListener('click', press);
+element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
 """
 _POLL_S = 0.2
 _CANCELLED = "Cancelled before processing started."
@@ -38,10 +35,8 @@ _STEPS = ("parsed", "chunked", "embedded", "prefilled")
 class Uploads:
     """The drop zone and the progress of its files.
 
-    drop_zone    the file input
-    progress     HTML with one line per file
-    after        returns updates of other components after each progress step
-    name         prefix of the element ids; empty in the sidebar
+    after  returns updates of other components after each progress step
+    name   prefix of the element ids; empty in the sidebar
     """
 
     def __init__(self, backend: Backend, after: Callable[[], Update], name: str = "") -> None:
@@ -62,9 +57,7 @@ class Uploads:
             elem_id=f"{self._name}upload",
             elem_classes="kv-upload",
         )
-        self.progress = gr.HTML(
-            elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=_ON_PRESS + DISMISS
-        )
+        self.progress = gr.HTML(elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=ON_PRESS)
         self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{self._name}upload")
         self._error = gr.HTML(elem_id=f"{self._name}upload-error", elem_classes="kv-error-box", js_on_load=None)
 
@@ -160,32 +153,34 @@ def render_progress(files: Iterable[IngestProgress], cancel: bool = False) -> Ma
 
 
 def _progress_row(file: IngestProgress, index: int | None) -> Markup:
+    """Return one file; `index` identifies it for its cancel button, which it has unless `index` is None."""
+    has_ended = file.stage in ("done", "failed")
     failed = file.stage == "failed"
-    done = file.stage == "done"
-    reached = len(_STEPS) if done else _STEPS.index(file.stage) if file.stage in _STEPS else -1
     close = None
-    if not (failed or done):
-        close = None if index is None else _close_button("cancel", file.name, index)
-    elif file.message:  # a file that was added without a warning disappears by itself
-        close = _close_button("dismiss", file.name)
+    if has_ended and file.message:  # a file that was added without a warning disappears by itself
+        close = _close_button("dismiss", file.name, None)
+    elif not has_ended and index is not None:
+        close = _close_button("cancel", file.name, index)
     message = tag("p", file.message, class_="kv-error" if failed else "kv-warning", dir="auto")
     return tag(
         "li",
         tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), close, class_="kv-file-head"),
-        None if failed else tag("ol", *(_step(name, step, reached, file) for step, name in enumerate(_STEPS))),
+        None if failed else tag("ol", *_steps(file)),
         message if file.message else None,
-        class_=f"kv-file kv-file-{file.stage if failed or done else 'busy'}",
+        class_=f"kv-file kv-file-{file.stage if has_ended else 'busy'}",
     )
 
 
-def _close_button(act: str, name: str, index: int | None = None) -> Markup:
+def _close_button(act: str, name: str, index: int | None) -> Markup:
     label = act.capitalize()
     return button(act, index, "\u00d7", class_="kv-remove", title=label, aria_label=f"{label} {name}")
 
 
-def _step(name: str, step: int, reached: int, file: IngestProgress) -> Markup:
-    is_current = step == reached
-    is_complete = step < reached or (is_current and file.total > 0 and file.done >= file.total)
-    progress = f" {file.done}/{file.total}" if is_current and file.total > 1 else ""
-    look = "kv-complete" if is_complete else "kv-now" if is_current else "kv-ahead"
-    return tag("li", name, progress, class_=look, aria_current="step" if is_current else None)
+def _steps(file: IngestProgress) -> Iterator[Markup]:
+    reached = len(_STEPS) if file.stage == "done" else _STEPS.index(file.stage) if file.stage in _STEPS else -1
+    for step, name in enumerate(_STEPS):
+        is_current = step == reached
+        is_complete = step < reached or (is_current and 0 < file.total <= file.done)
+        progress = f" {file.done}/{file.total}" if is_current and file.total > 1 else ""
+        look = "kv-complete" if is_complete else "kv-now" if is_current else "kv-ahead"
+        yield tag("li", name, progress, class_=look, aria_current="step" if is_current else None)

@@ -23,7 +23,6 @@ def agreement_figure(
     """Return Jaccard similarity over the recompute ratio: auxiliary model, chosen method, other methods, chance.
 
     curves   [101], by method name and for 'auxiliary'; NaN where undefined
-    labels   display names of the methods
     percent  current ratio of the slider, marked by a line
     point    the Jaccard similarity of a chosen method without a ratio, drawn at `percent`; else None
     """

@@ -10,15 +10,9 @@ from ui.format import duration
 
 # One colour per kind of work, readable on white and on near-black; matched by substring of the stage name.
 _COLOURS = {
-    "lookup": "#2f9e8f",
-    "load": "#2f9e8f",
-    "assemble": "#2f9e8f",
-    "score": "#8b7bd8",
-    "auxiliary": "#8b7bd8",
-    "select": "#8b7bd8",
-    "question": "#8b7bd8",  # ProphetKV's pass over the cached passages, which selects tokens
-    "recompute": "#d08a1d",
-    "prefill": "#d08a1d",
+    "#2f9e8f": ("lookup", "load", "assemble"),
+    "#8b7bd8": ("score", "auxiliary", "select", "question"),  # 'question': ProphetKV's pass that selects tokens
+    "#d08a1d": ("recompute", "prefill"),
 }
 _OTHER = "#7c8694"
 _ROW_PX = 30
@@ -80,7 +74,7 @@ def waterfall_figure(stages: Iterable[Stage], ttft_ms: float | None, full_ms: fl
 
 
 def _colour(name: str) -> str:
-    return next((colour for key, colour in _COLOURS.items() if key in name.lower()), _OTHER)
+    return next((colour for colour, keys in _COLOURS.items() if any(key in name.lower() for key in keys)), _OTHER)
 
 
 def _format(ms: float) -> str:
