@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from engine.request import Answer
@@ -24,7 +24,7 @@ def completion_body(model: str, answer: Answer) -> dict[str, Any]:
     return _head("chat.completion", model) | fields
 
 
-async def completion_events(model: str, answers: AsyncIterator[Answer], include_usage: bool) -> AsyncIterator[str]:
+def completion_events(model: str, answers: Iterable[Answer], include_usage: bool) -> Iterator[str]:
     """Yield server-sent events whose texts, joined, are the text of the last answer.
 
     After the first event the status cannot change any more: an error is sent as an event, without an end mark.
@@ -35,7 +35,7 @@ async def completion_events(model: str, answers: AsyncIterator[Answer], include_
     sent = ""
     try:
         yield _event(head, choices=_choices({"role": "assistant", "content": ""}))
-        async for answer in answers:
+        for answer in answers:
             if new_text := answer.text[len(sent) :]:
                 yield _event(head, choices=_choices({"content": new_text}))
                 sent = answer.text

@@ -2,22 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from itertools import chain
 from threading import Event
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.method import MethodInfo, default_method
 from engine.request import Answer
-from server.async_answer import cancel_at_end, stream_answers
 from server.chat_request import OWNER, ChatRequest, parse_model
 from server.chat_response import completion_body, completion_events
 from server.docs_page import docs_page
@@ -105,18 +107,16 @@ def _openai_api(backend: Backend) -> FastAPI:
             message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
             raise ApiError(429, message, code="rate_limit_exceeded", retry=True)
         cancel = Event()
-        task = asyncio.create_task(cancel_at_end(request, cancel))
+        task = asyncio.create_task(_cancel_at_end(request, cancel))
         running.add(task)
         task.add_done_callback(running.discard)
-        answers = stream_answers(backend, engine_request, cancel)
+        answers = (answer for answer in backend.ask(engine_request, cancel) if answer.state != "searching")
         if not chat.stream:
-            return JSONResponse(completion_body(chat.model, [answer async for answer in answers][-1]))
-        async for first in answers:
-            if first.state != "searching":  # until then, errors change the status of the response
-                break
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        events = completion_events(chat.model, _chain(first, answers), chat.include_usage)
-        return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+            *_, last = await run_in_threadpool(list, answers)
+            return JSONResponse(completion_body(chat.model, last))
+        first = await run_in_threadpool(next, answers)  # until here, an error changes the status of the response
+        events = completion_events(chat.model, chain([first], answers), chat.include_usage)
+        return _EventStream(events, answers, cancel)
 
     @api.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
@@ -156,10 +156,30 @@ class _OpenAIRoute(APIRoute):
         return handle_errors
 
 
-async def _chain(first: Answer, later: AsyncIterator[Answer]) -> AsyncIterator[Answer]:
-    yield first
-    async for answer in later:
-        yield answer
+class _EventStream(StreamingResponse):
+    """Server-sent events; the computation is stopped when the response ends for any reason."""
+
+    def __init__(self, events: Iterator[str], answers: Generator[Answer, None, None], cancel: Event) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._answers = answers
+        self._cancel = cancel
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:  # no thread is in the generator any more
+            self._cancel.set()
+            await run_in_threadpool(self._answers.close)
+
+
+async def _cancel_at_end(request: HttpRequest, cancel: Event) -> None:
+    """Set `cancel` when the response has been sent or the client disconnects. Call this after reading the body."""
+    try:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+    finally:
+        cancel.set()
 
 
 def _check_content_type(request: HttpRequest) -> None:

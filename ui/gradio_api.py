@@ -19,8 +19,6 @@ from store.types import Document
 from ui.events import INGEST_QUEUE, MODEL_QUEUE
 from ui.throttle import coalesce
 
-_TURN_KEYS = {"question", "answer", "passages"}
-
 
 def build(backend: Backend) -> None:
     """Register the endpoints ask, inspect, compare, list_methods and those for documents; call inside the Blocks."""
@@ -183,7 +181,7 @@ def _history(earlier: Any) -> tuple[ChatTurn, ...]:
     if earlier is not None and not isinstance(earlier, list):
         raise BadRequest(f"The earlier questions must be a list, got {earlier!r}.")
     for turn in earlier or ():
-        if not isinstance(turn, dict) or not {"question", "answer"} <= set(turn) <= _TURN_KEYS:
+        if not isinstance(turn, dict) or not {"question", "answer"} <= set(turn) <= {"question", "answer", "passages"}:
             raise BadRequest(f"An earlier question has a question, an answer and its passages, got {turn!r}.")
     return tuple(ChatTurn(turn["question"], turn["answer"], _tuple(turn.get("passages"))) for turn in earlier or ())
 

@@ -10,8 +10,7 @@ from engine.method import MethodInfo
 from engine.request import Answer
 from ui.components.excerpt import render_passage_card
 from ui.figures.answer_metrics import render_metrics, render_state
-from ui.figures.rank_scatter import rank_scatter
-from ui.figures.sparklines import peak, sparklines
+from ui.figures.inspection import peak, rank_scatter, sparklines
 from ui.format import UNKNOWN, count, percent
 from ui.html import Markup, join, tag
 

@@ -1,4 +1,6 @@
-"""Attention and recomputed tokens along one passage, as three small SVG curves of at most 120 columns."""
+"""SVG figures of an inspected question: curves along one passage, and how both models rank the windows."""
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -7,6 +9,8 @@ from ui.html import Markup, tag
 
 _COLUMNS = 120
 _HEIGHT = 100
+_SIDE = 400
+_MARGIN = 10
 _LANES = (
     ("auxiliary", "Auxiliary", "The auxiliary model's attention from the question, reading this passage alone."),
     ("primary", "Main model", "The main model's last-layer attention from the question, in a full prefill."),
@@ -17,7 +21,7 @@ _LANES = (
 def sparklines(
     auxiliary: np.ndarray, primary: np.ndarray, recomputed: np.ndarray, peaks: tuple[float, float]
 ) -> Markup:
-    """Return the three curves of one passage, each with its label.
+    """Return three labelled curves of one passage, in at most 120 columns.
 
     auxiliary, primary  [tokens] attention
     recomputed          [tokens] bool
@@ -30,7 +34,7 @@ def sparklines(
     )
     label = f"Along the passage: {int(recomputed.sum()):,} of {len(recomputed):,} tokens recomputed"
     lanes = (
-        tag("div", tag("span", name, title=meaning), area(height, f"kv-strip kv-strip-{key}"), class_="kv-lane")
+        tag("div", tag("span", name, title=meaning), _area(height, f"kv-strip kv-strip-{key}"), class_="kv-lane")
         for (key, name, meaning), height in zip(_LANES, heights, strict=True)
     )
     return tag("div", *lanes, class_="kv-strips", role="img", aria_label=label)
@@ -45,7 +49,7 @@ def peak(values: np.ndarray, parts: list[slice]) -> float:
     return float(np.quantile(np.concatenate(columns), 0.98)) if columns else 0.0
 
 
-def area(heights: np.ndarray, class_: str) -> Markup:
+def _area(heights: np.ndarray, class_: str) -> Markup:
     """Return heights in [0, 1] as one filled step curve."""
     tops = (_HEIGHT - np.clip(heights, 0, 1) * _HEIGHT).round().astype(int).tolist()
     steps = "".join(f"V{top}H{column}" for column, top in enumerate(tops, start=1))
@@ -58,3 +62,32 @@ def _column_means(values: np.ndarray) -> np.ndarray:
     if not len(values):
         return np.zeros(1)
     return sum_into_bins(values, _COLUMNS) / np.diff([*bin_starts(len(values), _COLUMNS), len(values)])
+
+
+def rank_scatter(ranks: np.ndarray, recomputed: np.ndarray, correlation: float, windows: int) -> Markup:
+    """Return one dot per window; the most attended windows are at the top right, recomputed ones stand out.
+
+    ranks        [2, dots] of the auxiliary model (x) and of the main model (y); 1 is the most attended window
+    recomputed   [dots] bool
+    correlation  rank correlation of all windows
+    windows      number of ranked windows; a single passage has fewer dots
+    """
+    last = max(windows - 1, 1)
+    x = (_SIDE * (1 - (ranks[0] - 1) / last)).round().astype(int).tolist()
+    y = (_SIDE * (ranks[1] - 1) / last).round().astype(int).tolist()
+    dots = list(zip(x, y, recomputed, strict=True))
+    label = f"{len(dots):,} windows, {int(recomputed.sum()):,} of them recomputed; rank correlation {correlation:.2f}"
+    return tag(
+        "svg",
+        tag("path", d=f"M0,{_SIDE}L{_SIDE},0", class_="kv-diagonal"),
+        tag("path", d=_dots((x, y) for x, y, is_fresh in dots if not is_fresh), class_="kv-dots"),
+        tag("path", d=_dots((x, y) for x, y, is_fresh in dots if is_fresh), class_="kv-dots kv-recomputed"),
+        viewBox=f"{-_MARGIN} {-_MARGIN} {_SIDE + 2 * _MARGIN} {_SIDE + 2 * _MARGIN}",
+        class_="kv-scatter",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _dots(points: Iterable[tuple[int, int]]) -> str:
+    return "".join(f"M{x},{y}h0" for x, y in dict.fromkeys(points))
