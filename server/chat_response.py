@@ -13,10 +13,7 @@ _KVSCOPE_FIELDS = ("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_s
 
 
 def completion_body(model: str, answer: Answer) -> dict[str, Any]:
-    """Return the JSON body for a finished answer. Raises ApiError (503) if it was stopped.
-
-    model  the name given by the client
-    """
+    """Return the JSON body for a finished answer; `model` is the client's. Raises ApiError (503) if it was stopped."""
     _check_finished(answer)
     message = {"role": "assistant", "content": answer.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}

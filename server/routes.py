@@ -28,17 +28,11 @@ from server.host_guard import HostGuard
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
-_COMPLETION = {
-    "description": "A completion, or its chunks",
-    "content": {"application/json": {}, "text/event-stream": {}},
-}
+_CONTENT = {"application/json": {}, "text/event-stream": {}}
 
 
 def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
-    """Return the `app_kwargs` of Gradio's `launch`: routes, and a guard in front of them and of the UI.
-
-    host  the address or name the server listens on
-    """
+    """Return the `app_kwargs` of Gradio's `launch`: routes, and a guard of the name or address `host` before all."""
 
     def health(request: HttpRequest) -> Response:
         status = backend.status()
@@ -95,7 +89,7 @@ def _openai_api(backend: Backend) -> FastAPI:
         method, _ = parse_model(name, backend.methods())
         return model_object(name, method)
 
-    @api.post("/chat/completions", responses={200: _COMPLETION})
+    @api.post("/chat/completions", responses={200: {"description": "A completion, or its chunks", "content": _CONTENT}})
     async def create_chat_completion(chat: ChatRequest, request: HttpRequest) -> Response:
         """Answer a question from the documents.
 

@@ -28,7 +28,7 @@ element.addEventListener('click', (event) => {
 
 
 class DocumentSidebar:
-    """Polls the backend, often until the engine is ready: another tab or the first start may change the documents.
+    """Polls the backend, because another tab or the first start may change the documents.
 
     document_list  the list, which other components follow
     """
@@ -82,10 +82,7 @@ class DocumentSidebar:
 
     def tick(self, shown: tuple[str, str], pending_delete: str) -> Update:
         """Return what changed since `shown`; a list that waits for a confirmation is not redrawn."""
-        try:
-            status = self._backend.status()
-        except Exception as error:  # noqa: BLE001  the UI's boundary
-            status = Status(ready=False, message=user_message(error), failed=True)
+        status = self._backend.status()
         line = str(render_status(status))
         documents = repr((status.ready, self._backend.documents(), self._backend.tier_usage()))
         last_line, last_documents = shown
@@ -114,11 +111,7 @@ def render_status(status: Status) -> Markup:
 def render_document_list(
     documents: Iterable[Document], usage: Sequence[TierUsage] = (), pending_delete: str = "", loading: bool = False
 ) -> Markup:
-    """Return the documents in the given order, and their cache usage.
-
-    pending_delete  id of the document whose deletion has to be confirmed
-    loading         whether the library is still being opened
-    """
+    """Return the documents and their cache usage; the deletion of `pending_delete` (an id) has to be confirmed."""
     rows = [_document_row(document, document.id == pending_delete) for document in documents]
     if not rows:
         return tag("p", _LOADING if loading else _EMPTY, class_="kv-muted kv-empty")

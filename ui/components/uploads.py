@@ -144,10 +144,7 @@ class Uploads:
 
 
 def render_progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
-    """Return one line per file with its four steps, and its error or warning.
-
-    cancel  whether each unfinished file gets its own cancel button
-    """
+    """Return one line per file: its four steps, its error or warning, and with `cancel` a button to cancel it."""
     rows = [_progress_row(file, index if cancel else None) for index, file in enumerate(files)]
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
 

@@ -28,8 +28,5 @@ def apply_style(figure: go.Figure, height: int, top: int = 8) -> None:
 
 
 def plotly_label(value: object, max_chars: int = 48) -> str:
-    """Return data as one line of literal text, at most `max_chars` characters before escaping.
-
-    Plotly renders some tags and $math$ in labels and hover texts, so both are escaped.
-    """
+    """Return data as one line of literal text: plotly would render some tags and $math$ in labels and hover texts."""
     return html.escape(short(printable(value), max_chars), quote=False).replace("$", "&#36;")
