@@ -21,8 +21,7 @@ from ui.cancellation import SessionTasks
 from ui.components import inputs
 from ui.components.document_picker import DocumentPicker, QuestionInputs
 from ui.events import QUIET, RUN_MODEL, Update, session_of
-from ui.figures.agreement import agreement_figure, layer_kl_figure
-from ui.figures.attention_map import attention_figure
+from ui.figures.inspection import agreement_figure, attention_figure, layer_kl_figure
 from ui.html import Markup, error_box, progress_line, tag
 from ui.pages.inspect import view
 from ui.throttle import coalesce
