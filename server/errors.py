@@ -1,5 +1,6 @@
 """Errors as HTTP responses in OpenAI's format."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -11,7 +12,6 @@ from backend.interface.errors import user_message
 from engine.errors import LoadingFailed, ModelNotReady, QuestionTooLong
 from store.errors import KVScopeError, StoreFull
 
-_RETRY_LATER = {"Retry-After": "5"}  # seconds
 _STATUS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first match applies
     (QuestionTooLong, 400, "context_length_exceeded"),
     (ModelNotReady, 503, "model_not_ready"),
@@ -37,25 +37,25 @@ class ErrorResponse(BaseModel):
     error: ErrorDetails
 
 
+@dataclass(eq=False)
 class ApiError(Exception):
     """A request that is refused. With `retry`, the same request may succeed later."""
 
-    def __init__(
-        self, status: int, message: str, *, code: str | None = None, param: str | None = None, retry: bool = False
-    ) -> None:
-        super().__init__(message)
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        self._details = ErrorDetails(message=message, type=kind, param=param, code=code)
-        self._status = status
-        self._headers = _RETRY_LATER if retry else None
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    retry: bool = False
 
     def body(self) -> dict[str, Any]:
         """Return the JSON body."""
-        return ErrorResponse(error=self._details).model_dump()
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        details = ErrorDetails(message=self.message, type=kind, param=self.param, code=self.code)
+        return ErrorResponse(error=details).model_dump()
 
     def response(self) -> JSONResponse:
         """Return the HTTP response."""
-        return JSONResponse(self.body(), self._status, self._headers)
+        return JSONResponse(self.body(), self.status, {"Retry-After": "5"} if self.retry else None)
 
 
 def to_api_error(error: Exception) -> ApiError:

@@ -28,7 +28,7 @@ from server.host_guard import HostGuard
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
-_CONTENT = {"application/json": {}, "text/event-stream": {}}
+_CONTENT: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
 
 
 def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:

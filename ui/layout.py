@@ -31,18 +31,22 @@ class App:
     """
 
     def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
-        samples = samples or {}
-        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
-        self.documents = DocumentSidebar(backend)
-        self.ask = Ask(backend, samples)
+        self.ask = Ask(backend, samples or {})
         self.inspect = Inspect(backend)
-        self.compare = Compare(backend, samples)
+        self.compare = Compare(backend, samples or {})
         self.cache = Cache(backend)
-        self.library = Library(backend, self.documents)
         self.settings = Settings(backend)
+        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
-            self._build()
+            with gr.Row(elem_id="shell", equal_height=False):
+                with gr.Column(elem_id="side", min_width=0):
+                    gr.HTML(tag("header", tag("h1", "KVScope"), _TOGGLE), elem_id="brand", js_on_load=None)
+                    self.documents = DocumentSidebar(backend, self.blocks)
+                self.library = Library(backend, self.documents)
+                with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
+                    self._build_pages()
+            self._connect(tabs)
 
     def close_session(self, request: gr.Request) -> None:
         """Cancel everything a session has running, because its tab was closed."""
@@ -51,8 +55,7 @@ class App:
         self.documents.uploads.cancel(request)
         self.library.uploads.cancel(request)
 
-    def _build(self) -> None:
-        """Create the sidebar and the tabs, and connect events between them."""
+    def _build_pages(self) -> None:
         pages = {
             "Ask": self.ask.build,
             "Inspect": self.inspect.build,
@@ -61,14 +64,12 @@ class App:
             "Library": self.library.build,
             "Settings": self.settings.build,
         }
-        with gr.Row(elem_id="shell", equal_height=False):
-            with gr.Column(elem_id="side", min_width=0):
-                gr.HTML(tag("header", tag("h1", "KVScope"), _TOGGLE), elem_id="brand", js_on_load=None)
-                self.documents.build(self.blocks)
-            with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
-                for label, build in pages.items():
-                    with gr.Tab(label, id=label.lower(), elem_id=f"tab-{label.lower()}") as tab:
-                        build(tab)
+        for label, build in pages.items():
+            with gr.Tab(label, id=label.lower(), elem_id=f"tab-{label.lower()}") as tab:
+                build(tab)
+
+    def _connect(self, tabs: gr.Tabs) -> None:
+        """Connect events between the pages and the sidebar."""
         document_list = self.documents.document_list
         self.ask.wire(self.blocks, document_list)
         self.inspect.question_inputs.picker.follow(document_list)

@@ -3,23 +3,14 @@
 import gradio as gr
 
 # Shades from 50 to 950.
-_TEAL = gr.themes.Color(
-    *("#eefaf8", "#d3f1ec", "#a9e3da", "#74cec2", "#45b3a6", "#1f978a"),
-    *("#0f766e", "#0d5f59", "#0e4c48", "#0f3f3c", "#062523"),
-    name="teal",
-)
-_GREY = gr.themes.Color(
-    *("#f8f8f6", "#f1f1ee", "#e4e4df", "#d2d2cc", "#a0a19c", "#70726f"),
-    *("#565856", "#3a3d3e", "#26292b", "#1a1d1f", "#121416"),
-    name="grey",
-)
+_TEAL = "#eefaf8 #d3f1ec #a9e3da #74cec2 #45b3a6 #1f978a #0f766e #0d5f59 #0e4c48 #0f3f3c #062523"
+_GREY = "#f8f8f6 #f1f1ee #e4e4df #d2d2cc #a0a19c #70726f #565856 #3a3d3e #26292b #1a1d1f #121416"
 _COLOURS = {  # in the light and in the dark theme
     "body_background_fill": ("*neutral_50", "*neutral_950"),
     "body_text_color": ("*neutral_900", "*neutral_100"),
     "body_text_color_subdued": ("*neutral_500", "*neutral_400"),
     "background_fill_primary": ("#ffffff", "*neutral_900"),
     "background_fill_secondary": ("*neutral_50", "*neutral_950"),
-    "border_color_primary": ("*neutral_200", "*neutral_700"),
     "block_background_fill": ("#ffffff", "*neutral_900"),
     "block_label_text_color": ("*neutral_600", "*neutral_300"),
     "block_title_text_color": ("*neutral_800", "*neutral_200"),
@@ -42,9 +33,9 @@ def theme() -> gr.themes.Base:
     colours = {name: light for name, (light, _) in _COLOURS.items()}
     colours |= {f"{name}_dark": dark for name, (_, dark) in _COLOURS.items()}
     return gr.themes.Base(
-        primary_hue=_TEAL,
-        secondary_hue=_TEAL,
-        neutral_hue=_GREY,
+        primary_hue=gr.themes.Color(*_TEAL.split()),
+        secondary_hue=gr.themes.Color(*_TEAL.split()),
+        neutral_hue=gr.themes.Color(*_GREY.split()),
         radius_size="lg",
         font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif"],
         font_mono=["ui-monospace", "SFMono-Regular", "Consolas", "DejaVu Sans Mono", "monospace"],

@@ -33,22 +33,19 @@ class DocumentSidebar:
     document_list  the list, which other components follow
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, page: gr.Blocks) -> None:
+        """Create and connect the components inside the open Blocks `page`."""
         self._backend = backend
-        self.uploads = Uploads(backend, lambda: {self.document_list: self.current()})
-
-    def build(self, page: gr.Blocks) -> None:
-        """Create and connect the components inside the open Blocks."""
         self._status = gr.HTML(elem_id="status", js_on_load=None)
         self._timer = gr.Timer(_LOADING_INTERVAL_S)
         self._shown = gr.State(("", ""))  # the status line and the state of the documents, as last sent
         with gr.Column(elem_id="documents"):
             gr.HTML(join(tag("h2", "Documents"), tag("p", FORMATS, class_="kv-muted")), js_on_load=None)
-            self.uploads.build(height=104)
+            self.uploads = Uploads(backend, height=104)
             self._error = gr.HTML(elem_id="documents-error", elem_classes="kv-error-box", js_on_load=None)
             self.document_list = gr.HTML(elem_id="document-list", js_on_load=_ON_CLICK)
             self._pending_delete = gr.State("")  # id of the document whose deletion has to be confirmed, or ''
-        self.uploads.wire([self.document_list])
+        self.uploads.wire(self.document_list, self.current)
         acted = [self.document_list, self._pending_delete, self._error]
         self.document_list.click(self.act, self._pending_delete, acted, queue=False, **QUIET)
         ticked = [self._status, self._timer, self.document_list, self._shown]

@@ -33,37 +33,31 @@ _STEPS = ("parsed", "chunked", "embedded", "prefilled")
 
 
 class Uploads:
-    """The drop zone and the progress of its files.
+    """The drop zone and the progress of its files."""
 
-    after  returns updates of other components after each progress step
-    name   prefix of the element ids; empty in the sidebar
-    """
-
-    def __init__(self, backend: Backend, after: Callable[[], Update], name: str = "") -> None:
+    def __init__(self, backend: Backend, height: int, name: str = "") -> None:
+        """Create the zone inside the open Blocks; its element ids start with `name`."""
         self._backend = backend
-        self._after = after
-        self._name = name
         # The cancel event of each file, by session. Needs no lock: `INGEST_QUEUE` runs one handler at a time.
         self._running: dict[str, list[Event]] = {}
-
-    def build(self, height: int) -> None:
-        """Create the zone inside the open Blocks."""
         self.drop_zone = gr.File(
             label=f"Drop {FORMATS} files",
             show_label=False,
             file_count="multiple",
             height=height,
             buttons=[],
-            elem_id=f"{self._name}upload",
+            elem_id=f"{name}upload",
             elem_classes="kv-upload",
         )
-        self.progress = gr.HTML(elem_id=f"{self._name}progress", elem_classes="kv-progress", js_on_load=ON_PRESS)
-        self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{self._name}upload")
-        self._error = gr.HTML(elem_id=f"{self._name}upload-error", elem_classes="kv-error-box", js_on_load=None)
+        self.progress = gr.HTML(elem_id=f"{name}progress", elem_classes="kv-progress", js_on_load=ON_PRESS)
+        self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{name}upload")
+        self._error = gr.HTML(elem_id=f"{name}upload-error", elem_classes="kv-error-box", js_on_load=None)
 
-    def wire(self, others: Iterable[Any]) -> None:
-        """Connect the zone; `others` are the components that `after` updates."""
-        outputs = [self.drop_zone, *self.progress_outputs(), *others]
+    def wire(self, document_list: gr.HTML, current: Callable[[], Markup]) -> None:
+        """Connect the zone; with each step of a file, `document_list` shows the `current` documents."""
+        self._document_list = document_list
+        self._current = current
+        outputs = [self.drop_zone, *self.progress_outputs(), document_list]
         # preprocess=False keeps each file's original name; Gradio has already checked that the file is an upload.
         self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **INGEST_QUEUE, **QUIET)
         self._cancel.click(self.cancel, None, None, queue=False, **QUIET)
@@ -111,7 +105,8 @@ class Uploads:
         progress = [IngestProgress(name, "waiting", 0, 1) for _, name in uploads]
         yield list(progress)
         for index, (upload, cancel) in enumerate(zip(uploads, cancels, strict=True)):
-            self._wait_until_ready(cancel)
+            while not self._is_loaded() and not cancel.wait(_POLL_S):
+                pass  # files dropped at startup or during a settings change are not refused
             if cancel.is_set():
                 progress[index] = IngestProgress(upload[1], "failed", 0, 1, _CANCELLED)
                 yield list(progress)
@@ -119,21 +114,18 @@ class Uploads:
             for (progress[index],) in self._backend.ingest([upload], cancel):
                 yield list(progress)
 
-    def _wait_until_ready(self, cancel: Event) -> None:
-        """Block while models load, so that files dropped at startup or during a settings change are not refused."""
-        while not ((status := self._backend.status()).ready or status.failed) and not cancel.wait(_POLL_S):
-            pass
+    def _is_loaded(self) -> bool:
+        status = self._backend.status()
+        return status.ready or status.failed
 
     def _run(self, session: str, cancels: list[Event], states: Iterator[list[IngestProgress]]) -> Iterator[Update]:
         self._running[session] = cancels
         several = len(cancels) > 1
         try:
             yield {self._cancel: gr.Button("Cancel all" if several else "Cancel", visible=True), self._error: ""}
-            view: Update = {}
             for files in coalesce(states, lambda files: tuple((file.name, file.stage) for file in files)):
-                view = {self.progress: render_progress(files, cancel=several), **self._after()}
-                yield view
-            yield {**view, self._cancel: gr.Button(visible=False)}
+                yield {self.progress: render_progress(files, cancel=several), self._document_list: self._current()}
+            yield {self._cancel: gr.Button(visible=False)}
         except Exception as error:  # noqa: BLE001  the UI's boundary: show the message, log bugs
             yield {self._error: error_box(user_message(error)), self._cancel: gr.Button(visible=False)}
         finally:

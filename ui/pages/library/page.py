@@ -28,13 +28,12 @@ class Library:
     def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
         self._backend = backend
         self._sidebar = sidebar
-        self.uploads = Uploads(backend, lambda: {sidebar.document_list: sidebar.current()}, name="library-")
 
     def build(self, tab: gr.Tab) -> None:
         self.view = gr.State(View())
         with gr.Column(elem_id="library-page", elem_classes="kv-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
-            self.uploads.build(height=132)
+            self.uploads = Uploads(self._backend, height=132, name="library-")
             with gr.Row(elem_id="library-head", equal_height=False):
                 self.summary = gr.HTML(elem_id="library-summary", js_on_load=None)
                 self._filter = gr.Textbox(
@@ -50,7 +49,7 @@ class Library:
             self.poll = gr.Timer(1.0, active=False)  # runs while usage is being counted and after re-indexing
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
-        self.uploads.wire([document_list])
+        self.uploads.wire(document_list, self._sidebar.current)
         for event in (tab.select, document_list.change, self.poll.tick):
             event(self.refresh, self.view, drawn, **_SERIAL)
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
