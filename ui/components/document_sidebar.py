@@ -38,7 +38,7 @@ class DocumentSidebar:
         self._backend = backend
         self._status = gr.HTML(elem_id="status", js_on_load=None)
         self._timer = gr.Timer(_LOADING_INTERVAL_S)
-        self._shown = gr.State(("", ""))  # the status line and the state of the documents, as last sent
+        self._shown = gr.State(("", ""))  # the status line and the list as last sent
         with gr.Column(elem_id="documents"):
             gr.HTML(join(tag("h2", "Documents"), tag("p", FORMATS, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(backend, height=104)
@@ -65,11 +65,8 @@ class DocumentSidebar:
         except Exception as exception:  # noqa: BLE001  the UI's boundary
             error = error_box(user_message(exception))
         pending_delete = document_id if act == "delete" else ""
-        return {
-            self.document_list: self.current(pending_delete),
-            self._pending_delete: pending_delete,
-            self._error: error,
-        }
+        shown = self.current(pending_delete)
+        return {self.document_list: shown, self._pending_delete: pending_delete, self._error: error}
 
     def current(self, pending_delete: str = "") -> Markup:
         """Return the current list as HTML."""
@@ -80,18 +77,16 @@ class DocumentSidebar:
     def tick(self, shown: tuple[str, str], pending_delete: str) -> Update:
         """Return what changed since `shown`; a list that waits for a confirmation is not redrawn."""
         status = self._backend.status()
-        line = str(render_status(status))
-        documents = repr((status.ready, self._backend.documents(), self._backend.tier_usage()))
         last_line, last_documents = shown
-        update: Update = {}
+        line = str(render_status(status))
+        documents = last_documents if pending_delete else str(self.current())
+        update: Update = {self._shown: (line, documents)}
         if line != last_line:
             interval_s = _READY_INTERVAL_S if status.ready else _LOADING_INTERVAL_S
-            update = {self._status: line, self._timer: gr.Timer(interval_s)}
-        if pending_delete:
-            documents = last_documents
-        elif documents != last_documents:
-            update[self.document_list] = self.current()
-        return {**update, self._shown: (line, documents)}
+            update |= {self._status: line, self._timer: gr.Timer(interval_s)}
+        if documents != last_documents:
+            update[self.document_list] = documents
+        return update
 
 
 def render_status(status: Status) -> Markup:
