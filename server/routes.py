@@ -32,7 +32,7 @@ _CONTENT: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
 
 
 def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
-    """Return the `app_kwargs` of Gradio's `launch`: routes, and a guard of the name or address `host` before all."""
+    """Return the `app_kwargs` of Gradio's `launch`; `host` is the address or name the server listens on."""
 
     def health(request: HttpRequest) -> Response:
         status = backend.status()
@@ -108,7 +108,7 @@ def _openai_api(backend: Backend) -> FastAPI:
         if not chat.stream:
             *_, last = await run_in_threadpool(list, answers)
             return JSONResponse(completion_body(chat.model, last))
-        first = await run_in_threadpool(next, answers)  # until here, an error changes the status of the response
+        first = await run_in_threadpool(next, answers)  # up to here, an error changes the status
         events = completion_events(chat.model, chain([first], answers), chat.include_usage)
         return _EventStream(events, answers, cancel)
 
