@@ -20,8 +20,7 @@ from starlette.types import Receive, Scope, Send
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.method import MethodInfo, default_method
 from engine.request import Answer
-from server.chat_request import OWNER, ChatRequest, parse_model
-from server.chat_response import completion_body, completion_events
+from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
 from server.host_guard import HostGuard
