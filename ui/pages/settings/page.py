@@ -11,8 +11,8 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
 from ui.cancellation import SessionTasks
-from ui.components.document_list import DISMISS, render_progress
 from ui.components.tiers import POLICIES
+from ui.components.uploads import ON_PRESS, render_progress
 from ui.events import INGEST_QUEUE, QUIET, Update, session_of
 from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
@@ -170,7 +170,7 @@ class ChunkingSection:
                 add(gr.Slider, "chunk_size", _SIZE_INFO, 16, 4096, step=1, label="Passage length", buttons=[])
                 add(gr.Slider, "chunk_overlap", _OVERLAP_INFO, 0, max_overlap, step=1, label="Overlap", buttons=[])
             self.stale = gr.HTML(elem_id="passages-stale", js_on_load=None)
-            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=DISMISS)
+            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=ON_PRESS)
             with gr.Row(elem_classes="kv-actions"):
                 self.apply_button = gr.Button("Apply", elem_id="passages-apply", min_width=100, scale=0)
                 self.reindex_button = gr.Button(
