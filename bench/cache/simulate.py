@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from bench.cache.workload import RequestStream
 from engine.cache.cost_model import CostModel
-from engine.cache.eviction import POLICIES
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
 from engine.cache.tier import Record, Tier
 
@@ -56,7 +55,7 @@ class SimulatedCache:
     ) -> None:
         self._stores_kv, self._bytes, self._costs, self._tokens = policy != NO_CACHE, token_bytes, costs, stream.tokens
         tier = Tier("host", budget_bytes, SizeStore())
-        self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._stores_kv else None)
+        self.tree = KnowledgeTree([tier], policy if self._stores_kv else "pgdsf")
 
     def lengths(self, documents: tuple[int, ...]) -> tuple[int, int]:
         """Return a question's cached tokens, and the tokens to compute (the question included)."""

@@ -6,12 +6,12 @@ number of cached tokens before it as well as on its own length.
 
 import json
 import logging
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import perf_counter
 
 import torch
 
@@ -28,18 +28,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CostModel:
-    """Milliseconds to compute `computed` tokens after `cached` ones.
+    """Milliseconds to compute `computed` tokens after `cached` ones. The field names are keys of the stored JSON."""
 
-    The field names are keys of the stored JSON.
-
-    cached    tokens, ascending, at least two values
-    computed  tokens, ascending, at least two values
-    ms        [cached][computed]
-    """
-
-    cached: tuple[int, ...]
-    computed: tuple[int, ...]
-    ms: tuple[tuple[float, ...], ...]
+    cached: tuple[int, ...]  # tokens, ascending, at least two values
+    computed: tuple[int, ...]  # likewise
+    ms: tuple[tuple[float, ...], ...]  # [cached][computed]
 
     def __post_init__(self) -> None:
         shape = [len(row) for row in self.ms]
@@ -60,14 +53,11 @@ class CostModel:
         return self.estimate_ms(cached, computed) / computed if computed else 0.0
 
 
-def measure_costs(decoder: Decoder, timer: Callable[[], float] = time.perf_counter) -> CostModel:
-    """Measure a model on this machine, in a few seconds. Fast passes take the better of two runs.
-
-    timer  monotonic seconds
-    """
+def measure_costs(decoder: Decoder) -> CostModel:
+    """Measure a model on this machine, in a few seconds. Fast passes take the better of two runs."""
     rows = []
     flops_per_ms = 0.0
-    _time_pass(decoder, 0, MIN_SPEED_TOKENS, timer)  # warm-up
+    _time_pass(decoder, 0, MIN_SPEED_TOKENS)  # warm-up
     for cached in CACHED_TOKENS:
         row = []
         for computed in COMPUTED_TOKENS:
@@ -75,9 +65,9 @@ def measure_costs(decoder: Decoder, timer: Callable[[], float] = time.perf_count
             if flops_per_ms and flops / flops_per_ms > MAX_MEASURED_MS:
                 row.append(flops / flops_per_ms)
                 continue
-            ms = _time_pass(decoder, cached, computed, timer)
+            ms = _time_pass(decoder, cached, computed)
             if ms <= MAX_REPEATED_MS:
-                ms = min(ms, _time_pass(decoder, cached, computed, timer))
+                ms = min(ms, _time_pass(decoder, cached, computed))
             row.append(ms)
             if computed >= MIN_SPEED_TOKENS:
                 flops_per_ms = flops / max(ms, 1e-3)
@@ -100,19 +90,19 @@ def load_or_measure(path: Path, measure: Callable[[], CostModel]) -> CostModel:
     return costs
 
 
-def _time_pass(decoder: Decoder, cached: int, computed: int, timer: Callable[[], float]) -> float:
+def _time_pass(decoder: Decoder, cached: int, computed: int) -> float:
     """Return the milliseconds of one pass over `computed` tokens after `cached` ones."""
     buffer = decoder.new_buffer(cached + computed)
     buffer.keys.zero_()
     buffer.values.zero_()
     ids = torch.arange(computed) % 100 + 1
-    began = timer()
+    began = perf_counter()
     decoder.forward_rows(ids, buffer, torch.arange(cached, cached + computed))
     decoder.synchronize()
-    return 1e3 * (timer() - began)
+    return 1e3 * (perf_counter() - began)
 
 
 def _grid_cell(points: Sequence[int], value: int) -> tuple[int, float]:
-    """Return the index of the grid cell that contains a value, and the value's relative position in it."""
+    """Return the grid cell that contains a value, and the value's relative position in it."""
     cell = min(max(bisect_right(points, value) - 1, 0), len(points) - 2)
     return cell, (value - points[cell]) / (points[cell + 1] - points[cell])

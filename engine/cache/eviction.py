@@ -7,61 +7,31 @@ The term `clock` is GDSF's aging. It is the highest priority that a tier has evi
 every node that is used or inserted later, so that nodes without recent uses lose rank, whatever they cost.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 from engine.cache.node import Node
 
-
-class Policy(Protocol):
-    """A pure function of a node's statistics.
-
-    A new policy implements `priority` and is added to `POLICIES`.
-    """
-
-    def priority(self, node: Node, clock: float) -> float:
-        """Return the priority of a node in a tier.
-
-        Parameters
-        ----------
-        node
-            Its frequency, last use and cost per token are known.
-        clock
-            The tier's aging term: the highest priority evicted from it so far.
-
-        Returns
-        -------
-        float
-            The lowest priority is evicted first.
-        """
-        ...
+Policy = Callable[[Node, float], float]  # a pure function: a node's statistics and its tier's clock -> its priority
 
 
-class PGDSF:
+def pgdsf(node: Node, clock: float) -> float:
     """clock + frequency x cost / size; cost / size is the mean time in ms that a token of the node took."""
-
-    def priority(self, node: Node, clock: float) -> float:
-        return clock + node.frequency * node.ms_per_token
+    return clock + node.frequency * node.ms_per_token
 
 
-class GDSF:
+def gdsf(node: Node, clock: float) -> float:
     """clock + frequency: the cost is taken as proportional to the size, so every token costs the same."""
-
-    def priority(self, node: Node, clock: float) -> float:
-        return clock + node.frequency
+    return clock + node.frequency
 
 
-class LRU:
-    """Evict the least recently used node."""
-
-    def priority(self, node: Node, clock: float) -> float:
-        return node.last_use
+def lru(node: Node, clock: float) -> float:
+    """The least recently used node is evicted first."""
+    return node.last_use
 
 
-class LFU:
-    """Evict the least frequently used node; there is no aging."""
-
-    def priority(self, node: Node, clock: float) -> float:
-        return node.frequency
+def lfu(node: Node, clock: float) -> float:
+    """The least frequently used node is evicted first; there is no aging."""
+    return node.frequency
 
 
-POLICIES: dict[str, type[Policy]] = {"pgdsf": PGDSF, "gdsf": GDSF, "lru": LRU, "lfu": LFU}
+POLICIES: dict[str, Policy] = {"pgdsf": pgdsf, "gdsf": gdsf, "lru": lru, "lfu": lfu}

@@ -12,20 +12,13 @@ HISTORY_LEN = 400  # requests that `recent` returns at most
 
 @dataclass(frozen=True, slots=True)
 class QueryStats:
-    """One request, in tokens of its passages.
+    """One request, in tokens of its passages."""
 
-    number  from 1, in the order of first tokens
-    exact   reused as part of an exact prefix, unchanged
-    chunk   reused by content (chunk hit)
-    missed  looked up and computed (miss)
-    full    not looked up: the method computes all tokens
-    """
-
-    number: int
-    exact: int = 0
-    chunk: int = 0
-    missed: int = 0
-    full: int = 0
+    number: int  # from 1, in the order of first tokens
+    exact: int = 0  # reused as part of an exact prefix, unchanged
+    chunk: int = 0  # reused by content (chunk hit)
+    missed: int = 0  # looked up and computed (miss)
+    full: int = 0  # not looked up: the method computes all tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +41,10 @@ class StatsTotals:
 class CacheStats:
     """Hit statistics of one engine. Thread-safe."""
 
-    def __init__(self, history_len: int = HISTORY_LEN) -> None:
+    def __init__(self) -> None:
         self._lock = Lock()
         self._totals = StatsTotals()
-        self._recent: deque[QueryStats] = deque(maxlen=history_len)
+        self._recent: deque[QueryStats] = deque(maxlen=HISTORY_LEN)
 
     def record(self, sources: Sequence[Source]) -> None:
         """Count one request by the cache results of its passages."""

@@ -5,52 +5,26 @@ KV evicted from a tier is copied to the next slower one, unless that has it alre
 `engine.cache.replicas` lists the invariants.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import RLock
+from time import perf_counter
 from typing import Generic
 
-from engine.cache.eviction import PGDSF, Policy
-from engine.cache.node import Node
+from engine.cache.eviction import POLICIES
+from engine.cache.node import Node, NodeKey
 from engine.cache.replicas import Replicas
-from engine.cache.tier import KV, Record, Tier
-
-
-@dataclass(frozen=True, slots=True)
-class NodeKey:
-    """The identity of a node.
-
-    key        identifies the path
-    chunk      identifies the last chunk alone
-    parent     key of the parent; None at depth 1
-    tokens     of the last chunk
-    namespace  shared by all nodes of one model and prefix
-    """
-
-    key: str
-    chunk: str
-    parent: str | None
-    tokens: int
-    namespace: str = ""
+from engine.cache.tier import EMA_WEIGHT, KV, Record, Tier
 
 
 class KnowledgeTree(Generic[KV]):
-    """A prefix tree of chunk KV over tiers of memory and disk. Thread-safe.
+    """A prefix tree of chunk KV over tiers of memory and disk, the fastest first. Thread-safe."""
 
-    tiers      the fastest first
-    policy     eviction policy; PGDSF by default
-    timer      monotonic seconds, to measure read times
-    use_count  uses so far; the logical time of `Node.last_use`
-    """
-
-    def __init__(
-        self, tiers: Sequence[Tier[KV]], policy: Policy | None = None, timer: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self.use_count = 0
-        self._replicas = Replicas(tiers, policy or PGDSF())
-        self._timer = timer
+    def __init__(self, tiers: Sequence[Tier[KV]], policy: str = "pgdsf") -> None:
+        self.policy = policy  # key in POLICIES
+        self.use_count = 0  # the logical time of `Node.last_use`
+        self._replicas = Replicas(tiers, POLICIES[policy])
         self._lock = RLock()
         self._deletion_logs: list[list[str]] = []  # one for each block inside `track_deletions`
 
@@ -65,17 +39,14 @@ class KnowledgeTree(Generic[KV]):
         return key in self._replicas.nodes
 
     def match_prefix(self, keys: Sequence[str]) -> list[Node]:
-        """Return the nodes of the longest cached prefix of a path.
-
-        keys  of each node of the path, from depth 1 on
-        """
+        """Return the nodes of the longest cached prefix of a path, given the keys of its nodes from depth 1 on."""
+        nodes = []
         with self._lock:
-            nodes = []
             for key in keys:
-                if (node := self._replicas.nodes.get(key)) is None:
+                if key not in self:
                     break
-                nodes.append(node)
-            return nodes
+                nodes.append(self._replicas.nodes[key])
+        return nodes
 
     @contextmanager
     def pinned_while(self, keys: Sequence[str]) -> Iterator[list[Node]]:
@@ -112,64 +83,51 @@ class KnowledgeTree(Generic[KV]):
                 for chunk in set(deleted):  # not through `delete`: other blocks have logged the deletion themselves
                     self._delete(chunk)
 
-    def read(self, node: Node) -> tuple[KV, str] | None:
+    def read(self, node: Node, max_ms: float = math.inf) -> tuple[KV, str] | None:
         """Return the KV of a node inside `pinned_while` and the name of its tier; promote it to the fastest tier.
 
-        Read ancestors first. The tree is not locked while the store reads. Returns None if the KV was lost.
+        Read ancestors first. The tree is not locked while the store reads. Returns None if the KV was lost, or if the
+        tier's measured speed says that reading takes longer than `max_ms`.
         """
         with self._lock:
             level = node.level
             if level == len(self.tiers):
                 return None
-        tier = self.tiers[level]
-        began = self._timer()
+            tier = self.tiers[level]
+            ms_per_byte = tier.ms_per_byte or 0.0
+            if ms_per_byte * node.replicas[level].size_bytes > max_ms:
+                tier.ms_per_byte = ms_per_byte * (1 - EMA_WEIGHT)  # or one slow read would stop reads forever
+                return None
+        began = perf_counter()
         try:
             kv = tier.store.get(node.key)
         except KeyError:
             self.record_loss(node.key, level)
-            return self.read(node)
+            return self.read(node, max_ms)
         with self._lock:
             if level in node.replicas:
                 size_bytes = node.replicas[level].size_bytes
                 self._promote(node, kv)
                 if node.level < level:
                     kv = self.tiers[node.level].store.get(node.key)  # already on the GPU: no second transfer
-                tier.record_read(size_bytes, 1e3 * (self._timer() - began))  # includes the transfer
+                tier.record_read(size_bytes, 1e3 * (perf_counter() - began))  # includes the transfer
         return kv, tier.name
 
-    def estimate_read_ms(self, node: Node) -> float:
-        """Return the expected milliseconds to read a node; 0 if its tier has not been measured."""
-        with self._lock:
-            if not node.replicas:
-                return 0.0
-            return (self.tiers[node.level].ms_per_byte or 0.0) * node.replicas[node.level].size_bytes
+    def insert(self, key: NodeKey, kv: KV, ms_per_token: float) -> Node | None:
+        """Insert KV, whose tokens took `ms_per_token` each, into the fastest tier that accepts it, evicting others.
 
-    def record_skip(self, node: Node) -> None:
-        """Note that a node was recomputed because reading seemed slower; lowers the tier's estimated read time."""
-        with self._lock:
-            if node.replicas:
-                self.tiers[node.level].decay_read_time()
-
-    def insert(self, node_key: NodeKey, kv: KV, ms_per_token: float) -> Node | None:
-        """Insert KV into the fastest tier that accepts it, evicting others; counts as a miss and as a use.
-
-        A node that exists is promoted, and its KV in memory is replaced: that may have been quantized on disk.
-
-        ms_per_token  time that computing the KV took
-
-        Returns None if no tier accepts the KV or the parent is not in the tree.
+        Counts as a miss and as a use. A node that exists is promoted, and its KV in memory is replaced: that may have
+        been quantized on disk. Returns None if no tier accepts the KV or the parent is not in the tree.
         """
         with self._lock:
-            parent = self._replicas.nodes.get(node_key.parent) if node_key.parent is not None else None
-            if node_key.parent is not None and parent is None:
+            if key.parent is not None and key.parent not in self:
                 return None
-            if (node := self._replicas.nodes.get(node_key.key)) is None:
-                node = Node(node_key.key, node_key.chunk, parent, node_key.tokens, len(self.tiers), node_key.namespace)
-                self._replicas.attach(node)
-            node.record_miss(ms_per_token)
+            node = self._replicas.nodes.get(key.key) or self._replicas.attach(key)
+            node.misses += 1
+            node.cost_sum += ms_per_token
             self.record_hit([node])
             try:
-                with self._referenced([node, *node.ancestors()]):
+                with self._referenced(node.path()):
                     self._replicas.refresh(node, kv)
                     self._promote(node, kv)
             finally:
@@ -192,7 +150,7 @@ class KnowledgeTree(Generic[KV]):
         with self._lock:
             if (node := self._replicas.nodes.get(key)) is None or last in node.replicas:
                 return node is not None
-            with self._referenced([node, *node.ancestors()]):
+            with self._referenced(node.path()):
                 return self._replicas.put(node, last, self.tiers[node.level].store.get(key))
 
     def delete(self, chunk: str) -> None:
@@ -228,14 +186,25 @@ class KnowledgeTree(Generic[KV]):
 
         Returns the keys that were not added, because an ancestor is missing or the budget is smaller now.
         """
+        last = len(self.tiers) - 1
         with self._lock:
-            self._replicas.restore(stored)
+            pending = list(stored)
+            while ready := [entry for entry in pending if entry[2].parent is None or entry[2].parent in self]:
+                for key, size_bytes, record in ready:
+                    identity = NodeKey(key, record.chunk, record.parent, record.tokens, record.family)
+                    node = self._replicas.attach(identity)
+                    node.frequency, node.misses, node.cost_sum = record.frequency, record.misses, record.cost
+                    self._replicas.register(node, last, size_bytes)
+                pending = [entry for entry in pending if entry[0] not in self]
+            self._replicas.free_space(last, 0)
             return [key for key, _, _ in stored if key not in self]
 
     def records(self) -> dict[str, tuple[int, Record]]:
         """Return the bytes and record, by key, of every node in the slowest tier."""
+        last = len(self.tiers) - 1
         with self._lock:
-            return self._replicas.records()
+            nodes = [node for node in self._replicas.nodes.values() if last in node.replicas]
+            return {node.key: (node.replicas[last].size_bytes, Record.of(node)) for node in nodes}
 
     def _delete(self, chunk: str) -> None:
         for node in list(self._replicas.by_chunk.get(chunk, ())):
@@ -258,4 +227,4 @@ class KnowledgeTree(Generic[KV]):
     def _add_references(self, nodes: Sequence[Node], count: int) -> None:
         for node in nodes:
             node.ref_count += count
-            self._replicas.add_candidate(node)
+        self._replicas.add_candidates(nodes)

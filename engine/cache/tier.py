@@ -1,7 +1,9 @@
 """A tier: a store for KV with a byte budget, an aging clock and a heap of eviction candidates."""
 
 import heapq
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from engine.cache.node import Node, Replica
@@ -14,7 +16,7 @@ EMA_WEIGHT = 0.2  # of the newest sample in the measured read time
 class Record:
     """A node as stored with its KV, from which the tree is restored at the next start.
 
-    The field names are keys of the stored JSON. `cost` is `Node.cost_sum`, `family` is `Node.namespace`.
+    The field names are keys of the stored JSON.
     """
 
     chunk: str
@@ -22,8 +24,13 @@ class Record:
     tokens: int
     frequency: int = 0
     misses: int = 0
-    cost: float = 0.0
-    family: str = ""
+    cost: float = 0.0  # `Node.cost_sum`
+    family: str = ""  # `Node.namespace`
+
+    @classmethod
+    def of(cls, node: Node) -> "Record":
+        parent = node.parent.key if node.parent else None
+        return cls(node.chunk, parent, node.tokens, node.frequency, node.misses, node.cost_sum, node.namespace)
 
 
 class Store(Protocol[KV]):
@@ -31,55 +38,42 @@ class Store(Protocol[KV]):
 
     def size_of(self, kv: KV) -> int:
         """Return the bytes that `put` would take."""
-        ...
 
     def can_accept(self) -> bool:
         """Return whether `put` would succeed now; checked before anything is evicted for it."""
-        ...
 
     def put(self, key: str, kv: KV, record: Record) -> None:
         """Store KV, replacing that of the same key. Raises StoreFull."""
-        ...
 
     def get(self, key: str) -> KV:
         """Return KV. Raises KeyError if it is missing or damaged."""
-        ...
 
     def delete(self, key: str) -> None:
         """Delete KV; a missing key is no error."""
-        ...
 
 
+@dataclass(eq=False)
 class Tier(Generic[KV]):
-    """One level of the cache hierarchy.
+    """One level of the cache hierarchy."""
 
-    name                 'device', 'host' or 'disk'
-    budget_bytes         never exceeded
-    size_bytes           sum over the replicas in this tier
-    num_nodes            number of replicas in this tier
-    clock                GDSF's aging term (engine.cache.eviction): the highest priority evicted so far
-    ms_per_byte          measured read time, exponentially averaged; None before the first read
-    excluded_namespaces  namespaces whose KV is not stored here
-    """
+    name: str  # 'device', 'host' or 'disk'
+    budget_bytes: int  # never exceeded
+    store: Store[KV]
+    size_bytes: int = 0  # sum over the replicas in this tier
+    num_nodes: int = 0  # number of replicas in this tier
+    clock: float = 0.0  # GDSF's aging term (engine.cache.eviction): the highest priority evicted so far
+    ms_per_byte: float | None = None  # measured read time, exponentially averaged; None before the first read
+    excluded_namespaces: set[str] = field(default_factory=set)  # namespaces whose KV is not stored here
+    _heap: list[tuple[float, int, Node, Replica]] = field(default_factory=list)
+    _entry_ids: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def __init__(self, name: str, budget_bytes: int, store: Store[KV]) -> None:
-        if budget_bytes < 0:
-            raise ValueError(f"budget_bytes must not be negative, got {budget_bytes}")
-        self.name = name
-        self.budget_bytes = budget_bytes
-        self.store = store
-        self.size_bytes = 0
-        self.num_nodes = 0
-        self.clock = 0.0
-        self.ms_per_byte: float | None = None
-        self.excluded_namespaces: set[str] = set()
-        self._heap: list[tuple[float, int, Node, Replica]] = []
-        self._last_entry_id = 0
+    def __post_init__(self) -> None:
+        if self.budget_bytes < 0:
+            raise ValueError(f"budget_bytes must not be negative, got {self.budget_bytes}")
 
     def push_candidate(self, node: Node, replica: Replica) -> None:
         """Make a replica an eviction candidate at its current priority; its earlier heap entry becomes stale."""
-        self._last_entry_id += 1
-        replica.entry_id = self._last_entry_id
+        replica.entry_id = next(self._entry_ids)
         heapq.heappush(self._heap, (replica.priority, replica.entry_id, node, replica))
         if len(self._heap) > 4 * self.num_nodes + 64:
             self._heap = [entry for entry in self._heap if entry[3].entry_id == entry[1]]
@@ -96,10 +90,5 @@ class Tier(Generic[KV]):
     def record_read(self, size_bytes: int, ms: float) -> None:
         """Update the measured read time."""
         sample = ms / max(1, size_bytes)
-        average = self.ms_per_byte
-        self.ms_per_byte = sample if average is None else average + EMA_WEIGHT * (sample - average)
-
-    def decay_read_time(self) -> None:
-        """Lower the measured read time, so that one slow read does not stop reads forever."""
-        if self.ms_per_byte is not None:
-            self.ms_per_byte *= 1 - EMA_WEIGHT
+        average = sample if self.ms_per_byte is None else self.ms_per_byte
+        self.ms_per_byte = average + EMA_WEIGHT * (sample - average)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from threading import Event, RLock
 
 import numpy as np
@@ -208,12 +209,10 @@ class ChunkCache:
 
     def _read(self, node: Node, cached_tokens: int, tokens: int) -> tuple[ChunkKV, str] | None:
         """Read a node's KV and tier; None if computing its tokens after `cached_tokens` others is faster."""
+        compute_ms = inf
         if self.costs is not None:
             compute_ms = self.costs.estimate_ms(len(self.prefix_ids) + cached_tokens, tokens)
-            if self.tree.estimate_read_ms(node) > compute_ms:
-                self.tree.record_skip(node)
-                return None
-        hit = self.tree.read(node)
+        hit = self.tree.read(node, compute_ms)
         return None if hit is None else (hit[0].to(self.decoder.device), hit[1])
 
     def _is_quantized(self, node: Node) -> bool:

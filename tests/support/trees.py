@@ -33,7 +33,7 @@ class ByteStore:
         self.stored.pop(key, None)
 
 
-def make_tree(*budgets, policy=None, stores=None):
+def make_tree(*budgets, policy="pgdsf", stores=None):
     """A tree with one tier per budget, the fastest first."""
     stores = stores or [ByteStore() for _ in budgets]
     tiers = [
@@ -81,16 +81,10 @@ def check_invariants(tree):
         assert tier.size_bytes == sum(node.replicas[level].size_bytes for node in members) <= tier.budget_bytes
         assert tier.num_nodes == len(members)
         assert set(tier.store.stored) == {node.key for node in members}
-        pinned = {each.key for node in nodes if node.pinned for each in (node, *node.ancestors())}
-        with tree.locked() as replicas:
-            pinned_bytes = replicas.pinned_bytes(level)
-        assert pinned_bytes == sum(node.replicas[level].size_bytes for node in members if node.key in pinned)
         for node in members:
             assert tier.store.get(node.key)[0] == node.key
-    levels = range(len(tree.tiers))
     for node in nodes:
         assert node.replicas
-        assert node.pin_count == sum(other.pinned for other in nodes if node in (other, *other.ancestors()))
+        assert node.pin_count == sum(other.pinned for other in nodes if node in other.path())
         assert node.parent is None or (node.parent.key in tree and node.parent.level <= node.level)
-        assert node.children_within == [sum(child.level <= level for child in node.children) for level in levels]
         assert all(child.parent is node and child.key in tree for child in node.children)

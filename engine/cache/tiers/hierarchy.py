@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.cache.eviction import POLICIES
 from engine.cache.knowledge_tree import KnowledgeTree
-from engine.cache.tier import Store, Tier
+from engine.cache.tier import Tier
 from engine.cache.tiers.stores import DiskStore, MemoryStore
 from engine.cache.tiers.write_behind import WriteBehind
 from engine.types import ChunkKV
@@ -21,18 +20,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CacheHierarchyConfig:
-    """Budgets of the tiers in bytes; 0 disables a tier.
-
-    device_bytes  used only if the primary model runs on a GPU
-    policy        a key of engine.cache.eviction.POLICIES
-    bits          of KV on disk: 16, or 8 (quantized)
-    """
+    """Budgets of the tiers in bytes; 0 disables a tier."""
 
     host_bytes: int
     disk_bytes: int
-    device_bytes: int = 0
-    policy: str = "pgdsf"
-    bits: int = 16
+    device_bytes: int = 0  # used only if the primary model runs on a GPU
+    policy: str = "pgdsf"  # key in engine.cache.eviction.POLICIES
+    bits: int = 16  # of KV on disk; 8: quantized
 
 
 class CacheHierarchy:
@@ -43,15 +37,16 @@ class CacheHierarchy:
     """
 
     def __init__(self, config: CacheHierarchyConfig, blobs: BlobStore | None, device: torch.device) -> None:
-        self._writer = None
-        tiers: list[tuple[str, int, Store[ChunkKV]]] = [("host", config.host_bytes, MemoryStore(CPU))]
+        self._writer: WriteBehind | None = None
+        tiers: list[Tier[ChunkKV]] = []
         if device.type != "cpu":
-            tiers.insert(0, ("device", config.device_bytes, MemoryStore(device)))
+            tiers.append(Tier("device", config.device_bytes, MemoryStore(device)))
+        tiers.append(Tier("host", config.host_bytes, MemoryStore(CPU)))
         if blobs is not None:
             disk = DiskStore(blobs, config.bits)
             self._writer = WriteBehind(disk, lambda key: self.tree.record_loss(key, len(tiers) - 1))
-            tiers.append(("disk", config.disk_bytes, self._writer))
-        self.tree = KnowledgeTree([Tier(*tier) for tier in tiers], POLICIES[config.policy]())
+            tiers.append(Tier("disk", config.disk_bytes, self._writer))
+        self.tree = KnowledgeTree(tiers, config.policy)
         if blobs is not None:
             for key in self.tree.restore(disk.list_records()):
                 disk.delete(key)
@@ -70,9 +65,8 @@ class CacheHierarchy:
     @property
     def is_nearly_full(self) -> bool:
         """Whether the slowest usable tier is over 90 % full, so that more KV would soon evict other KV."""
-        usable = [
-            tier for tier in self.tree.tiers if tier.budget_bytes and not (tier.name == "disk" and self.disk_error)
-        ]
+        tiers = [tier for tier in self.tree.tiers if tier.name != "disk" or not self.disk_error]
+        usable = [tier for tier in tiers if tier.budget_bytes]
         return not usable or usable[-1].size_bytes > 0.9 * usable[-1].budget_bytes
 
     def wait_for_space(self) -> None:

@@ -4,7 +4,6 @@ Queued KV is read from the queue. A process that dies loses the queue: those chu
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Condition, Thread
 
@@ -25,23 +24,19 @@ class WriteBehind:
 
     on_lost           called from the writer thread with the key of KV that could not be written
     max_queued_bytes  more is refused; the queue may exceed it by one entry
-    error             why the last write failed; empty after a success
     """
 
     def __init__(
-        self,
-        store: DiskStore,
-        on_lost: Callable[[str], None] = lambda key: None,
-        max_queued_bytes: int = MAX_QUEUED_BYTES,
+        self, store: DiskStore, on_lost: Callable[[str], None], max_queued_bytes: int = MAX_QUEUED_BYTES
     ) -> None:
         self.store = store
-        self.error = ""
+        self.error = ""  # why the last write failed; empty after a success
         self._on_lost = on_lost
         self._max_queued_bytes = max_queued_bytes
-        self._queue: OrderedDict[str, tuple[ChunkKV, Record]] = OrderedDict()
+        self._queue: dict[str, tuple[ChunkKV, Record]] = {}  # the oldest first
         self._queued_bytes = 0
         self._writing = ""  # the key that is being written
-        self._reporting_loss = False
+        self._is_busy = False  # writing, or reporting a loss
         self._closed = False
         self._changed = Condition()
         self._thread = Thread(target=self._run, name="kv writer", daemon=True)
@@ -69,7 +64,7 @@ class WriteBehind:
     def wait_for_space(self) -> None:
         """Wait until the queue has space."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queued_bytes <= self._max_queued_bytes or self._closed)
+            self._changed.wait_for(lambda: self.can_accept() or self._closed)
 
     def get(self, key: str) -> ChunkKV:
         with self._changed:
@@ -84,43 +79,43 @@ class WriteBehind:
             self._changed.wait_for(lambda: self._writing != key)
         self.store.delete(key)
 
-    def drain(self) -> None:
+    def drain(self, timeout_s: float | None = None) -> None:
         """Wait until the queue is written, and `on_lost` has been called for what failed."""
         with self._changed:
-            self._changed.wait_for(self._is_idle)
+            self._changed.wait_for(lambda: not (self._queue or self._is_busy), timeout_s)
 
     def close(self, timeout_s: float) -> None:
         """Write the queue for at most `timeout_s`, then stop; the rest is lost."""
         with self._changed:
-            self._changed.wait_for(self._is_idle, timeout_s)
+            self.drain(timeout_s)
             self._closed = True
             self._changed.notify_all()
         self._thread.join(timeout_s)
 
-    def _is_idle(self) -> bool:
-        return not (self._queue or self._writing or self._reporting_loss)
-
     def _discard(self, key: str) -> None:
-        if (entry := self._queue.pop(key, None)) is not None:
-            self._queued_bytes -= entry[0].size_bytes
+        if key in self._queue:
+            kv, _ = self._queue.pop(key)
+            self._queued_bytes -= kv.size_bytes
             self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._queue or self._closed)
                 if self._closed:
                     return
-                self._writing = key = next(iter(self._queue))
-                kv, record = self._queue[key]
-            written = self._write(key, kv, record)
+                key, entry = next(iter(self._queue.items()))
+                self._writing = key
+                self._is_busy = True
+            is_written = self._write(key, *entry)
             with self._changed:
-                if self._queue.get(key, (None,))[0] is kv:  # not replaced in the meantime
+                if self._queue.get(key) is entry:  # not replaced in the meantime
                     self._discard(key)
                 self._writing = ""
-                self._reporting_loss = not written
                 self._changed.notify_all()
-            if not written:
+            if not is_written:
                 self._report_loss(key)
 
     def _write(self, key: str, kv: ChunkKV, record: Record) -> bool:
@@ -139,6 +134,3 @@ class WriteBehind:
             self._on_lost(key)  # may call `delete`, so the key must not be marked as being written
         except Exception:
             log.exception("the loss of chunk KV could not be recorded")
-        with self._changed:
-            self._reporting_loss = False
-            self._changed.notify_all()

@@ -37,17 +37,23 @@ def test_a_grid_of_another_shape_is_rejected(ms):
         CostModel((0, 100), (1, 11, 21), ms)
 
 
-def test_every_grid_point_is_measured():
+def tick(monkeypatch, seconds):
+    """Let the clock advance by as much at each reading, so that every pass takes that long."""
     ticks = itertools.count()
-    costs = measure_costs(tiny.decoder(), timer=lambda: next(ticks) / 1024)  # every pass takes one tick
+    monkeypatch.setattr("engine.cache.cost_model.perf_counter", lambda: next(ticks) * seconds)
+
+
+def test_every_grid_point_is_measured(monkeypatch):
+    tick(monkeypatch, 1 / 1024)
+    costs = measure_costs(tiny.decoder())
     assert costs == CostModel(
         CACHED_TOKENS, COMPUTED_TOKENS, ((1000 / 1024,) * len(COMPUTED_TOKENS),) * len(CACHED_TOKENS)
     )
 
 
-def test_slow_points_are_estimated_from_their_flops():
-    ticks = itertools.count()
-    costs = measure_costs(tiny.decoder(), timer=lambda: next(ticks) * 1.5)  # every pass takes 1.5 s
+def test_slow_points_are_estimated_from_their_flops(monkeypatch):
+    tick(monkeypatch, 1.5)
+    costs = measure_costs(tiny.decoder())
     spec = tiny.decoder().spec
     few, more = (spec.flops(tokens, tokens * (tokens + 1) // 2) for tokens in COMPUTED_TOKENS[1:3])
     assert costs.ms[0][:2] == (1500.0, 1500.0)  # a pass over one token does not show the speed for 64

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from threading import Thread
 
-from engine.cache.hit_stats import CacheStats
+from engine.cache.hit_stats import HISTORY_LEN, CacheStats
 from engine.request import Request, Source
 from tests.support.doubles import FixedFinder, last, make_engine
 
@@ -31,15 +31,15 @@ def test_the_hit_rate_of_nothing_is_none():
 
 
 def test_the_history_is_bounded_and_the_sums_are_not():
-    stats = CacheStats(history_len=3)
-    for _ in range(10):
+    stats = CacheStats()
+    for _ in range(HISTORY_LEN + 7):
         stats.record([source("chunk hit", 1)])
-    assert [one.number for one in stats.recent()] == [8, 9, 10]
-    assert (stats.totals().questions, stats.totals().chunk) == (10, 10)
+    assert [one.number for one in stats.recent()] == list(range(8, HISTORY_LEN + 8))
+    assert (stats.totals().questions, stats.totals().chunk) == (HISTORY_LEN + 7, HISTORY_LEN + 7)
 
 
 def test_no_request_is_lost_between_threads():
-    stats = CacheStats(history_len=1000)
+    stats = CacheStats()
     threads = [Thread(target=lambda: [stats.record([source("miss", 2)]) for _ in range(100)]) for _ in range(4)]
     for thread in threads:
         thread.start()

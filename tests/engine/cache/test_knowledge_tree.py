@@ -1,9 +1,9 @@
 """The knowledge tree: lookup, eviction order, promotion, deletion and restart."""
 
+import itertools
+
 import pytest
 
-from engine.cache.eviction import GDSF, LFU, LRU, PGDSF
-from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.tier import Tier
 from tests.support.trees import (
     ByteStore,
@@ -45,7 +45,7 @@ def test_a_parent_is_evictable_after_its_children():
 
 
 def test_an_expensive_node_is_kept_until_the_clock_reaches_its_priority():
-    tree = make_tree(20, policy=PGDSF())
+    tree = make_tree(20, policy="pgdsf")
     insert_path(tree, "d", cost=5.0)
     evicted = []
     for number in range(20):
@@ -59,23 +59,23 @@ def test_an_expensive_node_is_kept_until_the_clock_reaches_its_priority():
 
 
 def test_each_tier_has_its_own_clock():
-    tree = make_tree(10, 20, policy=PGDSF())
+    tree = make_tree(10, 20, policy="pgdsf")
     for number in range(4):
         insert_path(tree, [str(number)], cost=1.0)
     # the first tier evicted at priorities 1, 2 and 3; the second accepted three nodes and evicted one
     assert (tree.tiers[0].clock, tree.tiers[1].clock) == (3.0, 1.0)
 
 
-@pytest.mark.parametrize(("policy", "evicted"), [(LRU, "b"), (LFU, "c"), (GDSF, "c"), (PGDSF, "a")])
+@pytest.mark.parametrize(("policy", "evicted"), [("lru", "b"), ("lfu", "c"), ("gdsf", "c"), ("pgdsf", "a")])
 def test_each_policy_evicts_the_node_with_its_lowest_priority(policy, evicted):
-    tree = make_tree(30, policy=policy())
+    tree = make_tree(30, policy=policy)
     nodes = {name: insert_path(tree, name, cost=cost)[0] for name, cost in (("a", 0.1), ("b", 9.0), ("c", 5.0))}
     for name in "bbbaac":
         tree.record_hit([nodes[name]] if name != "c" else [])
     tree.record_hit([nodes["a"]])
     tree.record_hit([nodes["c"]])
     tree.record_hit([nodes["a"]])
-    if policy is LRU:
+    if policy == "lru":
         tree.record_hit([nodes["c"]])
     insert_path(tree, "d")
     assert {"a", "b", "c"} - all_keys(tree) == {evicted}
@@ -254,14 +254,15 @@ def test_restore_respects_a_smaller_budget():
     check_invariants(again)
 
 
-def test_reads_update_the_estimated_read_time():
-    times = iter(range(100))
-    tree = KnowledgeTree([Tier("host", 100, ByteStore())], timer=lambda: next(times) / 1e3)
+def test_kv_that_is_slow_to_read_is_skipped_until_the_estimate_has_decayed(monkeypatch):
+    times = itertools.count()
+    monkeypatch.setattr("engine.cache.knowledge_tree.perf_counter", lambda: next(times) / 1e3)
+    tree = make_tree(100)
     insert_path(tree, "a")
-    with tree.pinned_while(["a"]) as nodes:
-        assert tree.estimate_read_ms(nodes[0]) == 0.0
-        tree.read(nodes[0])
-        assert tree.estimate_read_ms(nodes[0]) == pytest.approx(1.0)
+    with tree.pinned_while(["a"]) as (node,):
+        assert tree.read(node, max_ms=0.0) is not None  # nothing was measured yet
+        assert tree.tiers[0].ms_per_byte == pytest.approx(1.0 / 10)
+        assert [tree.read(node, max_ms=0.7) is None for _ in range(3)] == [True, True, False]
 
 
 def test_a_negative_budget_is_rejected():

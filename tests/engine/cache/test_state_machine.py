@@ -23,8 +23,8 @@ class TreeMachine(RuleBasedStateMachine):
 
     @initialize(policy=st.sampled_from(sorted(POLICIES)), budgets=st.lists(st.integers(0, 80), min_size=1, max_size=3))
     def build(self, policy, budgets):
-        self.policy, self.budgets = POLICIES[policy], budgets
-        self.tree, self.readers, self.pinned = make_tree(*budgets, policy=self.policy()), [], set()
+        self.policy, self.budgets, self.fills = policy, budgets, 0
+        self.tree, self.readers, self.pinned = make_tree(*budgets, policy=policy), [], set()
 
     @rule(path=PATHS, size=SIZES, cost=st.floats(0, 10))
     def insert(self, path, size, cost):
@@ -69,7 +69,7 @@ class TreeMachine(RuleBasedStateMachine):
         if node is None or (level is not None and level >= len(self.budgets)):
             return
         before = {other.key: set(other.replicas) for other in all_nodes(self.tree)}
-        subtree = [other for other in all_nodes(self.tree) if node in (other, *other.ancestors())]
+        subtree = [other for other in all_nodes(self.tree) if node in other.path()]
         levels = set(range(len(self.budgets)) if level is None else [level])
         is_protected = any(other.pinned or other.ref_count for other in subtree)
         try:
@@ -95,6 +95,15 @@ class TreeMachine(RuleBasedStateMachine):
         except PassageInUse:
             assert protected_bytes > budget and self.tree.tiers[level].budget_bytes == self.budgets[level]
 
+    @rule()
+    def fill_the_fastest_tier(self):
+        """Everything that is not protected is a candidate for eviction."""
+        nodes = [node for node in all_nodes(self.tree) if 0 in node.replicas and node.is_protected]
+        free_bytes = self.budgets[0] - sum(node.replicas[0].size_bytes for node in nodes)
+        self.fills += 1
+        for node in insert_path(self.tree, [f"x{self.fills}"], free_bytes) if free_bytes else []:
+            assert node.level == 0 and self.tree.tiers[0].size_bytes == self.budgets[0]
+
     @rule(chunk=st.sampled_from("abcde"))
     def delete(self, chunk):
         self.tree.delete(chunk)
@@ -112,7 +121,7 @@ class TreeMachine(RuleBasedStateMachine):
     @rule()
     def crash(self):
         stored = self.tree.tiers[-1].store.stored
-        self.tree, self.readers, self.pinned = make_tree(*self.budgets, policy=self.policy()), [], set()
+        self.tree, self.readers, self.pinned = make_tree(*self.budgets, policy=self.policy), [], set()
         self.tree.tiers[-1].store.stored = stored
         for key in self.tree.restore([(key, kv[1], record) for key, (kv, record) in stored.items()]):
             stored.pop(key, None)
@@ -131,7 +140,7 @@ class TreeMachine(RuleBasedStateMachine):
     def pinned_nodes_and_their_ancestors_stay(self):
         nodes = {node.key: node for node in all_nodes(self.tree)} if hasattr(self, "tree") else {}
         for key in getattr(self, "pinned", []):
-            assert nodes[key].pinned and all(node.replicas for node in (nodes[key], *nodes[key].ancestors()))
+            assert nodes[key].pinned and all(node.replicas for node in nodes[key].path())
 
     @invariant()
     def the_snapshot_adds_up_to_the_tiers(self):
@@ -141,19 +150,6 @@ class TreeMachine(RuleBasedStateMachine):
         for tier in snapshot.tiers:
             sizes = [copy.size_bytes for node in snapshot.nodes for copy in node.replicas if copy.tier == tier.name]
             assert (sum(sizes), len(sizes)) == (tier.size_bytes, tier.num_nodes)
-
-    @invariant()
-    def every_evictable_node_is_a_candidate(self):
-        if not hasattr(self, "tree"):
-            return
-        for level, tier in enumerate(self.tree.tiers):
-            candidates = {node.key for _, entry_id, node, replica in tier._heap if replica.entry_id == entry_id}
-            evictable = {
-                node.key
-                for node in all_nodes(self.tree)
-                if level in node.replicas and node.ref_count == node.pin_count == 0 and node.children_within[level] == 0
-            }
-            assert evictable <= candidates
 
 
 TestTree = TreeMachine.TestCase

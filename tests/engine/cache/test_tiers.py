@@ -211,7 +211,7 @@ class SlowStore(DiskStore):
 @pytest.fixture
 def slow_writer():
     store = SlowStore()
-    writer = WriteBehind(store, max_queued_bytes=kv("a1").size_bytes)
+    writer = WriteBehind(store, [].append, max_queued_bytes=kv("a1").size_bytes)
     yield writer, store
     store.may_write.set()
     writer.close(60)
@@ -285,7 +285,7 @@ def test_queued_kv_is_in_host_memory():
             return super().to(device)
 
     moves, original = [], kv("a1")
-    writer = WriteBehind(DiskStore(MemoryBlobs()))
+    writer = WriteBehind(DiskStore(MemoryBlobs()), [].append)
     writer.put("a1", OnDevice(original.keys, original.values, original.start), RECORD)
     writer.drain()
     assert moves == [CPU] and is_equal(writer.get("a1"), original)

@@ -36,7 +36,7 @@ def prefill(engine, strategy, *names):
 
 def depths(engine):
     with engine.cache.tree.locked() as replicas:
-        return sorted(1 + len(node.ancestors()) for node in replicas.nodes.values())
+        return sorted(len(node.path()) for node in replicas.nodes.values())
 
 
 def test_a_full_prefill_becomes_an_exact_path_and_nothing_is_recomputed(family):
