@@ -3,10 +3,10 @@
 Stages may overlap (the auxiliary model scores while the main model's KV is loaded), so TTFT is measured, never summed.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from time import perf_counter
 from typing import Any
 
 
@@ -19,19 +19,12 @@ class Stage:
 
 @dataclass
 class Trace:
-    """The stages of one request; any thread may record them.
+    """The stages of one request; any thread may record them."""
 
-    clock        monotonic, in seconds
-    synchronize  waits for queued device work; `torch.cuda.synchronize` on a GPU
-    """
-
-    clock: Callable[[], float] = time.perf_counter
-    synchronize: Callable[[], None] = lambda: None
+    synchronize: Callable[[], None] = lambda: None  # waits for queued device work; `torch.cuda.synchronize` on a GPU
     stages: list[Stage] = field(default_factory=list)
     ttft_ms: float | None = None
-
-    def __post_init__(self) -> None:
-        self._start = self.clock()
+    start_s: float = field(default_factory=perf_counter)  # when the request arrived
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -48,19 +41,16 @@ class Trace:
 
     def branch(self) -> "Trace":
         """Return a trace with the same start for work that may be discarded."""
-        branch = Trace(self.clock, self.synchronize)
-        branch._start = self._start
-        return branch
+        return Trace(self.synchronize, start_s=self.start_s)
 
     def first_token(self) -> None:
-        """Record the time to first token. Later calls change nothing."""
-        if self.ttft_ms is None:
-            self.ttft_ms = self.now_ms()
+        """Record the time to first token."""
+        self.ttft_ms = self.now_ms()
 
     def now_ms(self) -> float:
         """Return the milliseconds since the request arrived."""
         self.synchronize()
-        return (self.clock() - self._start) * 1e3
+        return (perf_counter() - self.start_s) * 1e3
 
     def as_dict(self) -> dict[str, Any]:
         """Return the TTFT and the stages as JSON-ready data."""

@@ -8,7 +8,7 @@ from typing import Any
 from bench.tables import progress
 from engine.engine import Engine
 from engine.request import Request
-from engine.scheduler.speculation import SpeculationConfig
+from engine.scheduler.speculation import MIN_REMAINING_MS
 from store.types import Chunk, Document, Finder, Hit
 
 DISABLED_MS = 1e12
@@ -44,7 +44,7 @@ def compare_speculation(engine: Engine, requests: list[Request], extra_ms: float
     for request in progress(requests, f"{extra_ms:g} ms last stage"):
         answers = []
         for speculative in (False, True):
-            engine.speculator.config = SpeculationConfig(20.0 if speculative else DISABLED_MS)
+            engine.speculator.min_remaining_ms = MIN_REMAINING_MS if speculative else DISABLED_MS
             *_, answer = engine.ask(request)
             assert answer.trace.ttft_ms is not None
             ttft[speculative].append(answer.trace.ttft_ms)

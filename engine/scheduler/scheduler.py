@@ -15,31 +15,16 @@ from threading import Condition, Event
 from engine.errors import Cancelled
 
 POLL_S = 0.05  # interval at which a waiting request checks whether it was cancelled
-
-
-@dataclass(frozen=True)
-class SchedulerConfig:
-    """max_skips: how often a request may be skipped; 0 is first come, first served. Raises ValueError if negative."""
-
-    max_skips: int = 32
-
-    def __post_init__(self) -> None:
-        if self.max_skips < 0:
-            raise ValueError(f"max_skips must be at least 0, got {self.max_skips}")
+MAX_SKIPS = 32
 
 
 @dataclass(eq=False, slots=True)
 class WaitingRequest:
-    """A request in the queue.
+    """A request in the queue."""
 
-    token_counts   returns the prompt's tokens (cached, to compute) at the time of the call
-    times_skipped  how many later requests ran while this one waited
-    error          raised by `token_counts`; to be raised again in this request's thread
-    """
-
-    token_counts: Callable[[], tuple[int, int]]
-    times_skipped: int = 0
-    error: Exception | None = None
+    token_counts: Callable[[], tuple[int, int]]  # the prompt's tokens (cached, to compute) at the time of the call
+    times_skipped: int = 0  # how many later requests ran while this one waited
+    error: Exception | None = None  # raised by `token_counts`; to be raised again in this request's thread
 
     def priority(self) -> float:
         """Return cached / to compute; infinite if there is nothing to compute or `token_counts` raises."""
@@ -68,13 +53,13 @@ def pop_next(waiting: list[WaitingRequest], max_skips: int) -> WaitingRequest:
 
 
 class Scheduler:
-    """Grants exclusive use of the main model to one request at a time.
+    """Grants exclusive use of the main model to one request at a time; none is skipped more than `max_skips` times.
 
     A grant belongs to a `with` block, not to a thread: it may be released in another thread.
     """
 
-    def __init__(self, config: SchedulerConfig | None = None) -> None:
-        self.config = config or SchedulerConfig()
+    def __init__(self, max_skips: int = MAX_SKIPS) -> None:
+        self._max_skips = max_skips  # 0 is first come, first served
         self._changed = Condition()  # guards all below
         self._queue: list[WaitingRequest] = []  # empty unless the model is in use
         self._owner: object | None = None
@@ -88,9 +73,8 @@ class Scheduler:
     def acquire(self, token_counts: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
         """Wait for the model and hold it for the duration of the block.
 
-        token_counts  returns the prompt's tokens (cached, to compute) at the time of the call. Called by any thread,
-                      under the scheduler's lock, when the next of several requests is picked: it must be quick and
-                      must not acquire. Its exceptions are raised here.
+        token_counts  see `WaitingRequest`. Called by any thread, under the scheduler's lock, when the next of several
+                      requests is picked: it must be quick and must not acquire. Its exceptions are raised here.
 
         Raises Cancelled, and leaves the queue, if `cancel` is set before the block begins.
         """
@@ -98,7 +82,11 @@ class Scheduler:
         try:
             with self._changed:
                 if not cancel.is_set():
-                    self._enqueue(request)
+                    self._queue.append(request)
+                    if self._preempt is not None:
+                        self._preempt.set()
+                    if self._owner is None:
+                        self._grant_next()
                 while self._owner is not request and not cancel.is_set():
                     self._changed.wait(POLL_S)
             if cancel.is_set():
@@ -143,13 +131,6 @@ class Scheduler:
         with self._changed:
             self._changed.wait_for(lambda: self._owner is None, timeout_s)
 
-    def _enqueue(self, request: WaitingRequest) -> None:
-        self._queue.append(request)
-        if self._preempt is not None:
-            self._preempt.set()
-        if self._owner is None:
-            self._grant_next()
-
     def _release(self, owner: object) -> None:
         with self._changed:
             if self._owner is owner:
@@ -159,5 +140,5 @@ class Scheduler:
                 self._queue.remove(owner)
 
     def _grant_next(self) -> None:
-        self._owner = pop_next(self._queue, self.config.max_skips) if self._queue else None
+        self._owner = pop_next(self._queue, self._max_skips) if self._queue else None
         self._changed.notify_all()

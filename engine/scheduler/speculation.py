@@ -9,7 +9,6 @@ Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative pipelining)
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
@@ -21,13 +20,7 @@ Hits = TypeVar("Hits")
 Result = TypeVar("Result")
 EMA_WEIGHT = 0.3  # of the newest retrieval in the moving average of stage times
 JOIN_S = 0.02  # interval at which a waiting request checks whether it was cancelled
-
-
-@dataclass(frozen=True)
-class SpeculationConfig:
-    """min_remaining_ms: expected time until the final hits below which speculation is not worth a thread."""
-
-    min_remaining_ms: float = 20.0
+MIN_REMAINING_MS = 20.0  # expected time until the final hits below which speculation is not worth a thread
 
 
 class SpeculativePrefill(Generic[Hits, Result]):
@@ -36,8 +29,6 @@ class SpeculativePrefill(Generic[Hits, Result]):
     promote  turns the idle grant of the model into the request's own; returns False if another request wants it
     release  gives the model back. Called by the thread when the work ends before it was promoted, so that a new
              request need not wait for the retrieval.
-
-    accepted  whether the request now holds the model
     """
 
     def __init__(
@@ -50,7 +41,8 @@ class SpeculativePrefill(Generic[Hits, Result]):
         release: Callable[[], None],
     ) -> None:
         self.hits = hits
-        self.accepted = False
+        self.accepted = False  # whether the request now holds the model
+        self._is_used = False
         self._trace = trace
         self._branch = trace.branch()
         self._stop = stop
@@ -70,18 +62,16 @@ class SpeculativePrefill(Generic[Hits, Result]):
             return self.accepted
         return self._future.exception() is None or not self._stop.is_set()
 
-    def stop(self) -> None:
-        """Cancel the work and wait for its thread."""
+    def close(self) -> None:
+        """Cancel the work and wait for its thread. If the result was not used, the trace shows only the attempt."""
         self._stop.set()
         self._thread.join()
-
-    def discard(self) -> None:
-        """Stop, and record in the trace only that there was an attempt."""
-        self.stop()
-        self._trace.add("speculation cancelled", self._start_ms)
+        if not self._is_used:
+            self._trace.add("speculation cancelled", self._start_ms)
 
     def result(self, cancel: Event) -> Result:
         """Wait for the result and add the stages of the work to the request's trace; raise what the work raised."""
+        self._is_used = True
         while self._thread.is_alive():
             self._thread.join(JOIN_S)
             if cancel.is_set():
@@ -111,9 +101,9 @@ class Speculator(Generic[Hits, Result]):
         self,
         scheduler: Scheduler,
         is_same_prompt: Callable[[Hits, Hits], bool],
-        config: SpeculationConfig | None = None,
+        min_remaining_ms: float = MIN_REMAINING_MS,
     ) -> None:
-        self.config = config or SpeculationConfig()
+        self.min_remaining_ms = min_remaining_ms
         self._scheduler = scheduler
         self._is_same_prompt = is_same_prompt
         self._remaining_ms: list[float] = []  # by stage: expected time from its hits to the end of the retrieval
@@ -129,40 +119,33 @@ class Speculator(Generic[Hits, Result]):
         """Run a retrieval to its end; return the final hits, and the speculation that agrees with them, if any.
 
         work   computes a result from hits; it ends soon after its event is set
-        grant  holds the model for the returned speculation, if that was accepted, until it is closed
+        grant  holds the model for the returned speculation, if that was accepted; closing it ends the speculation
 
         Raises Cancelled once `cancel` is set.
         """
         speculation: SpeculativePrefill[Hits, Result] | None = None
         times_ms = list[float]()
-        try:
-            for stage, hits in enumerate(stages):
-                times_ms.append(trace.now_ms())
-                if cancel.is_set():
-                    raise Cancelled
-                if speculation is not None and not self._is_same_prompt(speculation.hits, hits):
-                    _discard(speculation, grant)
-                    speculation = None
-                if speculation is None and self._expected_ms(stage) >= self.config.min_remaining_ms:
-                    stop = Event()
-                    idle = grant.enter_context(ExitStack())
-                    promote = idle.enter_context(self._scheduler.try_acquire_idle(stop))
-                    if promote:
-                        speculation = SpeculativePrefill(hits, work, trace, stop, promote, idle.close)
-                        grant.callback(speculation.stop)
-            self._learn(times_ms)
-            if speculation is not None and not speculation.accept():
-                _discard(speculation, grant)
+        for stage, hits in enumerate(stages):
+            times_ms.append(trace.now_ms())
+            if cancel.is_set():
+                raise Cancelled
+            if speculation is not None and not self._is_same_prompt(speculation.hits, hits):
+                grant.close()
                 speculation = None
-            return hits, speculation
-        except BaseException:
-            if speculation is not None:
-                _discard(speculation, grant)
-            raise
-
-    def _expected_ms(self, stage: int) -> float:
-        remaining_ms = self._remaining_ms  # another request may replace the list
-        return remaining_ms[stage] if stage < len(remaining_ms) else 0.0
+            remaining_ms = self._remaining_ms  # another request may replace the list
+            expected_ms = remaining_ms[stage] if stage < len(remaining_ms) else 0.0
+            if speculation is None and expected_ms >= self.min_remaining_ms:
+                stop = Event()
+                idle = grant.enter_context(ExitStack())
+                promote = idle.enter_context(self._scheduler.try_acquire_idle(stop))
+                if promote:
+                    speculation = SpeculativePrefill(hits, work, trace, stop, promote, idle.close)
+                    grant.callback(speculation.close)
+        self._learn(times_ms)
+        if speculation is not None and not speculation.accept():
+            grant.close()
+            speculation = None
+        return hits, speculation
 
     def _learn(self, times_ms: list[float]) -> None:
         measured = [times_ms[-1] - time_ms for time_ms in times_ms]
@@ -170,8 +153,3 @@ class Speculator(Generic[Hits, Result]):
         if len(expected) != len(measured):
             expected = measured
         self._remaining_ms = [old + EMA_WEIGHT * (new - old) for old, new in zip(expected, measured, strict=True)]
-
-
-def _discard(speculation: SpeculativePrefill[Hits, Result], grant: ExitStack) -> None:
-    speculation.discard()
-    grant.close()

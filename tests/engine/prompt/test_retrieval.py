@@ -13,7 +13,7 @@ from engine.prompt.pack import keep_previous_order, same_prompt
 from engine.prompt.retrieval import fuse_hits, prepare_stages, retrieve
 from engine.prompt.template import PromptTemplate
 from engine.request import ChatTurn, Request
-from engine.scheduler.speculation import SpeculationConfig, Speculator
+from engine.scheduler.speculation import Speculator
 from engine.trace import Trace
 from store.types import Hit
 from tests.support import tiny
@@ -188,7 +188,7 @@ def test_prompt_of_a_follow_up_has_its_history_after_the_passages():
 def test_speculative_prefill_does_not_change_a_follow_ups_answer():
     engine, plain = make_engine(), make_engine()
     engine.finder, plain.finder = Slow(boats=BOATS, rules=RULES), Slow(boats=BOATS, rules=RULES)
-    engine.speculator = Speculator(engine.scheduler, same_prompt, SpeculationConfig(-1.0))
+    engine.speculator = Speculator(engine.scheduler, same_prompt, -1.0)
     answer = last(engine.ask(FOLLOW))
     assert answer.state == "done" and answer.text == last(plain.ask(FOLLOW)).text
     assert "speculation" in [stage.name for stage in answer.trace.stages]
