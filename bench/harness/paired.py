@@ -14,8 +14,7 @@ from bench.data.item import Item
 from bench.errors import InvalidArgument
 from bench.harness.variants import Variant
 from bench.metrics import METRICS
-from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, logits_along
-from engine.analysis.divergence import jaccard
+from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, jaccard, logits_along
 from engine.engine import Engine, PrefillResult
 from engine.model.sampling import SamplingParams, decode_batch
 from engine.prefill.context import PromptContext

@@ -1,4 +1,4 @@
-"""Agreement of two prefills of the same prompt: their next-token distributions along one answer."""
+"""How far apart two methods are: next-token distributions, attention over the same context, and selected tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,22 +11,17 @@ from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer, RowPass
 
 ANSWER_KL_TOKENS = 16  # first tokens of full prefill's answer, over which distributions are compared
+EPSILON = 1e-9  # added to every probability, so that its logarithm is finite
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Distance of a method's next-token distributions from full prefill's.
+    """Distance of a method's next-token distributions from full prefill's: KL(full || method) in nats."""
 
-    kl           KL(full || method) of the first token, nats
-    top1         1 if the most likely first token is the same, else 0
-    answer_kl    mean KL over the first tokens of full prefill's answer, nats
-    answer_top1  fraction of these tokens where the most likely one is the same
-    """
-
-    kl: float
-    top1: float
-    answer_kl: float
-    answer_top1: float
+    kl: float  # of the first token
+    top1: float  # 1 if the most likely first token is the same, else 0
+    answer_kl: float  # mean over the first tokens of full prefill's answer
+    answer_top1: float  # fraction of these tokens where the most likely one is the same
 
 
 def logits_along(
@@ -52,3 +47,26 @@ def compare_logits(reference: Tensor, other: Tensor) -> Agreement:
     kl = kl.clamp(min=0)
     same_top1 = (reference.argmax(-1) == other.argmax(-1)).float()
     return Agreement(float(kl[0]), float(same_top1[0]), float(kl.mean()), float(same_top1.mean()))
+
+
+def renormalize(attention: Tensor) -> Tensor:
+    """Return attention [..., T] over the context as a distribution, fp32."""
+    positive = attention.float() + EPSILON
+    return positive / positive.sum(-1, keepdim=True)
+
+
+def kl_divergence(reference: Tensor, other: Tensor) -> Tensor:
+    """Return KL(reference || other) in nats, [...], for attention [..., T]; both are renormalized first.
+
+    Attention sinks would dominate it: drop the columns of the shared prefix and of the passages' own sinks before.
+    """
+    p = renormalize(reference)
+    q = renormalize(other)
+    return (p * (p / q).log()).sum(-1)
+
+
+def jaccard(one: Tensor, other: Tensor) -> float:
+    """Return |intersection| / |union| of two sets of token indices, [R] and [S]; 1 for two empty sets."""
+    intersection = len(set(one.tolist()) & set(other.tolist()))
+    union = len(one) + len(other) - intersection
+    return intersection / union if union else 1.0

@@ -13,58 +13,38 @@ MAX_REPEATS = 9
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """One question and the variants to run: each method at each ratio, or once if the method has no ratio.
-
-    methods         keys of engine.strategies.STRATEGIES; full prefill always runs first
-    ratios          nominal, in [0, 1]
-    repeats         TTFT measurements per variant
-    max_new_tokens  per answer; the default is enough to see where answers diverge
-    documents       ids of the documents to search; empty: all
-    """
+    """One question and the variants to run: each method at each ratio, or once if the method has no ratio."""
 
     question: str
-    methods: tuple[str, ...] = ("full", "cacheclip", "cacheblend", "direct")
-    ratios: tuple[float, ...] = (0.2,)
+    methods: tuple[str, ...] = ("full", "cacheclip", "cacheblend", "direct")  # full prefill always runs first
+    ratios: tuple[float, ...] = (0.2,)  # nominal, in [0, 1]
     passages: int = 3
-    repeats: int = 1
-    max_new_tokens: int = 96
-    documents: tuple[str, ...] = ()
+    repeats: int = 1  # TTFT measurements per variant
+    max_new_tokens: int = 96  # per answer; enough to see where answers diverge
+    documents: tuple[str, ...] = ()  # ids of the documents to search; empty: all
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Cost and quality of one variant, relative to full prefill.
+    """Cost and quality of one variant, relative to full prefill."""
 
-    key                     unique name: 'cacheclip@0.2', 'epic'
-    ratio                   nominal; None if the method has none
-    ttfts_ms                one per repeat; each includes `Comparison.search_ms`
-    full_ms                 median TTFT of full prefill
-    ideal_ms                full prefill's TTFT scaled by the recomputed rows' share of its operations: a lower bound
-    kl, top1                KL(full || variant) of the first token in nats; whether its most likely token is the same
-    answer_kl, answer_top1  means over the first tokens of full prefill's answer
-    read_bytes              KV bytes read from each tier
-    reused_bytes            KV bytes of passage tokens that were not recomputed
-    stages                  of the first run
-    answer                  decoded greedily, with [n] after text that passage n supports
-    """
-
-    key: str
+    key: str  # unique name: 'cacheclip@0.2', 'epic'
     method: str
     label: str
-    ratio: float | None
+    ratio: float | None  # nominal; None if the method has none
     actual_ratio: float
     recomputed_tokens: int
-    ttfts_ms: tuple[float, ...]
-    full_ms: float
-    ideal_ms: float
-    kl: float
-    top1: bool
-    answer_kl: float
+    ttfts_ms: tuple[float, ...]  # one per repeat; each includes `Comparison.search_ms`
+    full_ms: float  # median TTFT of full prefill
+    ideal_ms: float  # full prefill's TTFT scaled by the recomputed rows' share of its operations: a lower bound
+    kl: float  # KL(full || variant) of the first token, nats
+    top1: bool  # whether the first token's most likely value is the same
+    answer_kl: float  # this and the next: means over the first tokens of full prefill's answer
     answer_top1: float
-    read_bytes: Mapping[str, int]
-    reused_bytes: int
-    stages: tuple[Stage, ...]
-    answer: str
+    read_bytes: Mapping[str, int]  # KV bytes read from each tier
+    reused_bytes: int  # KV bytes of passage tokens that were not recomputed
+    stages: tuple[Stage, ...]  # of the first run
+    answer: str  # decoded greedily, with [n] after text that passage n supports
     cited: tuple[int, ...]
     new_tokens: int
 
@@ -106,30 +86,21 @@ class ComparedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A snapshot of a running comparison. `state` is 'searching', 'warming', 'running', 'done' or 'stopped'.
-
-    current_label  of the variant that is running: 'CacheBlend at 20 %'
-    step, steps    number of the current run, from 1, and the number of all runs
-    round          current repeat, from 1
-    search_ms      retrieval and lookup: run once and added to every TTFT
-    prompt_tokens  shared prefix, passages and question
-    outcomes       full prefill first, then in the requested order
-    notes          for the user, e.g. on passages that did not fit
-    """
+    """A snapshot of a running comparison."""
 
     request: CompareRequest
-    state: str = "searching"
-    current_label: str = ""
-    step: int = 0
-    steps: int = 0
-    round: int = 1
-    search_ms: float = 0.0
+    state: str = "searching"  # 'searching', 'warming', 'running', 'done' or 'stopped'
+    current_label: str = ""  # of the variant that is running: 'CacheBlend at 20 %'
+    step: int = 0  # number of the current run, from 1
+    steps: int = 0  # number of all runs
+    round: int = 1  # current repeat, from 1
+    search_ms: float = 0.0  # retrieval and lookup: run once and added to every TTFT
     context_tokens: int = 0
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # shared prefix, passages and question
     model: str = ""
     passages: tuple[ComparedPassage, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
-    notes: tuple[str, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()  # full prefill first, then in the requested order
+    notes: tuple[str, ...] = ()  # for the user, e.g. on passages that did not fit
 
     @property
     def is_finished(self) -> bool:

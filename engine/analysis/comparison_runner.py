@@ -100,12 +100,14 @@ def _run(engine: Engine, comparison: Comparison, variants: Sequence[Variant], ca
         search_ms=runner.search_ms,
         context_tokens=prompt.context_tokens,
         prompt_tokens=runner.prompt_tokens,
-        passages=_compared_passages(prompt),
+        passages=tuple(
+            ComparedPassage(rank, hit.chunk.document_name, hit.chunk.page, len(encoded.ids))
+            for rank, (hit, encoded) in enumerate(zip(prompt.hits, prompt.passages, strict=True), 1)
+        ),
         notes=prompt.notes,
     )
     yield comparison
     runner.warm_up(variants)
-    reference: _Reference | None = None
     outcomes: dict[str, Outcome] = {}
     for repeat in range(comparison.request.repeats):
         for variant in variants:
@@ -114,7 +116,7 @@ def _run(engine: Engine, comparison: Comparison, variants: Sequence[Variant], ca
             yield comparison
             with runner.acquire():
                 if repeat == 0:
-                    outcomes[variant.key], reference = runner.measure(variant, reference)
+                    outcomes[variant.key] = runner.measure(variant)
                 else:
                     _, trace, _, _ = runner.prefill(variant)
                     outcomes[variant.key] = outcomes[variant.key].with_ttft(trace.ttft_ms or 0.0)
@@ -122,13 +124,6 @@ def _run(engine: Engine, comparison: Comparison, variants: Sequence[Variant], ca
             outcomes = {key: outcome.relative_to(full_ms) for key, outcome in outcomes.items()}
             comparison = replace(comparison, outcomes=tuple(outcomes.values()))
             yield comparison
-
-
-def _compared_passages(prompt: PreparedPrompt) -> tuple[ComparedPassage, ...]:
-    return tuple(
-        ComparedPassage(rank, hit.chunk.document_name, hit.chunk.page, len(encoded.ids))
-        for rank, (hit, encoded) in enumerate(zip(prompt.hits, prompt.passages, strict=True), 1)
-    )
 
 
 @dataclass(frozen=True)
@@ -140,14 +135,15 @@ class _Reference:
     operations: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class _VariantRunner:
-    """Runs variants on one prompt, each from the same cache state."""
+    """Runs variants on one prompt, each from the same cache state; the first one measured is the reference."""
 
     engine: Engine
     prompt: PreparedPrompt
     cancel: Event
     search_ms: float
+    reference: _Reference | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -181,8 +177,8 @@ class _VariantRunner:
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms
         return result, trace, first_token, sampler
 
-    def measure(self, variant: Variant, reference: _Reference | None) -> tuple[Outcome, _Reference]:
-        """Time a variant, generate its answer and compare it with the reference; without one it becomes it."""
+    def measure(self, variant: Variant) -> Outcome:
+        """Time a variant, generate its answer and compare it with the reference's."""
         result, trace, first_token, sampler = self.prefill(variant)
         decoder = self.engine.cache.decoder
         generated = GeneratedText()
@@ -190,21 +186,20 @@ class _VariantRunner:
             decoder, self.engine.template, result.buffer, first_token, sampler, self.prompt.max_new_tokens, self.cancel
         ):
             generated = snapshot
-        token_ids = reference.token_ids if reference else generated.tokens[:ANSWER_KL_TOKENS]
+        token_ids = self.reference.token_ids if self.reference else generated.tokens[:ANSWER_KL_TOKENS]
         logits = logits_along(decoder, result.buffer, result.logits, self.prompt_tokens, token_ids)
-        reference = reference or _Reference(token_ids, logits, result.flops)
+        reference = self.reference = self.reference or _Reference(token_ids, logits, result.flops)
         agreement = compare_logits(reference.logits, logits)
         answer, cited = cite(generated.text.strip(), self.prompt.texts, self.prompt.standalone_question)
         ttft_ms = trace.ttft_ms or 0.0
-        recomputed_tokens = round(self.prompt.context_tokens * result.actual_ratio)
         reused_tokens = round(self.prompt.context_tokens * (1 - result.actual_ratio))
-        outcome = Outcome(
+        return Outcome(
             key=variant.key,
             method=variant.method,
             label=variant.strategy.label,
             ratio=variant.requested_ratio,
             actual_ratio=result.actual_ratio,
-            recomputed_tokens=recomputed_tokens,
+            recomputed_tokens=round(self.prompt.context_tokens * result.actual_ratio),
             ttfts_ms=(ttft_ms,),
             full_ms=ttft_ms,
             ideal_ms=ttft_ms * result.flops / reference.operations,
@@ -219,7 +214,6 @@ class _VariantRunner:
             cited=tuple(sorted(cited)),
             new_tokens=len(generated.tokens),
         )
-        return outcome, reference
 
     def _context(self, trace: Trace) -> PromptContext:
         return self.engine.prompt_context(self.prompt, trace, self.cancel, max_path_chunks=1)

@@ -10,11 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.analysis.attention_profile import AttentionProfile
-from engine.analysis.divergence import jaccard, kl_divergence, renormalize
-from engine.analysis.inspection import PERCENTS, InspectedPassage, Inspection, InspectionStep, RatioSelection
-from engine.analysis.sinks import find_sinks, window_ranks
-from engine.analysis.variants import has_ratio
+from engine.analysis.agreement import jaccard, kl_divergence, renormalize
+from engine.analysis.inspection import (
+    PERCENTS,
+    AttentionProfile,
+    InspectedPassage,
+    Inspection,
+    InspectionStep,
+    RatioSelection,
+    find_sinks,
+    window_ranks,
+)
 from engine.engine import Engine
 from engine.errors import Cancelled, NoPassageFound
 from engine.prefill.context import PromptContext
@@ -108,11 +114,8 @@ def selection_by_ratio(strategy: Strategy, view: SelectionContext) -> RatioSelec
     """Return the tokens of the strategy's plan at each ratio; None if it selects during the forward pass."""
     if strategy.plan(view).row_filter is not None:
         return None
-    if not has_ratio(type(strategy)):
-        masks = np.broadcast_to(_recompute_mask(strategy, view), (PERCENTS, view.context_tokens))
-        return RatioSelection.from_masks(masks, has_ratio=False)
     base: Any = strategy
-    by_ratio = (replace(base, ratio=percent / 100) for percent in range(PERCENTS))
+    by_ratio = [replace(base, ratio=percent / 100) for percent in range(PERCENTS)] if hasattr(base, "ratio") else [base]
     return RatioSelection.from_masks(np.stack([_recompute_mask(each, view) for each in by_ratio]))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.method import list_params
 from engine.strategies import STRATEGIES, Strategy
 
 FIXED_RATIOS = {"direct": 0.0, "naive": 0.0, "ape": 0.0, "full": 1.0}  # of methods without a ratio parameter
@@ -12,14 +11,10 @@ FIXED_RATIOS = {"direct": 0.0, "naive": 0.0, "ape": 0.0, "full": 1.0}  # of meth
 
 @dataclass(frozen=True)
 class Variant:
-    """One method as it is run.
+    """One method as it is run."""
 
-    method  its name, possibly with parameters as on the bench's command line: 'epic:tokens=16'
-    ratio   nominal; None if the method has none
-    """
-
-    method: str
-    ratio: float | None
+    method: str  # its name, possibly with parameters as on the bench's command line: 'epic:tokens=16'
+    ratio: float | None  # nominal; None if the method has none
     strategy: Strategy
 
     @property
@@ -30,7 +25,7 @@ class Variant:
     @property
     def requested_ratio(self) -> float | None:
         """The nominal ratio; None unless the method has a ratio parameter."""
-        return self.ratio if has_ratio(type(self.strategy)) else None
+        return self.ratio if hasattr(self.strategy, "ratio") else None
 
     @property
     def title(self) -> str:
@@ -52,11 +47,6 @@ def variants_of(
     build: Callable[..., Strategy] = STRATEGIES[name]
     arguments = dict(params or {})
     method = method_name or name
-    if has_ratio(build) and "ratio" not in arguments:
+    if hasattr(build, "ratio") and "ratio" not in arguments:
         return [Variant(method, ratio, build(**arguments, ratio=ratio)) for ratio in ratios]
     return [Variant(method, arguments.get("ratio", FIXED_RATIOS.get(name)), build(**arguments))]
-
-
-def has_ratio(strategy: Any) -> bool:
-    """Return whether a strategy class has a ratio parameter."""
-    return any(param.name == "ratio" for param in list_params(strategy))

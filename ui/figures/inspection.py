@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from engine.analysis.attention_profile import bin_starts, passage_slices, sum_into_bins
+from engine.analysis.inspection import bin_starts, passage_slices, sum_into_bins
 from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label
 from ui.html import Markup, tag
 

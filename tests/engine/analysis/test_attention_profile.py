@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from engine.analysis.attention_profile import sum_into_bins
-from engine.analysis.divergence import jaccard, kl_divergence, renormalize
+from engine.analysis.agreement import jaccard, kl_divergence, renormalize
+from engine.analysis.inspection import sum_into_bins
 from engine.analysis.inspection_runner import attention_profile
 from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.strategies import EPIC, CacheBlend, CacheClip, OracleWindows
@@ -62,7 +62,7 @@ def test_a_profile_covers_each_layer_and_compares_every_plan_with_the_oracles():
     assert profile.primary.sum(axis=1) == pytest.approx(np.ones(3))
     assert profile.oracle_overlap["oracle"] == 1.0 and 0 <= profile.oracle_overlap["cacheclip"] <= 1
     assert set(profile.oracle_overlap) == {"cacheclip", "oracle", "epic"}  # CacheBlend selects during the forward pass
-    assert len(profile.as_dict(bins=16)["primary"][0]) == 16
+    assert len(profile.as_dict()["primary"][0]) == sum(profile.passage_lengths)
 
 
 def test_sinks_are_excluded_from_kl_and_jaccard_only(monkeypatch):

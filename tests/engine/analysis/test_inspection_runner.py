@@ -11,10 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.analysis.attention_profile import WINDOW, passage_slices, window_starts
-from engine.analysis.inspection import NEVER, PERCENTS, RatioSelection
+from engine.analysis.inspection import PERCENTS, WINDOW, find_sinks, passage_slices, window_ranks, window_starts
 from engine.analysis.inspection_runner import inspect, selection_by_ratio
-from engine.analysis.sinks import find_sinks, window_ranks
 from engine.prefill.prefill import plan_recompute
 from engine.strategies import (
     EPIC,
@@ -57,21 +55,10 @@ def view_of(lengths, seed=0, exact=1):
 def test_a_selection_is_the_strategys_own_plan_at_every_ratio_of_the_grid(build, lengths, seed, exact):
     view = view_of(lengths, seed, min(exact, len(lengths)))
     selection = selection_by_ratio(build(), view)
-    assert selection.has_ratio and selection.onset.dtype == np.uint8
+    assert selection.has_ratio
     for percent in range(PERCENTS):
         expected = plan_recompute(build(ratio=percent / 100), view).rows - PREFIX
         assert np.flatnonzero(selection.mask_at(percent)).tolist() == expected.tolist(), percent
-        without_gaps = np.flatnonzero(selection.onset <= percent).tolist()
-        assert percent in selection.gaps or without_gaps == expected.tolist()
-
-
-def test_a_window_that_is_dropped_at_a_larger_ratio_is_a_gap():
-    masks = np.zeros((PERCENTS, 3), bool)
-    masks[10:, 0] = masks[20:, 1] = True
-    masks[30:40, 1] = False
-    selection = RatioSelection.from_masks(masks)
-    assert selection.onset.tolist() == [10, 20, NEVER] and sorted(selection.gaps) == list(range(30, 40))
-    assert all((selection.mask_at(percent) == masks[percent]).all() for percent in range(PERCENTS))
 
 
 def test_a_method_without_a_ratio_has_one_plan_and_one_that_selects_during_the_forward_pass_none():
@@ -79,7 +66,7 @@ def test_a_method_without_a_ratio_has_one_plan_and_one_that_selects_during_the_f
     assert selection_by_ratio(CacheBlend(), view) is None
     for strategy, expected in ((EPIC(4), range(20, 24)), (Full(), range(50))):
         selection = selection_by_ratio(strategy, view)
-        assert not selection.has_ratio and selection.gaps == {}
+        assert not selection.has_ratio
         for percent in (0, 37, 100):
             assert np.flatnonzero(selection.mask_at(percent)).tolist() == list(expected)
 

@@ -4,9 +4,16 @@ import re
 
 import numpy as np
 
-from engine.analysis.attention_profile import passage_slices
-from engine.analysis.inspection import PERCENTS, InspectedPassage, Inspection, InspectionStep, RatioSelection
-from engine.analysis.sinks import find_sinks, window_ranks
+from engine.analysis.inspection import (
+    PERCENTS,
+    InspectedPassage,
+    Inspection,
+    InspectionStep,
+    RatioSelection,
+    find_sinks,
+    passage_slices,
+    window_ranks,
+)
 
 LAYERS = 30
 METHODS_WITH_RATIO = ("cacheclip", "oracle")
@@ -50,13 +57,11 @@ def fake_inspection(passages, question="Why?", ratio=0.2, layers=LAYERS, seed=0)
     auxiliary = primary[-1] * rng.lognormal(0, 1, tokens)
     primary, auxiliary = primary / primary.sum(1, keepdims=True), auxiliary / auxiliary.sum()
     selections = {name: by_windows(auxiliary, lengths) for name in METHODS_WITH_RATIO}
-    selections |= {
-        name: RatioSelection.from_masks(np.zeros((PERCENTS, tokens), bool), has_ratio=False) for name in OTHER_METHODS
-    }
+    selections |= {name: RatioSelection.from_masks(np.zeros((1, tokens), bool)) for name in OTHER_METHODS}
     starts = np.zeros(tokens, bool)
     for part in passage_slices(lengths)[1:]:
         starts[part.start : part.start + 9] = True
-    selections["epic"] = RatioSelection.from_masks(np.tile(starts, (PERCENTS, 1)), has_ratio=False)
+    selections["epic"] = RatioSelection.from_masks(starts[None])
     curve = np.array([np.nan, *np.linspace(0.2, 1, PERCENTS - 1)])
     return Inspection(
         auxiliary=auxiliary,
