@@ -8,30 +8,25 @@ The paper tunes T and S per task; the default of 0.9 is the middle of its ranges
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from engine.method import number_param
 from engine.strategies.base import Strategy
 from engine.types import NO_ROWS, ParallelAttention, Placement, RecomputePlan, SelectionContext
 
+RANGE = (0.1, 1.5, 0.05)  # low, high, step
+
 
 @dataclass(frozen=True)
 class APE(Strategy):
-    """temperature  T, above 0
-    scale        S
-    """
+    """Parallel chunks at the paper's temperature T and scale S."""
 
-    label: ClassVar[str] = "APE"
-    description: ClassVar[str] = "Recomputes nothing: passages are encoded in parallel, attention is sharpened."
-    paper: ClassVar[str] = "2502.05431"
-    placement: ClassVar[Placement] = Placement.PARALLEL
+    label = "APE"
+    description = "Recomputes nothing: passages are encoded in parallel, attention is sharpened."
+    paper = "2502.05431"
+    placement = Placement.PARALLEL
 
-    temperature: float = number_param(
-        0.9, "APE temperature", "Below 1 sharpens attention to the passages.", 0.1, 1.5, 0.05
-    )
-    scale: float = number_param(
-        0.9, "APE scale", "Below 1 lowers the passages' weight against the rest.", 0.1, 1.5, 0.05
-    )
+    temperature: float = number_param(0.9, "APE temperature", "Below 1 sharpens attention to the passages.", *RANGE)
+    scale: float = number_param(0.9, "APE scale", "Below 1 lowers the passages' weight against the rest.", *RANGE)
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         return RecomputePlan(NO_ROWS, parallel_attention=ParallelAttention(self.temperature, self.scale))

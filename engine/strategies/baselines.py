@@ -1,7 +1,6 @@
 """Reference methods: full prefill, reuse without recomputation, exact prefix reuse, random and oracle windows."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,9 +14,9 @@ from engine.types import NO_ROWS, Placement, RecomputePlan, SelectionContext
 class Full(Strategy):
     """Full prefill without reuse: the upper bound of both quality and time."""
 
-    label: ClassVar[str] = "Full prefill"
-    description: ClassVar[str] = "Reuses nothing: every token is computed. Best answer, slowest first token."
-    reuses_kv: ClassVar[bool] = False
+    label = "Full prefill"
+    description = "Reuses nothing: every token is computed. Best answer, slowest first token."
+    reuses_kv = False
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         return RecomputePlan(torch.arange(context.spans[-1].stop if context.spans else 0))
@@ -27,8 +26,8 @@ class Full(Strategy):
 class Direct(Strategy):
     """Direct reuse with the shared prefix and re-rotated keys, nothing recomputed: the lower bound of time."""
 
-    label: ClassVar[str] = "Direct reuse"
-    description: ClassVar[str] = "Recomputes nothing: cached passages are concatenated at their new positions."
+    label = "Direct reuse"
+    description = "Recomputes nothing: cached passages are concatenated at their new positions."
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         return RecomputePlan(NO_ROWS)
@@ -42,22 +41,19 @@ class Naive(Direct):
     and EPIC (arXiv:2410.15332) compare with it as "full KV reuse" without position recovery.
     """
 
-    label: ClassVar[str] = "Naive reuse"
-    description: ClassVar[str] = "Recomputes nothing and keeps positions: every passage starts at position 0."
-    placement: ClassVar[Placement] = Placement.NO_PREFIX
+    label = "Naive reuse"
+    description = "Recomputes nothing and keeps positions: every passage starts at position 0."
+    placement = Placement.NO_PREFIX
 
 
 @dataclass(frozen=True)
 class Prefix(Strategy):
-    """Exact prefix reuse as in vLLM's prefix caching and RAGCache (arXiv:2404.12457); equal to full prefill.
+    """Exact prefix reuse as in vLLM's prefix caching and RAGCache (arXiv:2404.12457); equal to full prefill."""
 
-    Every token after the first difference is recomputed.
-    """
-
-    label: ClassVar[str] = "Exact prefix"
-    description: ClassVar[str] = "Reuses only exact KV: passages read before, in this order. Computes the rest."
-    paper: ClassVar[str] = "2404.12457"
-    placement: ClassVar[Placement] = Placement.EXACT_PREFIX
+    label = "Exact prefix"
+    description = "Reuses only exact KV: passages read before, in this order. Computes the rest."
+    paper = "2404.12457"
+    placement = Placement.EXACT_PREFIX
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         return RecomputePlan(context.slots[context.num_exact_tokens :])
@@ -65,31 +61,25 @@ class Prefix(Strategy):
 
 @dataclass(frozen=True)
 class RandomWindows(WindowStrategy):
-    """Random windows: the control for every selection at the same budget.
+    """Random windows: the control for every selection at the same budget."""
 
-    ratio  nominal recompute ratio, 0 to 1
-    seed   combined with the prompt's own seed, so that each prompt gets its own draw
-    """
-
-    label: ClassVar[str] = "Random windows"
-    description: ClassVar[str] = "Recomputes randomly drawn windows: the control."
+    label = "Random windows"
+    description = "Recomputes randomly drawn windows: the control."
 
     seed: int = number_param(0, "Seed", "Another seed draws other windows.", 0, 9999, 1)
 
     def scores(self, context: SelectionContext) -> Tensor:
+        # combined with the prompt's own seed, so that each prompt gets its own draw
         generator = torch.Generator().manual_seed((context.seed << 14) + self.seed)
         return torch.rand(context.context_tokens, generator=generator)
 
 
 @dataclass(frozen=True)
 class OracleWindows(WindowStrategy):
-    """Windows by the attention of a full prefill's last layer: the reference for selection by attention.
+    """Windows by the attention of a full prefill's last layer: a reference for selection; saves no time."""
 
-    It costs a full prefill, so it saves no time.
-    """
-
-    label: ClassVar[str] = "Oracle windows"
-    description: ClassVar[str] = "Recomputes what a full prefill attends to: a reference, slower than full prefill."
+    label = "Oracle windows"
+    description = "Recomputes what a full prefill attends to: a reference, slower than full prefill."
 
     def scores(self, context: SelectionContext) -> Tensor:
         return context.oracle_attention()

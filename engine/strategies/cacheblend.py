@@ -11,7 +11,6 @@ their operations are counted.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -25,15 +24,11 @@ SPREAD = 0.5  # gradual filtering keeps (1 + SPREAD) x ratio at the check layer 
 
 @dataclass(frozen=True)
 class CacheBlend(Strategy):
-    """ratio        nominal recompute ratio, 0 to 1
-    deviation    of 'values' or 'keys'
-    check_layer  layer in which the deviation is measured
-    gradual      filter at every layer from the check layer on
-    """
+    """The tokens whose KV deviates most in the check layer; with `gradual`, also in every later layer."""
 
-    label: ClassVar[str] = "CacheBlend"
-    description: ClassVar[str] = "Recomputes the tokens whose keys or values changed most in an early layer."
-    paper: ClassVar[str] = "2405.16444"
+    label = "CacheBlend"
+    description = "Recomputes the tokens whose keys or values changed most in an early layer."
+    paper = "2405.16444"
 
     ratio: float = ratio_param(0.15)
     deviation: str = choice_param("values", "Deviation of", "What is compared in the check layer.", ("values", "keys"))

@@ -5,7 +5,6 @@ matched to the budget and skips chunks that are already exact.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -18,10 +17,10 @@ from engine.types import ScoreMode, SelectionContext
 class CacheClip(WindowStrategy):
     """The paper's scores (each chunk scored independently) with windows up to the budget."""
 
-    label: ClassVar[str] = "CacheClip"
-    description: ClassVar[str] = "Recomputes the windows a small model attends to for this question, up to the budget."
-    paper: ClassVar[str] = "2510.10129"
-    score_mode: ClassVar[ScoreMode | None] = ScoreMode.PER_CHUNK
+    label = "CacheClip"
+    description = "Recomputes the windows a small model attends to for this question, up to the budget."
+    paper = "2510.10129"
+    score_mode = ScoreMode.PER_CHUNK
 
     def scores(self, context: SelectionContext) -> Tensor:
         return context.per_chunk_scores()
@@ -31,10 +30,8 @@ class CacheClip(WindowStrategy):
 class CacheClipV1(CacheClip):
     """The paper's first version (2025): tumbling windows of 8 with at least 5 candidates."""
 
-    label: ClassVar[str] = "CacheClip v1"
-    description: ClassVar[str] = (
-        "The paper's version of 2025: tumbling windows with 5 candidates; recomputes less than requested."
-    )
+    label = "CacheClip v1"
+    description = "The paper's version of 2025: tumbling windows with 5 candidates; recomputes less than requested."
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
         return tumbling_windows(scores, context.lengths, self.ratio)
@@ -44,10 +41,8 @@ class CacheClipV1(CacheClip):
 class CacheClipV2(CacheClip):
     """The paper's second version (2026): sliding windows of 8 with at least 5 candidates."""
 
-    label: ClassVar[str] = "CacheClip v2"
-    description: ClassVar[str] = (
-        "The paper's version of 2026: sliding windows with 5 candidates; recomputes less than requested."
-    )
+    label = "CacheClip v2"
+    description = "The paper's version of 2026: sliding windows with 5 candidates; recomputes less than requested."
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
         return sliding_windows(scores, context.lengths, self.ratio)
@@ -61,11 +56,9 @@ class CacheClipJoint(WindowStrategy):
     chunks compete for attention as they do in the main model.
     """
 
-    label: ClassVar[str] = "CacheClip joint"
-    description: ClassVar[str] = (
-        "Ours: the small model reads all passages together, so that they compete for its attention."
-    )
-    score_mode: ClassVar[ScoreMode | None] = ScoreMode.JOINT
+    label = "CacheClip joint"
+    description = "Ours: the small model reads all passages together, so that they compete for its attention."
+    score_mode = ScoreMode.JOINT
 
     def scores(self, context: SelectionContext) -> Tensor:
         return context.joint_scores()
@@ -75,9 +68,9 @@ class CacheClipJoint(WindowStrategy):
 class CacheClipTrained(WindowStrategy):
     """Ours: scores of a token selector trained on which recomputed tokens help; see engine.scoring.trained_selector."""
 
-    label: ClassVar[str] = "CacheClip trained"
-    description: ClassVar[str] = "Ours: a small token selector, trained to predict which tokens to recompute."
-    score_mode: ClassVar[ScoreMode | None] = ScoreMode.LEARNED
+    label = "CacheClip trained"
+    description = "Ours: a small token selector, trained to predict which tokens to recompute."
+    score_mode = ScoreMode.LEARNED
 
     def scores(self, context: SelectionContext) -> Tensor:
         return context.learned_scores()

@@ -6,7 +6,6 @@ computed after the shared prefix, which already absorbs most of the sink.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
@@ -17,11 +16,11 @@ from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 @dataclass(frozen=True)
 class EPIC(Strategy):
-    """tokens  k, tokens at the start of each chunk"""
+    """The first k tokens of each chunk but the first."""
 
-    label: ClassVar[str] = "EPIC"
-    description: ClassVar[str] = "Recomputes the first tokens of every passage but the first."
-    paper: ClassVar[str] = "2410.15332"
+    label = "EPIC"
+    description = "Recomputes the first tokens of every passage but the first."
+    paper = "2410.15332"
 
     tokens: int = number_param(32, "Tokens at each start", "The paper's k: first tokens of a passage.", 0, 512, 1)
 

@@ -6,7 +6,6 @@ Differs from the paper: all layers have equal weight, and chunks of an exact pat
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from engine.method import ratio_param
 from engine.strategies.base import Strategy
@@ -16,11 +15,11 @@ from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 @dataclass(frozen=True)
 class ProphetKV(Strategy):
-    """ratio  nominal recompute ratio, 0 to 1"""
+    """The tokens with the most attention of the question."""
 
-    label: ClassVar[str] = "ProphetKV"
-    description: ClassVar[str] = "Recomputes the tokens that the question attends to over the cached passages."
-    paper: ClassVar[str] = "2602.02579"
+    label = "ProphetKV"
+    description = "Recomputes the tokens that the question attends to over the cached passages."
+    paper = "2602.02579"
 
     ratio: float = ratio_param()
 
