@@ -39,26 +39,16 @@ SPAN_SCORER = ASSETS / "pointer"
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Which models to load, and where they run.
+    """Which models to load, and where they run. Adapters are 'auto' (ours, where it fits), 'off', or a folder."""
 
-    folder           where the bundled model is unpacked
-    model            the main model: a folder, a name on the Hugging Face Hub, or the bundled model's name
-    auxiliary_model  likewise; it always runs on the CPU
-    device           of the main model: 'auto', 'cpu' or 'cuda'
-    dtype            'auto', 'bf16' or 'fp32'
-    lora_adapter     merged into the main model: 'auto' (ours, for the bundled model), 'off', or a folder
-    span_scorer      'auto' (ours, for any main model with a LoRA adapter), 'off', or a folder
-    token_selector   'auto' (ours, for the bundled model with our LoRA adapter), 'off', or a folder
-    """
-
-    folder: Path
-    model: str = BUNDLED_MODEL
-    auxiliary_model: str = BUNDLED_MODEL
-    device: str = "auto"
-    dtype: str = "auto"
-    lora_adapter: str = "auto"
-    span_scorer: str = "auto"
-    token_selector: str = "auto"
+    folder: Path  # where the bundled model is unpacked
+    model: str = BUNDLED_MODEL  # the main model: a folder, a name on the Hugging Face Hub, or the bundled model's name
+    auxiliary_model: str = BUNDLED_MODEL  # likewise; it always runs on the CPU
+    device: str = "auto"  # of the main model: 'auto', 'cpu' or 'cuda'
+    dtype: str = "auto"  # 'auto', 'bf16' or 'fp32'
+    lora_adapter: str = "auto"  # merged into the main model; ours fits the bundled model
+    span_scorer: str = "auto"  # ours fits any main model with a LoRA adapter
+    token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
 
     @property
     def lora_folder(self) -> Path | None:
@@ -82,24 +72,23 @@ def _folder(option: str, default: Path | None) -> Path | None:
 
 @dataclass(frozen=True)
 class Models:
-    """Loaded models; `auxiliary is primary` if both are the same weights on the same device.
-
-    precision  for the user, such as 'bf16 on the CPU (AVX-512 BF16)'
-    grounding  only if the main model has a LoRA adapter
-    """
+    """Loaded models; `auxiliary is primary` if both are the same weights on the same device."""
 
     primary: Decoder
     auxiliary: Decoder
-    precision: str
+    precision: str  # for the user, such as 'bf16 on the CPU (AVX-512 BF16)'
     token_selector: TokenSelector | None = None
-    grounding: GroundingModel | None = None
+    grounding: GroundingModel | None = None  # only if the main model has a LoRA adapter
 
 
 def load_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> Models:
     """Resolve, load and self-test all models. Raises ModelNotFound, UnsupportedModel, or ...Unusable for an adapter."""
     device, dtype, precision = select_dtype(config.device, config.dtype)
     _, cpu_dtype, _ = select_dtype("cpu", config.dtype)
-    token_selector, grounding = _load_token_selector(config, cpu_dtype), _load_grounding(config, cpu_dtype)
+    token_selector = None
+    if config.token_selector_folder is not None:
+        token_selector = TokenSelector.load(config.token_selector_folder, load_encoder(cpu_dtype))
+    grounding = _load_grounding(config, cpu_dtype)
 
     def load(name: str, device: torch.device, dtype: torch.dtype, progress: float) -> Decoder:
         folder = resolve(name, config.folder, report)
@@ -143,12 +132,6 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _load_token_selector(config: ModelConfig, dtype: torch.dtype) -> TokenSelector | None:
-    if config.token_selector_folder is None:
-        return None
-    return TokenSelector.load(config.token_selector_folder, load_encoder(dtype))
-
-
 def _load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
     if config.lora_folder is None:
         return None
@@ -172,21 +155,23 @@ def build_engine(
     cost_folder  keeps the measured cost of prefill, one file per model and machine; None assumes equal cost per token
     stats        continues the counts of an earlier engine
     """
-    template = PromptTemplate(models.primary.tokenizer)
-    cache = ChunkCache(models.primary, template.prefix_ids, tiers.tree, load_cost_model(models.primary, cost_folder))
-    auxiliary = AuxiliaryScorer(cache, template, models.token_selector)
+
+    def open_cache(decoder: Decoder) -> tuple[ChunkCache, PromptTemplate]:
+        template = PromptTemplate(decoder.tokenizer)
+        costs = load_cost_model(decoder, cost_folder)
+        return ChunkCache(decoder, template.prefix_ids, tiers.tree, costs), template
+
+    main = auxiliary = open_cache(models.primary)
     if models.auxiliary is not models.primary:
-        own_template = PromptTemplate(models.auxiliary.tokenizer)
-        costs = load_cost_model(models.auxiliary, cost_folder)
-        own_cache = ChunkCache(models.auxiliary, own_template.prefix_ids, tiers.tree, costs)
-        auxiliary = AuxiliaryScorer(own_cache, own_template, models.token_selector)
-        if own_cache.fingerprint != cache.fingerprint:
-            tiers.exclude_from_device(own_cache.fingerprint)
+        auxiliary = open_cache(models.auxiliary)
+        if auxiliary[0].fingerprint != main[0].fingerprint:
+            tiers.exclude_from_device(auxiliary[0].fingerprint)
+    cache, template = main
     return Engine(
         open_finder(template.tokenizer.data),
         cache,
         template,
-        auxiliary,
+        AuxiliaryScorer(*auxiliary, models.token_selector),
         grounding=models.grounding,
         stats=stats,
         disk_error=lambda: tiers.disk_error,

@@ -10,21 +10,16 @@ from typing import Any, cast
 
 @dataclass(frozen=True, slots=True)
 class MethodParam:
-    """One parameter of a method, with its default and its valid values.
-
-    description      one sentence for users
-    low, high, step  of a number; an int default accepts integers only
-    choices          of a string
-    """
+    """One parameter of a method, with its default and its valid values."""
 
     name: str
     label: str
     default: float | str | bool
-    description: str
-    low: float = 0.0
+    description: str  # one sentence for users
+    low: float = 0.0  # this and the next two: of a number; an int default accepts integers only
     high: float = 1.0
     step: float = 0.01
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # of a string
 
     def validate(self, value: Any) -> None:
         """Raise ValueError, with the value and the valid values, for an invalid value."""
@@ -48,18 +43,13 @@ class MethodParam:
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """A method as the UI and the bench show it.
-
-    description  what it recomputes, in one sentence
-    params       in display order; includes 'ratio' if the method has one
-    is_default   used by requests that choose no method
-    """
+    """A method as the UI and the bench show it."""
 
     name: str
     label: str
-    description: str
-    params: tuple[MethodParam, ...]
-    is_default: bool = False
+    description: str  # what it recomputes, in one sentence
+    params: tuple[MethodParam, ...]  # in display order; includes 'ratio' if the method has one
+    is_default: bool = False  # used by requests that choose no method
 
     @property
     def has_ratio(self) -> bool:
@@ -125,9 +115,8 @@ def parse_params(strategy: Any, values: Mapping[str, str]) -> dict[str, Any]:
     Raises ValueError for an unknown name, or for a number that cannot be parsed.
     """
     params = {param.name: param for param in list_params(strategy)}
-    for name in values:
-        if name not in params:
-            raise ValueError(f"{name!r} is not one of {', '.join(params) or 'no parameters'}")
+    if unknown := values.keys() - params.keys():
+        raise ValueError(f"{min(unknown)!r} is not one of {', '.join(params) or 'no parameters'}")
     return {name: _parse_value(params[name], value) for name, value in values.items()}
 
 

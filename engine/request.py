@@ -97,84 +97,38 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ContextBudget:
-    """How a request would divide the model's context, estimated before retrieval.
+    """How a request would divide the model's context, estimated before retrieval."""
 
-    max_tokens            the context shared by prompt and answer
-    prefix_tokens         the shared prefix
-    passage_tokens        the whole document, or the requested number of passages of average length
-    question_tokens       with the history it needs and the template after the passages
-    answer_tokens         at most
-    num_dropped_passages  passages that would not fit
-    document_tokens       all documents to search together; an estimate beyond the first 128 passages
-    fits_whole            exactly one document is chosen, and it fits together with question and answer
-    """
-
-    max_tokens: int
-    prefix_tokens: int
-    passage_tokens: int
-    question_tokens: int
-    answer_tokens: int
-    num_dropped_passages: int
-    document_tokens: int
-    fits_whole: bool
+    max_tokens: int  # the context shared by prompt and answer
+    prefix_tokens: int  # the shared prefix
+    passage_tokens: int  # the whole document, or the requested number of passages of average length
+    question_tokens: int  # with the history it needs and the template after the passages
+    answer_tokens: int  # at most
+    num_dropped_passages: int  # passages that would not fit
+    document_tokens: int  # all documents to search together; an estimate beyond the first 128 passages
+    fits_whole: bool  # exactly one document is chosen, and it fits together with question and answer
 
 
 @dataclass
 class Answer:
-    """A snapshot of an answer in progress; `text` only ever grows.
-
-    Parameters
-    ----------
-    request
-        The request being answered.
-    trace
-        Its stage timings and TTFT.
-    state
-        'searching', 'reading' (prefill), 'writing' (decode), 'done' or 'stopped'.
-    text
-        The answer so far, with citation marks such as [1].
-    sources
-        The passages in the prompt, in order.
-    context_tokens
-        Tokens of all passages: the reusable tokens.
-    recomputed_tokens
-        How many of them were recomputed.
-    actual_ratio
-        `recomputed_tokens / context_tokens`, or 0 without passages.
-    question_tokens
-        Tokens after the passages.
-    prompt_tokens
-        Shared prefix, passages and question.
-    max_tokens
-        The model's context, shared by prompt and answer.
-    num_dropped_passages
-        Retrieved passages that did not fit.
-    new_tokens
-        Tokens generated so far.
-    truncated
-        The answer ended because it reached `max_new_tokens` or the end of the context.
-    tokens_per_second
-        Decode speed, without the first token.
-    notes
-        Sentences for the user, such as that passages did not fit.
-    """
+    """A snapshot of an answer in progress; `text` only ever grows."""
 
     request: Request
-    trace: Trace
-    state: str = "searching"
-    text: str = ""
-    sources: tuple[Source, ...] = ()
-    context_tokens: int = 0
-    recomputed_tokens: int = 0
-    actual_ratio: float = 0.0
-    question_tokens: int = 0
-    prompt_tokens: int = 0
-    max_tokens: int = 0
-    num_dropped_passages: int = 0
-    new_tokens: int = 0
-    truncated: bool = False
-    tokens_per_second: float | None = None
-    notes: tuple[str, ...] = field(default=())
+    trace: Trace  # stage timings and TTFT
+    state: str = "searching"  # 'searching', 'reading' (prefill), 'writing' (decode), 'done' or 'stopped'
+    text: str = ""  # the answer so far, with citation marks such as [1]
+    sources: tuple[Source, ...] = ()  # the passages in the prompt, in order
+    context_tokens: int = 0  # tokens of all passages: the reusable tokens
+    recomputed_tokens: int = 0  # how many of them were recomputed
+    actual_ratio: float = 0.0  # recomputed_tokens / context_tokens, or 0 without passages
+    question_tokens: int = 0  # tokens after the passages
+    prompt_tokens: int = 0  # shared prefix, passages and question
+    max_tokens: int = 0  # the model's context, shared by prompt and answer
+    num_dropped_passages: int = 0  # retrieved passages that did not fit
+    new_tokens: int = 0  # tokens generated so far
+    truncated: bool = False  # the answer ended because it reached `max_new_tokens` or the end of the context
+    tokens_per_second: float | None = None  # decode speed, without the first token
+    notes: tuple[str, ...] = ()  # sentences for the user, such as that passages did not fit
 
     def as_dict(self) -> dict[str, Any]:
         """Return the downloadable trace: request, metrics, sources without their text, stages."""
