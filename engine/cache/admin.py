@@ -1,7 +1,6 @@
 """Administration of the knowledge tree: take a snapshot, pin, evict, change budgets, and measure what chunks take.
 
-A pin ends when its node is removed or the tree closes. Deleting a chunk, clearing a tier and losing a file remove
-pinned nodes too.
+A pin ends with its node or the tree. Deleting a chunk, clearing a tier and losing a file remove pinned nodes too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +9,11 @@ from typing import Any
 
 from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.node import Node
-from engine.cache.replicas import Replicas
 from engine.errors import NotCached, PassageInUse
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """A node's KV in one tier, with its eviction priority there."""
-
     tier: str
     size_bytes: int
     priority: float
@@ -25,8 +21,6 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One node of the tree."""
-
     key: str  # identifies the path
     parent: str | None  # key of the parent; None at depth 1
     chunk: str  # identifies the last chunk
@@ -54,8 +48,6 @@ class TierInfo:
 
 @dataclass(frozen=True, slots=True)
 class TreeSnapshot:
-    """The tree at one moment."""
-
     tiers: tuple[TierInfo, ...]  # the fastest first
     nodes: tuple[NodeInfo, ...]  # parents before their children
     policy: str  # 'PGDSF', 'GDSF', 'LRU' or 'LFU'
@@ -78,34 +70,34 @@ class CacheAdmin:
 
     def snapshot(self) -> TreeSnapshot:
         """Return the whole tree as plain data, read atomically."""
-        with self.tree.locked() as replicas:
+        with self.tree.locked() as tree:
             tiers = (
                 TierInfo(tier.name, tier.size_bytes, tier.budget_bytes, tier.num_nodes, tier.clock, tier.ms_per_byte)
-                for tier in replicas.tiers
+                for tier in tree.tiers
             )
-            nodes = (self._node_info(node) for node in replicas.nodes.values() if node.replicas)
-            return TreeSnapshot(tuple(tiers), tuple(nodes), self.tree.policy.upper())
+            nodes = (self._node_info(node) for node in tree.nodes.values() if node.replicas)
+            return TreeSnapshot(tuple(tiers), tuple(nodes), tree.policy.upper())
 
     def pin(self, key: str, pinned: bool) -> None:
         """Pin or unpin a node; a pin also protects the node's ancestors. Raises NotCached."""
-        with self.tree.locked() as replicas:
-            replicas.pin(_find_node(replicas, key), pinned)
+        with self.tree.locked() as tree:
+            tree.pin(_find_node(tree, key), pinned)
 
     def evict(self, key: str, tier: str | None = None) -> EvictionResult:
         """Evict a node and its descendants from one tier or from all.
 
         Raises NotCached, and PassageInUse if one of them is being read or pinned; nothing is evicted then.
         """
-        with self.tree.locked() as replicas:
-            node = _find_node(replicas, key)
+        with self.tree.locked() as tree:
+            node = _find_node(tree, key)
             if any(each.ref_count for each in _subtree(node)):
                 raise PassageInUse("A request is reading this passage, or one that was computed after it.")
             if node.pin_count:
                 raise PassageInUse("This passage, or one that was computed after it, is pinned.")
-            levels = list(range(len(replicas.tiers))) if tier is None else [_find_level(replicas, tier)]
-            before = _totals(replicas, levels)
-            replicas.remove_from(node, set(levels))
-            return _difference(before, _totals(replicas, levels))
+            levels = list(range(len(tree.tiers))) if tier is None else [_find_level(tree, tier)]
+            before = _totals(tree, levels)
+            tree.remove_from(node, set(levels))
+            return _difference(before, _totals(tree, levels))
 
     def set_budgets(self, budgets: Mapping[str, int]) -> EvictionResult:
         """Change tiers' budgets, in bytes by the tier's name, and evict down to them into slower tiers.
@@ -113,19 +105,19 @@ class CacheAdmin:
         Raises PassageInUse if a budget is below what is being read or pinned, and ValueError for a negative budget or
         an unknown tier; nothing changes then.
         """
-        with self.tree.locked() as replicas:
-            by_level = {_find_level(replicas, tier): budget_bytes for tier, budget_bytes in budgets.items()}
-            protected = [node for node in replicas.nodes.values() if node.is_protected]
+        with self.tree.locked() as tree:
+            by_level = {_find_level(tree, tier): budget_bytes for tier, budget_bytes in budgets.items()}
+            protected = [node for node in tree.nodes.values() if node.is_protected]
             for level, budget_bytes in by_level.items():
                 if budget_bytes < 0:
                     raise ValueError(f"a budget must not be negative, got {budget_bytes}")
                 size_bytes = sum(node.replicas[level].size_bytes for node in protected if level in node.replicas)
                 if size_bytes > budget_bytes:
                     raise PassageInUse(f"{size_bytes / 1e6:,.0f} MB of this tier are pinned or being read.")
-            before = _totals(replicas, list(by_level))
+            before = _totals(tree, list(by_level))
             for level in sorted(by_level, reverse=True):  # the slowest first: it may receive what the others evict
-                replicas.set_budget(level, by_level[level])
-            return _difference(before, _totals(replicas, list(by_level)))
+                tree.set_budget(level, by_level[level])
+            return _difference(before, _totals(tree, list(by_level)))
 
     def _node_info(self, node: Node) -> NodeInfo:
         return NodeInfo(
@@ -147,28 +139,25 @@ class CacheAdmin:
 
 
 def chunk_bytes(tree: KnowledgeTree[Any], chunks: Iterable[str]) -> dict[str, int]:
-    """Return the bytes, by the tier's name, that deleting chunks would free; reads no KV and changes nothing.
-
-    chunks  keys as `ChunkCache.all_chunk_keys` returns them
-    """
+    """Return the bytes, by the tier's name, that deleting chunks would free, given `ChunkCache.all_chunk_keys`."""
     bytes_by_tier = {tier.name: 0 for tier in tree.tiers}
-    with tree.locked() as replicas:
-        roots = [node for chunk in chunks for node in replicas.by_chunk.get(chunk, ())]
+    with tree.locked():
+        roots = [node for chunk in chunks for node in tree.by_chunk.get(chunk, ())]
         for node in {each for root in roots for each in _subtree(root)}:
             for level, replica in node.replicas.items():
                 bytes_by_tier[tree.tiers[level].name] += replica.size_bytes
     return bytes_by_tier
 
 
-def _find_node(replicas: Replicas[Any], key: str) -> Node:
-    node = replicas.nodes.get(key)
+def _find_node(tree: KnowledgeTree[Any], key: str) -> Node:
+    node = tree.nodes.get(key)
     if node is None:
         raise NotCached("This passage is no longer in the cache.")
     return node
 
 
-def _find_level(replicas: Replicas[Any], tier: str) -> int:
-    names = [each.name for each in replicas.tiers]
+def _find_level(tree: KnowledgeTree[Any], tier: str) -> int:
+    names = [each.name for each in tree.tiers]
     if tier not in names:
         raise ValueError(f"unknown tier {tier!r}; the tiers are {', '.join(names)}")
     return names.index(tier)
@@ -181,10 +170,10 @@ def _subtree(node: Node) -> list[Node]:
     return nodes
 
 
-def _totals(replicas: Replicas[Any], levels: Sequence[int]) -> tuple[int, int, int]:
+def _totals(tree: KnowledgeTree[Any], levels: Sequence[int]) -> tuple[int, int, int]:
     """Return the number of replicas in some tiers, their bytes, and the number of nodes of the tree."""
-    tiers = [replicas.tiers[level] for level in levels]
-    return sum(tier.num_nodes for tier in tiers), sum(tier.size_bytes for tier in tiers), len(replicas.nodes)
+    tiers = [tree.tiers[level] for level in levels]
+    return sum(tier.num_nodes for tier in tiers), sum(tier.size_bytes for tier in tiers), len(tree.nodes)
 
 
 def _difference(before: tuple[int, int, int], after: tuple[int, int, int]) -> EvictionResult:

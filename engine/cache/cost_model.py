@@ -1,7 +1,6 @@
 """Prefill cost on this machine: T(cached, computed), measured on a small grid and interpolated bilinearly.
 
-RAGCache's eviction policy (arXiv:2404.12457) weighs KV by the time to compute it again. That time depends on the
-number of cached tokens before it as well as on its own length.
+RAGCache's eviction policy (arXiv:2404.12457) weighs KV by the time to compute it again after the tokens before it.
 """
 
 import json

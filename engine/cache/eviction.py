@@ -1,10 +1,8 @@
 """Eviction policies: the evictable node with the lowest priority leaves its tier first.
 
-PGDSF (prefix-aware greedy-dual-size-frequency) is from RAGCache (arXiv:2404.12457). Its cost per token is measured
-and depends on the cached prefix. The other policies are the paper's baselines; GDSF is Cherkasova's (HP Labs, 1998).
-
-The term `clock` is GDSF's aging. It is the highest priority that a tier has evicted and is added to the priority of
-every node that is used or inserted later, so that nodes without recent uses lose rank, whatever they cost.
+PGDSF is from RAGCache (arXiv:2404.12457); the others are its baselines; GDSF is Cherkasova's (HP Labs, 1998). Its
+`clock` is the highest priority that a tier has evicted. It is added to the priority of every node that is used or
+inserted later, so that nodes without recent uses lose rank, whatever they cost.
 """
 
 from collections.abc import Callable

@@ -60,7 +60,6 @@ class CacheStats:
             self._recent.append(QueryStats(self._totals.questions, exact, chunk, missed, full))
 
     def totals(self) -> StatsTotals:
-        """Return the sums over all requests."""
         return self._totals
 
     def recent(self) -> tuple[QueryStats, ...]:

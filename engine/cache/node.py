@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """The identity of a node."""
-
     key: str  # identifies the path: model, shared prefix and all chunks down to this one, in order
     chunk: str  # identifies the last chunk, whatever its ancestors; equals `key` at depth 1
     parent: str | None  # key of the parent; None at depth 1
@@ -18,8 +16,6 @@ class NodeKey:
 
 @dataclass(slots=True)
 class Replica:
-    """A node's KV in one tier."""
-
     size_bytes: int
     priority: float  # of the eviction policy; the lowest is evicted first
     entry_id: int = 0  # of its valid entry in the tier's heap; 0 if it has none

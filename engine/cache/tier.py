@@ -14,10 +14,7 @@ EMA_WEIGHT = 0.2  # of the newest sample in the measured read time
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A node as stored with its KV, from which the tree is restored at the next start.
-
-    The field names are keys of the stored JSON.
-    """
+    """A node as stored with its KV, to restore the tree from. The field names are keys of the stored JSON."""
 
     chunk: str
     parent: str | None
@@ -88,7 +85,6 @@ class Tier(Generic[KV]):
         return None
 
     def record_read(self, size_bytes: int, ms: float) -> None:
-        """Update the measured read time."""
         sample = ms / max(1, size_bytes)
         average = sample if self.ms_per_byte is None else self.ms_per_byte
         self.ms_per_byte = average + EMA_WEIGHT * (sample - average)

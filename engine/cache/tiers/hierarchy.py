@@ -32,8 +32,7 @@ class CacheHierarchyConfig:
 class CacheHierarchy:
     """The knowledge tree and its disk writer. The tree starts with the KV that earlier processes left on disk.
 
-    blobs   the disk tier; without it, KV is lost on restart
-    device  of the primary model
+    Without `blobs` there is no disk tier, and KV is lost on restart. `device` is the primary model's.
     """
 
     def __init__(self, config: CacheHierarchyConfig, blobs: BlobStore | None, device: torch.device) -> None:
@@ -70,7 +69,6 @@ class CacheHierarchy:
         return not usable or usable[-1].size_bytes > 0.9 * usable[-1].budget_bytes
 
     def wait_for_space(self) -> None:
-        """Wait until the disk writer's queue has space."""
         if self._writer:
             self._writer.wait_for_space()
 

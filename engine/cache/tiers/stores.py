@@ -1,15 +1,21 @@
-"""Stores of the tiers: memory of a device or the host, or blobs on disk."""
+"""Stores of the tiers: memory of a device or the host, or blobs on disk, if wanted quantized to 8 bits.
+
+As in KIVI (arXiv:2402.02750): a few key channels are large for all tokens, so keys share a scale along each channel,
+and values along each token.
+"""
 
 import json
 from contextlib import suppress
 from dataclasses import asdict
 
 import torch
+from torch import Tensor
 
 from engine.cache.tier import Record
-from engine.cache.tiers.quantize import from_tensors, quantized_bytes, to_tensors
 from engine.types import ChunkKV
 from store.types import BlobStore
+
+INT8_MAX = 127
 
 
 class MemoryStore:
@@ -46,7 +52,10 @@ class DiskStore:
         self._bits = bits
 
     def size_of(self, kv: ChunkKV) -> int:
-        return kv.size_bytes if self._bits == 16 else quantized_bytes(kv)
+        if self._bits == 16:
+            return kv.size_bytes
+        layers, heads, tokens, head_dim = kv.keys.shape
+        return 2 * kv.keys.numel() + 4 * layers * heads * (head_dim + tokens)  # with the fp32 scales
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
         """Write a blob. Raises StoreFull."""
@@ -65,8 +74,7 @@ class DiskStore:
             with suppress(ValueError, KeyError, TypeError):
                 fields = json.loads(note)
                 size_bytes = int(fields.pop("size_bytes"))
-                bits = fields.pop("bits")
-                if bits == self._bits:
+                if fields.pop("bits") == self._bits:
                     stored.append((name[2:], size_bytes, Record(**fields)))
                     continue
             self._blobs.delete(name)
@@ -81,3 +89,33 @@ class DiskStore:
 
     def _note(self, size_bytes: int, record: Record) -> str:
         return json.dumps({"bits": self._bits, "size_bytes": size_bytes, **asdict(record)})
+
+
+def to_tensors(kv: ChunkKV, bits: int) -> dict[str, Tensor]:
+    """Return chunk KV as named tensors: unchanged for 16 `bits`, quantized for 8."""
+    start = torch.tensor([kv.start])
+    if bits == 16:
+        return {"keys": kv.keys, "values": kv.values, "start": start}
+    keys, key_scales = _quantize(kv.keys, dim=2)
+    values, value_scales = _quantize(kv.values, dim=3)
+    kind = torch.empty(0, dtype=kv.keys.dtype)  # only its dtype is read
+    scales = {"key_scales": key_scales, "value_scales": value_scales}
+    return {"keys": keys, "values": values, **scales, "start": start, "kind": kind}
+
+
+def from_tensors(tensors: dict[str, Tensor]) -> ChunkKV:
+    """Return the chunk KV that `to_tensors` was given; exact for 16 bits."""
+    keys = tensors["keys"]
+    values = tensors["values"]
+    quantized = "kind" in tensors
+    if quantized:
+        dtype = tensors["kind"].dtype
+        keys = (keys.float() * tensors["key_scales"]).to(dtype)
+        values = (values.float() * tensors["value_scales"]).to(dtype)
+    return ChunkKV(keys, values, int(tensors["start"]), quantized)
+
+
+def _quantize(tensor: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Return int8 values and fp32 scales, one scale for all values along `dim`."""
+    scales = tensor.float().abs().amax(dim, keepdim=True).clamp_min(1e-12) / INT8_MAX
+    return (tensor.float() / scales).round().to(torch.int8), scales

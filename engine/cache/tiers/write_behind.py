@@ -1,7 +1,4 @@
-"""A write-behind store: a thread writes to disk, so that no request waits for it.
-
-Queued KV is read from the queue. A process that dies loses the queue: those chunks become misses.
-"""
+"""A thread writes to disk, so that no request waits for it. If the process dies, queued chunks become misses."""
 
 import logging
 from collections.abc import Callable
@@ -62,7 +59,6 @@ class WriteBehind:
             self._changed.notify_all()
 
     def wait_for_space(self) -> None:
-        """Wait until the queue has space."""
         with self._changed:
             self._changed.wait_for(lambda: self.can_accept() or self._closed)
 

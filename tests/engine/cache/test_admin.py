@@ -139,15 +139,16 @@ def test_evicting_from_one_tier_keeps_the_replicas_in_the_others():
 
 
 def test_descendants_leave_only_the_tiers_that_are_faster_than_their_parents():
-    tree = make_tree(100, 100, 100)
+    tree = make_tree(20, 100, 100)
     insert_path(tree, "ab")
     tree.replicate("a")
     tree.replicate("a/b")
-    with tree.pinned_while(["a", "a/b"]) as nodes, tree.locked() as replicas:
-        assert replicas.put(nodes[1], 1, tree.tiers[0].store.get("a/b"))
-    assert [set(node.replicas) for node in all_nodes(tree)] == [{0, 2}, {0, 1, 2}]
+    insert_path(tree, "c")  # evicts a/b into the next tier
+    with tree.pinned_while(["a", "a/b"]) as nodes:
+        tree.read(nodes[1])
+    assert [set(node.replicas) for node in all_nodes(tree)] == [{0, 2}, {0, 1, 2}, {1}]
     CacheAdmin(tree).evict("a", "tier 0")
-    assert [set(node.replicas) for node in all_nodes(tree)] == [{2}, {2}]
+    assert [set(node.replicas) for node in all_nodes(tree)] == [{2}, {2}, {1}]
     check_invariants(tree)
 
 
