@@ -105,7 +105,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
 def fetch_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> None:
     """Download both models and check their configurations, without loading them.
 
-    Raises what `load_models` would raise for the configuration, and HubUnreachable, before any download if possible.
+    Raises HubUnreachable and what `load_models` would raise for the configuration, before any download if possible.
     """
     try:
         select_dtype(config.device, config.dtype)
@@ -148,11 +148,10 @@ def build_engine(
     cost_folder: Path | None = None,
     stats: CacheStats | None = None,
 ) -> Engine:
-    """Return an engine over loaded models and the tiers of chunk KV.
+    """Return an engine over loaded models and the tiers of chunk KV, which both models share.
 
     open_finder  called with the main model's tokenizer, which measures chunks
-    tiers        shared by both models
-    cost_folder  keeps the measured cost of prefill, one file per model and machine; None assumes equal cost per token
+    cost_folder  keeps the measured cost of prefill; None assumes equal cost per token
     stats        continues the counts of an earlier engine
     """
 

@@ -1,7 +1,4 @@
-"""Answer one request: retrieve, pack, load, assemble, select, recompute, decode.
-
-All timings come from the request's `Trace`.
-"""
+"""Answer one request: retrieve, pack, load, assemble, select, recompute, decode."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -33,9 +30,8 @@ from store.types import Finder
 class Engine:
     """Answers questions over a library with a main and an auxiliary model; `load_engine` builds one.
 
-    `ask` does everything. Benchmarks and analysis call the same steps one by one: `prepare` (retrieve and pack),
-    `acquire` (wait for the model), `prefill` (load, assemble, select, recompute; `prompt_context` shares its inputs
-    between strategies), `sampler`, and `store_results`.
+    `ask` does everything. Benchmarks and analysis call the same steps one by one: `prepare`, `acquire`, `prefill`,
+    `sampler` and `store_results`.
 
     Parameters
     ----------
@@ -154,7 +150,6 @@ class Engine:
                 self.store_results(prepared, result)
 
     def _notes(self, strategy: Strategy) -> tuple[str, ...]:
-        """Return what the user should know about how the prompt was prefilled."""
         notes = []
         if strategy.reuses_kv and self.disk_error():
             notes.append("KV cannot be written to disk: it stays in memory and is lost on restart.")
@@ -167,17 +162,11 @@ class Engine:
         return tuple(notes)
 
     def estimate_budget(self, request: Request) -> ContextBudget:
-        """Return how a request would divide the model's context; nothing is searched or computed.
-
-        Raises QuestionTooLong if the question alone does not fit.
-        """
+        """Return how a request would divide the model's context, without a search. Raises QuestionTooLong."""
         return estimate_budget(self.finder, self.template, request, self.max_tokens)
 
     def prepare(self, request: Request, trace: Trace) -> PreparedPrompt:
-        """Run the whole search and pack its final hits into the model's context.
-
-        Raises QuestionTooLong or DocumentTooLong, and BadRequest if a whole document does not exist.
-        """
+        """Run the whole search and pack its hits. Raises QuestionTooLong, DocumentTooLong or BadRequest."""
         *_, prepared = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
         return prepared
 
@@ -199,10 +188,7 @@ class Engine:
     def prompt_context(
         self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None, max_path_chunks: int | None = None
     ) -> PromptContext:
-        """Return the lazily computed inputs of a prefill: chunk KV and token scores. The caller closes it.
-
-        max_path_chunks  leading chunks whose exact prefix may be used; None for all that the tree contains
-        """
+        """Return the lazily computed inputs of a prefill, see `PromptContext`. The caller closes it."""
         return PromptContext(self.cache, self.template, self.auxiliary, prepared, trace, cancel, max_path_chunks)
 
     def prefill(
@@ -215,7 +201,7 @@ class Engine:
     ) -> PrefillResult:
         """Load, assemble, select and recompute, up to the logits of the first token. Raises Cancelled.
 
-        context  of this prompt, to share chunk KV and scores between strategies
+        A `context` of this prompt shares chunk KV and scores between strategies.
         """
         shared = closing(self.prompt_context(prepared, trace, cancel)) if context is None else nullcontext(context)
         with shared as inputs:

@@ -9,13 +9,9 @@ V = TypeVar("V")
 
 
 class LRUCache(Generic[V]):
-    """Memoizes `compute(text, *args)` for the most recently used texts; safe to call from any thread.
+    """Memoizes `compute(text, *args)` for the most recently used texts, up to a `maxsize` summed over `sizeof`.
 
-    maxsize  upper bound on the sum of `sizeof` over all cached values
-    sizeof   size of one value; 1 by default, so that `maxsize` counts texts
-
-    Only the text is the key: `args` must always be the same for one text. Two threads that miss the same text may both
-    compute its value.
+    `args` must always be the same for one text. Two threads that miss the same text may both compute its value.
     """
 
     def __init__(self, compute: Callable[..., V], maxsize: int, sizeof: Callable[[V], int] = lambda value: 1) -> None:
@@ -53,7 +49,6 @@ class LRUCache(Generic[V]):
 
     @property
     def is_full(self) -> bool:
-        """Whether caching one more value would evict another."""
         return self._size >= self._maxsize
 
     def evict(self, text: str) -> None:
@@ -63,7 +58,6 @@ class LRUCache(Generic[V]):
             self._drop(text)
 
     def clear(self) -> None:
-        """Delete all texts."""
         with self._lock:
             self._num_deletions += 1
             self._values.clear()

@@ -1,7 +1,4 @@
-"""Parameters of a method: the fields of a strategy, shown as sliders in the UI and as arguments of the bench.
-
-Plain data without tensors, so that the UI can import it without torch.
-"""
+"""Parameters of a method: the fields of a strategy, shown as sliders in the UI and as arguments of the bench."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -72,48 +69,30 @@ def default_method(methods: Sequence[MethodInfo]) -> MethodInfo:
 
 
 class ValidatedParams:
-    """Base of frozen dataclasses whose fields are parameters. Raises ValueError for an invalid value."""
+    """Base of frozen dataclasses whose fields come from `param_field`. Raises ValueError for an invalid value."""
 
     def __post_init__(self) -> None:
         for param in list_params(type(self)):
             param.validate(getattr(self, param.name))
 
 
-def number_param(
-    default: float, label: str, description: str, low: float = 0.0, high: float = 1.0, step: float = 0.01
-) -> Any:
-    """Return a dataclass field for a number in [low, high]; an integer if `default` is an int."""
-    metadata = {"label": label, "description": description, "low": low, "high": high, "step": step}
-    return field(default=default, metadata=metadata)
-
-
-def choice_param(default: str, label: str, description: str, choices: tuple[str, ...]) -> Any:
-    """Return a dataclass field for one of `choices`."""
-    return field(default=default, metadata={"label": label, "description": description, "choices": choices})
-
-
-def bool_param(label: str, description: str) -> Any:
-    """Return a dataclass field for a switch that is off by default."""
-    return field(default=False, metadata={"label": label, "description": description})
+def param_field(default: float | str | bool, label: str, description: str, **limits: Any) -> Any:
+    """Return a dataclass field for a `MethodParam` with `limits`: low, high and step of a number, or choices."""
+    return field(default=default, metadata={"label": label, "description": description, **limits})
 
 
 def ratio_param(default: float = 0.2) -> Any:
     """Return a dataclass field for the nominal recompute ratio."""
-    return number_param(default, "Recompute ratio", "Share of the passages' tokens that get fresh keys and values.")
+    return param_field(default, "Recompute ratio", "Share of the passages' tokens that get fresh keys and values.")
 
 
 def list_params(strategy: Any) -> tuple[MethodParam, ...]:
     """Return the parameters of a strategy class."""
-    return tuple(
-        MethodParam(name=each.name, default=cast(float, each.default), **each.metadata) for each in fields(strategy)
-    )
+    return tuple(MethodParam(one.name, default=cast(float, one.default), **one.metadata) for one in fields(strategy))
 
 
 def parse_params(strategy: Any, values: Mapping[str, str]) -> dict[str, Any]:
-    """Return a strategy's arguments from strings such as {'tokens': '16'}.
-
-    Raises ValueError for an unknown name, or for a number that cannot be parsed.
-    """
+    """Return a strategy's arguments from strings such as {'tokens': '16'}. Raises ValueError."""
     params = {param.name: param for param in list_params(strategy)}
     if unknown := values.keys() - params.keys():
         raise ValueError(f"{min(unknown)!r} is not one of {', '.join(params) or 'no parameters'}")

@@ -14,31 +14,23 @@ from engine.scheduler.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class PassageCache:
-    """Computes and deletes everything that is cached for a passage's text.
+    """Computes and deletes everything that is cached for a passage's text."""
 
-    kv_caches  chunk KV and prompt template of each model: the main model, then the auxiliary if it has KV of its own
-    heads      trained heads that encode passages: token selector and span scorer
-    scheduler  computing waits for its turn on the main model
-    """
+    kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]  # the main model's, then the auxiliary's if it has its own
+    heads: Sequence[TrainedHead[Any, Any]]  # token selector and span scorer, which encode passages
+    scheduler: Scheduler  # computing waits for its turn on the main model
 
-    kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]
-    heads: Sequence[TrainedHead[Any, Any]]
-    scheduler: Scheduler
-
-    def warm(self, text: str, cancel: Event | None = None) -> str:
-        """Compute and cache everything for one passage; return the tier its KV was found in, or 'computed'.
-
-        Raises Cancelled if `cancel` is set.
-        """
+    def warm(self, text: str, cancel: Event | None = None) -> None:
+        """Compute and cache everything for one passage. Raises Cancelled."""
         main_cache, main_template = self.kv_caches[0]
         passage = main_template.passage(text)
         turn = self.scheduler.acquire(lambda: main_cache.count_cached_tokens([passage.ids]), cancel or Event())
         with self.track_deletions(), turn:
-            tiers = [cache.get_or_compute(each.passage(text).ids, cancel)[1] for cache, each in self.kv_caches]
+            for cache, template in self.kv_caches:
+                cache.get_or_compute(template.passage(text).ids, cancel)
             for head in self.heads:
                 head.warm(text, passage)
             self.flush()
-            return tiers[0]
 
     def flush(self) -> None:
         """Write newly computed KV to the slower tiers."""
@@ -47,8 +39,9 @@ class PassageCache:
 
     def delete(self, text: str) -> list[str]:
         """Delete everything cached for one passage; return its chunk keys."""
-        keys = [key for cache, template in self.kv_caches for key in cache.delete(template.encode_passage(text).ids)]
-        for _, template in self.kv_caches:
+        keys: list[str] = []
+        for cache, template in self.kv_caches:
+            keys += cache.delete(template.encode_passage(text).ids)
             template.passage.evict(text)
         for head in self.heads:
             head.evict(text)

@@ -35,7 +35,6 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The passage's text."""
         return "".join(span.text for span in self.text_spans)
 
     @property

@@ -1,7 +1,4 @@
-"""Timings of one request: its stages and the time to first token (TTFT).
-
-Stages may overlap (the auxiliary model scores while the main model's KV is loaded), so TTFT is measured, never summed.
-"""
+"""Timings of one request. Stages may overlap, so the time to first token (TTFT) is measured, never summed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +41,6 @@ class Trace:
         return Trace(self.synchronize, start_s=self.start_s)
 
     def first_token(self) -> None:
-        """Record the time to first token."""
         self.ttft_ms = self.now_ms()
 
     def now_ms(self) -> float:
@@ -53,5 +49,4 @@ class Trace:
         return (perf_counter() - self.start_s) * 1e3
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the TTFT and the stages as JSON-ready data."""
         return {"ttft_ms": self.ttft_ms, "stages": [asdict(stage) for stage in self.stages]}

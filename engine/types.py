@@ -1,7 +1,4 @@
-"""Data types of the engine that contain tensors.
-
-Shapes: L layers, H KV heads, D head dimension, T tokens, R recomputed rows.
-"""
+"""Data types that contain tensors. Shapes: L layers, H KV heads, D head dimension, T tokens, R recomputed rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,7 +79,6 @@ class SelectionContext:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each chunk."""
         return [len(span) for span in self.spans]
 
     @property

@@ -29,10 +29,7 @@ def logits_along(
 ) -> Tensor:
     """Return the next-token logits [max(1, len(token_ids)), V] after the prompt and after each token but the last.
 
-    The tokens' KV overwrites whatever was decoded into the buffer after the prompt.
-
-    logits     [V] of the first token
-    token_ids  the answer to follow
+    The first row is `logits` [V]. The tokens' KV overwrites what was decoded into the buffer after the prompt.
     """
     if len(token_ids) < 2:
         return logits[None]

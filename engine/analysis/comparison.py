@@ -50,16 +50,13 @@ class Outcome:
 
     @property
     def ttft_ms(self) -> float:
-        """Median TTFT."""
         return median(self.ttfts_ms)
 
     @property
     def relative_ttft(self) -> float:
-        """TTFT relative to full prefill's."""
         return self.ttft_ms / self.full_ms
 
     def with_ttft(self, ttft_ms: float) -> "Outcome":
-        """Return the outcome with one more measurement."""
         return replace(self, ttfts_ms=(*self.ttfts_ms, ttft_ms))
 
     def relative_to(self, full_ms: float) -> "Outcome":
@@ -86,8 +83,6 @@ class ComparedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A snapshot of a running comparison."""
-
     request: CompareRequest
     state: str = "searching"  # 'searching', 'warming', 'running', 'done' or 'stopped'
     current_label: str = ""  # of the variant that is running: 'CacheBlend at 20 %'
@@ -107,7 +102,6 @@ class Comparison:
         return self.state in ("done", "stopped")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data: the request, the progress and all outcomes."""
         return {
             "question": self.request.question,
             "methods": list(self.request.methods),

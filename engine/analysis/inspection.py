@@ -1,15 +1,10 @@
 """Result of inspecting a question: both models' attention, and each method's token selection at every ratio.
 
-The primary's attention comes from a full prefill: the question's rows, averaged over heads and question tokens, without
-the shared prefix. The auxiliary sees each passage alone, as in token selection. CacheClip's key observation
-(arXiv:2510.10129): the auxiliary's last layer is closer to the primary's last layer than the first layers are.
-
-A sink attracts attention whatever the question is (Xiao et al., arXiv:2309.17453). The best-known sinks, the first
-tokens of a prompt, belong to the shared prefix, which is excluded here; but passages have sinks of their own. In the
-bundled model a few words such as "the" get more than 50 times the median attention in the same nine of thirty layers.
-Tokens that answer the question rarely exceed that factor in so many layers, so the definition below is a heuristic.
-
-Plain numpy, computed once by `inspection_runner`, so that the UI can move its ratio slider without running a model.
+CacheClip's key observation (arXiv:2510.10129): the auxiliary's last layer is closer to the primary's last layer than
+the first layers are. A sink attracts attention whatever the question is (arXiv:2309.17453); the first tokens of a
+prompt belong to the shared prefix, which is excluded, but passages have sinks of their own. In the bundled model, words
+such as "the" get more than 50 times the median attention in the same nine of thirty layers, tokens that answer rarely
+do. Plain numpy, computed once by `inspection_runner`, so that the UI can move its ratio slider without running a model.
 """
 
 from collections.abc import Sequence
@@ -29,7 +24,9 @@ MIN_LAYER_FRACTION = 0.25  # fraction of the layers in which a token must exceed
 class AttentionProfile:
     """Attention over T context tokens and its agreement with the primary's last layer; L is the number of layers.
 
-    KL is in nats, from the primary's last layer to the other. Jaccard compares the top ratio x T tokens with its own.
+    It is the question's: a mean over heads and question rows, of the primary in a full prefill, of the auxiliary over
+    each passage alone. KL is in nats, from the primary's last layer. Jaccard compares the top ratio x T tokens with its
+    own.
     """
 
     auxiliary: np.ndarray  # [T] attention of the auxiliary, sums to 1
@@ -82,8 +79,6 @@ class RatioSelection:
 
 @dataclass(frozen=True, eq=False)
 class InspectedPassage:
-    """A passage of the prompt."""
-
     document: str
     page: int | None
     text: str
@@ -92,23 +87,19 @@ class InspectedPassage:
 
 @dataclass(frozen=True, eq=False)
 class Inspection(AttentionProfile):
-    """An attention profile with the passages, selections and curves that the Inspect page draws.
-
-    agreement  by method, and for 'auxiliary': Jaccard at each ratio [101], NaN where nothing is recomputed. The
-               auxiliary's top tokens are compared with those of the primary's last layer; a method's tokens with the
-               oracle's at the same number of tokens, rounded to a percent
-    """
+    """An attention profile with the passages, selections and curves that the Inspect page draws."""
 
     question: str
     passages: tuple[InspectedPassage, ...]  # in prompt order
     num_exact_passages: int  # leading passages whose cached KV is exact: recomputing them would change nothing
     selections: dict[str, RatioSelection]  # by method, but methods that select during the forward pass have none
+    # By method, and for "auxiliary": Jaccard at each ratio [101], NaN where nothing is recomputed. The auxiliary's top
+    # tokens are compared with those of the last layer; a method's tokens with as many of the oracle's.
     agreement: dict[str, np.ndarray]
     window_ranks: np.ndarray  # [2, windows] `window_ranks` for the auxiliary and for the primary's last layer
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all passages."""
         return len(self.auxiliary)
 
     @property
@@ -118,12 +109,10 @@ class Inspection(AttentionProfile):
 
     @property
     def passage_slices(self) -> list[slice]:
-        """The token range of each passage."""
         return passage_slices(self.passage_lengths)
 
     @property
     def window_starts(self) -> np.ndarray:
-        """The first token of each window of `window_ranks`."""
         return window_starts(self.passage_lengths)
 
     def as_dict(self) -> dict[str, Any]:

@@ -37,8 +37,7 @@ from engine.types import Placement, ScoreMode, SelectionContext
 def inspect(engine: Engine, request: Request, cancel: Event) -> Iterator[InspectionStep]:
     """Yield progress steps, the last one with the result; no answer is generated. Costs a full prefill.
 
-    Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound if retrieval finds nothing, and
-    Cancelled once `cancel` is set.
+    Raises BadRequest or QuestionTooLong before anything is computed, NoPassageFound, and Cancelled.
     """
     validate(request)
     trace = Trace(synchronize=engine.cache.decoder.synchronize)
@@ -77,9 +76,8 @@ def attention_profile(
 ) -> AttentionProfile:
     """Compare the models' attention. Costs a full prefill, unless the context holds one already.
 
-    ratio    fraction of the context tokens, sinks excluded, that counts as "most attended", in [0, 1]
-    methods  by name; each plan is compared with the oracle's plan of the same size. Methods that select during the
-             forward pass have no plan in advance and are skipped
+    ratio    fraction of the context tokens, sinks excluded, that counts as "most attended"
+    methods  by name; each plan is compared with the oracle's of the same size, unless it depends on the forward pass
     """
     primary = context.reference.attention
     auxiliary = context.scores(ScoreMode.PER_CHUNK)

@@ -11,8 +11,6 @@ FIXED_RATIOS = {"direct": 0.0, "naive": 0.0, "ape": 0.0, "full": 1.0}  # of meth
 
 @dataclass(frozen=True)
 class Variant:
-    """One method as it is run."""
-
     method: str  # its name, possibly with parameters as on the bench's command line: 'epic:tokens=16'
     ratio: float | None  # nominal; None if the method has none
     strategy: Strategy
@@ -37,12 +35,9 @@ class Variant:
 def variants_of(
     name: str, ratios: Sequence[float], params: Mapping[str, Any] | None = None, method_name: str = ""
 ) -> list[Variant]:
-    """Return one variant per ratio, or a single one if the method has no ratio or `params` fixes it.
+    """Return one variant per ratio, or a single one if the method has no ratio or `params` fixes it. Raises ValueError.
 
-    name         key in STRATEGIES
-    method_name  `Variant.method` of the results; `name` if empty
-
-    Raises ValueError for an invalid parameter or ratio.
+    `name` is the key in STRATEGIES, `method_name` the results' `Variant.method` if it differs.
     """
     build: Callable[..., Strategy] = STRATEGIES[name]
     arguments = dict(params or {})

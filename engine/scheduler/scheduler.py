@@ -1,9 +1,7 @@
 """Decide which request runs on the main model next: one at a time, the one with the largest cached fraction first.
 
-Two passes at once would only slow each other down. A request whose KV is cached finishes soon, and waiting risks that
-its KV is evicted; so it runs first, but no request is skipped more than `max_skips` times.
-Source: RAGCache, arXiv:2404.12457, sections 5.2 (cache-aware reordering) and 5.3 (speculation only if the queue is
-empty).
+Such a request finishes soon, and its KV could be evicted while it waits; but none is skipped more than `max_skips`
+times. Source: RAGCache, arXiv:2404.12457, sections 5.2 (cache-aware reordering) and 5.3 (speculation only when idle).
 """
 
 import math
@@ -20,8 +18,6 @@ MAX_SKIPS = 32
 
 @dataclass(eq=False, slots=True)
 class WaitingRequest:
-    """A request in the queue."""
-
     token_counts: Callable[[], tuple[int, int]]  # the prompt's tokens (cached, to compute) at the time of the call
     times_skipped: int = 0  # how many later requests ran while this one waited
     error: Exception | None = None  # raised by `token_counts`; to be raised again in this request's thread
@@ -39,9 +35,8 @@ class WaitingRequest:
 def pop_next(waiting: list[WaitingRequest], max_skips: int) -> WaitingRequest:
     """Remove and return the request with the highest priority, or the first if it was skipped `max_skips` times.
 
-    waiting  at least one request, in order of arrival; of equal priorities the earliest wins
-
-    Skipping a request skips all earlier ones too, so the first has been skipped most and only it has to be checked.
+    `waiting` is in order of arrival; of equal priorities the earliest wins. Skipping a request skips all earlier ones
+    too, so the first has been skipped most and only it has to be checked.
     """
     index = 0
     if len(waiting) > 1 and waiting[0].times_skipped < max_skips:
@@ -53,10 +48,7 @@ def pop_next(waiting: list[WaitingRequest], max_skips: int) -> WaitingRequest:
 
 
 class Scheduler:
-    """Grants exclusive use of the main model to one request at a time; none is skipped more than `max_skips` times.
-
-    A grant belongs to a `with` block, not to a thread: it may be released in another thread.
-    """
+    """Grants exclusive use of the main model, to a `with` block, not a thread: another thread may release it."""
 
     def __init__(self, max_skips: int = MAX_SKIPS) -> None:
         self._max_skips = max_skips  # 0 is first come, first served
@@ -73,10 +65,8 @@ class Scheduler:
     def acquire(self, token_counts: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
         """Wait for the model and hold it for the duration of the block.
 
-        token_counts  see `WaitingRequest`. Called by any thread, under the scheduler's lock, when the next of several
-                      requests is picked: it must be quick and must not acquire. Its exceptions are raised here.
-
-        Raises Cancelled, and leaves the queue, if `cancel` is set before the block begins.
+        `token_counts` is called by any thread under the scheduler's lock, so it must be quick and must not acquire; its
+        exceptions are raised here. Raises Cancelled, and leaves the queue, if `cancel` is set before the block begins.
         """
         request = WaitingRequest(token_counts)
         try:
@@ -101,11 +91,9 @@ class Scheduler:
     def try_acquire_idle(self, cancel: Event) -> Iterator[Callable[[], bool] | None]:
         """Hold the model for speculative work if it is idle; yield None without waiting if it is in use.
 
-        cancel  of this work only. The scheduler sets it as soon as a request starts to wait; the block has to end
-                soon after.
-
-        Otherwise yields `promote`, which turns this into a regular grant that new requests wait for. Any thread may
-        call it; it returns False if `cancel` was set before, by anyone, or the block has ended.
+        The scheduler sets `cancel` as soon as a request starts to wait; the block has to end soon after. Otherwise
+        yields `promote`, which turns this into a regular grant that new requests wait for. Any thread may call it; it
+        returns False if `cancel` was set before, by anyone, or the block has ended.
         """
         owner = object()
 

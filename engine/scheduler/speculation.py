@@ -1,9 +1,9 @@
 """Start the prefill on provisional hits while later stages of the retrieval are still running.
 
-Retrieval runs in stages, and the last one often changes nothing. So the prefill for the hits so far runs beside it if
-the model is idle. It becomes the request's own prefill if the final hits agree; it is cancelled as soon as they differ
-or another request arrives. Chunks that were computed completely by then stay in the cache.
-Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative pipelining).
+The last stage often changes nothing. So the prefill for the hits so far runs beside it if the model is idle. It becomes
+the request's own if the final hits agree; it is cancelled as soon as they differ or another request arrives. Chunks
+that were computed by then stay cached. Source: RAGCache, arXiv:2404.12457, section 5.3 (dynamic speculative
+pipelining).
 """
 
 from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ class SpeculativePrefill(Generic[Hits, Result]):
 class Speculator(Generic[Hits, Result]):
     """Learns how long retrieval stages take, and speculates if there is time to gain.
 
-    is_same_prompt  whether work on the first hits is valid for the second
+    `is_same_prompt` tells whether work on the first hits is valid for the second.
     """
 
     def __init__(
@@ -118,10 +118,8 @@ class Speculator(Generic[Hits, Result]):
     ) -> tuple[Hits, SpeculativePrefill[Hits, Result] | None]:
         """Run a retrieval to its end; return the final hits, and the speculation that agrees with them, if any.
 
-        work   computes a result from hits; it ends soon after its event is set
-        grant  holds the model for the returned speculation, if that was accepted; closing it ends the speculation
-
-        Raises Cancelled once `cancel` is set.
+        `work` ends soon after its event is set. `grant` holds the model for an accepted speculation; closing it ends
+        the speculation. Raises Cancelled once `cancel` is set.
         """
         speculation: SpeculativePrefill[Hits, Result] | None = None
         times_ms = list[float]()

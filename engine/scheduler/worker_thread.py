@@ -1,7 +1,7 @@
 """Run a generator from start to end in one thread of its own.
 
-Each thread that uses torch gets its own OpenMP team, and with more teams than cores the small operations of decoding
-become half as fast. A web server runs the steps of a generator in arbitrary threads, so each request brings its own.
+Each thread that uses torch gets its own OpenMP team, and more teams than cores halve the speed of decoding. A web
+server runs the steps of a generator in arbitrary threads, so each request brings its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,10 +13,7 @@ Item = TypeVar("Item")
 
 
 def run_in_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterator[Item]:
-    """Yield the items of `generate()`, and raise its exception if it raises one.
-
-    stop  set when the caller finishes or abandons the iteration; `generate` has to end soon after and is waited for
-    """
+    """Yield the items of `generate()`, and raise its exception; it has to end soon after `stop` is set."""
     events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
     def run() -> None:

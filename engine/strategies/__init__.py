@@ -1,7 +1,7 @@
 """Strategies: which context tokens get fresh keys and values. One file per paper, baselines in one.
 
-To add a method, write a subclass of `WindowStrategy` with a `scores` method (or of `Strategy` with `plan`) and add a
-line to STRATEGIES. Its fields become sliders in the UI and arguments of the bench. Example: examples/custom_strategy.py
+A new method is a subclass of `WindowStrategy` with `scores` (or of `Strategy` with `plan`) and a line in STRATEGIES.
+Its fields become sliders in the UI and arguments of the bench. Example: examples/custom_strategy.py
 """
 
 from engine.method import MethodInfo, list_params

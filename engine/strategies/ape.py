@@ -9,24 +9,22 @@ The paper tunes T and S per task; the default of 0.9 is the middle of its ranges
 
 from dataclasses import dataclass
 
-from engine.method import number_param
+from engine.method import param_field
 from engine.strategies.base import Strategy
 from engine.types import NO_ROWS, ParallelAttention, Placement, RecomputePlan, SelectionContext
 
-RANGE = (0.1, 1.5, 0.05)  # low, high, step
+RANGE = {"low": 0.1, "high": 1.5, "step": 0.05}
 
 
 @dataclass(frozen=True)
 class APE(Strategy):
-    """Parallel chunks at the paper's temperature T and scale S."""
-
     label = "APE"
     description = "Recomputes nothing: passages are encoded in parallel, attention is sharpened."
     paper = "2502.05431"
     placement = Placement.PARALLEL
 
-    temperature: float = number_param(0.9, "APE temperature", "Below 1 sharpens attention to the passages.", *RANGE)
-    scale: float = number_param(0.9, "APE scale", "Below 1 lowers the passages' weight against the rest.", *RANGE)
+    temperature: float = param_field(0.9, "APE temperature", "Below 1 sharpens attention to the passages.", **RANGE)
+    scale: float = param_field(0.9, "APE scale", "Below 1 lowers the passages' weight against the rest.", **RANGE)
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         return RecomputePlan(NO_ROWS, parallel_attention=ParallelAttention(self.temperature, self.scale))

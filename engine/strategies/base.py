@@ -14,8 +14,8 @@ from engine.types import NO_ROWS, Placement, RecomputePlan, ScoreMode, Selection
 class Strategy(ValidatedParams, ABC):
     """Base class of all methods: chooses the context tokens that get fresh KV before the first token.
 
-    A subclass is a frozen dataclass whose fields come from ``number_param``, ``choice_param``, ``bool_param`` or
-    ``ratio_param``; they become sliders in the UI and arguments of the bench.
+    A subclass is a frozen dataclass whose fields come from ``param_field``; they become sliders in the UI and arguments
+    of the bench.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.method import number_param
+from engine.method import param_field
 from engine.strategies.base import Strategy, WindowStrategy
 from engine.types import NO_ROWS, Placement, RecomputePlan, SelectionContext
 
@@ -35,10 +35,9 @@ class Direct(Strategy):
 
 @dataclass(frozen=True)
 class Naive(Direct):
-    """Direct reuse without the shared prefix and without re-rotation.
+    """Direct reuse without prefix and re-rotation: each chunk has its own attention sink, and all share positions.
 
-    Each chunk brings its own attention sink, and all chunks share the same positions. CacheBlend (arXiv:2405.16444)
-    and EPIC (arXiv:2410.15332) compare with it as "full KV reuse" without position recovery.
+    CacheBlend (arXiv:2405.16444) and EPIC (arXiv:2410.15332) compare with it as "full KV reuse".
     """
 
     label = "Naive reuse"
@@ -66,7 +65,7 @@ class RandomWindows(WindowStrategy):
     label = "Random windows"
     description = "Recomputes randomly drawn windows: the control."
 
-    seed: int = number_param(0, "Seed", "Another seed draws other windows.", 0, 9999, 1)
+    seed: int = param_field(0, "Seed", "Another seed draws other windows.", low=0, high=9999, step=1)
 
     def scores(self, context: SelectionContext) -> Tensor:
         # combined with the prompt's own seed, so that each prompt gets its own draw

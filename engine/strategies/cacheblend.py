@@ -2,11 +2,9 @@
 
 All context tokens run through the layers before the check layer. There the deviation of each token, the sum over heads
 and width of (fresh - cached)^2, selects the top ratio x tokens, which continue. Gradual filtering starts with more
-tokens and drops some at every layer, with `ratio` as the mean from the check layer on. The paper gives no schedule;
-the linear decrease from 1.5 to 0.5 of the ratio is ours.
-Question rows are always fresh, and every row attends to exactly the slots at or before its own (the paper's code lets
-a row see later rows of its block). As in the paper, layers before the check layer are excluded from the actual ratio;
-their operations are counted.
+tokens and drops some at every layer, with `ratio` as the mean; the linear decrease from 1.5 to 0.5 of it is ours. Every
+row attends to exactly the slots at or before its own (the paper's code lets a row see later rows of its block). As in
+the paper, layers before the check layer do not count in the actual ratio; their operations do.
 """
 
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.method import bool_param, choice_param, number_param, ratio_param
+from engine.method import param_field, ratio_param
 from engine.strategies.base import Strategy
 from engine.strategies.windows import token_budget, top_k
 from engine.types import Deviation, RecomputePlan, SelectionContext
@@ -24,16 +22,18 @@ SPREAD = 0.5  # gradual filtering keeps (1 + SPREAD) x ratio at the check layer 
 
 @dataclass(frozen=True)
 class CacheBlend(Strategy):
-    """The tokens whose KV deviates most in the check layer; with `gradual`, also in every later layer."""
-
     label = "CacheBlend"
     description = "Recomputes the tokens whose keys or values changed most in an early layer."
     paper = "2405.16444"
 
     ratio: float = ratio_param(0.15)
-    deviation: str = choice_param("values", "Deviation of", "What is compared in the check layer.", ("values", "keys"))
-    check_layer: int = number_param(1, "Check layer", "The layer in which cached and fresh KV are compared.", 1, 8, 1)
-    gradual: bool = bool_param("Gradual filtering", "Start with more tokens and drop some at every layer.")
+    deviation: str = param_field(
+        "values", "Deviation of", "What is compared in the check layer.", choices=("values", "keys")
+    )
+    check_layer: int = param_field(
+        1, "Check layer", "The layer in which cached and fresh KV are compared.", low=1, high=8, step=1
+    )
+    gradual: bool = param_field(False, "Gradual filtering", "Start with more tokens and drop some at every layer.")
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         def filter_rows(layer: int, deviation: Callable[[], Deviation]) -> Tensor | None:

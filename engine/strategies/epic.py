@@ -1,28 +1,27 @@
 """EPIC, LegoLink-k (arXiv:2410.15332): recompute the first k tokens of every chunk except the first.
 
-A chunk's first tokens are attention sinks, because they were computed at the start of the text; recomputed with the
-true context, they no longer are. The paper needs k <= 32; larger values are allowed here to match budgets. Chunks are
-computed after the shared prefix, which already absorbs most of the sink.
+They are attention sinks, because they were computed at the start of the text; with the true context, they no longer
+are. The paper needs k <= 32; larger values match budgets. The shared prefix already absorbs most of the sink here.
 """
 
 from dataclasses import dataclass
 
 import torch
 
-from engine.method import number_param
+from engine.method import param_field
 from engine.strategies.base import Strategy
 from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 
 @dataclass(frozen=True)
 class EPIC(Strategy):
-    """The first k tokens of each chunk but the first."""
-
     label = "EPIC"
     description = "Recomputes the first tokens of every passage but the first."
     paper = "2410.15332"
 
-    tokens: int = number_param(32, "Tokens at each start", "The paper's k: first tokens of a passage.", 0, 512, 1)
+    tokens: int = param_field(
+        32, "Tokens at each start", "The paper's k: first tokens of a passage.", low=0, high=512, step=1
+    )
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         starts = [torch.arange(span.start, min(span.start + self.tokens, span.stop)) for span in context.spans[1:]]

@@ -1,7 +1,6 @@
 """ProphetKV (arXiv:2602.02579): recompute the tokens that the question attends to over the cached KV.
 
-No auxiliary model: the question's rows run once through the main model over the assembled chunks. A token's score is
-its attention, averaged over layers, heads and question tokens; the top ratio x tokens are recomputed one by one.
+The question's rows run once through the main model over the assembled chunks; a token's score is its mean attention.
 Differs from the paper: all layers have equal weight, and chunks of an exact path are skipped.
 """
 
@@ -15,8 +14,6 @@ from engine.types import NO_ROWS, RecomputePlan, SelectionContext
 
 @dataclass(frozen=True)
 class ProphetKV(Strategy):
-    """The tokens with the most attention of the question."""
-
     label = "ProphetKV"
     description = "Recomputes the tokens that the question attends to over the cached passages."
     paper = "2602.02579"

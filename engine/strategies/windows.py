@@ -1,8 +1,7 @@
-"""Group token scores into windows, so that neighbouring tokens are recomputed together.
+"""Group token scores into windows: 8 adjacent tokens of one chunk, recomputed together or not at all.
 
-A window is 8 adjacent tokens of one chunk, recomputed together or not at all. Recomputing half of a number can change
-the answer: CacheBlend answers 566362 for 5663623.
-Source: CacheClip (arXiv:2510.10129); v1 (2025) uses tumbling windows, v2 (2026) sliding windows.
+Recomputing half of a number can change the answer: CacheBlend answers 566362 for 5663623. Source: CacheClip
+(arXiv:2510.10129); v1 (2025) uses tumbling windows, v2 (2026) sliding windows.
 """
 
 import math
@@ -15,14 +14,10 @@ MIN_CANDIDATES = 5  # of a full window
 
 
 def tumbling_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
-    """Return the ascending token indices of all windows with at least 5 candidates (v1).
+    """Return the ascending token indices of all windows with at least 5 of the top ratio x tokens (v1).
 
-    scores   [sum of lengths]  higher is more worth recomputing
-    lengths  tokens of each chunk; windows start at a chunk's first token and never cross its end
-    ratio    nominal; candidates are the global top floor(ratio x tokens)
-
-    A chunk's last window may be shorter; it needs the same fraction of candidates. Isolated candidates are dropped, so
-    the actual ratio differs from the nominal one.
+    scores [sum of lengths]: higher is more worth recomputing. Windows start at a chunk's first token and never cross
+    its end; a short last one needs the same fraction of candidates. Isolated candidates are dropped.
     """
     window_of, sizes = _split_windows(lengths)
     counts = torch.zeros(len(sizes), dtype=torch.int64).index_add_(0, window_of, _candidates(scores, ratio).long())
@@ -49,10 +44,8 @@ def sliding_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
 def windows_within_budget(scores: Tensor, lengths: list[int], ratio: float, num_exact_chunks: int = 0) -> Tensor:
     """Return the ascending token indices of the windows with the best mean scores within floor(ratio x tokens).
 
-    Other arguments as for `tumbling_windows`. A window that exceeds the budget is skipped, never cut, so the actual
-    ratio is less than one window below the nominal one.
-
-    num_exact_chunks  leading chunks that need no recomputation; selected only at a ratio of 1
+    Other arguments as for `tumbling_windows`. A window that exceeds the budget is skipped, never cut. The first
+    `num_exact_chunks` need no recomputation; they are selected only at a ratio of 1.
     """
     window_of, sizes = _split_windows(lengths)
     means = torch.zeros(len(sizes)).index_add_(0, window_of, scores.float()) / sizes
