@@ -39,9 +39,6 @@ class LRUCache(Generic[V]):
                     self._drop(next(iter(self._values)))
         return value
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def keys(self) -> list[str]:
         """Return the cached texts, least recently used first."""
         with self._lock:

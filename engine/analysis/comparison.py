@@ -65,7 +65,7 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data under the keys that API clients read."""
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        plain = _with_lists(self)
         plain["realised_ratio"] = plain.pop("actual_ratio")
         plain["floor_ms"] = plain.pop("ideal_ms")
         return plain | {"ttft_ms": self.ttft_ms, "rt": self.relative_ttft, "n": len(self.ttfts_ms)}
@@ -102,20 +102,12 @@ class Comparison:
         return self.state in ("done", "stopped")
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "question": self.request.question,
-            "methods": list(self.request.methods),
-            "ratios": list(self.request.ratios),
-            "repeats": self.request.repeats,
-            "documents": list(self.request.documents),
-            "model": self.model,
-            "state": self.state,
-            "step": self.step,
-            "steps": self.steps,
-            "search_ms": self.search_ms,
-            "context_tokens": self.context_tokens,
-            "prompt_tokens": self.prompt_tokens,
-            "passages": [asdict(passage) for passage in self.passages],
-            "outcomes": [outcome.as_dict() for outcome in self.outcomes],
-            "notes": list(self.notes),
-        }
+        """Return plain data under the keys that API clients read: the request, the progress and all outcomes."""
+        plain = _with_lists(self.request) | _with_lists(self)
+        for name in ("request", "max_new_tokens", "current_label", "round"):
+            del plain[name]
+        return plain | {"outcomes": [outcome.as_dict() for outcome in self.outcomes]}
+
+
+def _with_lists(data: Any) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(data).items()}

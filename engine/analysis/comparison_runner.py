@@ -192,6 +192,10 @@ class _VariantRunner:
         agreement = compare_logits(reference.logits, logits)
         answer, cited = cite(generated.text.strip(), self.prompt.texts, self.prompt.standalone_question)
         ttft_ms = trace.ttft_ms or 0.0
+        read_bytes: Counter[str] = Counter()
+        for tier, passage in zip(result.tiers, self.prompt.passages, strict=True):
+            if tier not in ("none", "computed"):
+                read_bytes[tier] += self._kv_bytes(len(passage.ids))
         reused_tokens = round(self.prompt.context_tokens * (1 - result.actual_ratio))
         return Outcome(
             key=variant.key,
@@ -207,7 +211,7 @@ class _VariantRunner:
             top1=agreement.top1 == 1.0,
             answer_kl=agreement.answer_kl,
             answer_top1=agreement.answer_top1,
-            read_bytes=self._read_bytes(result),
+            read_bytes=dict(read_bytes),
             reused_bytes=self._kv_bytes(reused_tokens) if variant.strategy.reuses_kv else 0,
             stages=tuple(trace.stages),
             answer=answer,
@@ -221,10 +225,3 @@ class _VariantRunner:
     def _kv_bytes(self, tokens: int) -> int:
         decoder = self.engine.cache.decoder
         return decoder.spec.kv_bytes(tokens, decoder.dtype.itemsize)
-
-    def _read_bytes(self, result: PrefillResult) -> dict[str, int]:
-        read: Counter[str] = Counter()
-        for tier, passage in zip(result.tiers, self.prompt.passages, strict=True):
-            if tier not in ("none", "computed"):
-                read[tier] += self._kv_bytes(len(passage.ids))
-        return dict(read)

@@ -75,7 +75,7 @@ class CacheAdmin:
                 TierInfo(tier.name, tier.size_bytes, tier.budget_bytes, tier.num_nodes, tier.clock, tier.ms_per_byte)
                 for tier in tree.tiers
             )
-            nodes = (self._node_info(node) for node in tree.nodes.values() if node.replicas)
+            nodes = (_node_info(tree, node) for node in tree.nodes.values() if node.replicas)
             return TreeSnapshot(tuple(tiers), tuple(nodes), tree.policy.upper())
 
     def pin(self, key: str, pinned: bool) -> None:
@@ -119,24 +119,6 @@ class CacheAdmin:
                 tree.set_budget(level, by_level[level])
             return _difference(before, _totals(tree, list(by_level)))
 
-    def _node_info(self, node: Node) -> NodeInfo:
-        return NodeInfo(
-            key=node.key,
-            parent=node.parent.key if node.parent else None,
-            chunk=node.chunk,
-            tokens=node.tokens,
-            replicas=tuple(
-                ReplicaInfo(self.tree.tiers[level].name, replica.size_bytes, replica.priority)
-                for level, replica in sorted(node.replicas.items())
-            ),
-            frequency=node.frequency,
-            ms_per_token=node.ms_per_token,
-            age=self.tree.use_count - node.last_use if node.last_use else None,
-            pinned=node.pinned,
-            protected_by_pin=node.pin_count > 0,
-            in_use=node.ref_count > 0,
-        )
-
 
 def chunk_bytes(tree: KnowledgeTree[Any], chunks: Iterable[str]) -> dict[str, int]:
     """Return the bytes, by the tier's name, that deleting chunks would free, given `ChunkCache.all_chunk_keys`."""
@@ -147,6 +129,26 @@ def chunk_bytes(tree: KnowledgeTree[Any], chunks: Iterable[str]) -> dict[str, in
             for level, replica in node.replicas.items():
                 bytes_by_tier[tree.tiers[level].name] += replica.size_bytes
     return bytes_by_tier
+
+
+def _node_info(tree: KnowledgeTree[Any], node: Node) -> NodeInfo:
+    replicas = (
+        ReplicaInfo(tree.tiers[level].name, replica.size_bytes, replica.priority)
+        for level, replica in sorted(node.replicas.items())
+    )
+    return NodeInfo(
+        node.key,
+        node.parent.key if node.parent else None,
+        node.chunk,
+        node.tokens,
+        tuple(replicas),
+        node.frequency,
+        node.ms_per_token,
+        age=tree.use_count - node.last_use if node.last_use else None,
+        pinned=node.pinned,
+        protected_by_pin=node.pin_count > 0,
+        in_use=node.ref_count > 0,
+    )
 
 
 def _find_node(tree: KnowledgeTree[Any], key: str) -> Node:

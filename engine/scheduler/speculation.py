@@ -9,6 +9,7 @@ pipelining).
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
@@ -23,51 +24,44 @@ JOIN_S = 0.02  # interval at which a waiting request checks whether it was cance
 MIN_REMAINING_MS = 20.0  # expected time until the final hits below which speculation is not worth a thread
 
 
+@dataclass(eq=False)
 class SpeculativePrefill(Generic[Hits, Result]):
     """Work on provisional hits in its own thread, with its own trace.
 
-    promote  turns the idle grant of the model into the request's own; returns False if another request wants it
-    release  gives the model back. Called by the thread when the work ends before it was promoted, so that a new
-             request need not wait for the retrieval.
+    The thread calls `release` if the work ends before it was promoted: no new request waits for the retrieval.
     """
 
-    def __init__(
-        self,
-        hits: Hits,
-        work: Callable[[Hits, Trace, Event], Result],
-        trace: Trace,
-        stop: Event,
-        promote: Callable[[], bool],
-        release: Callable[[], None],
-    ) -> None:
-        self.hits = hits
-        self.accepted = False  # whether the request now holds the model
+    hits: Hits
+    work: Callable[[Hits, Trace, Event], Result]
+    trace: Trace
+    stop: Event
+    promote: Callable[[], bool]  # makes the idle grant the request's own; returns False if another request wants it
+    release: Callable[[], None]  # gives the model back
+    accepted: bool = False  # whether the request now holds the model
+
+    def __post_init__(self) -> None:
         self._is_used = False
-        self._trace = trace
-        self._branch = trace.branch()
-        self._stop = stop
-        self._promote = promote
-        self._release = release
+        self._branch = self.trace.branch()
         self._lock = Lock()
         self._future: Future[Result] = Future()
-        self._start_ms = trace.now_ms()
-        self._thread = Thread(target=self._run, args=(work,), name="speculation", daemon=True)
+        self._start_ms = self.trace.now_ms()
+        self._thread = Thread(target=self._run, name="speculation", daemon=True)
         self._thread.start()
 
     def accept(self) -> bool:
         """Take over the model if possible; return whether the work has run to its own end, or will."""
         with self._lock:
-            self.accepted = self._promote()
+            self.accepted = self.promote()
         if self.accepted or not self._future.done():
             return self.accepted
-        return self._future.exception() is None or not self._stop.is_set()
+        return self._future.exception() is None or not self.stop.is_set()
 
     def close(self) -> None:
         """Cancel the work and wait for its thread. If the result was not used, the trace shows only the attempt."""
-        self._stop.set()
+        self.stop.set()
         self._thread.join()
         if not self._is_used:
-            self._trace.add("speculation cancelled", self._start_ms)
+            self.trace.add("speculation cancelled", self._start_ms)
 
     def result(self, cancel: Event) -> Result:
         """Wait for the result and add the stages of the work to the request's trace; raise what the work raised."""
@@ -75,38 +69,30 @@ class SpeculativePrefill(Generic[Hits, Result]):
         while self._thread.is_alive():
             self._thread.join(JOIN_S)
             if cancel.is_set():
-                self._stop.set()
-        self._trace.add("speculation", self._start_ms)
-        self._trace.stages += self._branch.stages
+                self.stop.set()
+        self.trace.add("speculation", self._start_ms)
+        self.trace.stages += self._branch.stages
         return self._future.result()
 
-    def _run(self, work: Callable[[Hits, Trace, Event], Result]) -> None:
+    def _run(self) -> None:
         try:
-            self._future.set_result(work(self.hits, self._branch, self._stop))
+            self._future.set_result(self.work(self.hits, self._branch, self.stop))
         except BaseException as error:  # noqa: BLE001  raised again by `result`
             self._future.set_exception(error)
         finally:
             with self._lock:
                 if not self.accepted:
-                    self._release()
+                    self.release()
 
 
+@dataclass(eq=False)
 class Speculator(Generic[Hits, Result]):
-    """Learns how long retrieval stages take, and speculates if there is time to gain.
+    """Learns how long retrieval stages take, and speculates if there is time to gain."""
 
-    `is_same_prompt` tells whether work on the first hits is valid for the second.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        is_same_prompt: Callable[[Hits, Hits], bool],
-        min_remaining_ms: float = MIN_REMAINING_MS,
-    ) -> None:
-        self.min_remaining_ms = min_remaining_ms
-        self._scheduler = scheduler
-        self._is_same_prompt = is_same_prompt
-        self._remaining_ms: list[float] = []  # by stage: expected time from its hits to the end of the retrieval
+    scheduler: Scheduler
+    is_same_prompt: Callable[[Hits, Hits], bool]  # whether work on the first hits is valid for the second
+    min_remaining_ms: float = MIN_REMAINING_MS
+    _remaining_ms: list[float] = field(default_factory=list)  # by stage: expected time until the retrieval ends
 
     def run(
         self,
@@ -127,7 +113,7 @@ class Speculator(Generic[Hits, Result]):
             times_ms.append(trace.now_ms())
             if cancel.is_set():
                 raise Cancelled
-            if speculation is not None and not self._is_same_prompt(speculation.hits, hits):
+            if speculation is not None and not self.is_same_prompt(speculation.hits, hits):
                 grant.close()
                 speculation = None
             remaining_ms = self._remaining_ms  # another request may replace the list
@@ -135,7 +121,7 @@ class Speculator(Generic[Hits, Result]):
             if speculation is None and expected_ms >= self.min_remaining_ms:
                 stop = Event()
                 idle = grant.enter_context(ExitStack())
-                promote = idle.enter_context(self._scheduler.try_acquire_idle(stop))
+                promote = idle.enter_context(self.scheduler.try_acquire_idle(stop))
                 if promote:
                     speculation = SpeculativePrefill(hits, work, trace, stop, promote, idle.close)
                     grant.callback(speculation.close)

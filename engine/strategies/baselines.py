@@ -55,7 +55,8 @@ class Prefix(Strategy):
     placement = Placement.EXACT_PREFIX
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
-        return RecomputePlan(context.slots[context.num_exact_tokens :])
+        num_exact_tokens = sum(context.lengths[: context.num_exact_chunks])
+        return RecomputePlan(context.slots[num_exact_tokens:])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ and values along each token.
 
 import json
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,12 +18,12 @@ from store.types import BlobStore
 INT8_MAX = 127
 
 
+@dataclass
 class MemoryStore:
     """Chunk KV in the memory of one device."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._kv: dict[str, ChunkKV] = {}
+    device: torch.device
+    _kv: dict[str, ChunkKV] = field(default_factory=dict)
 
     def size_of(self, kv: ChunkKV) -> int:
         return kv.size_bytes
@@ -32,7 +32,7 @@ class MemoryStore:
         return True
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
-        self._kv[key] = kv.to(self._device)
+        self._kv[key] = kv.to(self.device)
 
     def get(self, key: str) -> ChunkKV:
         return self._kv[key]
@@ -41,54 +41,54 @@ class MemoryStore:
         self._kv.pop(key, None)
 
 
+@dataclass
 class DiskStore:
-    """Chunk KV as blobs, each with its record as a JSON note; unchanged, or quantized to 8 `bits`.
+    """Chunk KV as blobs, each with its record as a JSON note.
 
     Blob names begin with the bits, so that KV of another precision is never read instead.
     """
 
-    def __init__(self, blobs: BlobStore, bits: int = 16) -> None:
-        self._blobs = blobs
-        self._bits = bits
+    blobs: BlobStore
+    bits: int = 16  # 8: quantized
 
     def size_of(self, kv: ChunkKV) -> int:
-        if self._bits == 16:
+        if self.bits == 16:
             return kv.size_bytes
         layers, heads, tokens, head_dim = kv.keys.shape
         return 2 * kv.keys.numel() + 4 * layers * heads * (head_dim + tokens)  # with the fp32 scales
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
         """Write a blob. Raises StoreFull."""
-        self._blobs.put(self._blob_name(key), to_tensors(kv, self._bits), self._note(self.size_of(kv), record))
+        self.blobs.put(self._blob_name(key), to_tensors(kv, self.bits), self._note(self.size_of(kv), record))
 
     def get(self, key: str) -> ChunkKV:
-        return from_tensors(self._blobs.get(self._blob_name(key)))
+        return from_tensors(self.blobs.get(self._blob_name(key)))
 
     def delete(self, key: str) -> None:
-        self._blobs.delete(self._blob_name(key))
+        self.blobs.delete(self._blob_name(key))
 
     def list_records(self) -> list[tuple[str, int, Record]]:
         """Return key, bytes and record of all KV in this precision; deletes all other blobs."""
         stored = []
-        for name, note in self._blobs.notes().items():
+        for name, note in self.blobs.notes().items():
             with suppress(ValueError, KeyError, TypeError):
                 fields = json.loads(note)
                 size_bytes = int(fields.pop("size_bytes"))
-                if fields.pop("bits") == self._bits:
+                if fields.pop("bits") == self.bits:
                     stored.append((name[2:], size_bytes, Record(**fields)))
                     continue
-            self._blobs.delete(name)
+            self.blobs.delete(name)
         return stored
 
     def write_records(self, records: dict[str, tuple[int, Record]]) -> None:
         """Update the notes of blobs; takes bytes and record by key. Raises StoreFull."""
-        self._blobs.annotate({self._blob_name(key): self._note(*entry) for key, entry in records.items()})
+        self.blobs.annotate({self._blob_name(key): self._note(*entry) for key, entry in records.items()})
 
     def _blob_name(self, key: str) -> str:
-        return f"{self._bits:02x}{key}"
+        return f"{self.bits:02x}{key}"
 
     def _note(self, size_bytes: int, record: Record) -> str:
-        return json.dumps({"bits": self._bits, "size_bytes": size_bytes, **asdict(record)})
+        return json.dumps({"bits": self.bits, "size_bytes": size_bytes, **asdict(record)})
 
 
 def to_tensors(kv: ChunkKV, bits: int) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Condition, Thread
 
 import torch
@@ -16,20 +17,16 @@ MAX_QUEUED_BYTES = 256 * 2**20
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class WriteBehind:
-    """A Store that queues its writes to a slower one. Thread-safe.
+    """A Store that queues its writes to a slower one. Thread-safe."""
 
-    on_lost           called from the writer thread with the key of KV that could not be written
-    max_queued_bytes  more is refused; the queue may exceed it by one entry
-    """
+    store: DiskStore
+    on_lost: Callable[[str], None]  # called from the writer thread with the key of KV that could not be written
+    max_queued_bytes: int = MAX_QUEUED_BYTES  # more is refused; the queue may exceed it by one entry
+    error: str = ""  # why the last write failed; empty after a success
 
-    def __init__(
-        self, store: DiskStore, on_lost: Callable[[str], None], max_queued_bytes: int = MAX_QUEUED_BYTES
-    ) -> None:
-        self.store = store
-        self.error = ""  # why the last write failed; empty after a success
-        self._on_lost = on_lost
-        self._max_queued_bytes = max_queued_bytes
+    def __post_init__(self) -> None:
         self._queue: dict[str, tuple[ChunkKV, Record]] = {}  # the oldest first
         self._queued_bytes = 0
         self._writing = ""  # the key that is being written
@@ -45,7 +42,7 @@ class WriteBehind:
     def can_accept(self) -> bool:
         """Return whether the queue has space; a slow disk may fall behind."""
         with self._changed:
-            return self._queued_bytes <= self._max_queued_bytes and not self._closed
+            return self._queued_bytes <= self.max_queued_bytes and not self._closed
 
     def put(self, key: str, kv: ChunkKV, record: Record) -> None:
         """Queue KV, copied to the host's memory. Raises StoreFull if the queue is full."""
@@ -127,6 +124,6 @@ class WriteBehind:
 
     def _report_loss(self, key: str) -> None:
         try:
-            self._on_lost(key)  # may call `delete`, so the key must not be marked as being written
+            self.on_lost(key)  # may call `delete`, so the key must not be marked as being written
         except Exception:
             log.exception("the loss of chunk KV could not be recorded")
