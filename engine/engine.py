@@ -221,7 +221,3 @@ class Engine:
         self.cache.record_hits(result.touched_nodes)
         self.cache.insert_path(prepared.passage_ids[: result.num_exact_chunks], result.buffer)
         self.passages.flush()
-
-    def close(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` for the running request, which the caller has already cancelled."""
-        self.scheduler.close(timeout_s)

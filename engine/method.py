@@ -68,14 +68,6 @@ def default_method(methods: Sequence[MethodInfo]) -> MethodInfo:
     return next((method for method in methods if method.is_default), methods[0])
 
 
-class ValidatedParams:
-    """Base of frozen dataclasses whose fields come from `param_field`. Raises ValueError for an invalid value."""
-
-    def __post_init__(self) -> None:
-        for param in list_params(type(self)):
-            param.validate(getattr(self, param.name))
-
-
 def param_field(default: float | str | bool, label: str, description: str, **limits: Any) -> Any:
     """Return a dataclass field for a `MethodParam` with `limits`: low, high and step of a number, or choices."""
     return field(default=default, metadata={"label": label, "description": description, **limits})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.cache.knowledge_tree import KnowledgeTree
-from engine.cache.node import Node
+from engine.cache.tier import Node
 from engine.errors import NotCached, PassageInUse
 
 

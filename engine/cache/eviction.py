@@ -7,7 +7,7 @@ inserted later, so that nodes without recent uses lose rank, whatever they cost.
 
 from collections.abc import Callable
 
-from engine.cache.node import Node
+from engine.cache.tier import Node
 
 Policy = Callable[[Node, float], float]  # a pure function: a node's statistics and its tier's clock -> its priority
 

@@ -18,8 +18,7 @@ from time import perf_counter
 from typing import Generic
 
 from engine.cache.eviction import POLICIES
-from engine.cache.node import Node, NodeKey, Replica
-from engine.cache.tier import EMA_WEIGHT, KV, Record, Tier
+from engine.cache.tier import EMA_WEIGHT, KV, Node, NodeKey, Record, Replica, Tier
 from store.errors import StoreFull
 
 

@@ -15,7 +15,7 @@ import torch
 
 from engine.cache.cost_model import CostModel
 from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
-from engine.cache.node import Node
+from engine.cache.tier import Node
 from engine.kv.assemble import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.cache.node import Node
+from engine.cache.tier import Node
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer, ParallelLayout, RowPass
 from engine.prefill.context import PromptContext

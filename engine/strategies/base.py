@@ -6,16 +6,16 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from engine.method import ValidatedParams, ratio_param
+from engine.method import list_params, ratio_param
 from engine.strategies.windows import windows_within_budget
 from engine.types import NO_ROWS, Placement, RecomputePlan, ScoreMode, SelectionContext
 
 
-class Strategy(ValidatedParams, ABC):
+class Strategy(ABC):
     """Base class of all methods: chooses the context tokens that get fresh KV before the first token.
 
     A subclass is a frozen dataclass whose fields come from ``param_field``; they become sliders in the UI and arguments
-    of the bench.
+    of the bench. An invalid value raises ValueError.
 
     Attributes
     ----------
@@ -39,6 +39,10 @@ class Strategy(ValidatedParams, ABC):
     reuses_kv: ClassVar[bool] = True
     score_mode: ClassVar[ScoreMode | None] = None
     placement: ClassVar[Placement] = Placement.CONCATENATED
+
+    def __post_init__(self) -> None:
+        for param in list_params(type(self)):
+            param.validate(getattr(self, param.name))
 
     @abstractmethod
     def plan(self, context: SelectionContext) -> RecomputePlan:

@@ -20,8 +20,9 @@ def tumbling_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor
     its end; a short last one needs the same fraction of candidates. Isolated candidates are dropped.
     """
     window_of, sizes = _split_windows(lengths)
-    counts = torch.zeros(len(sizes), dtype=torch.int64).index_add_(0, window_of, _candidates(scores, ratio).long())
-    return _window_tokens(counts >= _min_candidates(sizes), window_of)
+    counts = window_of[top_tokens(scores, ratio)].bincount(minlength=len(sizes))
+    keep = WINDOW_TOKENS * counts >= MIN_CANDIDATES * sizes
+    return keep[window_of].nonzero()[:, 0]
 
 
 def sliding_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
@@ -29,13 +30,14 @@ def sliding_windows(scores: Tensor, lengths: list[int], ratio: float) -> Tensor:
 
     Arguments as for `tumbling_windows`. A chunk shorter than 8 tokens is one window.
     """
-    candidates = _candidates(scores, ratio).long()
+    candidates = torch.zeros(len(scores), dtype=torch.int64)
+    candidates[top_tokens(scores, ratio)] = 1
     keep = torch.zeros(len(scores), dtype=torch.bool)
     start = 0
     for length in lengths:
         size = min(WINDOW_TOKENS, length)
         windows = candidates[start : start + length].unfold(0, size, 1)  # [length - size + 1, size]
-        firsts = start + (windows.sum(-1) >= _min_candidates(torch.tensor(size))).nonzero()  # [kept windows, 1]
+        firsts = start + (WINDOW_TOKENS * windows.sum(-1) >= MIN_CANDIDATES * size).nonzero()  # [kept windows, 1]
         keep[(firsts + torch.arange(size)).flatten()] = True
         start += length
     return keep.nonzero()[:, 0]
@@ -58,7 +60,7 @@ def windows_within_budget(scores: Tensor, lengths: list[int], ratio: float, num_
             keep[window] = True
             budget -= tokens[window]
     keep[:num_exact_windows] = ratio == 1
-    return _window_tokens(keep, window_of)
+    return keep[window_of].nonzero()[:, 0]
 
 
 def top_tokens(scores: Tensor, ratio: float) -> Tensor:
@@ -78,13 +80,6 @@ def token_budget(ratio: float, tokens: int) -> int:
     return math.floor(ratio * tokens + 1e-9)  # 0.29 * 100 is 28.999... in binary
 
 
-def _candidates(scores: Tensor, ratio: float) -> Tensor:
-    """Mark the global top tokens, [T] bool."""
-    candidates = torch.zeros(len(scores), dtype=torch.bool)
-    candidates[top_tokens(scores, ratio)] = True
-    return candidates
-
-
 def _split_windows(lengths: list[int]) -> tuple[Tensor, Tensor]:
     """Return the window index of each token [T] and the size of each window [W]."""
     sizes = torch.tensor(
@@ -92,12 +87,3 @@ def _split_windows(lengths: list[int]) -> tuple[Tensor, Tensor]:
         dtype=torch.int64,
     )
     return torch.arange(len(sizes)).repeat_interleave(sizes), sizes
-
-
-def _window_tokens(keep: Tensor, window_of: Tensor) -> Tensor:
-    return keep[window_of].nonzero()[:, 0]
-
-
-def _min_candidates(sizes: Tensor) -> Tensor:
-    """Return how many candidates windows of these sizes need: 5 of 8, rounded up for shorter windows."""
-    return (sizes * MIN_CANDIDATES + WINDOW_TOKENS - 1) // WINDOW_TOKENS
