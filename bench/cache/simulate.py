@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.cache.workload import RequestStream
 from engine.cache.cost_model import CostModel
-from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
+from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.tier import Record, Tier
 
 NO_CACHE = "none"  # no KV is kept
@@ -77,8 +77,8 @@ class SimulatedCache:
             for number in range(len(nodes), len(keys)):
                 tokens = int(self._tokens[documents[number]])
                 parent = keys[number - 1] if number else None
-                node_key = NodeKey(keys[number], str(documents[number]), parent, tokens)
-                if self.tree.insert(node_key, tokens * self._bytes, ms_per_token) is None:
+                record = Record(str(documents[number]), parent, tokens)
+                if self.tree.insert(keys[number], record, tokens * self._bytes, ms_per_token) is None:
                     return
 
     @staticmethod

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bench.cache.simulate import SizeStore
-from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
-from engine.cache.tier import Tier
+from engine.cache.knowledge_tree import KnowledgeTree
+from engine.cache.tier import Record, Tier
 
 REPEATS = 2000
 
@@ -46,7 +46,7 @@ def measure_operations(nodes: int) -> list[dict[str, Any]]:
 
 
 def _insert(tree: KnowledgeTree[int], key: str, parent: str | None, cost: float) -> None:
-    tree.insert(NodeKey(key, key.rpartition("/")[2] if parent else key, parent, 1), 1, cost)
+    tree.insert(key, Record(key.rpartition("/")[2] if parent else key, parent, 1), 1, cost)
 
 
 class _timed:

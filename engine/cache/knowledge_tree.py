@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Generic
 
 from engine.cache.eviction import POLICIES
-from engine.cache.tier import EMA_WEIGHT, KV, Node, NodeKey, Record, Replica, Tier
+from engine.cache.tier import EMA_WEIGHT, KV, Node, Record, Replica, Tier
 from store.errors import StoreFull
 
 
@@ -100,16 +100,16 @@ class KnowledgeTree(Generic[KV]):
                 tier.record_read(size_bytes, 1e3 * (perf_counter() - began))  # includes the transfer
         return kv, tier.name
 
-    def insert(self, key: NodeKey, kv: KV, ms_per_token: float) -> Node | None:
+    def insert(self, key: str, record: Record, kv: KV, ms_per_token: float) -> Node | None:
         """Insert KV, whose tokens took `ms_per_token` each, into the fastest tier that accepts it, evicting others.
 
         Counts as a miss and as a use. A node that exists is promoted, and its KV in memory is replaced: that may have
         been quantized on disk. Returns None if no tier accepts the KV or the parent is not in the tree.
         """
         with self._lock:
-            if key.parent is not None and key.parent not in self.nodes:
+            if record.parent is not None and record.parent not in self.nodes:
                 return None
-            node = self.nodes.get(key.key) or self._attach(key)
+            node = self.nodes.get(key) or self._attach(key, record)
             node.misses += 1
             node.cost_sum += ms_per_token
             self.record_hit([node])
@@ -198,9 +198,7 @@ class KnowledgeTree(Generic[KV]):
             pending = list(stored)
             while ready := [entry for entry in pending if entry[2].parent is None or entry[2].parent in self.nodes]:
                 for key, size_bytes, record in ready:
-                    node = self._attach(NodeKey(key, record.chunk, record.parent, record.tokens, record.family))
-                    node.frequency, node.misses, node.cost_sum = record.frequency, record.misses, record.cost
-                    self._register(node, last, size_bytes)
+                    self._register(self._attach(key, record), last, size_bytes)
                 pending = [entry for entry in pending if entry[0] not in self.nodes]
             self._free_space(last, 0)
             return [key for key, _, _ in stored if key not in self.nodes]
@@ -242,11 +240,12 @@ class KnowledgeTree(Generic[KV]):
             if level in node.replicas and not node.is_protected:
                 self._remove(node, level)
 
-    def _attach(self, key: NodeKey) -> Node:
+    def _attach(self, key: str, record: Record) -> Node:
         """Add a node that has no replicas yet; its parent must exist."""
-        parent = None if key.parent is None else self.nodes[key.parent]
-        node = Node(key.key, key.chunk, parent, key.tokens, key.namespace, len(self.tiers))
-        self.nodes[node.key] = node
+        parent = None if record.parent is None else self.nodes[record.parent]
+        statistics = record.frequency, record.misses, record.cost
+        node = Node(key, record.chunk, parent, record.tokens, *statistics, record.family, len(self.tiers))
+        self.nodes[key] = node
         self.by_chunk.setdefault(node.chunk, set()).add(node)
         if parent is not None:
             parent.children.add(node)

@@ -12,15 +12,6 @@ KV = TypeVar("KV")
 EMA_WEIGHT = 0.2  # of the newest sample in the measured read time
 
 
-@dataclass(frozen=True, slots=True)
-class NodeKey:
-    key: str  # identifies the path: model, shared prefix and all chunks down to this one, in order
-    chunk: str  # identifies the last chunk, whatever its ancestors; equals `key` at depth 1
-    parent: str | None  # key of the parent; None at depth 1
-    tokens: int  # of the last chunk
-    namespace: str = ""  # shared by all nodes of one model and prefix
-
-
 @dataclass(slots=True)
 class Replica:
     size_bytes: int
@@ -35,15 +26,15 @@ class Node:
     A level is the index of a tier; level 0 is the fastest.
     """
 
-    key: str  # this and the next four as in `NodeKey`
-    chunk: str
+    key: str  # identifies the path: model, shared prefix and all chunks down to this one, in order
+    chunk: str  # identifies the last chunk, whatever its ancestors; equals `key` at depth 1
     parent: Node | None = field(repr=False)
-    tokens: int
-    namespace: str
+    tokens: int  # of the last chunk
+    frequency: int  # uses, including earlier processes
+    misses: int  # times the chunk was computed at this path
+    cost_sum: float  # sum over the misses of the milliseconds that each token took
+    namespace: str  # shared by all nodes of one model and prefix
     num_tiers: int  # of the tree
-    frequency: int = 0  # uses, including earlier processes
-    misses: int = 0  # times the chunk was computed at this path
-    cost_sum: float = 0.0  # sum over the misses of the milliseconds that each token took
     children: set[Node] = field(default_factory=set, repr=False)
     replicas: dict[int, Replica] = field(default_factory=dict)  # by level; empty only during insertion and removal
     ref_count: int = 0  # readers; a node with readers keeps its replicas
@@ -80,10 +71,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A node as stored with its KV, to restore the tree from. The field names are keys of the stored JSON."""
+    """A node as inserted, and as stored with its KV to restore the tree from. The field names are keys of the JSON."""
 
     chunk: str
-    parent: str | None
+    parent: str | None  # key of the parent; None at depth 1
     tokens: int
     frequency: int = 0
     misses: int = 0

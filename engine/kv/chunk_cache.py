@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from engine.cache.cost_model import CostModel
-from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
-from engine.cache.tier import Node
+from engine.cache.knowledge_tree import KnowledgeTree
+from engine.cache.tier import Node, Record
 from engine.kv.assemble import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
@@ -104,7 +104,8 @@ class ChunkCache:
                     touched_nodes += nodes
                 return hit
             kv = self.compute(ids, cancel)
-            self.tree.insert(NodeKey(key, key, None, len(ids), self.fingerprint), kv, self._ms_per_token(0, len(ids)))
+            record = Record(key, None, len(ids), family=self.fingerprint)
+            self.tree.insert(key, record, kv, self._ms_per_token(0, len(ids)))
             self._unreplicated.append(key)
         return kv, "computed"
 
@@ -173,8 +174,8 @@ class ChunkCache:
             ids, slots = chunks[depth], slice(spans[depth].start, spans[depth].stop)
             kv = ChunkKV(buffer.keys[:, :, slots].clone(), buffer.values[:, :, slots].clone(), slots.start)
             parent = keys[depth - 1] if depth else None
-            node_key = NodeKey(keys[depth], self.chunk_key(ids), parent, len(ids), self.fingerprint)
-            if self.tree.insert(node_key, kv, ms_per_token) is None:
+            record = Record(self.chunk_key(ids), parent, len(ids), family=self.fingerprint)
+            if self.tree.insert(keys[depth], record, kv, ms_per_token) is None:
                 return
             if not depth:
                 with self._lock:

@@ -1,7 +1,7 @@
 """A knowledge tree over plain bytes, and an independent check of its invariants."""
 
-from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
-from engine.cache.tier import Tier
+from engine.cache.knowledge_tree import KnowledgeTree
+from engine.cache.tier import Record, Tier
 from store.errors import StoreFull
 
 
@@ -42,12 +42,6 @@ def make_tree(*budgets, policy="pgdsf", stores=None):
     return KnowledgeTree(tiers, policy)
 
 
-def node_keys(chunks, tokens=10):
-    """The `NodeKey` of each node on the path of a chunk sequence."""
-    keys = path_keys(chunks)
-    return [NodeKey(*node, tokens) for node in zip(keys, chunks, [None, *keys], strict=False)]
-
-
 def path_keys(chunks):
     """The key of each node on the path of a chunk sequence."""
     return ["/".join(chunks[: end + 1]) for end in range(len(chunks))]
@@ -55,7 +49,11 @@ def path_keys(chunks):
 
 def insert_path(tree, chunks, size=10, cost=1.0):
     """Insert a whole path; return the nodes that were accepted."""
-    nodes = [tree.insert(node_key, (node_key.key, size), cost) for node_key in node_keys(chunks)]
+    keys = path_keys(chunks)
+    nodes = [
+        tree.insert(key, Record(chunk, parent, 10), (key, size), cost)
+        for key, chunk, parent in zip(keys, chunks, [None, *keys], strict=False)
+    ]
     return [node for node in nodes if node is not None]
 
 

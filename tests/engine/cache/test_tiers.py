@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from engine.cache.admin import CacheAdmin
-from engine.cache.knowledge_tree import NodeKey
 from engine.cache.tier import Record
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.tiers.stores import DiskStore
@@ -25,7 +24,6 @@ from tests.support.trees import all_keys
 
 CPU = torch.device("cpu")
 CONFIG = CacheHierarchyConfig(2**20, 2**20)
-NODE_KEY = NodeKey("a1", "a1", None, 8)
 RECORD = Record("a1", None, 8)
 
 
@@ -41,7 +39,7 @@ def is_equal(one, other):
 
 def insert_on_disk(cache, key="a1", ms_per_token=1.0):
     """Insert a chunk and copy it to the slowest tier; return its node."""
-    node = cache.tree.insert(NodeKey(key, key, None, 8), kv(key), ms_per_token)
+    node = cache.tree.insert(key, Record(key, None, 8), kv(key), ms_per_token)
     assert cache.tree.replicate(key)
     return node
 
@@ -66,7 +64,7 @@ def write_forever(folder, seed, started):
         parent = None
         for _ in range(rng.randint(1, 3)):
             key = f"{rng.randrange(1, 60):08x}{'' if parent is None else parent[:8]}"
-            if cache.tree.insert(NodeKey(key, key[:8], parent, 8), kv(key), 1.0) is None:
+            if cache.tree.insert(key, Record(key[:8], parent, 8), kv(key), 1.0) is None:
                 break
             cache.tree.replicate(key)
             parent = key
@@ -128,7 +126,7 @@ def test_blobs_of_another_version_are_removed(note):
 def test_kv_of_another_precision_is_removed():
     blobs = MemoryBlobs()
     cache = make_hierarchy(host_bytes=0, blobs=blobs, bits=8)
-    cache.tree.insert(NODE_KEY, kv("a1"), 1.0)
+    cache.tree.insert("a1", RECORD, kv("a1"), 1.0)
     cache.drain()
     assert len(make_hierarchy(blobs=blobs, bits=8).tree) == 1
     assert len(make_hierarchy(blobs=blobs, bits=16).tree) == 0 and not blobs.tensors
@@ -161,7 +159,7 @@ def test_the_writer_thread_survives_any_error(error):
     insert_on_disk(cache)
     cache.drain()
     cache.tree.delete("a1")
-    cache.tree.insert(NODE_KEY, kv("a1"), 1.0)
+    cache.tree.insert("a1", RECORD, kv("a1"), 1.0)
     assert cache.disk_error == str(error) and read_all(cache) == 1
     cache.close()
 
@@ -191,7 +189,7 @@ def test_without_a_disk_everything_stays_in_memory():
 
 def test_a_budget_smaller_than_one_chunk_stores_nothing():
     cache = make_hierarchy(host_bytes=10, disk_bytes=10)
-    assert cache.tree.insert(NODE_KEY, kv("a1"), 1.0) is None
+    assert cache.tree.insert("a1", RECORD, kv("a1"), 1.0) is None
     assert len(cache.tree) == 0
 
 
@@ -258,8 +256,8 @@ def test_kv_of_a_cpu_model_is_never_placed_in_the_gpu_tier():
     config = CacheHierarchyConfig(2**20, 2**20, device_bytes=2**20)
     cache = CacheHierarchy(config, MemoryBlobs(), torch.device("meta"))  # "meta" tensors have no data
     cache.exclude_from_device("auxiliary")
-    cache.tree.insert(NodeKey("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)
-    cache.tree.insert(NodeKey("b2", "b2", None, 8, "auxiliary"), kv("b2"), 1.0)
+    cache.tree.insert("a1", Record("a1", None, 8, family="primary"), kv("a1"), 1.0)
+    cache.tree.insert("b2", Record("b2", None, 8, family="auxiliary"), kv("b2"), 1.0)
     with cache.tree.pinned_while(["b2"]) as nodes:
         read, tier = cache.tree.read(nodes[0])
     assert is_equal(read, kv("b2")) and tier == "host"
@@ -270,7 +268,7 @@ def test_kv_of_a_cpu_model_is_never_placed_in_the_gpu_tier():
 
 def test_reading_returns_the_replica_that_was_promoted_to_the_gpu():
     cache = CacheHierarchy(CacheHierarchyConfig(2**20, 2**20, device_bytes=1), MemoryBlobs(), torch.device("meta"))
-    cache.tree.insert(NodeKey("a1", "a1", None, 8, "primary"), kv("a1"), 1.0)  # the GPU tier is too small
+    cache.tree.insert("a1", Record("a1", None, 8, family="primary"), kv("a1"), 1.0)  # the GPU tier is too small
     CacheAdmin(cache.tree).set_budgets({"device": 2**20})
     with cache.tree.pinned_while(["a1"]) as nodes:
         reads = [cache.tree.read(nodes[0]) for _ in range(2)]

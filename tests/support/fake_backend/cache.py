@@ -3,8 +3,8 @@
 from backend.interface.cache import CachedPassage, CacheView
 from engine.cache.admin import CacheAdmin, EvictionResult
 from engine.cache.hit_stats import CacheStats
-from engine.cache.knowledge_tree import KnowledgeTree, NodeKey
-from engine.cache.tier import Tier
+from engine.cache.knowledge_tree import KnowledgeTree
+from engine.cache.tier import Record, Tier
 from engine.request import Source
 from store.types import Chunk
 from tests.support.trees import ByteStore
@@ -34,13 +34,13 @@ class FakeCache:
                 words = (text.format(n=n + 1, name=name) if text is TEXT else text) * 4
                 key = f"{document:02x}{n:06x}"
                 self.chunks[key] = Chunk(f"{document}-{n}", str(document), name, n, 1 + n // 2, 0, len(words), words)
-                self._insert(NodeKey(key, key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + document))
+                self._insert(key, Record(key, None, max(60, 480 - 20 * n)), (2.0 + n / 4 + document))
                 self.tree.replicate(key)
         first, second, third = (f"{n % len(names):02x}{n % each:06x}" for n in range(3))
-        self._insert(NodeKey(f"{first}/{second}", second, first, 460), 3.1)
-        self._insert(NodeKey(f"{first}/{second}/{third}", third, f"{first}/{second}", 440), 3.9)
+        self._insert(f"{first}/{second}", Record(second, first, 460), 3.1)
+        self._insert(f"{first}/{second}/{third}", Record(third, f"{first}/{second}", 440), 3.9)
         self.tree.record_hit(self.tree.match_prefix([first, f"{first}/{second}"]))
-        self._insert(NodeKey("ff", "ff", None, 300), 1.0)
+        self._insert("ff", Record("ff", None, 300), 1.0)
         CacheAdmin(self.tree).evict(f"{len(names) - 1:02x}{each - 1:06x}", "host")
         self.tree.tiers[0].record_read(12 * MB, 4.0)
 
@@ -77,8 +77,8 @@ class FakeCache:
     def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
         return CacheAdmin(self.tree).set_budgets({tier: budget_bytes})
 
-    def _insert(self, key: NodeKey, ms_per_token: float) -> None:
-        self.tree.insert(key, (key.key, key.tokens * 46_080), ms_per_token)
+    def _insert(self, key: str, record: Record, ms_per_token: float) -> None:
+        self.tree.insert(key, record, (key, record.tokens * 46_080), ms_per_token)
 
 
 def _source(result: str, tokens: int) -> Source:
