@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.cache.admin import EvictionResult, NodeInfo, TierInfo
-from engine.cache.hit_stats import QueryStats, StatsTotals
+from engine.cache.hit_stats import QueryStats
 from store.types import Chunk
 
 
@@ -30,7 +30,7 @@ class CacheView:
     passages: tuple[CachedPassage, ...]  # parents before their children
     policy: str  # 'PGDSF', 'GDSF', 'LRU' or 'LFU'
     recent_queries: tuple[QueryStats, ...]  # the last few hundred, oldest first
-    totals: StatsTotals
+    totals: QueryStats
     is_complete: bool = True  # False while passages are still being matched to nodes; request another view
 
 

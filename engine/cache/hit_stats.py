@@ -1,8 +1,9 @@
 """Cache hit statistics per request: tokens reused as an exact prefix, reused by content, or computed."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from threading import Lock
 
 from engine.request import Source
@@ -12,24 +13,13 @@ HISTORY_LEN = 400  # requests that `recent` returns at most
 
 @dataclass(frozen=True, slots=True)
 class QueryStats:
-    """One request, in tokens of its passages."""
+    """One request, or the sums over all since the process began, in tokens of their passages."""
 
-    number: int  # from 1, in the order of first tokens
+    number: int = 0  # of the request, from 1, in the order of first tokens; or how many there were
     exact: int = 0  # reused as part of an exact prefix, unchanged
     chunk: int = 0  # reused by content (chunk hit)
     missed: int = 0  # looked up and computed (miss)
     full: int = 0  # not looked up: the method computes all tokens
-
-
-@dataclass(frozen=True, slots=True)
-class StatsTotals:
-    """Sums over all requests since the process began; fields as in `QueryStats`. They never decrease."""
-
-    questions: int = 0
-    exact: int = 0
-    chunk: int = 0
-    missed: int = 0
-    full: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -43,23 +33,20 @@ class CacheStats:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._totals = StatsTotals()
+        self._totals = QueryStats()
         self._recent: deque[QueryStats] = deque(maxlen=HISTORY_LEN)
 
     def record(self, sources: Sequence[Source]) -> None:
         """Count one request by the cache results of its passages."""
-        tokens = {"exact prefix hit": 0, "chunk hit": 0, "miss": 0, "none": 0}
+        tokens = Counter[str]()
         for source in sources:
             tokens[source.cache_result] += source.tokens
-        exact, chunk, missed, full = tokens.values()
+        counts = [tokens[result] for result in ("exact prefix hit", "chunk hit", "miss", "none")]
         with self._lock:
-            old = self._totals
-            self._totals = StatsTotals(
-                old.questions + 1, old.exact + exact, old.chunk + chunk, old.missed + missed, old.full + full
-            )
-            self._recent.append(QueryStats(self._totals.questions, exact, chunk, missed, full))
+            self._totals = QueryStats(*map(add, astuple(self._totals), (1, *counts)))
+            self._recent.append(QueryStats(self._totals.number, *counts))
 
-    def totals(self) -> StatsTotals:
+    def totals(self) -> QueryStats:
         return self._totals
 
     def recent(self) -> tuple[QueryStats, ...]:

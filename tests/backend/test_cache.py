@@ -111,7 +111,7 @@ def test_a_snapshot_has_tiers_their_limits_and_hit_statistics(tmp_path):
     assert [tier.name for tier in view.tiers] == ["host", "disk"] and view.policy == "PGDSF"
     assert all(limit >= tier.budget_bytes for limit, tier in zip(view.max_budget_bytes, view.tiers, strict=True))
     assert [(one.exact > 0, one.full > 0) for one in view.recent_queries] == [(False, True), (True, False)]
-    assert view.totals.questions == 2
+    assert view.totals.number == 2
 
 
 def test_pins_evictions_and_budgets_reach_the_tree(tmp_path):

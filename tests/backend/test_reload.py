@@ -251,7 +251,7 @@ def test_hit_statistics_continue_after_a_reload(start, models, tmp_path):
     last(backend.ask(ASK, Event()))
     change(backend, **both(models["two"]))
     last(backend.ask(ASK, Event()))
-    assert backend.cache.snapshot().totals.questions == 2
+    assert backend.cache.snapshot().totals.number == 2
 
 
 def test_after_closing_every_call_fails_with_a_message(start, tmp_path):

@@ -27,7 +27,7 @@ def test_tokens_are_counted_by_cache_result():
 def test_the_hit_rate_of_nothing_is_none():
     stats = CacheStats()
     stats.record([])
-    assert stats.totals().questions == 1 and stats.totals().hit_rate is None
+    assert stats.totals().number == 1 and stats.totals().hit_rate is None
 
 
 def test_the_history_is_bounded_and_the_sums_are_not():
@@ -35,7 +35,7 @@ def test_the_history_is_bounded_and_the_sums_are_not():
     for _ in range(HISTORY_LEN + 7):
         stats.record([source("chunk hit", 1)])
     assert [one.number for one in stats.recent()] == list(range(8, HISTORY_LEN + 8))
-    assert (stats.totals().questions, stats.totals().chunk) == (HISTORY_LEN + 7, HISTORY_LEN + 7)
+    assert (stats.totals().number, stats.totals().chunk) == (HISTORY_LEN + 7, HISTORY_LEN + 7)
 
 
 def test_no_request_is_lost_between_threads():
@@ -63,4 +63,4 @@ def test_an_engine_counts_what_its_answers_report():
         ):
             assert tokens == sum(s.tokens for s in answer.sources if s.cache_result == cache_result)
     totals = engine.stats.totals()
-    assert totals.questions == 3 and min(totals.exact, totals.missed, totals.full) > 0
+    assert totals.number == 3 and min(totals.exact, totals.missed, totals.full) > 0

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from backend.interface.cache import CachedPassage, CacheView, NodeInfo, StatsTotals, TierInfo
+from backend.interface.cache import CachedPassage, CacheView, NodeInfo, QueryStats, TierInfo
 from ui.components.excerpt import render_text
 from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
@@ -70,14 +70,14 @@ def render_legend(view: CacheView, num_drawn: int) -> Markup:
     return join(tag("p", *items, pinned, class_="kv-tree-legend"), tag("p", summary, class_="kv-muted"))
 
 
-def render_totals(totals: StatsTotals) -> Markup:
+def render_totals(totals: QueryStats) -> Markup:
     """Return the hit rate and the tokens by cache result, with the figure's colours."""
-    if not totals.questions:
+    if not totals.number:
         return tag("p", "Ask a question to see the cache hit rate.", class_="kv-muted")
     rate = tag(
         "p",
         tag("strong", UNKNOWN if totals.hit_rate is None else percent(totals.hit_rate)),
-        f" cache hit rate over {count(totals.questions, 'question')}.",
+        f" cache hit rate over {count(totals.number, 'question')}.",
         title="Tokens of exact prefix hits and chunk hits / all tokens that were looked up.",
         class_="kv-rate",
     )
