@@ -140,14 +140,17 @@ def _build_inspection(
     scores = context.scores(ScoreMode.PER_CHUNK)
     last = context.reference.attention[-1]
     is_counted = torch.from_numpy(~profile.sinks)
-    auxiliary_curve = _top_token_curve(last[is_counted], scores[is_counted])
+    agreement = {"auxiliary": _top_token_curve(last[is_counted], scores[is_counted])}
+    for name, selection in selections.items():
+        if selection.has_ratio:
+            agreement[name] = _oracle_curve(selection, selections["oracle"])
     return Inspection(
         **vars(profile),
         question=prompt.standalone_question,
         passages=passages,
         num_exact_passages=context.selection_context().num_exact_chunks,
         selections=selections,
-        agreement={"auxiliary": auxiliary_curve} | _oracle_curves(selections),
+        agreement=agreement,
         window_ranks=np.stack([window_ranks(values.numpy(), profile.passage_lengths) for values in (scores, last)]),
     )
 
@@ -158,18 +161,12 @@ def _top_token_curve(one: Tensor, other: Tensor) -> np.ndarray:
     return np.array([np.nan, *(jaccard(top_tokens(one, ratio), top_tokens(other, ratio)) for ratio in ratios)])
 
 
-def _oracle_curves(selections: dict[str, RatioSelection]) -> dict[str, np.ndarray]:
-    """Return by method: the Jaccard of its tokens with as many of the oracle's at each ratio, [101]."""
-    oracle = selections["oracle"]
-    return {
-        name: np.array([_oracle_overlap(selection.mask_at(percent), oracle) for percent in range(PERCENTS)])
-        for name, selection in selections.items()
-        if selection.has_ratio
-    }
-
-
-def _oracle_overlap(mask: np.ndarray, oracle: RatioSelection) -> float:
-    if not mask.any():
-        return float("nan")
-    best = oracle.mask_at(round(100 * mask.mean()))
-    return float((mask & best).sum() / (mask | best).sum())
+def _oracle_curve(selection: RatioSelection, oracle: RatioSelection) -> np.ndarray:
+    """Return the Jaccard of a method's tokens with as many of the oracle's at each ratio, [101]."""
+    curve = np.full(PERCENTS, np.nan)
+    for percent in range(PERCENTS):
+        mask = selection.mask_at(percent)
+        if mask.any():
+            best = oracle.mask_at(round(100 * mask.mean()))
+            curve[percent] = (mask & best).sum() / (mask | best).sum()
+    return curve
