@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 
 from assets import ASSETS
 from engine.cache.cost_model import CostModel, load_or_measure, measure_costs
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.hit_stats import CacheStats
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable, UnsupportedModel
 from engine.generation.grounding import GroundingModel

@@ -22,9 +22,9 @@ from backend.runtime.settings import Settings, save_preferences
 from backend.runtime.tasks import TaskRegistry
 from engine.builder import ModelConfig, Models, build_engine, fetch_models, load_models, release_memory
 from engine.cache.admin import CacheAdmin, EvictionResult
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.hit_stats import CacheStats
 from engine.cache.tier import Tier
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
 from engine.model.loading.dtype import select_dtype

@@ -19,7 +19,7 @@ from bench.tables import progress
 from engine.builder import Models, build_engine, load_cost_model, load_models
 from engine.cache.cost_model import CostModel, measure_costs
 from engine.cache.eviction import POLICIES
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.prompt.text_finder import TextFinder
 from engine.request import Request
 from engine.strategies import CacheClip, Full, Prefix, Strategy

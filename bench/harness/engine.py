@@ -7,8 +7,7 @@ from pathlib import Path
 
 from bench.data.item import Splitter
 from engine.builder import ModelConfig, build_engine, load_models
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
-from engine.cache.tiers.stores import from_tensors, to_tensors
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig, from_tensors, to_tensors
 from engine.engine import Engine
 from engine.prompt.text_finder import TextFinder
 from store.ingest.chunker import ChunkConfig, split

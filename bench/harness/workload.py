@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from bench.harness.engine import model_config
 from engine.builder import build_engine, load_models
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.model.loading.dtype import select_dtype
 from engine.request import Request

@@ -6,7 +6,7 @@ from threading import Event
 import torch
 
 from engine.analysis.inspection_runner import inspect
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.kv.chunk_cache import ChunkCache
 from engine.prompt.template import PromptTemplate

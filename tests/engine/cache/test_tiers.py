@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from engine.cache.admin import CacheAdmin
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig, DiskStore, WriteBehind
 from engine.cache.tier import Record
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
-from engine.cache.tiers.stores import DiskStore
-from engine.cache.tiers.write_behind import WriteBehind
 from engine.types import ChunkKV
 from store.errors import StoreFull
 from store.kv.blobs import DiskBlobs

@@ -1,1 +1,0 @@
-"""Tiers of chunk KV: GPU memory, host memory and disk."""
