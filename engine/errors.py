@@ -24,8 +24,6 @@ class LoraAdapterUnusable(KVScopeError):
 
 
 class HubUnreachable(KVScopeError):
-    """The Hugging Face Hub cannot be reached, and the model is not on this machine."""
-
     hint = "Check the connection, or give a folder that contains the model."
 
 
@@ -34,8 +32,6 @@ class ModelNotReady(KVScopeError):
 
 
 class LoadingFailed(KVScopeError):
-    """Loading the models failed; the message says why."""
-
     hint = "Restart KVScope, or choose another model on the Settings page."
 
 
@@ -60,8 +56,6 @@ class NotCached(KVScopeError):
 
 
 class PassageInUse(KVScopeError):
-    """KV cannot be evicted because a request is reading it or it is pinned."""
-
     hint = "Wait until no answer is being generated, or unpin it, then try again."
 
 

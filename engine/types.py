@@ -34,14 +34,10 @@ class ChunkKV:
 class Placement(Enum):
     """How cached chunks are placed into a prompt. Slots are always consecutive; positions depend on the placement."""
 
-    # Computed after the shared prefix, keys re-rotated to the positions of their slots (CacheClip, CacheBlend, EPIC).
-    CONCATENATED = "concatenated"
-    # Computed after the shared prefix, not re-rotated: all chunks start at len(prefix) (APE).
-    PARALLEL = "parallel"
-    # Computed without a prefix, not re-rotated: all chunks start at position 0 ("full KV reuse" of the papers).
-    NO_PREFIX = "no prefix"
-    # Only the longest path of the knowledge tree; later slots stay empty (prefix caching, RAGCache).
-    EXACT_PREFIX = "exact prefix"
+    CONCATENATED = "concatenated"  # computed after the shared prefix, keys re-rotated to their slots (CacheClip, EPIC)
+    PARALLEL = "parallel"  # computed after the shared prefix, not re-rotated: all start at len(prefix) (APE)
+    NO_PREFIX = "no prefix"  # computed without a prefix, not re-rotated: all start at 0 ("full KV reuse" in papers)
+    EXACT_PREFIX = "exact prefix"  # only the longest path of the knowledge tree; later slots stay empty (RAGCache)
 
 
 class ScoreMode(Enum):

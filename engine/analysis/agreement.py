@@ -57,9 +57,7 @@ def kl_divergence(reference: Tensor, other: Tensor) -> Tensor:
 
     Attention sinks would dominate it: drop the columns of the shared prefix and of the passages' own sinks before.
     """
-    p = renormalize(reference)
-    q = renormalize(other)
-    return (p * (p / q).log()).sum(-1)
+    return F.kl_div(renormalize(other).log(), renormalize(reference), reduction="none").sum(-1)
 
 
 def jaccard(one: Tensor, other: Tensor) -> float:

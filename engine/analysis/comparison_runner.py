@@ -1,10 +1,8 @@
 """Compare methods on one question: run the variants one after the other, each at its full cost.
 
-All variants read the same retrieved passages, and full prefill, which runs first, is the reference. Each variant has
-its own `PromptContext`, so its TTFT includes loading, scoring, selection, recomputation and the first token; the
-retrieval time is added. Before, the passages' KV is loaded into memory and every code path is warmed up. Exact paths
-are used for the first passage only, and no KV is inserted: a path that one variant computed would make the next one
-exact.
+All variants read the same passages; full prefill runs first and is the reference. Exact paths are used for the first
+passage only, and no KV is inserted: a path that one variant computed would make the next one exact. See
+docs/architecture.md.
 """
 
 from collections import Counter

@@ -1,10 +1,7 @@
 """Result of inspecting a question: both models' attention, and each method's token selection at every ratio.
 
 CacheClip's key observation (arXiv:2510.10129): the auxiliary's last layer is closer to the primary's last layer than
-the first layers are. A sink attracts attention whatever the question is (arXiv:2309.17453); the first tokens of a
-prompt belong to the shared prefix, which is excluded, but passages have sinks of their own. In the bundled model, words
-such as "the" get more than 50 times the median attention in the same nine of thirty layers, tokens that answer rarely
-do. Plain numpy, computed once by `inspection_runner`, so that the UI can move its ratio slider without running a model.
+the first layers are. Plain numpy, so that the UI can move its ratio slider without running a model.
 """
 
 from collections.abc import Sequence
@@ -24,9 +21,8 @@ MIN_LAYER_FRACTION = 0.25  # fraction of the layers in which a token must exceed
 class AttentionProfile:
     """Attention over T context tokens and its agreement with the primary's last layer; L is the number of layers.
 
-    It is the question's: a mean over heads and question rows, of the primary in a full prefill, of the auxiliary over
-    each passage alone. KL is in nats, from the primary's last layer. Jaccard compares the top ratio x T tokens with its
-    own.
+    The question's mean over heads and rows: the primary's in a full prefill, the auxiliary's over each passage alone.
+    KL is in nats, from the primary's last layer. Jaccard compares the top ratio x T tokens.
     """
 
     auxiliary: np.ndarray  # [T] attention of the auxiliary, sums to 1
@@ -171,7 +167,9 @@ def window_ranks(values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
 def find_sinks(primary: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
     """Return which tokens are sinks, [T] bool, given the attention of each layer in a full prefill, [L, T].
 
-    A sink gets at least 50 times its passage's median attention in at least a quarter of the layers.
+    A sink attracts attention whatever the question is (arXiv:2309.17453): at least 50 times its passage's median in a
+    quarter of the layers. In the bundled model, words such as "the" do so in nine of thirty layers, tokens that answer
+    rarely do.
     """
     is_sink = np.zeros(primary.shape[-1], dtype=bool)
     for part in passage_slices(lengths):
