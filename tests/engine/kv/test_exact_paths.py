@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from engine.cache.admin import CacheAdmin
 from engine.kv.chunk_cache import ChunkCache
 from engine.request import Request
 from engine.strategies import APE, EPIC, CacheBlend, CacheClip, CacheClipJoint, Direct, Full, Naive, Prefix
@@ -132,9 +133,7 @@ def test_an_evicted_path_is_restored_from_disk_after_a_restart():
     blobs = MemoryBlobs()
     engine = make_engine(blobs=blobs)
     first = ask(engine, "ferry", "tern")
-    with engine.cache.tree.locked() as replicas:
-        replicas.tiers[0].budget_bytes = 0
-        replicas.free_space(0, 0)
+    CacheAdmin(engine.cache.tree).set_budgets({"host": 0})
     engine.tiers.drain()
     engine.tiers.close()
     restarted = make_engine(blobs=blobs)
