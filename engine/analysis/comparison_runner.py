@@ -37,18 +37,18 @@ def compare(engine: Engine, request: CompareRequest, cancel: Event | None = None
     """
     cancel = cancel or Event()
     variants = requested_variants(request)
-    comparison = Comparison(request, steps=len(variants) * request.repeats, model=engine.cache.decoder.name)
+    comparison = start = Comparison(request, steps=len(variants) * request.repeats, model=engine.cache.decoder.name)
     yield comparison
     try:
         with engine.passages.track_deletions():
-            for snapshot in _run(engine, comparison, variants, cancel):
-                comparison = snapshot
+            for comparison in _run(engine, start, variants, cancel):
                 yield comparison
                 if cancel.is_set():
                     raise Cancelled
-        yield replace(comparison, state="done", current_label="")
+        state = "done"
     except Cancelled:
-        yield replace(comparison, state="stopped", current_label="")
+        state = "stopped"
+    yield replace(comparison, state=state, current_label="")
 
 
 def requested_variants(request: CompareRequest) -> list[Variant]:
