@@ -280,7 +280,7 @@ class RuntimeLoader:
             return
         self._last_documents = self.runtime.library.documents()
         runtime, self.runtime = self.runtime, None
-        runtime.engine.close(SHUTDOWN_TIMEOUT_S)  # waits for the pass that is ending
+        runtime.engine.scheduler.close(SHUTDOWN_TIMEOUT_S)  # waits for the pass that is ending
         runtime.files.close()
         del runtime
         release_memory()
