@@ -111,7 +111,8 @@ def test_needles_in_text_stand_between_whole_sentences(make_items):
         assert set(rest[:-1]) <= own  # the last may be torn: the text ends where the length is reached
 
 
-def test_no_word_is_listed_twice_and_no_common_word_is_part_of_another():
+def test_no_word_is_listed_twice_or_damaged_and_no_common_word_is_part_of_another():
+    assert sorted(ADJECTIVES) == ADJECTIVES and sorted(NOUNS) == NOUNS
     words = [*ADJECTIVES, *NOUNS]
     assert len(set(words)) == len(words)
     assert not [(short, long) for short in words for long in words if short != long and short in long]
