@@ -47,6 +47,5 @@ def split_sentences(text: str) -> list[str]:
 
 def take_words(sentences: list[str], start: int, count: int) -> list[str]:
     """Return `count` words of the sentences from index `start` on, cyclically."""
-
     cyclic = islice(cycle(sentences), start, None)
     return list(islice((word for sentence in cyclic for word in sentence.split()), count))

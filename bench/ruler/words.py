@@ -35,14 +35,6 @@ NOUNS = (
 ).split()
 
 
-def key(rng: Random) -> str:
+def draw_key(rng: Random) -> str:
     """Return a key such as 'quiet-harbour'."""
     return f"{rng.choice(ADJECTIVES)}-{rng.choice(NOUNS)}"
-
-
-def keys(rng: Random, count: int) -> list[str]:
-    """Return `count` distinct keys."""
-    unique: dict[str, None] = {}
-    while len(unique) < count:
-        unique[key(rng)] = None
-    return list(unique)

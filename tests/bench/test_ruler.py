@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 
 from bench.errors import InvalidDataset
-from bench.ruler.fit import largest_fitting
-from bench.ruler.generate import TASKS, generate
+from bench.ruler.generate import TASKS, generate, largest_fitting
 from bench.ruler.haystack import read_haystack, split_sentences, strip_markdown
 from bench.ruler.words import ADJECTIVES, NOUNS
 from store.ingest.chunker import ChunkConfig, split
@@ -177,11 +176,6 @@ def test_passages_too_short_for_a_needle_are_refused(make_items):
 def test_too_few_tokens_are_refused(task, make_items):
     with pytest.raises(ValueError, match=f"40 tokens are too few for {task}"):
         make_items(task, tokens=40)
-
-
-def test_the_error_for_an_unknown_task_lists_the_known_ones(make_items):
-    with pytest.raises(ValueError, match=r"'niah' is not one of.*niah_single_1, niah_single_2"):
-        make_items("niah")
 
 
 def test_a_haystack_comes_from_a_file_without_its_marks_or_from_the_samples(tmp_path):
