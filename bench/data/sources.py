@@ -10,11 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.data.formats import Row, squad_rows
 from bench.errors import DatasetsMissing, InvalidDataset
 
 NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*){0,2}")
 SPLITS = ("validation", "test", "train")  # the first that exists, if none is named
+Row = tuple[str, Any]  # where it stands, for messages; its fields, not checked yet
 
 
 def read_rows(source: str) -> tuple[str, Iterator[Row]]:
@@ -24,46 +24,49 @@ def read_rows(source: str) -> tuple[str, Iterator[Row]]:
     """
     path = Path(source)
     if path.exists():
-        return path.stem, _file(path)
+        return path.stem, _file_rows(path)
     if NAME.fullmatch(source) and path.suffix not in (".json", ".jsonl") and not path.parent.is_dir():
         name, config, split = [*source.split(":"), "", ""][:3]
-        return name.split("/")[1] + (f":{config}" if config else ""), _hub(source, name, config, split)
+        return name.split("/")[1] + (f":{config}" if config else ""), _hub_rows(source, name, config, split)
     raise InvalidDataset(f"There is no file {source}.")
 
 
-def _file(path: Path) -> Iterator[Row]:
+def _file_rows(path: Path) -> Iterator[Row]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidDataset(f"{path} cannot be read: {error}.") from error
     if not text.strip():
         raise InvalidDataset(f"{path} is empty.")
-    if text.lstrip().startswith("["):
-        for number, fields in enumerate(_parsed(text, str(path)), 1):
-            yield _row(f"{path} row {number}", fields)
-        return
-    whole = _one_object(text)
-    if whole is not None and "data" in whole:
-        yield from squad_rows(whole, str(path))
-    elif whole is not None:
-        yield Row(str(path), whole)
-    else:
-        if text.split("\n", 1)[0].strip() == "{":  # a damaged object over several lines
-            _parsed(text, str(path))
+    try:
+        whole = _parse(text, str(path))
+    except InvalidDataset:
+        if text.lstrip().startswith("[") or text.split("\n", 1)[0].strip() == "{":  # a damaged list or object
+            raise
+        whole = None
+    if whole is None:
         for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may contain other line ends
             if line.strip():
-                yield _row(f"{path} line {number}", _parsed(line, f"{path} line {number}"))
+                yield f"{path} line {number}", _parse(line, f"{path} line {number}")
+    elif isinstance(whole, list):
+        yield from ((f"{path} row {number}", fields) for number, fields in enumerate(whole, 1))
+    elif isinstance(whole, dict) and "data" in whole:
+        yield from _squad_rows(whole["data"], str(path))
+    else:
+        yield str(path), whole
 
 
-def _one_object(text: str) -> dict[str, Any] | None:
+def _squad_rows(articles: Any, where: str) -> Iterator[Row]:
     try:
-        whole = json.loads(text)
-    except json.JSONDecodeError:
-        return None
-    return whole if isinstance(whole, dict) else None
+        for article in articles:
+            for number, paragraph in enumerate(article["paragraphs"], 1):
+                title = article.get("title", "")
+                yield f"{where}, paragraph {number} of {title!r}", {"title": title, **paragraph}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InvalidDataset(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -71,13 +74,7 @@ def _parsed(text: str, where: str) -> Any:
         raise InvalidDataset(f"{where} is not JSON: {error.msg} at {at}.") from error
 
 
-def _row(where: str, fields: Any) -> Row:
-    if not isinstance(fields, dict):
-        raise InvalidDataset(f"{where} is not a JSON object.")
-    return Row(where, fields)
-
-
-def _hub(source: str, name: str, config: str, split: str) -> Iterator[Row]:
+def _hub_rows(source: str, name: str, config: str, split: str) -> Iterator[Row]:
     try:
         datasets = import_module("datasets")
     except ImportError as error:
@@ -88,5 +85,4 @@ def _hub(source: str, name: str, config: str, split: str) -> Iterator[Row]:
             loaded = loaded[next((one for one in SPLITS if one in loaded), next(iter(loaded)))]
     except (OSError, ValueError, RuntimeError) as error:
         raise InvalidDataset(f"{source} cannot be loaded from the hub: {error}.") from error
-    for number, fields in enumerate(loaded, 1):
-        yield _row(f"{source} row {number}", fields)
+    yield from ((f"{source} row {number}", fields) for number, fields in enumerate(loaded, 1))
