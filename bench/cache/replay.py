@@ -3,31 +3,18 @@
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from bench.cache.workload import RequestStream
+from bench.cache.workload import RequestStream, Served
+from bench.harness.engine import first_token
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
 from bench.tables import progress
 from engine.engine import Engine
 from engine.model.sampling import SamplingParams
 from engine.prompt.pack import PreparedPrompt
-from engine.request import Request
 from engine.strategies import Strategy
 from engine.trace import Trace
 
 MAX_NEW_TOKENS = 16  # space for an answer in the buffer; nothing is decoded
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedQuestion:
-    """One question on the real engine. `busy_ms` includes the work after the first token."""
-
-    hit_tokens: int
-    tokens: int
-    ttft_ms: float
-    busy_ms: float
-    num_path_chunks: int  # passages found as one exact path
-    passages: int
 
 
 def make_passages(engine: Engine, stream: RequestStream, seed: int) -> list[str]:
@@ -37,9 +24,10 @@ def make_passages(engine: Engine, stream: RequestStream, seed: int) -> list[str]
     long = [" ".join(make_paragraph(rng, tokenizer) for _ in range(parts)) for _ in range(8)]
     passages = []
     for number, length in enumerate(stream.tokens):
-        encoded = tokenizer.encode(f"Report {number}. {long[number % len(long)]}", add_special_tokens=False)
+        text = f"Report {number}. {long[number % len(long)]}"
+        encoded = tokenizer.encode(text, add_special_tokens=False)
         end = encoded.offsets[min(int(length), len(encoded.ids)) - 1][1]
-        passages.append(f"Report {number}. {long[number % len(long)]}"[:end])
+        passages.append(text[:end])
     return passages
 
 
@@ -48,40 +36,34 @@ def replay(
     questions: Sequence[tuple[int, ...]],
     passages: Sequence[str],
     num_warmup: int,
-) -> list[list[ReplayedQuestion]]:
+) -> list[list[Served]]:
     """Ask every question of all variants in turn; return their results after the first `num_warmup` questions.
 
     Each variant has an engine of its own over the same models, so that machine noise affects all of them.
     """
-    results = [list[ReplayedQuestion]() for _ in variants]
+    first_engine, _ = variants[0]
+    results: list[list[Served]] = [[] for _ in variants]
     for number, documents in enumerate(progress(questions, "asking")):
-        prompt = _prompt(variants[0][0], [passages[one] for one in documents], number)
-        variants[0][0].sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
+        prompt = _prompt(first_engine, [passages[one] for one in documents], number)
+        first_engine.sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
         for (engine, strategy), result in zip(variants, results, strict=True):
             result.append(_ask(engine, strategy, prompt))
     return [result[num_warmup:] for result in results]
 
 
-def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> ReplayedQuestion:
-    began, trace = time.perf_counter(), Trace()
-    ready = engine.prefill(prompt, strategy, trace)
-    engine.sampler(prompt, trace, SamplingParams()).sample(ready.logits)
-    trace.first_token()
-    engine.store_results(prompt, ready)
+def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> Served:
+    began = time.perf_counter()
+    result, ttft_ms = first_token(engine, prompt, strategy, Trace())
+    engine.store_results(prompt, result)
     busy_ms = 1e3 * (time.perf_counter() - began)
-    lengths = [len(chunk.ids) for chunk in prompt.passages]
-    hit_tokens = sum(n for n, tier in zip(lengths, ready.tiers, strict=True) if tier not in ("computed", "none"))
-    assert trace.ttft_ms is not None
-    return ReplayedQuestion(hit_tokens, sum(lengths), trace.ttft_ms, busy_ms, ready.num_path_chunks, len(lengths))
+    sources = zip(prompt.passage_ids, result.tiers, strict=True)
+    hit_tokens = sum(len(ids) for ids, tier in sources if tier not in ("computed", "none"))
+    is_full_hit = result.num_path_chunks == len(prompt.passages)
+    return Served(hit_tokens, prompt.context_tokens, ttft_ms, busy_ms, is_full_hit)
 
 
-def _prompt(engine: Engine, chosen: Sequence[str], number: int) -> PreparedPrompt:
-    prompt, question = engine.template, f"Which number belongs to the engine in report {number}?"
-    return PreparedPrompt(
-        texts=tuple(chosen),
-        passages=tuple(prompt.passage(text) for text in chosen),
-        standalone_question=question,
-        original_question=question,
-        suffix_ids=prompt.suffix_ids(Request(question).question),
-        max_new_tokens=MAX_NEW_TOKENS,
-    )
+def _prompt(engine: Engine, texts: Sequence[str], number: int) -> PreparedPrompt:
+    template, question = engine.template, f"Which number belongs to the engine in report {number}?"
+    passages = tuple(template.passage(text) for text in texts)
+    suffix_ids = template.suffix_ids(question)
+    return PreparedPrompt(tuple(texts), passages, question, question, suffix_ids, MAX_NEW_TOKENS)

@@ -3,59 +3,53 @@
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from bench.harness.workload import Workload
 from bench.tables import progress
 from engine.engine import Engine
-from engine.request import Request
 from engine.scheduler.speculation import SpeculationConfig
-from store.types import Chunk, Document, Finder, Hit
+from store.types import Hit
 
-DISABLED_MS = 1e12
-
-
-class SlowLastStage:
-    """A library whose last search stage is delayed, as by a cross-encoder; the hits stay the same."""
-
-    def __init__(self, library: Finder, extra_ms: float) -> None:
-        self._library, self._extra_ms = library, extra_ms
-
-    def retrieve_stages(self, question: str, top: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        stages = list(self._library.retrieve_stages(question, top, documents))
-        yield stages[-1]
-        time.sleep(self._extra_ms / 1e3)
-        yield stages[-1]
-
-    def documents(self) -> list[Document]:
-        return self._library.documents()
-
-    def chunks(self, document_id: str) -> list[Chunk]:
-        return self._library.chunks(document_id)
-
-    def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        return self._library.chunks_by_id(ids)
+SPECULATIVE = SpeculationConfig(20.0)
+PLAIN = SpeculationConfig(1e12)
 
 
-def compare_speculation(engine: Engine, requests: list[Request], extra_ms: float) -> dict[str, Any]:
-    """Ask each question with speculation and without, paired; medians in milliseconds."""
-    engine.finder = SlowLastStage(engine.finder, extra_ms)
-    ttft: dict[bool, list[float]] = {True: [], False: []}
-    num_same = 0
-    for request in progress(requests, f"{extra_ms:g} ms last stage"):
+def delay_last_stage(engine: Engine, extra_ms: float) -> None:
+    """Delay the last search stage, as by a cross-encoder; the hits stay the same."""
+    search = engine.finder.retrieve_stages
+
+    def slow_search(question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+        *_, hits = search(question, top_k, documents)
+        yield hits
+        time.sleep(extra_ms / 1e3)
+        yield hits
+
+    engine.finder.retrieve_stages = slow_search  # type: ignore[method-assign]
+
+
+def compare_speculation(work: Workload, extra_ms: float) -> dict[str, Any]:
+    """Return a row: each question is asked without speculation and with it; medians in milliseconds."""
+    delay_last_stage(work.engine, extra_ms)
+    plain_ms, speculative_ms, same = list[float](), list[float](), list[bool]()
+    for number in progress(work.numbers, f"{extra_ms:g} ms last stage"):
+        request = replace(work.request(number), method="full", max_new_tokens=8)
         answers = []
-        for speculative in (False, True):
-            engine.speculator.config = SpeculationConfig(20.0 if speculative else DISABLED_MS)
-            *_, answer = engine.ask(request)
+        for config, ttfts_ms in ((PLAIN, plain_ms), (SPECULATIVE, speculative_ms)):
+            work.engine.speculator.config = config
+            *_, answer = work.engine.ask(request)
             assert answer.trace.ttft_ms is not None
-            ttft[speculative].append(answer.trace.ttft_ms)
+            ttfts_ms.append(answer.trace.ttft_ms)
             answers.append(answer.text)
-        num_same += answers[0] == answers[1]
-    plain_ms, speculative_ms = (statistics.median(ttft[speculative][1:]) for speculative in (False, True))
+        same.append(answers[0] == answers[1])
+    ttft_ms, plain_ttft_ms = statistics.median(speculative_ms[1:]), statistics.median(plain_ms[1:])
     return {
+        "show": "speculation",
         "stage_ms": extra_ms,
-        "ttft_ms": speculative_ms,
-        "plain_ttft_ms": plain_ms,
-        "gained_ms": plain_ms - speculative_ms,
-        "same_answers": num_same,
-        "n": len(requests) - 1,
+        "ttft_ms": ttft_ms,
+        "plain_ttft_ms": plain_ttft_ms,
+        "gained_ms": plain_ttft_ms - ttft_ms,
+        "same_answers": sum(same),
+        "n": len(work.numbers) - 1,
     }

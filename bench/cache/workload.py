@@ -43,28 +43,24 @@ class RequestStream:
         self._config = config
         self._rng = np.random.default_rng(seed)
         self._num_questions = 0
-        self.exponent = zipf_exponent(config.documents, config.skew)
         self.tokens = self._rng.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
-        shares = np.arange(1, config.documents + 1) ** -self.exponent
+        shares = np.arange(1, config.documents + 1) ** -zipf_exponent(config.documents, config.skew)
         self._cumulative = np.cumsum(shares / shares.sum())
         self._names = self._rng.permutation(config.documents)  # popularity is independent of length
 
     def questions(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield the documents of each of `count` questions."""
+        config = self._config
         for _ in range(count):
             self._num_questions += 1
-            if self._config.drift and self._num_questions % max(1, self._config.drift // 10) == 0:
-                self._shuffle_popularity()
-            chosen: dict[int, None] = {}
-            while len(chosen) < self._config.passages:
+            if config.drift and self._num_questions % max(1, config.drift // 10) == 0:  # a tenth exchanges popularity
+                chosen = self._rng.choice(config.documents, max(2, config.documents // 10), replace=False)
+                self._names[chosen] = self._names[self._rng.permutation(chosen)]
+            documents: dict[int, None] = {}
+            while len(documents) < config.passages:
                 rank = int(np.searchsorted(self._cumulative, self._rng.random()))
-                chosen[int(self._names[min(rank, self._config.documents - 1)])] = None
-            yield tuple(chosen)
-
-    def _shuffle_popularity(self) -> None:
-        """Exchange the popularity of a random tenth of the documents."""
-        chosen = self._rng.choice(self._config.documents, max(2, self._config.documents // 10), replace=False)
-        self._names[chosen] = self._names[self._rng.permutation(chosen)]
+                documents[int(self._names[min(rank, config.documents - 1)])] = None
+            yield tuple(documents)
 
 
 def zipf_exponent(documents: int, skew: float) -> float:
@@ -76,3 +72,19 @@ def zipf_exponent(documents: int, skew: float) -> float:
         shares = ranks**-middle
         low, high = (low, middle) if shares[:top].sum() / shares.sum() > skew else (middle, high)
     return (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a question found and took.
+
+    tokens       of its passages; `hit_tokens` of them were cached
+    busy_ms      includes the work after the first token
+    is_full_hit  all passages were found as one exact path
+    """
+
+    hit_tokens: int
+    tokens: int
+    ttft_ms: float
+    busy_ms: float
+    is_full_hit: bool

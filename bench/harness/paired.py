@@ -35,45 +35,37 @@ def run_variants(
     engine: Engine, item: Item, prompt: PreparedPrompt, variants: Sequence[Variant]
 ) -> dict[str, dict[str, Any]]:
     """Return the outcome of each variant by its key, including full prefill's."""
+    decoder = engine.cache.decoder
     context = engine.prompt_context(prompt, Trace())
     context.chunk_set(Placement.CONCATENATED)  # load now: exact paths must not depend on earlier variants
-    reference = context.reference
-    everything = torch.arange(int(context.query_rows[0]))
-    operations = engine.cache.decoder.spec.flops_at(torch.arange(len(context.ids)))
-    results = {
-        FULL: PrefillResult(
-            reference.buffer,
-            reference.logits,
-            everything,
-            1.0,
-            operations,
-            (),
-            num_path_chunks=0,
-            num_exact_chunks=len(context.spans),
-        )
-    }
+    results = {FULL: _full_prefill(engine, context)}
     for variant in variants:
         if variant.key != FULL:
             results[variant.key] = engine.prefill(prompt, variant.strategy, Trace(), context=context)
     samplers = [engine.sampler(prompt, Trace(), SamplingParams()) for _ in results]
     answers = decode_batch(
-        engine.cache.decoder,
+        decoder,
         [result.buffer for result in results.values()],
         [sampler.sample(result.logits) for sampler, result in zip(samplers, results.values(), strict=True)],
         samplers,
         engine.template.stop_ids,
         item.max_new_tokens,
     )
-    answer_ids = answers[0][:ANSWER_KL_TOKENS]
+
+    def answer_logits(result: PrefillResult) -> Tensor:
+        answer_ids = answers[0][:ANSWER_KL_TOKENS]
+        return logits_along(decoder, result.buffer, result.logits, len(context.ids), answer_ids)
+
+    expected = answer_logits(results[FULL])
     reusing = {variant.key for variant in variants if variant.strategy.reuses_kv}
     outcomes: dict[str, dict[str, Any]] = {}
-    expected = _answer_logits(engine, results[FULL], context, answer_ids)
     for (key, result), answer in zip(results.items(), answers, strict=True):
+        reused_tokens = round(prompt.context_tokens * (1 - result.actual_ratio)) if key in reusing else 0
         outcomes[key] = {
-            **asdict(compare_logits(expected, _answer_logits(engine, result, context, answer_ids))),
+            **asdict(compare_logits(expected, answer_logits(result))),
             "realised_ratio": result.actual_ratio,
-            "floor_speedup": operations / result.flops,
-            "reused_bytes": _reused_bytes(engine, prompt, result) if key in reusing else 0,
+            "floor_speedup": results[FULL].flops / result.flops,
+            "reused_bytes": decoder.spec.kv_bytes(reused_tokens, decoder.dtype.itemsize),
             "oracle_overlap": _oracle_overlap(context, result),
             **_scores(engine, item, answer),
         }
@@ -87,31 +79,28 @@ def prepare_item(engine: Engine, item: Item, max_tokens: int) -> tuple[PreparedP
 
     Raises InvalidArgument if no passage fits.
     """
-    prompt = engine.template
-    question = prompt.suffix_ids(item.question) + prompt.tokenizer.encode(item.opening).ids
-    available = min(max_tokens, engine.max_tokens - len(prompt.prefix_ids) - len(question) - item.max_new_tokens)
-    kept = [(text, prompt.passage(text)) for text in item.passages]
+    template = engine.template
+    question = template.suffix_ids(item.question) + template.tokenizer.encode(item.opening).ids
+    available = min(max_tokens, engine.max_tokens - len(template.prefix_ids) - len(question) - item.max_new_tokens)
+    kept = [(text.strip(), template.passage(text)) for text in item.passages]
     tokens = sum(len(passage.ids) for _, passage in kept)
     while tokens > available and kept:
-        _, passage = kept.pop(len(kept) // 2)
-        tokens -= len(passage.ids)
+        _, dropped = kept.pop(len(kept) // 2)
+        tokens -= len(dropped.ids)
     if not kept:
         more = "Give a larger --context-lengths" if available == max_tokens else "This is the model's whole context"
         raise InvalidArgument(f"No passage of {item.id} fits into {available} tokens. {more}, or shorten the passages.")
-    texts, passages = tuple(text.strip() for text, _ in kept), tuple(passage for _, passage in kept)
-    return PreparedPrompt(texts, passages, item.question, item.question, question, item.max_new_tokens), len(
-        item.passages
-    ) - len(kept)
+    texts, passages = zip(*kept, strict=True)
+    prompt = PreparedPrompt(texts, passages, item.question, item.question, question, item.max_new_tokens)
+    return prompt, len(item.passages) - len(kept)
 
 
-def _answer_logits(engine: Engine, result: PrefillResult, context: PromptContext, answer_ids: list[int]) -> Tensor:
-    return logits_along(engine.cache.decoder, result.buffer, result.logits, len(context.ids), answer_ids)
-
-
-def _reused_bytes(engine: Engine, prompt: PreparedPrompt, result: PrefillResult) -> int:
-    """Return the bytes of the passages' KV that was reused."""
-    decoder = engine.cache.decoder
-    return decoder.spec.kv_bytes(round(prompt.context_tokens * (1 - result.actual_ratio)), decoder.dtype.itemsize)
+def _full_prefill(engine: Engine, context: PromptContext) -> PrefillResult:
+    reference = context.reference
+    rows = torch.arange(int(context.query_rows[0]))
+    operations = engine.cache.decoder.spec.flops_at(torch.arange(len(context.ids)))
+    num_chunks = len(context.spans)
+    return PrefillResult(reference.buffer, reference.logits, rows, 1.0, operations, (), 0, num_chunks)
 
 
 def _oracle_overlap(context: PromptContext, result: PrefillResult) -> float | None:

@@ -3,11 +3,11 @@
 import hashlib
 import statistics
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.bootstrap import mean_interval, ratio_interval
+from bench.bootstrap import mean_fields, ratio_interval
 from bench.data.item import Item
 from bench.harness.checkpoints import SampleFile
 from bench.harness.engine import model_config
@@ -39,11 +39,8 @@ COLUMNS = {
     "left_out": "truncated",
     "n": "n",
 }
-# Settings that all samples of a file share (in addition to trained weights): key in the file -> argument.
-SHARED_SETTINGS = {
-    **{name: name for name in ("model", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")},
-    "auxiliary": "auxiliary_model",
-}
+# Means over the samples that have the value.
+MEANS = ("realised_ratio", "top1", "answer_top1", "oracle_overlap", "floor_speedup", "reused_bytes")
 # Settings that are repeated in each row; trained weights as digests.
 ROW_SETTINGS = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
 
@@ -53,20 +50,30 @@ def requested_variants(arguments: Namespace) -> list[Variant]:
     return parse_variants(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
 
 
-def open_samples(arguments: Namespace, measure: str, **settings: Any) -> SampleFile:
-    """Open the samples file next to `--json`, or in the data folder if `--json` is not given."""
+def open_samples(arguments: Namespace, measure: str, **own: Any) -> SampleFile:
+    """Open the samples file next to `--json`, or in the data folder if `--json` is not given.
+
+    own  settings of this measure, in addition to the shared ones
+    """
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
-    shared = {key: getattr(arguments, name) for key, name in SHARED_SETTINGS.items()}
-    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # do not mix samples of two machines
-    shared |= {"device": device.type, "dtype": str(dtype)}
     config = model_config(arguments)
-    shared |= {
+    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # do not mix samples of two machines
+    grounding = arguments.grounding if config.lora_folder else "off"
+    settings = {
+        "measure": measure,
+        "model": arguments.model,
+        "auxiliary": arguments.auxiliary_model,
+        "device": device.type,
+        "dtype": str(dtype),
+        "kv_bits": arguments.kv_bits,
+        "grounding": grounding,
+        "seed": arguments.seed,
+        "chunk": arguments.chunk,
         "reader": _digest(config.lora_folder, LORA_WEIGHTS_FILE),
         "selector": _digest(config.token_selector_folder, SELECTOR_FILE),
+        "pointer": "off" if grounding == "off" else _digest(config.span_scorer_folder, SPAN_SCORER_FILE),
     }
-    shared["grounding"] = "off" if config.lora_folder is None else arguments.grounding
-    shared["pointer"] = "off" if shared["grounding"] == "off" else _digest(config.span_scorer_folder, SPAN_SCORER_FILE)
-    return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **shared, **settings})
+    return SampleFile(target.with_suffix(".samples.jsonl"), settings | own)
 
 
 def _digest(folder: Path | None, file: str) -> str:
@@ -76,99 +83,72 @@ def _digest(folder: Path | None, file: str) -> str:
 
 
 def run_items(
-    engine: Engine,
-    items: Sequence[tuple[Item, int]],
-    variants: Sequence[Variant],
-    finished: SampleFile,
-    description: str,
-) -> list[str]:
-    """Run each (item, max context tokens) through the variants without an outcome; return the sample names."""
-    names = []
-    for item, max_tokens in progress(items, description):
-        name = f"{item.name}/{max_tokens}"
-        names.append(name)
-        missing = finished.missing(name, [variant.key for variant in variants])
-        if not missing:
-            continue
-        prompt, dropped = prepare_item(engine, item, max_tokens)
-        about = {
-            "group": item.group,
-            "metric": item.metric,
-            "context_tokens": prompt.context_tokens,
-            "passages": len(prompt.passages),
-            "left_out": dropped,
-            "max_new_tokens": item.max_new_tokens,
-            "answers": list(item.answers),
-        }
-        finished.add(
-            name, about, run_variants(engine, item, prompt, [variant for variant in variants if variant.key in missing])
-        )
-    return names
-
-
-def make_rows(
-    samples: Sequence[dict[str, Any]], variants: Sequence[Variant], task: str, length: int, settings: Mapping[str, Any]
+    engine: Engine, items: Sequence[Item], length: int, variants: Sequence[Variant], finished: SampleFile, title: str
 ) -> list[dict[str, Any]]:
-    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals.
+    """Run the items of one group through the variants without an outcome yet; return the rows of the group.
+
+    length  maximum context tokens of an item
+    """
+    samples = []
+    for item in progress(items, title):
+        name = f"{item.name}/{length}"
+        missing = finished.missing(name, [variant.key for variant in variants])
+        if missing:
+            prompt, num_dropped = prepare_item(engine, item, length)
+            about = {
+                "group": item.group,
+                "metric": item.metric,
+                "context_tokens": prompt.context_tokens,
+                "passages": len(prompt.passages),
+                "left_out": num_dropped,
+                "max_new_tokens": item.max_new_tokens,
+                "answers": list(item.answers),
+            }
+            left = [variant for variant in variants if variant.key in missing]
+            finished.add(name, about, run_variants(engine, item, prompt, left))
+        samples.append(finished.get(name))
+    shared = {"task": items[0].group, "length": length} | {name: finished.settings[name] for name in ROW_SETTINGS}
+    return [shared | row for row in _rows(samples, variants)]
+
+
+def _rows(samples: Sequence[dict[str, Any]], variants: Sequence[Variant]) -> list[dict[str, Any]]:
+    """Return a row per variant: means over the samples, and 95 % bootstrap intervals.
 
     `answer_kl_gap` and `quality_gap` are paired differences to the first method named, at the same ratio if it has one.
     """
-    metric = samples[0]["about"]["metric"]
+    abouts = [sample["about"] for sample in samples]
     full = _values(samples, FULL, "quality")
-    firsts = [variant for variant in variants if len(variants) > 1 and variant.method == variants[1].method]
+    bases = {variant.ratio: variant for variant in variants[1:] if variant.method == variants[1].method}
     rows = []
     for variant in variants:
         outcomes = [sample["arms"][variant.key] for sample in samples]
         quality = _values(samples, variant.key, "quality")
         row: dict[str, Any] = {
-            "task": task,
             "method": variant.method,
             "ratio": variant.ratio,
-            "realised_ratio": _mean(outcomes, "realised_ratio"),
-            "length": length,
-            "metric": metric,
-            "quality": statistics.fmean(quality),
+            "metric": abouts[0]["metric"],
+            **{name: _mean([outcome.get(name) for outcome in outcomes]) for name in MEANS},
+            **{name: _mean([outcome["scores"][name] for outcome in outcomes]) for name in outcomes[0]["scores"]},
+            **mean_fields("quality", quality),
+            **mean_fields("kl", _values(samples, variant.key, "kl")),
+            **mean_fields("answer_kl", _values(samples, variant.key, "answer_kl")),
             "full_quality": statistics.fmean(full),
             "full_wrong": statistics.fmean(score < 0.5 for score in full),
-            "kl": _mean(outcomes, "kl"),
-            "top1": _mean(outcomes, "top1"),
-            "answer_kl": _mean(outcomes, "answer_kl"),
-            "answer_top1": _mean(outcomes, "answer_top1"),
-            "oracle_overlap": _mean(outcomes, "oracle_overlap"),
-            "floor_speedup": _mean(outcomes, "floor_speedup"),
-            "reused_bytes": _mean(outcomes, "reused_bytes"),
-            "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
-            "max_new_tokens": samples[0]["about"].get("max_new_tokens"),  # missing in older samples
-            "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
+            "context_tokens": statistics.median(about["context_tokens"] for about in abouts),
+            "max_new_tokens": abouts[0].get("max_new_tokens"),  # missing in older samples
+            "left_out": sum(about["left_out"] > 0 for about in abouts),
             "n": len(samples),
-            **{name: settings[name] for name in ROW_SETTINGS},
-            **{name: statistics.fmean(o["scores"][name] for o in outcomes) for name in outcomes[0]["scores"]},
         }
-        row["quality_low"], row["quality_high"] = mean_interval(quality)
-        for name in ("kl", "answer_kl"):
-            row[f"{name}_low"], row[f"{name}_high"] = mean_interval(_values(samples, variant.key, name))
-        if firsts:
-            base = next((first for first in firsts if first.ratio == variant.ratio), firsts[0])
+        if bases:
+            base = bases.get(variant.ratio) or next(iter(bases.values()))
             for name in ("answer_kl", "quality"):
                 pairs = zip(_values(samples, variant.key, name), _values(samples, base.key, name), strict=True)
-                gaps = [value - of_base for value, of_base in pairs]
-                row[f"{name}_gap"] = statistics.fmean(gaps)
-                row[f"{name}_gap_low"], row[f"{name}_gap_high"] = mean_interval(gaps)
+                row |= mean_fields(f"{name}_gap", [value - of_base for value, of_base in pairs])
         if sum(full):
             row["rq"] = sum(quality) / sum(full)
             row["rq_low"], row["rq_high"] = ratio_interval(quality, full)
         rows.append({name: value for name, value in row.items() if value is not None})
     return rows
-
-
-def group_samples(
-    names: Sequence[str], finished: SampleFile, key: Callable[[str], Any]
-) -> dict[Any, list[dict[str, Any]]]:
-    """Group the samples by `key(name)`, in the order of the names."""
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for name in names:
-        groups.setdefault(key(name), []).append(finished.get(name))
-    return groups
 
 
 def _values(samples: Sequence[dict[str, Any]], variant: str, name: str) -> list[float]:
@@ -177,6 +157,6 @@ def _values(samples: Sequence[dict[str, Any]], variant: str, name: str) -> list[
     return [outcome["scores"][metric] if name == "quality" else outcome[name] for outcome, metric in outcomes]
 
 
-def _mean(outcomes: Sequence[dict[str, Any]], name: str) -> float | None:
-    known = [outcome[name] for outcome in outcomes if outcome.get(name) is not None]
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None

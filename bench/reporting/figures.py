@@ -26,26 +26,30 @@ AXIS_TITLES = {
 
 def figures(rows: Sequence[dict[str, Any]]) -> list[go.Figure]:
     """Return a figure for each key of `AXIS_TITLES` that the rows have."""
-    return [ratio_figure(rows, value) for value in AXIS_TITLES if _points(rows, value)]
+    plotted = [row for row in rows if "realised_ratio" in row and row["method"] != "full"]
+    by_value = {value: [row for row in plotted if value in row] for value in AXIS_TITLES}
+    return [_ratio_figure(value_rows, value) for value, value_rows in by_value.items() if value_rows]
 
 
-def ratio_figure(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go.Figure:
-    """Plot `value`, a key of `AXIS_TITLES`, against the actual ratio, one subplot per task."""
-    plotted = _points(rows, value)
-    tasks = list(dict.fromkeys(map(_task, plotted)))
-    across = min(3, max(1, len(tasks)))
-    down = -(-max(1, len(tasks)) // across)
-    titles = [_title(next(row for row in plotted if _task(row) == task)) for task in tasks]
+def _ratio_figure(rows: Sequence[dict[str, Any]], value: str) -> go.Figure:
+    """Plot `value`, a key of `AXIS_TITLES`, against the actual ratio: one subplot per file, task and length."""
+    subplots: dict[tuple[str, str, int], dict[str, list[dict[str, Any]]]] = {}
+    titles: list[str] = []
+    for row in rows:
+        place = row.get("file", ""), row.get("task", ""), row["length"]  # files may come from different models
+        if place not in subplots:
+            titles.append(_title(row))
+        subplots.setdefault(place, {}).setdefault(row["method"], []).append(row)
+    across = min(3, len(subplots))
+    down = -(-len(subplots) // across)
     figure = make_subplots(down, across, subplot_titles=titles, vertical_spacing=0.28 / down)
-    named: set[str] = set()
-    for place, task in enumerate(tasks):
-        task_rows = [row for row in plotted if _task(row) == task]
-        for method in dict.fromkeys(row["method"] for row in task_rows):
-            points = sorted(
-                (row for row in task_rows if row["method"] == method), key=lambda row: row["realised_ratio"]
-            )
-            figure.add_trace(_line(method, points, value, method not in named), place // across + 1, place % across + 1)
-            named.add(method)
+    in_legend: set[str] = set()
+    for number, lines in enumerate(subplots.values()):
+        for method, points in lines.items():
+            line = _line(method, sorted(points, key=lambda row: row["realised_ratio"]), value)
+            line.showlegend = method not in in_legend
+            figure.add_trace(line, number // across + 1, number % across + 1)
+            in_legend.add(method)
     figure.update_xaxes(title="actual recompute ratio", rangemode="tozero")
     figure.update_yaxes(title=AXIS_TITLES[value], rangemode="tozero")
     figure.update_layout(
@@ -54,39 +58,27 @@ def ratio_figure(rows: Sequence[dict[str, Any]], value: str = "answer_kl") -> go
     return figure
 
 
-def _points(rows: Sequence[dict[str, Any]], value: str) -> list[dict[str, Any]]:
-    return [row for row in rows if {value, "realised_ratio"} <= row.keys() and row["method"] != "full"]
-
-
 def _title(row: dict[str, Any]) -> str:
     tokens = f"{row['context_tokens']:,.0f} tokens" if "context_tokens" in row else f"{row['length']}"
     return f"{row.get('task', 'time')}, {tokens}" + (f"<br>{row['file']}" if "file" in row else "")
 
 
-def _task(row: dict[str, Any]) -> tuple[str, str, int]:
-    """Return the subplot of a row; files are kept apart, since they may come from different models."""
-    return row.get("file", ""), row.get("task", ""), row["length"]
-
-
-def _line(method: str, points: Sequence[dict[str, Any]], name: str, first: bool) -> go.Scatter:
-    value = [row[name] for row in points]
-    ends = [(row.get(f"{name}_low"), row.get(f"{name}_high")) for row in points]
-    known = all(low is not None for low, _ in ends)
+def _line(method: str, points: Sequence[dict[str, Any]], name: str) -> go.Scatter:
+    has_intervals = all(f"{name}_low" in row for row in points)
     return go.Scatter(
         x=[row["realised_ratio"] for row in points],
-        y=value,
+        y=[row[name] for row in points],
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [high - at for (_, high), at in zip(ends, value, strict=True)] if known else None,
-            "arrayminus": [at - low for (low, _), at in zip(ends, value, strict=True)] if known else None,
+            "array": [row[f"{name}_high"] - row[name] for row in points] if has_intervals else None,
+            "arrayminus": [row[name] - row[f"{name}_low"] for row in points] if has_intervals else None,
             "thickness": 1,
         },
         mode="lines+markers",
         cliponaxis=False,  # ratio 0 lies on the axis
         name=method,
         legendgroup=method,
-        showlegend=first,
         line={"color": _HUES.get(method.partition(":")[0], _OTHER_HUE), "width": 1.5},
         marker={"size": 7, "symbol": "circle" if method.startswith("cacheclip") else "diamond"},
     )

@@ -8,17 +8,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from bench import cache
+from bench.cache import run as cache
 from bench.errors import InvalidDataset
-from bench.harness import runner as compare
-from bench.measures import attention as look
-from bench.measures import decode, scoring, ttft
-from bench.measures import tiers as load
+from bench.measures import attention, decode, quality, scoring, tiers, ttft
 from bench.reporting.figures import figures
 from bench.tables import markdown
 
 TITLE = "tables and plots of measured rows"
-KINDS = [measure.COLUMNS for measure in (compare, look, ttft, scoring, decode, load, cache)]
+KINDS = [measure.COLUMNS for measure in (quality, attention, ttft, scoring, decode, tiers, cache)]
 COLUMNS = {"file": "file", "rows": "rows"}
 
 

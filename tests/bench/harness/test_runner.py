@@ -14,7 +14,7 @@ from bench.measures import attention as look
 from bench.measures import quality
 from bench.measures import ruler as tasks
 from bench.reporting import report
-from bench.reporting.figures import AXIS_TITLES, ratio_figure
+from bench.reporting.figures import AXIS_TITLES, figures
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.scoring.trained_selector import SELECTOR_FILE
@@ -331,7 +331,8 @@ def test_rows_record_their_settings_and_a_report_separates_files(engine, argumen
     counts = report.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
     assert counts == [{"file": "rows", "rows": 3}, {"file": "other", "rows": 3}, {"file": "speeds", "rows": 1}]
     assert "| prompt | KVScope | over no cache | n |" in (tmp_path / "report" / "report.md").read_text()
-    lines = ratio_figure([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows]).data
+    plotted = figures([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows])
+    lines = plotted[0].data
     assert [len(line.x) for line in lines] == [1, 1, 1, 1]
 
 
