@@ -19,7 +19,7 @@ from bench.measures import attention, decode, quality, ruler, scoring, tiers, tt
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
-from engine.strategies import list_methods
+from engine.strategies import STRATEGIES, list_methods
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 
@@ -36,10 +36,7 @@ MEASURES = {
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
 RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
 COMPARES_METHODS = (*RESUMABLE, "ttft")  # the others accept --methods and --ratios, but do not use them
-METHODS = [
-    *("cacheclip", "cacheclip-joint", "cacheclip-trained", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv"),
-    *("epic", "ape", "random", "oracle", "direct", "naive"),
-]
+METHODS = [name for name in STRATEGIES if name not in ("full", "prefix")]  # compared by default
 
 
 def main() -> int:
@@ -123,9 +120,9 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     if resumable:
         kv_bits = "8: chunk KV as an 8-bit disk tier returns it"
         add("--disk-kv-bits", "--kv-bits", dest="kv_bits", type=int, choices=[8, 16], default=16, help=kv_bits)
-        no_grounding = {"action": "store_const", "const": "off", "default": "auto", "dest": "grounding"}
-        add("--no-grounded-decoding", **no_grounding, help="decode without grounding")
-        add("--grounding", choices=["auto", "off"], help=argparse.SUPPRESS)  # former name
+        no_grounding = "decode without grounding"
+        add("--no-grounded-decoding", dest="grounding", action="store_const", const="off", help=no_grounding)
+        add("--grounding", choices=["auto", "off"], default="auto", help=argparse.SUPPRESS)  # former name
     add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
     add("--device", default="auto")
     folder = default_data_folder()

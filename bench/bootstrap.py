@@ -1,4 +1,4 @@
-"""95 % percentile bootstrap intervals over questions.
+"""Statistics over questions: medians, means, and 95 % percentile bootstrap intervals.
 
 scipy.stats.bootstrap is not used: a resample of a ratio may have denominator 0 and must be left out.
 """
@@ -42,3 +42,8 @@ def mean_fields(name: str, values: Sequence[float]) -> dict[str, float]:
     """Return a row's fields for the mean and the ends of its interval: `name`, `name_low` and `name_high`."""
     low, high = interval(lambda resampled: resampled.mean(axis=1), values)
     return {name: statistics.fmean(values), f"{name}_low": low, f"{name}_high": high}
+
+
+def medians(samples: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return a row's fields for samples with the same keys: the median of each value, and their number `n`."""
+    return {name: statistics.median(sample[name] for sample in samples) for name in samples[0]} | {"n": len(samples)}

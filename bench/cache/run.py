@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache.replay import make_passages, replay
+from bench.cache.replay import compare_speculation, make_passages, replay
 from bench.cache.simulate import NO_CACHE, SimulatedCache, measure_operations, simulate, simulate_queue
-from bench.cache.speculation import compare_speculation
 from bench.cache.workload import RequestStream, RequestStreamConfig, Served
 from bench.harness.engine import model_config
 from bench.harness.workload import GIB, open_workload
-from bench.tables import progress
+from bench.tables import columns_of, progress
 from engine.builder import Models, build_engine, load_cost_model, load_models
 from engine.cache.cost_model import CostModel, measure_costs
 from engine.cache.eviction import POLICIES
@@ -27,36 +26,11 @@ from engine.prompt.text_finder import TextFinder
 from engine.strategies import CacheClip, Full, Prefix, Strategy
 
 TITLE = "RAGCache: policies, reuse, reordering, speculation"
-COLUMNS = {
-    "show": "show",
-    "policy": "policy",
-    "method": "method",
-    "ratio": "ratio",
-    "window": "window",
-    "stage_ms": "stage ms",
-    "skew": "skew",
-    "drift": "drift",
-    "budget": "budget GiB",
-    "seed": "seed",
-    "hit_rate": "hit rate",
-    "mean_ttft_ms": "mean TTFT ms",
-    "p99_ttft_ms": "p99 ms",
-    "throughput": "questions/s",
-    "against_none": "x none",
-    "gain_share": "fraction faster",
-    "hit_speedup": "x on full hits",
-    "full_hits": "full hits",
-    "overtaken": "max skips",
-    "ttft_ms": "TTFT ms",
-    "plain_ttft_ms": "without, ms",
-    "gained_ms": "gained ms",
-    "same_answers": "same answers",
-    "operation": "operation",
-    "nodes": "nodes",
-    "median_us": "median \u00b5s",
-    "p99_us": "p99 \u00b5s",
-    "n": "n",
-}
+COLUMNS = columns_of(
+    "show policy method ratio window stage_ms skew drift budget seed hit_rate mean_ttft_ms p99_ttft_ms throughput "
+    "against_none gain_share hit_speedup full_hits overtaken ttft_ms plain_ttft_ms gained_ms same_answers "
+    "operation nodes median_us p99_us n"
+)
 LOAD = 0.95  # of the engine's throughput
 ALL_POLICIES = [*POLICIES, NO_CACHE]
 

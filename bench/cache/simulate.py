@@ -52,7 +52,10 @@ class SimulatedCache:
     def __init__(
         self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, stream: RequestStream
     ) -> None:
-        self._stores_kv, self._bytes, self._costs, self._tokens = policy != NO_CACHE, token_bytes, costs, stream.tokens
+        self._stores_kv = policy != NO_CACHE
+        self._token_bytes = token_bytes
+        self._costs = costs
+        self._tokens = stream.tokens
         tier = Tier("host", budget_bytes, SizeStore())
         self.tree = KnowledgeTree([tier], POLICIES[policy]() if self._stores_kv else None)
 
@@ -77,7 +80,7 @@ class SimulatedCache:
                 tokens = int(self._tokens[documents[number]])
                 parent = keys[number - 1] if number else None
                 node_key = NodeKey(keys[number], str(documents[number]), parent, tokens)
-                if self.tree.insert(node_key, tokens * self._bytes, ms_per_token) is None:
+                if self.tree.insert(node_key, tokens * self._token_bytes, ms_per_token) is None:
                     return
 
 
@@ -96,15 +99,11 @@ def simulate(cache: SimulatedCache, stream: RequestStream, num_warmup: int, num_
 
 @dataclass(frozen=True, slots=True)
 class QueueResult:
-    """Result of a queue, in the order served; a question's TTFT includes waiting.
+    """Result of a queue; a question's TTFT includes waiting."""
 
-    max_skips  largest number of times that one request was skipped
-    total_ms   from the first arrival to the last first token
-    """
-
-    served: list[Served]
-    max_skips: int
-    total_ms: float
+    served: list[Served]  # in this order
+    max_skips: int  # largest number of times that one request was skipped
+    total_ms: float  # from the first arrival to the last first token
 
 
 def simulate_queue(

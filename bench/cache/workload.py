@@ -15,18 +15,14 @@ POPULAR_FRACTION = 0.03  # of the documents
 class RequestStreamConfig:
     """Shape of the stream.
 
-    documents  in the library
-    passages   per question, drawn by popularity, distinct, in the order drawn
-    skew       fraction of the draws that goes to the most popular 3 % of the documents; 0.03 is uniform
-    tokens     minimum and maximum length of a document, uniform
-    drift      number of questions within which ten random tenths of the documents exchange popularity, about two
-               thirds of all; 0 disables it
+    drift  number of questions within which ten random tenths of the documents exchange popularity, about two thirds of
+           all; 0 disables it
     """
 
     documents: int = 100_000
-    passages: int = 2
-    skew: float = 0.6
-    tokens: tuple[int, int] = (128, 1024)
+    passages: int = 2  # per question, drawn by popularity, distinct, in the order drawn
+    skew: float = 0.6  # fraction of the draws that goes to the most popular 3 % of the documents; 0.03 is uniform
+    tokens: tuple[int, int] = (128, 1024)  # minimum and maximum length of a document, uniform
     drift: int = 0
 
     def __post_init__(self) -> None:
@@ -76,15 +72,10 @@ def zipf_exponent(documents: int, skew: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a question found and took.
+    """What a question found and took."""
 
-    tokens       of its passages; `hit_tokens` of them were cached
-    busy_ms      includes the work after the first token
-    is_full_hit  all passages were found as one exact path
-    """
-
-    hit_tokens: int
-    tokens: int
+    hit_tokens: int  # cached
+    tokens: int  # of all its passages
     ttft_ms: float
-    busy_ms: float
-    is_full_hit: bool
+    busy_ms: float  # includes the work after the first token
+    is_full_hit: bool  # all passages were found as one exact path

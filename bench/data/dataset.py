@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from bench.data.formats import RawQuestion, parse_questions
+from bench.data.formats import RawQuestion, read_questions
 from bench.data.item import Item
-from bench.data.sources import read_rows
 from bench.errors import InvalidDataset
 
 # LongBench's for short answers; many tokenizers need two tokens per Chinese character
@@ -27,8 +26,8 @@ def load_items(source: str, num_passages: int, seed: int, samples: int | None, a
     A smaller sample is a prefix of a larger one. Raises InvalidDataset for a source that cannot be read or has no
     usable question, and DatasetsMissing.
     """
-    group, rows = read_rows(source)
-    raw = _with_ids([one for where, fields in rows for one in parse_questions(where, fields)], group)
+    group, questions = read_questions(source)
+    raw = _with_ids(questions, group)
     if not raw:
         raise InvalidDataset(f"{source} has no question with an answer.")
     if absent and not all(one.paragraph for one in raw):
@@ -71,8 +70,7 @@ def _with_distractors(one: RawQuestion, paragraphs: Sequence[str], count: int, r
     others = [paragraph for paragraph in paragraphs if paragraph != one.paragraph]
     rng.shuffle(others)
     answers = [answer.casefold() for answer in one.answers]
-    clean: list[str] = []
-    answering: list[str] = []
+    clean, answering = list[str](), list[str]()
     for other in others:
         if len(clean) == count - 1:
             break

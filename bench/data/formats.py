@@ -1,4 +1,6 @@
-"""Parse rows of published question-answering data sets, recognised by their fields.
+"""Read questions from a file or a hub data set, in the formats of published question-answering data sets.
+
+A file holds JSON lines, a JSON list of rows, or SQuAD's JSON object; rows are recognised by their fields:
 
 passages + question + answers   titled passages (converted HotpotQA, 2WikiMultihopQA, MuSiQue)
 context + qas                   a paragraph and its questions: SQuAD
@@ -7,36 +9,106 @@ context + question + answer     HotpotQA, 2WikiMultihopQA: [[title, [sentences]]
 context + question + answers    a long text; with the hub's answers.text a paragraph of SQuAD
 """
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from bench.errors import InvalidDataset
+from bench.errors import DatasetsMissing, InvalidDataset
 
+NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*){0,2}")
+SPLITS = ("validation", "test", "train")  # the first that exists, if none is named
 Fields = Mapping[str, Any]
+Row = tuple[str, Any]  # where it stands, for messages; its fields, not checked yet
 
 
 @dataclass(frozen=True)
 class RawQuestion:
-    """One question of a row, with either passages of its own or a gold paragraph, to be mixed with others.
+    """One question of a row, with either passages of its own or a gold paragraph, to be mixed with others."""
 
-    id  '' if the row has none
-    """
-
-    id: str
+    id: str  # '' if the row has none
     question: str
     answers: tuple[str, ...]
     passages: tuple[str, ...] = ()
     paragraph: str = ""
 
 
-def parse_questions(where: str, fields: Any) -> list[RawQuestion]:
-    """Return a row's questions; those without an answer (SQuAD 2's impossible ones) are left out.
+def read_questions(source: str) -> tuple[str, list[RawQuestion]]:
+    """Return the name and the questions of a path, or of `owner/name` or `owner/name:config:split` on the hub.
 
-    where  names file and line in messages
-
-    Raises InvalidDataset for an unknown format, or a field that does not match its format.
+    Questions without an answer (SQuAD 2's impossible ones) are left out. Raises InvalidDataset for a missing or damaged
+    file, an unknown format, or a field that does not match its format, and DatasetsMissing if a hub data set is named
+    without `datasets`.
     """
+    path = Path(source)
+    if path.exists():
+        group, rows = path.stem, _file_rows(path)
+    elif NAME.fullmatch(source) and path.suffix not in (".json", ".jsonl") and not path.parent.is_dir():
+        name, config, split = [*source.split(":"), "", ""][:3]
+        group, rows = name.split("/")[1] + (f":{config}" if config else ""), _hub_rows(source, name, config, split)
+    else:
+        raise InvalidDataset(f"There is no file {source}.")
+    return group, [question for where, fields in rows for question in _parse_row(where, fields)]
+
+
+def _file_rows(path: Path) -> Iterable[Row]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidDataset(f"{path} cannot be read: {error}.") from error
+    if not text.strip():
+        raise InvalidDataset(f"{path} is empty.")
+    try:
+        whole = _parse_json(text, str(path))
+    except InvalidDataset:
+        if text.lstrip().startswith("[") or text.split("\n", 1)[0].strip() == "{":  # a damaged list or object
+            raise
+        lines = enumerate(text.split("\n"), 1)  # not splitlines: JSON strings may contain other line ends
+        places = ((f"{path} line {number}", line) for number, line in lines if line.strip())
+        return ((where, _parse_json(line, where)) for where, line in places)
+    if isinstance(whole, list):
+        return ((f"{path} row {number}", fields) for number, fields in enumerate(whole, 1))
+    if isinstance(whole, dict) and "data" in whole:
+        return _squad_rows(whole["data"], str(path))
+    return [(str(path), whole)]
+
+
+def _squad_rows(articles: Any, where: str) -> Iterator[Row]:
+    try:
+        for article in articles:
+            for number, paragraph in enumerate(article["paragraphs"], 1):
+                title = article.get("title", "")
+                yield f"{where}, paragraph {number} of {title!r}", {"title": title, **paragraph}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InvalidDataset(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
+
+
+def _hub_rows(source: str, name: str, config: str, split: str) -> Iterable[Row]:
+    try:
+        datasets = import_module("datasets")
+    except ImportError as error:
+        raise DatasetsMissing(f"There is no file {source}, and hub data sets need the datasets library.") from error
+    try:
+        loaded = datasets.load_dataset(name, config or None, split=split or None)
+        if not split:
+            loaded = loaded[next((one for one in SPLITS if one in loaded), next(iter(loaded)))]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InvalidDataset(f"{source} cannot be loaded from the hub: {error}.") from error
+    return ((f"{source} row {number}", fields) for number, fields in enumerate(loaded, 1))
+
+
+def _parse_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
+        raise InvalidDataset(f"{where} is not JSON: {error.msg} at {at}.") from error
+
+
+def _parse_row(where: str, fields: Any) -> list[RawQuestion]:
     if not isinstance(fields, dict):
         raise InvalidDataset(f"{where} is not a JSON object.")
     for names, parse in FORMATS.items():
@@ -69,7 +141,7 @@ def _longbench(fields: Fields) -> list[RawQuestion]:
 
 def _squad(fields: Fields) -> list[RawQuestion]:
     text = _text(fields["context"])
-    paragraph = text and _titled(str(fields.get("title") or "").replace("_", " "), text)
+    paragraph = _titled(str(fields.get("title") or "").replace("_", " "), text) if text else ""
     return [
         _question(asked, asked["question"], asked["answers"], paragraph=paragraph)
         for asked in fields["qas"]

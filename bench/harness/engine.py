@@ -1,6 +1,7 @@
 """Build an engine without a library: the benchmark supplies the passages, and nothing is written to disk."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -49,7 +50,7 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
     if kv_bits == 8:
         compute = engine.cache.compute
 
-        def compute_rounded(ids: tuple[int, ...], cancel: Event | None = None) -> ChunkKV:
+        def compute_rounded(ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
             return from_tensors(to_tensors(compute(ids, cancel), 8))
 
         engine.cache.compute = compute_rounded  # type: ignore[method-assign]

@@ -13,32 +13,17 @@ from bench.harness.checkpoints import SampleFile
 from bench.harness.engine import model_config
 from bench.harness.paired import FULL, prepare_item, run_variants
 from bench.harness.variants import Variant, parse_variants
-from bench.tables import progress
+from bench.tables import columns_of, progress
 from engine.engine import Engine
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.dtype import select_dtype
 from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.scoring.trained_selector import SELECTOR_FILE
 
-COLUMNS = {
-    "task": "task",
-    "method": "method",
-    "ratio": "ratio",
-    "realised_ratio": "actual ratio",
-    "length": "length",
-    "context_tokens": "tokens",
-    "quality": "quality",
-    "rq": "RQ",
-    "kl": "KL",
-    "answer_kl": "answer KL",
-    "top1": "top-1",
-    "answer_top1": "answer top-1",
-    "oracle_overlap": "oracle overlap",
-    "floor_speedup": "ideal speedup",
-    "full_wrong": "full wrong",
-    "left_out": "truncated",
-    "n": "n",
-}
+COLUMNS = columns_of(
+    "task method ratio realised_ratio length context_tokens quality rq kl answer_kl top1 answer_top1 "
+    "oracle_overlap floor_speedup full_wrong left_out n"
+)
 # Means over the samples that have the value.
 MEANS = ("realised_ratio", "top1", "answer_top1", "oracle_overlap", "floor_speedup", "reused_bytes")
 # Settings that are repeated in each row; trained weights as digests.

@@ -3,15 +3,17 @@
 import random
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 from tokenizers import Tokenizer
 
 from bench.harness.engine import model_config
+from bench.tables import progress
 from engine.builder import build_engine, load_models
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
@@ -22,6 +24,7 @@ from store.kv.blobs import DiskBlobs
 from store.library.library import DocumentLibrary, LibraryConfig
 from store.retrieval.minilm import MiniLM, MiniLMConfig
 
+T = TypeVar("T")
 CHUNK_TOKENS = 512
 MAX_QUESTIONS = 64  # per workload, the one for warm-up included
 GIB = 2**30
@@ -33,30 +36,19 @@ _DEEDS = "repaired counted moved painted sold inspected lost borrowed measured r
 
 @dataclass(frozen=True)
 class Workload:
-    """An engine over one long document, and questions about it; question 0 is for warm-up.
-
-    passages  retrieved per question
-    """
+    """An engine over one long document, and questions about it; question 0 is for warm-up."""
 
     engine: Engine
     tiers: CacheHierarchy
     questions: list[str]
-    passages: int
+    passages: int  # retrieved per question
 
     @property
     def numbers(self) -> range:
-        """The numbers of the questions."""
         return range(len(self.questions))
 
     def request(self, number: int) -> Request:
-        """Return question `number`."""
         return Request(self.questions[number], passages=self.passages, max_new_tokens=64)
-
-    def warm(self) -> None:
-        """Compute the chunk KV of every passage that is retrieved for a question."""
-        for number in self.numbers:
-            for text in self.engine.prepare(self.request(number), Trace()).texts:
-                self.engine.passages.warm(text)
 
 
 @contextmanager
@@ -86,6 +78,22 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         pairs = rng.sample(list(product(_DEEDS, _THINGS)), MAX_QUESTIONS)
         questions = [f"Who {deed} the {thing}, and where?" for deed, thing in pairs[: arguments.samples + 1]]
         yield Workload(engine, tiers, questions, passages)
+
+
+def ask_all(
+    arguments: Namespace, measure: Callable[[Workload, int], dict[T, dict[str, float]]]
+) -> Iterator[tuple[int, dict[T, list[dict[str, float]]]]]:
+    """Yield for each length what `measure` returns for all questions but the first, by what it compares.
+
+    The chunk KV of every passage is computed before.
+    """
+    for length in arguments.lengths:
+        with open_workload(arguments, length) as work:
+            for number in work.numbers:
+                for text in work.engine.prepare(work.request(number), Trace()).texts:
+                    work.engine.passages.warm(text)
+            _, *questions = [measure(work, number) for number in progress(work.numbers, f"{length} tokens")]
+        yield length, {compared: [question[compared] for question in questions] for compared in questions[0]}
 
 
 def make_paragraph(rng: random.Random, tokenizer: Tokenizer) -> str:

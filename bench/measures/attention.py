@@ -14,24 +14,13 @@ from bench.harness.paired import prepare_item
 from bench.harness.runner import open_samples, requested_variants
 from bench.harness.variants import Variant
 from bench.measures.quality import add_arguments, open_engine_and_items
-from bench.tables import progress
+from bench.tables import columns_of, progress
 from engine.analysis.inspection_runner import attention_profile
 from engine.engine import Engine
 from engine.trace import Trace
 
 TITLE = "attention of the auxiliary model and each primary layer, against the primary's last layer"
-COLUMNS = {
-    "task": "task",
-    "what": "what",
-    "ratio": "ratio",
-    "kl": "KL",
-    "kl_low": "low",
-    "kl_high": "high",
-    "jaccard": "Jaccard",
-    "jaccard_low": "low",
-    "jaccard_high": "high",
-    "n": "n",
-}
+COLUMNS = columns_of("task what ratio kl kl_low kl_high jaccard jaccard_low jaccard_high n")
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 

@@ -3,7 +3,6 @@
 Without a KV cache every new token needs a pass over all tokens before it, the starting point of nanoVLM's article.
 """
 
-import statistics
 import time
 from argparse import Namespace
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from bench.bootstrap import medians
 from bench.tables import progress
 from engine.builder import ModelConfig, load_models
 from engine.model.decoder import Decoder
@@ -45,22 +45,19 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     for length in arguments.lengths:
         generator = torch.Generator().manual_seed(arguments.seed)
         ids = torch.randint(100, decoder.spec.vocab_size, (length,), generator=generator)
-        speeds = [
-            (kvscope(decoder, ids), uncached(decoder, ids), transformers(reference, ids))
-            for _ in progress(range(arguments.samples + 1), f"{length} tokens")
-        ]
-        ours, no_cache, theirs = zip(*speeds[1:], strict=True)  # the first run is for warm-up
-        rows.append(
-            {
-                "length": length,
-                "tokens_per_second": statistics.median(ours),
-                "uncached_tokens_per_second": statistics.median(no_cache),
-                "transformers_tokens_per_second": statistics.median(theirs),
-                "cache_speedup": statistics.median(a / b for a, b in zip(ours, no_cache, strict=True)),
-                "speedup": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
-                "n": len(ours),
-            }
-        )
+        runs = []
+        for _ in progress(range(arguments.samples + 1), f"{length} tokens"):
+            ours, no_cache, theirs = kvscope(decoder, ids), uncached(decoder, ids), transformers(reference, ids)
+            runs.append(
+                {
+                    "tokens_per_second": ours,
+                    "uncached_tokens_per_second": no_cache,
+                    "transformers_tokens_per_second": theirs,
+                    "cache_speedup": ours / no_cache,
+                    "speedup": ours / theirs,
+                }
+            )
+        rows.append({"length": length, **medians(runs[1:])})  # the first run is for warm-up
     return rows
 
 

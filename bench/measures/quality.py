@@ -7,13 +7,11 @@ same command resumes.
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from bench.arguments import positive_int
 from bench.data.dataset import load_items
 from bench.data.item import Item
-from bench.data.sources import read_rows
 from bench.harness.engine import make_splitter, model_config, open_engine
 from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
 from engine.engine import Engine
@@ -35,19 +33,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
-    """Return the engine and the items of each file; all files are read before anything is measured.
+    """Return the engine and the items of each file; all files are read before the models are loaded.
 
     Passages longer than a chunk are split as the library would split them.
     """
-    for file in arguments.files:
-        read_rows(file)  # report a missing file before loading the models
+    sampling = arguments.passages, arguments.seed, arguments.samples, arguments.absent
+    files = [load_items(file, *sampling) for file in arguments.files]
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     split = make_splitter(engine, arguments.chunk)
-    files = []
-    for file in arguments.files:
-        items = load_items(file, arguments.passages, arguments.seed, arguments.samples, arguments.absent)
-        files.append([replace(item, passages=tuple(chain.from_iterable(map(split, item.passages)))) for item in items])
-    return engine, files
+
+    def split_passages(item: Item) -> Item:
+        return replace(item, passages=tuple(part for passage in item.passages for part in split(passage)))
+
+    return engine, [list(map(split_passages, items)) for items in files]
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:

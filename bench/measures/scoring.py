@@ -4,17 +4,16 @@ Within a request scoring overlaps with assembly and shares the cores with it: se
 passage alone with the whole auxiliary model.
 """
 
-import statistics
 import time
 from argparse import Namespace
 from typing import Any
 
-from bench.harness.workload import Workload, open_workload
-from bench.tables import progress
+from bench.bootstrap import medians
+from bench.harness.workload import Workload, ask_all
 from engine.trace import Trace
 from engine.types import ScoreMode
 
-# Row values, which other programs read.
+# Row values, which other programs read; the paper's first.
 NAMES = {ScoreMode.PER_CHUNK: "apart", ScoreMode.JOINT: "joined", ScoreMode.LEARNED: "trained"}
 TITLE = "scoring time, relative to the paper's mode"
 COLUMNS = {"scoring": "scoring", "length": "length", "scoring_ms": "ms", "of_apart": "of the paper's", "n": "n"}
@@ -22,33 +21,23 @@ COLUMNS = {"scoring": "scoring", "length": "length", "scoring_ms": "ms", "of_apa
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length and score mode; medians over the questions, paired ratios."""
-    rows = []
-    for length in arguments.lengths:
-        with open_workload(arguments, length) as work:
-            work.warm()
-            questions = [measure(work, number) for number in progress(work.numbers, f"{length} tokens")][1:]
-        for mode in questions[0]:
-            row = {
-                "scoring": NAMES[mode],
-                "length": length,
-                "scoring_ms": statistics.median(times[mode] for times in questions),
-                "of_apart": statistics.median(times[mode] / times[ScoreMode.PER_CHUNK] for times in questions),
-                "n": len(questions),
-            }
-            rows.append(row)
-    return rows
+    return [
+        {"scoring": name, "length": length, **medians(samples)}
+        for length, by_mode in ask_all(arguments, measure)
+        for name, samples in by_mode.items()
+    ]
 
 
-def measure(work: Workload, number: int) -> dict[ScoreMode, float]:
-    """Return the milliseconds of each score mode for question `number`."""
+def measure(work: Workload, number: int) -> dict[str, dict[str, float]]:
+    """Return the time of each score mode for question `number`."""
     auxiliary, cache = work.engine.auxiliary, work.engine.cache
     assert auxiliary is not None
     prompt = work.engine.prepare(work.request(number), Trace())
     chunks = cache.gather(prompt.passage_ids, max_path_chunks=1).chunks if auxiliary.cache is cache else None
-    times = {}
-    for mode in ScoreMode:
+    times_ms = {}
+    for mode, name in NAMES.items():
         if mode is not ScoreMode.LEARNED or auxiliary.selector is not None:
             began = time.perf_counter()
             auxiliary.score(prompt.standalone_question, prompt.texts, work.engine.template, mode, chunks)
-            times[mode] = 1e3 * (time.perf_counter() - began)
-    return times
+            times_ms[name] = 1e3 * (time.perf_counter() - began)
+    return {name: {"scoring_ms": ms, "of_apart": ms / times_ms["apart"]} for name, ms in times_ms.items()}

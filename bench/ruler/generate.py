@@ -19,10 +19,7 @@ TOLERANCE = 200  # within a 200th of the limit is close enough
 def generate(
     task: str, tokens: int, count: int, seed: int, measure: Callable[[str], int], split: Splitter, haystack: str
 ) -> Iterator[Item]:
-    """Yield `count` samples whose passages together have at most `tokens` tokens.
-
-    measure   counts the tokens of a passage in the prompt
-    haystack  English prose, used by the tasks with a text haystack
+    """Yield `count` samples whose passages together have at most `tokens` tokens, as `measure` counts them.
 
     The passages fill the length to within half a percent, or to within one unit of the haystack (a line of noise, a
     needle, a repeated word). Every needle is complete in one passage. Sample i depends only on the task, the length,

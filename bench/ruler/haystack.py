@@ -1,7 +1,4 @@
-"""The haystack: a text file, or our sample documents.
-
-RULER uses essays that may not be redistributed. Any English prose works; longer texts give more varied passages.
-"""
+"""The haystack: a text file, or our sample documents. RULER's essays may not be redistributed; any prose works."""
 
 import re
 from itertools import cycle, islice
@@ -36,7 +33,7 @@ def read_haystack(path: Path | None) -> str:
 
 
 def strip_markdown(text: str) -> str:
-    """Return a Markdown text without heading and list marks, emphasis and tables."""
+    """Remove heading and list marks, emphasis and tables."""
     return _MARKS.sub("", _TABLE.sub("", text)).strip()
 
 

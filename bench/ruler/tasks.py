@@ -23,17 +23,12 @@ SHORT_TOKENS = 4096  # below it, words occur less often
 
 @dataclass(frozen=True)
 class TaskSample:
-    """One sample before its length is chosen.
+    """One sample before its length is chosen."""
 
-    context  maps a number of haystack pieces to the text; the needles stay the same
-    needles  each must be complete in one passage
-    opening  start of the answer that is given to the model
-    """
-
-    context: Callable[[int], str]
-    needles: tuple[str, ...]
+    context: Callable[[int], str]  # maps a number of haystack pieces to the text; the needles stay the same
+    needles: tuple[str, ...]  # each must be complete in one passage
     question: str
-    opening: str
+    opening: str  # start of the answer that is given to the model
     answers: tuple[str, ...]
     max_new_tokens: int
 
@@ -43,22 +38,14 @@ Task = Callable[[Random, list[str], int], TaskSample]  # arguments: random state
 
 @dataclass(frozen=True)
 class NeedleTask:
-    """Sentences that give a key a value, hidden in noise, in text, or among other needles.
+    """Sentences that give a key a value, hidden in noise, in text, or among other needles."""
 
-    haystack  'noise', 'text' or 'needles'
-    key       'word' or 'uuid'
-    value     'number' (seven digits) or 'uuid'
-    keys      number of keys, the queried ones included
-    values    per key
-    queried   number of keys in the question
-    """
-
-    haystack: str
-    key: str = "word"
-    value: str = "number"
-    keys: int = 1
-    values: int = 1
-    queried: int = 1
+    haystack: str  # 'noise', 'text' or 'needles'
+    key: str = "word"  # or 'uuid'
+    value: str = "number"  # of seven digits, or 'uuid'
+    keys: int = 1  # the queried ones included
+    values: int = 1  # per key
+    queried: int = 1  # keys in the question
 
     def __call__(self, rng: Random, text: list[str], max_tokens: int) -> TaskSample:
         names = _distinct(partial(self._draw_key, rng), self.keys)

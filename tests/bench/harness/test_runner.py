@@ -14,7 +14,6 @@ from bench.measures import attention as look
 from bench.measures import quality
 from bench.measures import ruler as tasks
 from bench.reporting import report
-from bench.reporting.figures import AXIS_TITLES, figures
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.scoring.trained_selector import SELECTOR_FILE
@@ -331,7 +330,7 @@ def test_rows_record_their_settings_and_a_report_separates_files(engine, argumen
     counts = report.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
     assert counts == [{"file": "rows", "rows": 3}, {"file": "other", "rows": 3}, {"file": "speeds", "rows": 1}]
     assert "| prompt | KVScope | over no cache | n |" in (tmp_path / "report" / "report.md").read_text()
-    plotted = figures([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows])
+    plotted = report.figures([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows])
     lines = plotted[0].data
     assert [len(line.x) for line in lines] == [1, 1, 1, 1]
 
@@ -345,7 +344,7 @@ def test_the_report_writes_tables_and_a_page_that_needs_no_net(engine, arguments
     assert "| harbour | cacheclip |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert "cacheblend" in page and 'src="http' not in page
-    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in AXIS_TITLES.values())
+    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in report.AXIS_TITLES.values())
     arguments.json.write_text("{}")
     with pytest.raises(InvalidDataset, match="not a list of rows"):
         report.run(Namespace(rows=[arguments.json], out=out))
