@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,7 @@ def train_reader(
     examples, eval_examples, eval_set = prepare_run(PromptTemplate(decoder.tokenizer), corpora, config, out)
     adapter = LoraAdapter(decoder, config.lora)
 
-    def evaluate_now(stage: str) -> dict[str, Any]:
-        return evaluate(stage, decoder, adapter, eval_examples, config.eval_examples, progress)
-
+    evaluate_now = partial(evaluate, decoder, adapter, eval_examples, config.eval_examples, progress)
     before = _evaluate_base_model(out, eval_set, evaluate_now)
     origin = None
     if init_from is not None:
@@ -115,7 +114,7 @@ def average_adapters(
         "config": to_json(config),
         "judged_by": eval_set,
         "averaged": [_describe_adapter(folder) for folder in folders],
-        "after": evaluate("Evaluating", decoder, adapter, examples, config.eval_examples, progress),
+        "after": evaluate(decoder, adapter, examples, config.eval_examples, progress, "Evaluating"),
     }
     adapter.save(out)
     write_report(out, report)
@@ -129,7 +128,7 @@ def selection_metric(report: dict[str, Any]) -> float:
 
 @torch.no_grad()
 def evaluate(
-    stage: str, decoder: Decoder, adapter: LoraAdapter, examples: TrainingExamples, count: int, progress: Progress
+    decoder: Decoder, adapter: LoraAdapter, examples: TrainingExamples, count: int, progress: Progress, stage: str
 ) -> dict[str, dict[str, float]]:
     """Evaluate the first `count` examples with full prefill, direct reuse, and reuse with random windows recomputed.
 

@@ -3,29 +3,64 @@
 import random
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bench.cache.workload import RequestStream, Served
+from tokenizers import Tokenizer
+
+from bench.cache.simulate import NO_CACHE
+from bench.cache.workload import RequestStream, RequestStreamConfig, Served
 from bench.harness.engine import first_token
-from bench.harness.workload import CHUNK_TOKENS, Workload, make_paragraph
+from bench.harness.workload import CHUNK_TOKENS, GIB, Workload, make_paragraph
 from bench.tables import progress
+from engine.builder import Models, build_engine
+from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.model.sampling import SamplingParams
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.template import PromptTemplate
+from engine.prompt.text_finder import TextFinder
 from engine.scheduler.speculation import SpeculationConfig
 from engine.strategies import Strategy
 from engine.trace import Trace
 from store.types import Hit
 
+Variants = Sequence[tuple[str, Strategy]]  # each with its eviction policy
 MAX_NEW_TOKENS = 16  # space for an answer in the buffer; nothing is decoded
 SPECULATIVE, PLAIN = SpeculationConfig(20.0), SpeculationConfig(1e12)
 
 
-def make_passages(engine: Engine, stream: RequestStream, seed: int) -> list[str]:
+def replay(
+    arguments: Namespace, models: Models, variants: Variants, budget: float, skew: float, seed: int
+) -> list[list[Served]]:
+    """Ask every question of each variant in turn; the warm-up questions are left out.
+
+    Each variant has an engine of its own over the same models, with `budget` GiB of memory and no disk tier; machine
+    noise affects all of them.
+    """
+    documents, tokens, count = arguments.documents or 100, tuple(arguments.tokens), arguments.questions or 60
+    stream = RequestStream(RequestStreamConfig(documents, arguments.passages, skew, tokens), seed)
+    engines = []
+    for policy, _ in variants:
+        config = CacheHierarchyConfig(int(budget * GIB), 0, policy="lru" if policy == NO_CACHE else policy)
+        tiers = CacheHierarchy(config, None, models.primary.device)
+        engines.append(build_engine(models, lambda tokenizer: TextFinder(), tiers, arguments.data))
+    passages = _make_passages(engines[0].template.tokenizer.data, stream, seed)
+    questions = list(stream.questions(count // 2 + count))
+    results: list[list[Served]] = [[] for _ in variants]
+    for number, chosen in enumerate(progress(questions, "asking")):
+        prompt = _prompt(engines[0].template, [passages[one] for one in chosen], number)
+        engines[0].sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
+        for engine, (_, strategy), result in zip(engines, variants, results, strict=True):
+            result.append(_ask(engine, strategy, prompt))
+    return [result[count // 2 :] for result in results]
+
+
+def _make_passages(tokenizer: Tokenizer, stream: RequestStream, seed: int) -> list[str]:
     """Return random passages of the stream's lengths in tokens, to within a few."""
-    rng, tokenizer = random.Random(seed), engine.template.tokenizer.data
+    rng = random.Random(seed)
     parts = -(-int(stream.tokens.max()) // (CHUNK_TOKENS - 8))
     long = [" ".join(make_paragraph(rng, tokenizer) for _ in range(parts)) for _ in range(8)]
     passages = []
@@ -37,24 +72,11 @@ def make_passages(engine: Engine, stream: RequestStream, seed: int) -> list[str]
     return passages
 
 
-def replay(
-    variants: Sequence[tuple[Engine, Strategy]],
-    questions: Sequence[tuple[int, ...]],
-    passages: Sequence[str],
-    num_warmup: int,
-) -> list[list[Served]]:
-    """Ask every question of all variants in turn; return their results after the first `num_warmup` questions.
-
-    Each variant has an engine of its own over the same models, so that machine noise affects all of them.
-    """
-    first_engine, _ = variants[0]
-    results: list[list[Served]] = [[] for _ in variants]
-    for number, documents in enumerate(progress(questions, "asking")):
-        prompt = _prompt(first_engine, [passages[one] for one in documents], number)
-        first_engine.sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
-        for (engine, strategy), result in zip(variants, results, strict=True):
-            result.append(_ask(engine, strategy, prompt))
-    return [result[num_warmup:] for result in results]
+def _prompt(template: PromptTemplate, texts: Sequence[str], number: int) -> PreparedPrompt:
+    question = f"Which number belongs to the engine in report {number}?"
+    passages = tuple(template.passage(text) for text in texts)
+    suffix_ids = template.suffix_ids(question)
+    return PreparedPrompt(tuple(texts), passages, question, question, suffix_ids, MAX_NEW_TOKENS)
 
 
 def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> Served:
@@ -66,13 +88,6 @@ def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> Served:
     hit_tokens = sum(len(ids) for ids, tier in sources if tier not in ("computed", "none"))
     is_full_hit = result.num_path_chunks == len(prompt.passages)
     return Served(hit_tokens, prompt.context_tokens, ttft_ms, busy_ms, is_full_hit)
-
-
-def _prompt(engine: Engine, texts: Sequence[str], number: int) -> PreparedPrompt:
-    template, question = engine.template, f"Which number belongs to the engine in report {number}?"
-    passages = tuple(template.passage(text) for text in texts)
-    suffix_ids = template.suffix_ids(question)
-    return PreparedPrompt(tuple(texts), passages, question, question, suffix_ids, MAX_NEW_TOKENS)
 
 
 def _delay_last_stage(engine: Engine, extra_ms: float) -> None:

@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache.replay import compare_speculation, make_passages, replay
+from bench.cache.replay import compare_speculation, replay
 from bench.cache.simulate import NO_CACHE, SimulatedCache, measure_operations, simulate, simulate_queue
 from bench.cache.workload import RequestStream, RequestStreamConfig, Served
 from bench.harness.engine import model_config
 from bench.harness.workload import GIB, open_workload
 from bench.tables import columns_of, progress
-from engine.builder import Models, build_engine, load_cost_model, load_models
+from engine.builder import load_cost_model, load_models
 from engine.cache.cost_model import CostModel, measure_costs
 from engine.cache.eviction import POLICIES
-from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
-from engine.prompt.text_finder import TextFinder
-from engine.strategies import CacheClip, Full, Prefix, Strategy
+from engine.strategies import CacheClip, Full, Prefix
 
 TITLE = "RAGCache: policies, reuse, reordering, speculation"
 COLUMNS = columns_of(
@@ -78,7 +76,7 @@ def _policies(arguments: Namespace) -> list[dict[str, Any]]:
     models, rows = load_models(model_config(arguments)), []
     variants = [(policy, Full() if policy == NO_CACHE else Prefix()) for policy in arguments.policies]
     for skew, budget, seed in product(arguments.skews, arguments.budgets or [0.1, 0.2, 0.4], _seeds(arguments)):
-        results = _replay(arguments, models, variants, budget, skew, seed)
+        results = replay(arguments, models, variants, budget, skew, seed)
         for policy, served in zip(arguments.policies, results, strict=True):
             row = {"show": "engine", "policy": policy, "skew": skew, "budget": budget, "seed": seed}
             rows.append(row | _aggregate(served))
@@ -88,16 +86,11 @@ def _policies(arguments: Namespace) -> list[dict[str, Any]]:
 def _reuse(arguments: Namespace) -> list[dict[str, Any]]:
     """Compare no reuse, exact prefixes, and CacheClip on top on the same questions."""
     models, budget, skew, rows = load_models(model_config(arguments)), (arguments.budgets or [4.0])[0], 0.6, []
-    methods: list[tuple[str, Strategy]] = [
-        ("full", Full()),
-        ("prefix", Prefix()),
-        ("cacheclip", CacheClip(0.2)),
-        ("cacheclip", CacheClip(0.1)),
-    ]
-    variants = [(NO_CACHE if method == "full" else "pgdsf", strategy) for method, strategy in methods]
-    results = _replay(arguments, models, variants, budget, skew, arguments.seed)
+    methods = ("full", "prefix", "cacheclip", "cacheclip")
+    variants = [(NO_CACHE, Full()), ("pgdsf", Prefix()), ("pgdsf", CacheClip(0.2)), ("pgdsf", CacheClip(0.1))]
+    results = replay(arguments, models, variants, budget, skew, arguments.seed)
     plain = results[0]
-    for (policy, strategy), (method, _), served in zip(variants, methods, results, strict=True):
+    for method, (policy, strategy), served in zip(methods, variants, results, strict=True):
         speedups = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(plain, served, strict=True)]
         full_hits = [speedup for speedup, one in zip(speedups, served, strict=True) if one.is_full_hit]
         row = {
@@ -150,27 +143,6 @@ _PARTS = {
     "speculation": _speculation,
     "operations": lambda arguments: [row for nodes in (1_000, 10_000, 100_000) for row in measure_operations(nodes)],
 }
-
-
-def _replay(
-    arguments: Namespace,
-    models: Models,
-    variants: Sequence[tuple[str, Strategy]],
-    budget: float,
-    skew: float,
-    seed: int,
-) -> list[list[Served]]:
-    """Replay the stream for each (policy, strategy), with `budget` GiB of memory and no disk tier."""
-    count = arguments.questions or 60
-    lengths = (arguments.tokens[0], arguments.tokens[1])
-    stream = RequestStream(RequestStreamConfig(arguments.documents or 100, arguments.passages, skew, lengths), seed)
-    questions = list(stream.questions(count // 2 + count))
-    engines = []
-    for policy, strategy in variants:
-        config = CacheHierarchyConfig(int(budget * GIB), 0, policy=policy if policy != NO_CACHE else "lru")
-        tiers = CacheHierarchy(config, None, models.primary.device)
-        engines.append((build_engine(models, lambda tokenizer: TextFinder(), tiers, arguments.data), strategy))
-    return replay(engines, questions, make_passages(engines[0][0], stream, seed), count // 2)
 
 
 def _seeds(arguments: Namespace) -> range:

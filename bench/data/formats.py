@@ -124,7 +124,7 @@ def _parse_row(where: str, fields: Any) -> list[RawQuestion]:
 
 
 def _with_passages(fields: Fields) -> list[RawQuestion]:
-    passages = [_titled(one.get("title"), _text(one["text"])) for one in fields["passages"]]
+    passages = [_titled(one.get("title"), one["text"]) for one in fields["passages"]]
     return [_question(fields, fields["question"], fields["answers"], passages)]
 
 
@@ -136,11 +136,11 @@ def _hotpot(fields: Fields) -> list[RawQuestion]:
 
 
 def _longbench(fields: Fields) -> list[RawQuestion]:
-    return [_question(fields, fields["input"], fields["answers"], [_text(fields["context"])])]
+    return [_question(fields, fields["input"], fields["answers"], [fields["context"].strip()])]
 
 
 def _squad(fields: Fields) -> list[RawQuestion]:
-    text = _text(fields["context"])
+    text = fields["context"].strip()
     paragraph = _titled(str(fields.get("title") or "").replace("_", " "), text) if text else ""
     return [
         _question(asked, asked["question"], asked["answers"], paragraph=paragraph)
@@ -171,13 +171,7 @@ def _question(
     if not paragraph and not any(passages or ()):
         raise ValueError("no text")
     name = str(fields.get("id") or fields.get("_id") or "")
-    return RawQuestion(name, _text(question), _answers(answers), tuple(passages or ()), paragraph)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {type(value).__name__}")
-    return value.strip()
+    return RawQuestion(name, question.strip(), _answers(answers), tuple(passages or ()), paragraph)
 
 
 def _titled(title: Any, text: str) -> str:
@@ -189,5 +183,5 @@ def _answers(value: Any) -> tuple[str, ...]:
     if isinstance(value, Mapping):
         value = value["text"]
     values = [value] if isinstance(value, str) else value
-    texts = (_text(one["text"] if isinstance(one, Mapping) else one) for one in values)
+    texts = ((one["text"] if isinstance(one, Mapping) else one).strip() for one in values)
     return tuple(dict.fromkeys(filter(None, texts)))

@@ -1,5 +1,6 @@
-"""Run one question through every variant: same token ids, question always prefilled, result decoding from its own KV.
+"""Parse the variants of the command line, and run one question through all of them.
 
+They read the same token ids, the question is always prefilled, and each answer is decoded from the variant's own KV.
 Full prefill, chunk KV, auxiliary scores and the oracle's attention are computed once and shared by all variants.
 """
 
@@ -12,15 +13,16 @@ from torch import Tensor
 
 from bench.data.item import Item
 from bench.errors import InvalidArgument
-from bench.harness.variants import Variant
 from bench.metrics import METRICS
 from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, logits_along
 from engine.analysis.divergence import jaccard
+from engine.analysis.variants import Variant, variants_of
 from engine.engine import Engine, PrefillResult
+from engine.method import parse_params
 from engine.model.sampling import SamplingParams, decode_batch
 from engine.prefill.context import PromptContext
 from engine.prompt.pack import PreparedPrompt
-from engine.strategies import OracleWindows
+from engine.strategies import STRATEGIES, OracleWindows
 from engine.trace import Trace
 from engine.types import Placement
 
@@ -29,6 +31,25 @@ EXTRA_METRICS = {  # in addition to the headline metric
     "f1": ("exact", "rouge_l", "contains"),
     "f1_zh": ("exact_zh", "f1", "rouge_zh", "contains"),
 }
+
+
+def parse_variants(methods: Sequence[str], ratios: Sequence[float]) -> list[Variant]:
+    """Return a variant for each method ('cacheclip', 'epic:tokens=16') and, if it has a ratio, each ratio.
+
+    Duplicates are dropped. Raises InvalidArgument for an unknown method or parameter, or a value out of range.
+    """
+    variants: list[Variant] = []
+    for method in dict.fromkeys(method.rstrip(":") for method in methods):
+        name, _, assignments = method.partition(":")
+        if name not in STRATEGIES:
+            raise InvalidArgument(f"The method {name!r} is not one of {', '.join(STRATEGIES)}.")
+        pairs = [pair.partition("=") for pair in assignments.split(",") if pair]
+        try:
+            params = parse_params(STRATEGIES[name], {param: value for param, _, value in pairs})
+            variants += variants_of(name, list(dict.fromkeys(ratios)), params, method_name=method)
+        except ValueError as error:
+            raise InvalidArgument(f"{method!r}: {error}.") from error
+    return variants
 
 
 def run_variants(

@@ -11,9 +11,9 @@ from bench.bootstrap import mean_fields, ratio_interval
 from bench.data.item import Item
 from bench.harness.checkpoints import SampleFile
 from bench.harness.engine import model_config
-from bench.harness.paired import FULL, prepare_item, run_variants
-from bench.harness.variants import Variant, parse_variants
+from bench.harness.paired import FULL, parse_variants, prepare_item, run_variants
 from bench.tables import columns_of, progress
+from engine.analysis.variants import Variant
 from engine.engine import Engine
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.dtype import select_dtype

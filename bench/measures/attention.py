@@ -12,10 +12,10 @@ from bench.data.item import Item
 from bench.errors import InvalidArgument
 from bench.harness.paired import prepare_item
 from bench.harness.runner import open_samples, requested_variants
-from bench.harness.variants import Variant
 from bench.measures.quality import add_arguments, open_engine_and_items
 from bench.tables import columns_of, progress
 from engine.analysis.inspection_runner import attention_profile
+from engine.analysis.variants import Variant
 from engine.engine import Engine
 from engine.trace import Trace
 

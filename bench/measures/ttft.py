@@ -12,9 +12,10 @@ from typing import Any
 
 from bench.bootstrap import median_interval, medians
 from bench.harness.engine import first_token
-from bench.harness.variants import Variant, parse_variants
+from bench.harness.paired import parse_variants
 from bench.harness.workload import Workload, ask_all
 from bench.tables import columns_of
+from engine.analysis.variants import Variant
 from engine.strategies import Full, Strategy
 from engine.trace import Trace
 from engine.types import Placement

@@ -261,6 +261,12 @@ def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits
         quality.run(arguments)
 
 
+def test_passages_longer_than_a_chunk_are_split(engine, arguments):
+    arguments.methods, arguments.chunk = ["direct"], 16
+    quality.run(arguments)
+    assert all(sample["about"]["passages"] > 2 * len(TEXTS) for sample in samples_of(arguments))
+
+
 def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(engine, arguments, tmp_path):
     arguments.haystack, arguments.lengths, arguments.samples, arguments.methods = None, [600], 2, ["direct"]
     arguments.tasks = ["niah_single_1", "niah_multivalue"]
