@@ -14,7 +14,7 @@ from bench.arguments import fraction, positive_int
 from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
-from bench.harness.paired import parse_variants
+from bench.harness.runner import parse_variants
 from bench.measures import attention, decode, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table

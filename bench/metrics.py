@@ -1,11 +1,13 @@
 """Answer metrics in [0, 1], as SQuAD, LongBench and RULER define them. The whole prediction is scored."""
 
+import operator
 import re
 import string
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import jieba
 from rouge import Rouge
@@ -39,23 +41,11 @@ def words_zh(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def _exact(prediction: str, answer: str) -> float:
-    return float(normalise(prediction) == normalise(answer))
+def _spaced_zh(text: str) -> str:
+    return " ".join(_jieba().cut(text))
 
 
-def _exact_zh(prediction: str, answer: str) -> float:
-    return float(words_zh(prediction) == words_zh(answer))
-
-
-def _f1(prediction: str, answer: str) -> float:
-    return _overlap(normalise(prediction).split(), normalise(answer).split())
-
-
-def _f1_zh(prediction: str, answer: str) -> float:
-    return _overlap(words_zh(prediction), words_zh(answer))
-
-
-def _overlap(predicted: list[str], reference: list[str]) -> float:
+def _f1(predicted: list[str], reference: list[str]) -> float:
     """Return the harmonic mean of precision and recall."""
     common = sum((Counter(predicted) & Counter(reference)).values())
     return 2 * common / (len(predicted) + len(reference)) if common else 0.0
@@ -73,14 +63,9 @@ def _rouge_l(prediction: str, answer: str) -> float:
         sys.setrecursionlimit(limit)
 
 
-def _rouge_zh(prediction: str, answer: str) -> float:
-    return _rouge_l(" ".join(_jieba().cut(prediction)), " ".join(_jieba().cut(answer)))
-
-
-def _contains(prediction: str, answer: str) -> float:
-    """Return 1 if the answer occurs in the prediction, both normalised, and not within a longer Latin word."""
-    predicted, reference = (normalise(text.translate(_SPACED_MARKS)) for text in (prediction, answer))
-    return float(bool(reference and re.search(f"(?<![a-z0-9]){re.escape(reference)}(?![a-z0-9])", predicted)))
+def _contains(prediction: str, answer: str) -> bool:
+    """Return whether the answer occurs in the prediction, and not within a longer Latin word."""
+    return bool(answer and re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", prediction))
 
 
 def _recall(prediction: str, answers: Sequence[str]) -> float:
@@ -92,19 +77,21 @@ def _not_answered(prediction: str, answers: Sequence[str]) -> float:
     return float(bool(NO_ANSWER.search(prediction.lower().replace("\u2019", "'"))))
 
 
-def _best(score: Callable[[str, str], float]) -> Metric:
-    """Return a metric that scores the prediction against the best-matching answer."""
-    return lambda prediction, answers: max((score(prediction, answer) for answer in answers), default=0.0)
+def _best(score: Callable[[Any, Any], float], form: Callable[[str], Any] = str) -> Metric:
+    """Return a metric that scores a prediction against the best-matching answer, both brought into a form."""
+    return lambda prediction, answers: max(
+        (float(score(form(prediction), form(answer))) for answer in answers), default=0.0
+    )
 
 
 METRICS: dict[str, Metric] = {
-    "exact": _best(_exact),  # SQuAD (arXiv:1606.05250), as is f1
-    "exact_zh": _best(_exact_zh),
-    "f1": _best(_f1),
-    "f1_zh": _best(_f1_zh),  # this and ROUGE: LongBench (arXiv:2308.14508), with the libraries it uses
+    "exact": _best(operator.eq, normalise),  # SQuAD (arXiv:1606.05250), as is f1
+    "exact_zh": _best(operator.eq, words_zh),
+    "f1": _best(_f1, lambda text: normalise(text).split()),
+    "f1_zh": _best(_f1, words_zh),  # this and ROUGE: LongBench (arXiv:2308.14508), with the libraries it uses
     "rouge_l": _best(_rouge_l),
-    "rouge_zh": _best(_rouge_zh),
-    "contains": _best(_contains),  # lenient
+    "rouge_zh": _best(_rouge_l, _spaced_zh),
+    "contains": _best(_contains, lambda text: normalise(text.translate(_SPACED_MARKS))),  # lenient
     "recall": _recall,  # RULER's string_match_all (arXiv:2404.06654): the share of the references that are found
     "not_there": _not_answered,  # whether the prediction says that there is no answer
 }

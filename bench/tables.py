@@ -51,10 +51,7 @@ def progress(items: Sequence[T], description: str) -> Iterable[T]:
 
 
 def print_table(title: str, columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> None:
-    """Print one line per row; columns without values are left out.
-
-    Intervals are left out if the terminal is too narrow for them.
-    """
+    """Print one line per row, without empty columns, and without intervals if the terminal is too narrow for them."""
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     table = _table(title, columns, rows, with_intervals=True)
     if console.measure(table, options=console.options.update(max_width=10 * PIPED_WIDTH)).maximum > console.width:

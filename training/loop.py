@@ -27,25 +27,18 @@ Progress = Callable[[str, int, int, float], None]  # stage, steps done, steps in
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What every kind of training is configured with.
-
-    eval_examples  held-out examples to evaluate with
-    eval_fraction  of each corpus' paragraphs that is held out, at its end
-    """
+    """What every kind of training is configured with."""
 
     mix: DataMix = field(default=DataMix())
     seed: int = 0
-    eval_examples: int = 40
-    eval_fraction: float = 0.05
+    eval_examples: int = 40  # held-out examples to evaluate with
+    eval_fraction: float = 0.05  # of each corpus' paragraphs that is held out, at its end
 
 
 def prepare_run(
     prompt: PromptTemplate, corpora: Sequence[Corpus], config: RunConfig, out: Path
 ) -> tuple[TrainingExamples, TrainingExamples, dict[str, Any]]:
-    """Seed torch and create `out`; return training and held-out examples, and for the report, what determines these.
-
-    Raises BadCorpus if there are too few questions.
-    """
+    """Seed torch and create `out`; return training examples, held-out examples and what determines these."""
     torch.manual_seed(config.seed)
     examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
     out.mkdir(parents=True, exist_ok=True)
@@ -55,19 +48,13 @@ def prepare_run(
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How long and how fast to train.
+    """How long and how fast to train."""
 
-    steps             one example each
-    learning_rate     maximum, after `warmup_steps`
-    checkpoint_steps  between two checkpoints
-    max_grad_norm     gradients are clipped to it
-    """
-
-    steps: int = 1200
-    learning_rate: float = 1e-3
+    steps: int = 1200  # one example each
+    learning_rate: float = 1e-3  # maximum, after the warm-up
     warmup_steps: int = 40
-    checkpoint_steps: int = 50
-    max_grad_norm: float = 1.0
+    checkpoint_steps: int = 50  # between two checkpoints
+    max_grad_norm: float = 1.0  # gradients are clipped to it
 
     def learning_rate_at(self, step: int) -> float:
         if step < self.warmup_steps:
@@ -96,9 +83,8 @@ def train(
     names = list(parameters)
     optimizer = torch.optim.AdamW(parameters.values(), betas=(0.9, 0.98), weight_decay=0.0)
     settings = to_json(config) | settings
-    average_loss = 0.0
-    first_step = 0
-    seconds = 0.0
+    # Stored keys: checkpoints of earlier versions must stay readable.
+    state: dict[str, Any] = {"made": settings, "lesson": 0, "loss": 0.0, "seconds": 0.0}
     checkpoint = folder / "checkpoint"
     if (loaded := load_checkpoint(checkpoint)) is not None:
         tensors, state = loaded
@@ -107,13 +93,10 @@ def train(
         weights = {name.removeprefix(WEIGHT_PREFIX): t for name, t in tensors.items() if name.startswith(WEIGHT_PREFIX)}
         trained.load_state_dict(weights)
         _restore_moments(optimizer, names, tensors)
-        first_step = state["lesson"]
-        average_loss = state["loss"]
-        seconds = state["seconds"]
-    start = time.monotonic() - seconds
+    start = time.monotonic() - state["seconds"]
     torch.set_flush_denormal(True)  # tiny gradients make a CPU several times slower
     try:
-        for step in range(first_step, config.steps):
+        for step in range(state["lesson"], config.steps):
             for group in optimizer.param_groups:
                 group["lr"] = config.learning_rate_at(step)
             loss = loss_of(step)
@@ -122,19 +105,16 @@ def train(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             value = float(loss.detach())
-            average_loss = value if step == 0 else (1 - LOSS_EMA_WEIGHT) * average_loss + LOSS_EMA_WEIGHT * value
-            done = step + 1
-            progress("Training", done, config.steps, average_loss)
+            state["loss"] = value if step == 0 else (1 - LOSS_EMA_WEIGHT) * state["loss"] + LOSS_EMA_WEIGHT * value
+            state["lesson"] = done = step + 1
+            progress("Training", done, config.steps, state["loss"])
             if done % config.checkpoint_steps == 0 or done == config.steps:
                 tensors = {f"{WEIGHT_PREFIX}{name}": tensor for name, tensor in trained.state_dict().items()}
-                tensors |= _moments(optimizer, names)
-                seconds = time.monotonic() - start
-                # Stored keys: checkpoints of earlier versions must stay readable.
-                state = {"made": settings, "lesson": done, "loss": average_loss, "seconds": seconds}
-                save_checkpoint(checkpoint, tensors, state)
+                state["seconds"] = time.monotonic() - start
+                save_checkpoint(checkpoint, tensors | _moments(optimizer, names), state)
     finally:
         torch.set_flush_denormal(False)
-    return seconds
+    return state["seconds"]
 
 
 def _moments(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:

@@ -97,10 +97,8 @@ def average_adapters(
     """Write the mean of adapters and its report into `out`, evaluated like a reader; return the report.
 
     If there are few questions, the mean of an adapter and one initialized from it generalizes better than either: each
-    run forgets something else (model soups, arXiv:2203.05482).
-
-    Raises BadCorpus if there are too few questions to evaluate with, ModelNotFound if an adapter cannot be read, and
-    UnsupportedModel if it has another rank.
+    run forgets something else (model soups, arXiv:2203.05482). Raises BadCorpus if there are too few questions,
+    ModelNotFound if an adapter cannot be read, and UnsupportedModel if it has another rank.
     """
     _, examples, eval_set = prepare_run(PromptTemplate(decoder.tokenizer), corpora, config, out)
     adapter = LoraAdapter(decoder, config.lora)
@@ -167,8 +165,7 @@ def _evaluate_base_model(
     with suppress(OSError, ValueError, KeyError, TypeError):
         saved = json.loads(path.read_text())
         if saved["judged_by"] == eval_set:
-            evaluations: dict[str, Any] = saved["before"]
-            return evaluations
+            return saved["before"]
     before = evaluate_now("Evaluating the base model")
     path.write_text(json.dumps({"judged_by": eval_set, "before": before}) + "\n")
     return before

@@ -39,16 +39,12 @@ class SelectorHeadConfig:
 
 @dataclass(frozen=True)
 class SelectorConfig(RunConfig):
-    """How a selector is trained.
-
-    examples  to train with, of some questions each
-    epochs    passes over the examples, each in another order
-    """
+    """How a selector is trained."""
 
     mix: DataMix = field(default=DataMix(max_questions=5, unanswerable_fraction=0.0, synthetic_fraction=0.25))
     eval_examples: int = 20
-    examples: int = 1000
-    epochs: int = 6
+    examples: int = 1000  # to train with, of some questions each
+    epochs: int = 6  # passes over the examples, each in another order
     learning_rate: float = 3e-3
     head: SelectorHeadConfig = field(default=SelectorHeadConfig())
 
@@ -169,5 +165,4 @@ def _agreement(
 
 def selection_metric(report: dict[str, Any]) -> float:
     """Return the fraction of the benefit in the windows that the selector selects."""
-    share: float = report["agreement"]["selector"]
-    return share
+    return report["agreement"]["selector"]

@@ -147,5 +147,4 @@ def _evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progre
 
 def selection_metric(report: dict[str, Any]) -> float:
     """Return the fraction of questions whose answer is scored highest."""
-    fraction: float = report["right"]
-    return fraction
+    return report["right"]

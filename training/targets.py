@@ -30,14 +30,10 @@ CHECKPOINT_EXAMPLES = 50  # between two checkpoints
 
 @dataclass(frozen=True)
 class Target:
-    """The target for one question of an example.
+    """The target for one question of an example."""
 
-    benefit    [T] of recomputing each token; sums to 1, rounded to fp16. 0 in the first passage, whose KV is exact
-    baselines  scores [T] by the main model's own attention over the assembled chunks, if requested
-    """
-
-    benefit: Tensor
-    baselines: dict[str, Tensor] = field(default_factory=dict)
+    benefit: Tensor  # [T] of recomputing each token, sums to 1; 0 in the first passage, whose KV is exact
+    baselines: dict[str, Tensor] = field(default_factory=dict)  # [T], by the main model's own attention, if requested
 
 
 TargetDataset = dict[int, list[Target | None]]  # by example, then by question; None if recomputing does not help

@@ -35,10 +35,9 @@ SPECULATIVE, PLAIN = SpeculationConfig(20.0), SpeculationConfig(1e12)
 def replay(
     arguments: Namespace, models: Models, variants: Variants, budget: float, skew: float, seed: int
 ) -> list[list[Served]]:
-    """Ask every question of each variant in turn; the warm-up questions are left out.
+    """Ask all variants each question in turn, so that noise affects all alike; return the results after the warm-up.
 
-    Each variant has an engine of its own over the same models, with `budget` GiB of memory and no disk tier; machine
-    noise affects all of them.
+    Each variant has an engine of its own over the same models, with `budget` GiB of memory and no disk tier.
     """
     documents, tokens, count = arguments.documents or 100, tuple(arguments.tokens), arguments.questions or 60
     stream = RequestStream(RequestStreamConfig(documents, arguments.passages, skew, tokens), seed)

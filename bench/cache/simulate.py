@@ -43,11 +43,7 @@ class SizeStore:
 
 
 class SimulatedCache:
-    """Exact-prefix reuse with one eviction policy.
-
-    token_bytes   KV of one token
-    budget_bytes  of the memory tier
-    """
+    """Exact-prefix reuse with one eviction policy and `budget_bytes` of memory; a token's KV has `token_bytes`."""
 
     def __init__(
         self, policy: str, budget_bytes: int, token_bytes: int, costs: CostModel, stream: RequestStream

@@ -11,7 +11,7 @@ context + question + answers    a long text; with the hub's answers.text a parag
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -165,13 +165,13 @@ FORMATS: dict[str, Callable[[Fields], list[RawQuestion]]] = {
 
 
 def _question(
-    fields: Fields, question: Any, answers: Any, passages: list[str] | None = None, paragraph: str = ""
+    fields: Fields, question: Any, answers: Any, passages: Sequence[str] = (), paragraph: str = ""
 ) -> RawQuestion:
     """Return a question. Raises ValueError if it has no text to answer from."""
-    if not paragraph and not any(passages or ()):
+    if not paragraph and not any(passages):
         raise ValueError("no text")
     name = str(fields.get("id") or fields.get("_id") or "")
-    return RawQuestion(name, question.strip(), _answers(answers), tuple(passages or ()), paragraph)
+    return RawQuestion(name, question.strip(), _answers(answers), tuple(passages), paragraph)
 
 
 def _titled(title: Any, text: str) -> str:

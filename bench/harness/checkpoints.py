@@ -14,12 +14,9 @@ _HEADER = b'{"made_with"'
 
 
 class SampleFile:
-    """Samples by name.
+    """Samples by name; the file is created with its folder, and an incomplete last line of a killed run is dropped.
 
-    path      created with its folder; an incomplete last line of a killed run is dropped
-    settings  everything that influences a sample's outcome: model, trained weights, seed
-
-    Raises InvalidArgument if the file was written with other settings, or is damaged.
+    Raises InvalidArgument if it is damaged, or was written with other settings: all that influences an outcome.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:

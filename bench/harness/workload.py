@@ -83,13 +83,10 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
 def ask_all(
     arguments: Namespace, measure: Callable[[Workload, int], dict[T, dict[str, float]]]
 ) -> Iterator[tuple[int, dict[T, list[dict[str, float]]]]]:
-    """Yield for each length what `measure` returns for all questions but the first, by what it compares.
-
-    The chunk KV of every passage is computed before.
-    """
+    """Yield for each length what `measure` returns for all questions but the first, by what it compares."""
     for length in arguments.lengths:
         with open_workload(arguments, length) as work:
-            for number in work.numbers:
+            for number in work.numbers:  # compute the chunk KV of every passage
                 for text in work.engine.prepare(work.request(number), Trace()).texts:
                     work.engine.passages.warm(text)
             _, *questions = [measure(work, number) for number in progress(work.numbers, f"{length} tokens")]

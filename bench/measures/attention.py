@@ -10,8 +10,7 @@ from typing import Any
 from bench.bootstrap import mean_fields
 from bench.data.item import Item
 from bench.errors import InvalidArgument
-from bench.harness.paired import prepare_item
-from bench.harness.runner import open_samples, requested_variants
+from bench.harness.runner import open_samples, prepare_item, requested_variants
 from bench.measures.quality import add_arguments, open_engine_and_items
 from bench.tables import columns_of, progress
 from engine.analysis.inspection_runner import attention_profile

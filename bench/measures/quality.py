@@ -33,12 +33,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
-    """Return the engine and the items of each file; all files are read before the models are loaded.
-
-    Passages longer than a chunk are split as the library would split them.
-    """
+    """Return the engine and the items of each file, with long passages split as the library would split them."""
     sampling = arguments.passages, arguments.seed, arguments.samples, arguments.absent
-    files = [load_items(file, *sampling) for file in arguments.files]
+    files = [load_items(file, *sampling) for file in arguments.files]  # report bad files before loading the models
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     split = make_splitter(engine, arguments.chunk)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.bootstrap import median_interval, medians
 from bench.harness.engine import first_token
-from bench.harness.paired import parse_variants
+from bench.harness.runner import parse_variants
 from bench.harness.workload import Workload, ask_all
 from bench.tables import columns_of
 from engine.analysis.variants import Variant

@@ -15,10 +15,7 @@ _END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])")  # not after 'e.g.', where lower
 
 
 def read_haystack(path: Path | None) -> str:
-    """Return the text of a file without Markdown marks and tables, or of the sample documents if `path` is None.
-
-    A short text is repeated by the generator. Raises InvalidDataset for a file without UTF-8 text.
-    """
+    """Return the text of a file, or of the sample documents, without Markdown. Raises InvalidDataset without one."""
     if path is None:
         files = sorted([*SAMPLES.glob("*.md"), *SAMPLES.glob("*.txt")])
         return strip_markdown("\n\n".join(file.read_text(encoding="utf-8") for file in files))

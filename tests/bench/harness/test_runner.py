@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from bench.errors import InvalidArgument, InvalidDataset
-from bench.harness import paired
 from bench.harness import runner as compare
 from bench.harness.checkpoints import SampleFile
 from bench.measures import attention as look
@@ -110,7 +109,7 @@ def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(
     engine, arguments, monkeypatch, tmp_path
 ):
     whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
-    run_variants, calls = paired.run_variants, []
+    run_variants, calls = compare.run_variants, []
 
     def interrupted(engine, item, reading, arms):
         calls.append(item.id)
