@@ -66,7 +66,7 @@ def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
     for skew, budget, seed, policy in progress(settings, "simulating"):
         stream = RequestStream(_stream_config(arguments, skew), seed)
         cache = SimulatedCache(policy, int(budget * GIB), token_bytes, costs, stream)
-        served = list(simulate(cache, stream, count // 2, count))
+        served = simulate(cache, stream, count // 2, count)
         row = {"show": "simulated", "policy": policy, "skew": skew, "drift": arguments.drift, "budget": budget}
         rows.append(row | {"seed": seed} | _aggregate(served))
     return rows

@@ -4,7 +4,7 @@ Each simulated question takes T(cached, computed), the cost model measured on th
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -85,12 +85,9 @@ def _path_keys(documents: tuple[int, ...]) -> list[str]:
     return ["/".join(names[: end + 1]) for end in range(len(names))]
 
 
-def simulate(cache: SimulatedCache, stream: RequestStream, num_warmup: int, num_questions: int) -> Iterator[Served]:
-    """Serve questions one after the other; yield the result of each after the first `num_warmup`."""
-    for number, documents in enumerate(stream.questions(num_warmup + num_questions)):
-        served = cache.serve(documents)
-        if number >= num_warmup:
-            yield served
+def simulate(cache: SimulatedCache, stream: RequestStream, num_warmup: int, num_questions: int) -> list[Served]:
+    """Serve questions one after the other; return the result of each after the first `num_warmup`."""
+    return [cache.serve(documents) for documents in stream.questions(num_warmup + num_questions)][num_warmup:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ would bring them; they are drawn by the seed and the question's id, so an item i
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
 from bench.data.formats import RawQuestion, read_questions
@@ -68,12 +69,8 @@ def _with_distractors(one: RawQuestion, paragraphs: Sequence[str], count: int, r
     others = [paragraph for paragraph in paragraphs if paragraph != one.paragraph]
     rng.shuffle(others)
     answers = [answer.casefold() for answer in one.answers]
-    clean, answering = list[str](), list[str]()
-    for other in others:
-        if len(clean) == count - 1:
-            break
-        text = other.casefold()
-        (answering if any(answer in text for answer in answers) else clean).append(other)
-    chosen = [*clean, *answering][: count - 1]
+    clean = (other for other in others if not any(answer in other.casefold() for answer in answers))
+    chosen = list(islice(clean, count - 1))
+    chosen += [other for other in others if other not in chosen][: count - 1 - len(chosen)]
     chosen.insert(rng.randrange(len(chosen) + 1), one.paragraph)
     return tuple(chosen)

@@ -24,7 +24,7 @@ SMALL = RequestStreamConfig(documents=400, passages=2, skew=0.6, tokens=(50, 200
 def served(policy, budget, count=400, config=SMALL, seed=1):
     demand = RequestStream(config, seed)
     reuse = SimulatedCache(policy, budget, 1, COSTS, demand)
-    return list(simulate(reuse, demand, 0, count)), reuse
+    return simulate(reuse, demand, 0, count), reuse
 
 
 @pytest.mark.parametrize("skew", [0.2, 0.6, 0.8])
