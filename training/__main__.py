@@ -78,7 +78,8 @@ def _run_reader(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         eval_examples=arguments.eval_examples,
     )
-    corpora, decoder = _read_corpora(arguments), _load_decoder(arguments)
+    corpora = _read_corpora(arguments)
+    decoder = _load_decoder(arguments)
     report = reader.train_reader(decoder, corpora, arguments.out, config, _ProgressPrinter(), arguments.init_from)
     print(f"{'exact answers':16} before  after  (n)")
     for name, after in report["after"].items():
@@ -93,9 +94,10 @@ def _run_average(arguments: argparse.Namespace) -> None:
         mix=DataMix(max_tokens=arguments.tokens),
         eval_examples=arguments.eval_examples,
     )
-    corpora, decoder = _read_corpora(arguments), _load_decoder(arguments)
-    adapters, out = arguments.adapters, arguments.out
-    report = reader.average_adapters(decoder, corpora, adapters, out, config, _ProgressPrinter())
+    corpora = _read_corpora(arguments)
+    decoder = _load_decoder(arguments)
+    progress = _ProgressPrinter()
+    report = reader.average_adapters(decoder, corpora, arguments.adapters, arguments.out, config, progress)
     print("exact answers")
     for name, after in report["after"].items():
         print(f"{name:16} {after['exact']:6.3f}  ({after['n']})")
@@ -112,7 +114,8 @@ def _run_selector(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
     )
     models = ModelConfig(arguments.models, arguments.model, lora_adapter=arguments.lora_adapter)
-    corpora, decoder = _read_corpora(arguments), _load_decoder(arguments, models.lora_folder)
+    corpora = _read_corpora(arguments)
+    decoder = _load_decoder(arguments, models.lora_folder)
     encoder = load_encoder(select_dtype("cpu", arguments.dtype)[1])
     report = selector.train_selector(decoder, encoder, corpora, arguments.out, config, _ProgressPrinter())
     print(f"Fraction of the benefit in the windows selected at 20 %, n = {report['questions']['judged']} questions")

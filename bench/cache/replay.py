@@ -39,8 +39,9 @@ def replay(
 
     Each variant has an engine of its own over the same models, with `budget` GiB of memory and no disk tier.
     """
-    documents, tokens, count = arguments.documents or 100, tuple(arguments.tokens), arguments.questions or 60
-    stream = RequestStream(RequestStreamConfig(documents, arguments.passages, skew, tokens), seed)
+    documents = arguments.documents or 100
+    count = arguments.questions or 60
+    stream = RequestStream(RequestStreamConfig(documents, arguments.passages, skew, tuple(arguments.tokens)), seed)
     engines = []
     for policy, _ in variants:
         config = CacheHierarchyConfig(int(budget * GIB), 0, policy="lru" if policy == NO_CACHE else policy)

@@ -60,7 +60,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
-    (costs, token_bytes), rows = _cost_model(arguments), []
+    costs, token_bytes = _cost_model(arguments)
+    rows = []
     count, budgets = arguments.questions or 100_000, arguments.budgets or [32.0, 128.0, 512.0]
     settings = list(product(arguments.skews, budgets, _seeds(arguments), arguments.policies))
     for skew, budget, seed, policy in progress(settings, "simulating"):
@@ -73,7 +74,8 @@ def _simulated(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _policies(arguments: Namespace) -> list[dict[str, Any]]:
-    models, rows = load_models(model_config(arguments)), []
+    models = load_models(model_config(arguments))
+    rows = []
     variants = [(policy, Full() if policy == NO_CACHE else Prefix()) for policy in arguments.policies]
     for skew, budget, seed in product(arguments.skews, arguments.budgets or [0.1, 0.2, 0.4], _seeds(arguments)):
         results = replay(arguments, models, variants, budget, skew, seed)
@@ -85,11 +87,13 @@ def _policies(arguments: Namespace) -> list[dict[str, Any]]:
 
 def _reuse(arguments: Namespace) -> list[dict[str, Any]]:
     """Compare no reuse, exact prefixes, and CacheClip on top on the same questions."""
-    models, budget, skew, rows = load_models(model_config(arguments)), (arguments.budgets or [4.0])[0], 0.6, []
+    models = load_models(model_config(arguments))
+    budget, skew = (arguments.budgets or [4.0])[0], 0.6
     methods = ("full", "prefix", "cacheclip", "cacheclip")
     variants = [(NO_CACHE, Full()), ("pgdsf", Prefix()), ("pgdsf", CacheClip(0.2)), ("pgdsf", CacheClip(0.1))]
     results = replay(arguments, models, variants, budget, skew, arguments.seed)
     plain = results[0]
+    rows = []
     for method, (policy, strategy), served in zip(methods, variants, results, strict=True):
         speedups = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(plain, served, strict=True)]
         full_hits = [speedup for speedup, one in zip(speedups, served, strict=True) if one.is_full_hit]
@@ -111,7 +115,8 @@ def _reuse(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _queue(arguments: Namespace) -> list[dict[str, Any]]:
-    (costs, token_bytes), rows = _cost_model(arguments), []
+    costs, token_bytes = _cost_model(arguments)
+    rows = []
     count, budget = arguments.questions or 4000, (arguments.budgets or [128.0])[0]
     config = _stream_config(arguments, arguments.skews[0])
     for seed in _seeds(arguments):

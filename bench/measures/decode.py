@@ -34,7 +34,8 @@ UNCACHED_TOKENS = 3  # fewer, since each is a whole pass
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per prompt length; medians over the runs, which alternate between the three."""
-    folder, model = arguments.data / "models", arguments.model
+    folder = arguments.data / "models"
+    model = arguments.model
     config = ModelConfig(folder, model, model, arguments.device, arguments.dtype, "off", token_selector="off")
     decoder = load_models(config).primary
     reference: Any = AutoModelForCausalLM.from_pretrained(

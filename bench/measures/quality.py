@@ -34,8 +34,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
     """Return the engine and the items of each file, with long passages split as the library would split them."""
-    sampling = arguments.passages, arguments.seed, arguments.samples, arguments.absent
-    files = [load_items(file, *sampling) for file in arguments.files]  # report bad files before loading the models
+    files = [  # read before the models are loaded, to report bad files soon
+        load_items(file, arguments.passages, arguments.seed, arguments.samples, arguments.absent)
+        for file in arguments.files
+    ]
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     split = make_splitter(engine, arguments.chunk)
 

@@ -25,7 +25,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def measure(work: Workload, number: int) -> dict[str, dict[str, float]]:
     """Return load time and TTFT of direct reuse with every chunk in each tier in turn, and in no faster one."""
-    cache, results = work.engine.cache, {}
+    cache = work.engine.cache
+    results = {}
     for tier in ("computed", "disk", "host"):
         prompt = work.engine.prepare(work.request(number), Trace())
         if tier == "computed":
