@@ -10,16 +10,16 @@ import os
 import sys
 from pathlib import Path
 
-from bench import cache
 from bench.arguments import fraction, positive_int
+from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
-from bench.harness.variants import parse_variants
+from bench.harness.runner import parse_variants
 from bench.measures import attention, decode, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
-from engine.strategies import list_methods
+from engine.strategies import STRATEGIES, list_methods
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 
@@ -36,10 +36,7 @@ MEASURES = {
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
 RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
 COMPARES_METHODS = (*RESUMABLE, "ttft")  # the others accept --methods and --ratios, but do not use them
-METHODS = [
-    *("cacheclip", "cacheclip-joint", "cacheclip-trained", "cacheclip-v1", "cacheclip-v2", "cacheblend", "prophetkv"),
-    *("epic", "ape", "random", "oracle", "direct", "naive"),
-]
+METHODS = [name for name in STRATEGIES if name not in ("full", "prefix")]  # compared by default
 
 
 def main() -> int:
@@ -50,12 +47,14 @@ def main() -> int:
     measure = {**MEASURES, "report": report}[name]
     try:
         if name != "report":
-            arguments.methods = arguments.methods or _available_methods(arguments)
+            if not arguments.methods:  # one needs a trained token selector
+                has_selector = model_config(arguments).token_selector_folder is not None
+                arguments.methods = [method for method in METHODS if has_selector or method != "cacheclip-trained"]
             parse_variants(arguments.methods, arguments.ratios)  # reject unknown methods before loading anything
             _check_writable(arguments.json)
         rows = measure.run(arguments)
         print_table(measure.TITLE, measure.COLUMNS, rows)
-        if getattr(arguments, "json", None):
+        if name != "report" and arguments.json:
             arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     except KeyboardInterrupt:
         resumable = "Finished samples are kept; run the same command to resume."
@@ -66,12 +65,6 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-def _available_methods(arguments: argparse.Namespace) -> list[str]:
-    """Return the methods that these models support: one needs a trained token selector."""
-    selector = model_config(arguments).token_selector_folder
-    return [name for name in METHODS if selector or name != "cacheclip-trained"]
 
 
 def _check_writable(target: Path | None) -> None:
@@ -87,24 +80,23 @@ def _check_writable(target: Path | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=formatter)
-    commands = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
-    report_parser = commands.add_parser(
-        "report", help=report.TITLE, description=report.__doc__, formatter_class=formatter
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    report.add_arguments(report_parser)
-    for name, measure in MEASURES.items():
+    commands = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
+    for name, measure in {"report": report, **MEASURES}.items():
         command = commands.add_parser(
             name,
             aliases=[former for former, new in FORMER_NAMES.items() if new == name],
             help=measure.TITLE,
             description=measure.__doc__,
             epilog=_method_list() if name in COMPARES_METHODS else None,
-            formatter_class=formatter,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        _add_shared_arguments(command, name)
-        measure.add_arguments(command)
+        if name != "report":
+            _add_shared_arguments(command, name)
+        if hasattr(measure, "add_arguments"):
+            measure.add_arguments(command)
     return parser
 
 
@@ -115,9 +107,8 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--methods", nargs="+", metavar="METHOD", help=methods if compares else argparse.SUPPRESS)
     ratios = "requested recompute ratios in [0, 1] (default: 0.2)" if compares else argparse.SUPPRESS
     add("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=ratios)
-    lengths = [1024, 4096]
-    add("--context-lengths", "--lengths", dest="lengths", type=positive_int, nargs="+", default=lengths, metavar="T",
-        help="context tokens")  # fmt: skip
+    lengths = ("--context-lengths", "--lengths")
+    add(*lengths, dest="lengths", type=positive_int, nargs="+", metavar="T", help="context tokens")
     add("--num-samples", "--samples", dest="samples", type=positive_int, default=5, help="number of questions")
     add("--seed", type=int, default=0)
     add("--model", default=BUNDLED_MODEL, help="main model: a folder, or a name on the hub")
@@ -127,16 +118,17 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--token-selector", "--selector", default="auto", help=f"token selector of CacheClip trained: {trained}")
     add("--span-scorer", "--pointer", default="auto", help=f"span scorer of grounded decoding: {trained}")
     if resumable:
-        add("--disk-kv-bits", "--kv-bits", dest="kv_bits", type=int, choices=[8, 16], default=16,
-            help="8: chunk KV as an 8-bit disk tier returns it")  # fmt: skip
-        add("--no-grounded-decoding", dest="grounding", action="store_const", const="off", default="auto",
-            help="decode without grounding")  # fmt: skip
-        add("--grounding", choices=["auto", "off"], help=argparse.SUPPRESS)  # former name
+        kv_bits = "8: chunk KV as an 8-bit disk tier returns it"
+        add("--disk-kv-bits", "--kv-bits", dest="kv_bits", type=int, choices=[8, 16], default=16, help=kv_bits)
+        no_grounding = "decode without grounding"
+        add("--no-grounded-decoding", dest="grounding", action="store_const", const="off", help=no_grounding)
+        add("--grounding", choices=["auto", "off"], default="auto", help=argparse.SUPPRESS)  # former name
     add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
     add("--device", default="auto")
-    add("--data-dir", "--data", dest="data", type=Path, default=default_data_folder(),
-        help="folder of the bundled model")  # fmt: skip
+    folder = default_data_folder()
+    add("--data-dir", "--data", dest="data", type=Path, default=folder, help="folder of the bundled model")
     add("--json", type=Path, help=f"write the rows here{', and finished samples next to them' if resumable else ''}")
+    parser.set_defaults(lengths=[1024, 4096])
 
 
 def _method_list() -> str:

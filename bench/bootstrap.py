@@ -1,17 +1,17 @@
-"""95 % percentile bootstrap intervals over questions.
+"""Statistics over questions: medians, means, and 95 % percentile bootstrap intervals.
 
 scipy.stats.bootstrap is not used: a resample of a ratio may have denominator 0 and must be left out.
 """
 
+import statistics
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 RESAMPLES = 2000
-Statistic = Callable[..., np.ndarray]
 
 
-def interval(statistic: Statistic, *columns: Sequence[float], seed: int = 0) -> tuple[float, float]:
+def interval(statistic: Callable[..., np.ndarray], *columns: Sequence[float], seed: int = 0) -> tuple[float, float]:
     """Return the low and high end of the 95 % percentile interval of a statistic.
 
     statistic  maps arrays [resamples, n], one per column, to [resamples]
@@ -28,11 +28,6 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return interval(lambda resampled: np.median(resampled, axis=1), values)
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of the mean."""
-    return interval(lambda resampled: resampled.mean(axis=1), values)
-
-
 def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[float, float]:
     """Return the interval of mean(numerators) / mean(denominators), paired; resamples dividing by 0 are dropped."""
 
@@ -41,3 +36,14 @@ def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -
         return np.where(means > 0, a.mean(axis=1) / np.where(means > 0, means, 1), np.nan)
 
     return interval(ratios, numerators, denominators)
+
+
+def mean_fields(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Return a row's fields for the mean and the ends of its interval: `name`, `name_low` and `name_high`."""
+    low, high = interval(lambda resampled: resampled.mean(axis=1), values)
+    return {name: statistics.fmean(values), f"{name}_low": low, f"{name}_high": high}
+
+
+def medians(samples: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return a row's fields for samples with the same keys: the median of each value, and their number `n`."""
+    return {name: statistics.median(sample[name] for sample in samples) for name in samples[0]} | {"n": len(samples)}

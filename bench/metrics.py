@@ -1,25 +1,18 @@
-"""Answer metrics in [0, 1], as the benchmarks define them.
+"""Answer metrics in [0, 1], as SQuAD, LongBench and RULER define them. The whole prediction is scored."""
 
-    exact, f1       SQuAD (arXiv:1606.05250): case, punctuation, articles and extra space ignored; best answer counts
-    exact_zh        the same on Chinese words
-    rouge_l, f1_zh, rouge_zh  LongBench (arXiv:2308.14508), with the libraries it uses
-    recall          RULER's string_match_all (arXiv:2404.06654): share of the references found in the prediction
-    not_there       whether the prediction says that there is no answer
-    contains        lenient: an answer occurs in the prediction as whole words
-
-The whole prediction is scored.
-"""
-
+import operator
 import re
 import string
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import jieba
 from rouge import Rouge
 
+Metric = Callable[[str, Sequence[str]], float]  # the prediction and the answers
 NO_ANSWER = re.compile(
     r"\b(not|no|cannot|can't|doesn't|don't)\b[^.]{0,40}\b"
     r"(say|state|hold|mention|provide|contain|specif|information|answer|given|found|find"
@@ -37,70 +30,6 @@ _SPACED_MARKS = str.maketrans({**dict.fromkeys(CHINESE_PUNCTUATION + "\u300a", "
 _NO_PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + CHINESE_PUNCTUATION)
 
 
-def exact(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 if the prediction equals an answer after SQuAD's normalisation, else 0."""
-    return float(any(normalise(prediction) == normalise(answer) for answer in answers))
-
-
-def exact_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 if the prediction has the same words as an answer (see `f1_zh`), else 0."""
-    return float(any(words_zh(prediction) == words_zh(answer) for answer in answers))
-
-
-def f1(prediction: str, answers: Sequence[str]) -> float:
-    """Return the harmonic mean of word precision and recall against the best-matching answer."""
-    words = normalise(prediction).split()
-    return max((_overlap(words, normalise(answer).split()) for answer in answers), default=0.0)
-
-
-def f1_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return `f1` on jieba's Chinese words, without Chinese and ASCII punctuation."""
-    words = words_zh(prediction)
-    return max((_overlap(words, words_zh(answer)) for answer in answers), default=0.0)
-
-
-def rouge_l(prediction: str, answers: Sequence[str]) -> float:
-    """Return ROUGE-L's F against the best-matching answer; 0 if either has no words."""
-    return max((_rouge_l(prediction, answer) for answer in answers), default=0.0)
-
-
-def rouge_zh(prediction: str, answers: Sequence[str]) -> float:
-    """Return `rouge_l` on jieba's Chinese words."""
-    return rouge_l(" ".join(_jieba().cut(prediction)), [" ".join(_jieba().cut(answer)) for answer in answers])
-
-
-def contains(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 if an answer occurs in the prediction, both normalised, and not within a longer Latin word."""
-    predicted, *references = (normalise(text.translate(_SPACED_MARKS)) for text in (prediction, *answers))
-    return float(
-        any(re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", predicted) for answer in references if answer)
-    )
-
-
-def recall(prediction: str, answers: Sequence[str]) -> float:
-    """Return the share of the answers that occur in the prediction, ignoring case."""
-    lowered = prediction.lower()
-    return sum(answer.lower() in lowered for answer in answers) / len(answers) if answers else 0.0
-
-
-def not_answered(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 if the prediction says that the passages do not contain the answer."""
-    return float(bool(NO_ANSWER.search(prediction.lower().replace("\u2019", "'"))))
-
-
-METRICS: dict[str, Callable[[str, Sequence[str]], float]] = {
-    "exact": exact,
-    "exact_zh": exact_zh,
-    "f1": f1,
-    "f1_zh": f1_zh,
-    "rouge_l": rouge_l,
-    "rouge_zh": rouge_zh,
-    "contains": contains,
-    "recall": recall,
-    "not_there": not_answered,
-}
-
-
 def normalise(text: str) -> str:
     """Return SQuAD's normal form: lower case, no ASCII punctuation or articles, single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
@@ -112,7 +41,12 @@ def words_zh(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def _overlap(predicted: list[str], reference: list[str]) -> float:
+def _spaced_zh(text: str) -> str:
+    return " ".join(_jieba().cut(text))
+
+
+def _f1(predicted: list[str], reference: list[str]) -> float:
+    """Return the harmonic mean of precision and recall."""
     common = sum((Counter(predicted) & Counter(reference)).values())
     return 2 * common / (len(predicted) + len(reference)) if common else 0.0
 
@@ -127,6 +61,40 @@ def _rouge_l(prediction: str, answer: str) -> float:
         return float(Rouge(metrics=["rouge-l"]).get_scores(prediction, answer)[0]["rouge-l"]["f"])
     finally:
         sys.setrecursionlimit(limit)
+
+
+def _contains(prediction: str, answer: str) -> bool:
+    """Return whether the answer occurs in the prediction, and not within a longer Latin word."""
+    return bool(answer and re.search(f"(?<![a-z0-9]){re.escape(answer)}(?![a-z0-9])", prediction))
+
+
+def _recall(prediction: str, answers: Sequence[str]) -> float:
+    lowered = prediction.lower()
+    return sum(answer.lower() in lowered for answer in answers) / len(answers) if answers else 0.0
+
+
+def _not_answered(prediction: str, answers: Sequence[str]) -> float:
+    return float(bool(NO_ANSWER.search(prediction.lower().replace("\u2019", "'"))))
+
+
+def _best(score: Callable[[Any, Any], float], form: Callable[[str], Any] = str) -> Metric:
+    """Return a metric that scores a prediction against the best-matching answer, both brought into a form."""
+    return lambda prediction, answers: max(
+        (float(score(form(prediction), form(answer))) for answer in answers), default=0.0
+    )
+
+
+METRICS: dict[str, Metric] = {
+    "exact": _best(operator.eq, normalise),  # SQuAD (arXiv:1606.05250), as is f1
+    "exact_zh": _best(operator.eq, words_zh),
+    "f1": _best(_f1, lambda text: normalise(text).split()),
+    "f1_zh": _best(_f1, words_zh),  # this and ROUGE: LongBench (arXiv:2308.14508), with the libraries it uses
+    "rouge_l": _best(_rouge_l),
+    "rouge_zh": _best(_rouge_l, _spaced_zh),
+    "contains": _best(_contains, lambda text: normalise(text.translate(_SPACED_MARKS))),  # lenient
+    "recall": _recall,  # RULER's string_match_all (arXiv:2404.06654): the share of the references that are found
+    "not_there": _not_answered,  # whether the prediction says that there is no answer
+}
 
 
 @lru_cache(maxsize=1)

@@ -1,52 +1,69 @@
 """Print rows as a table in the terminal, format them as Markdown, and show a progress bar."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 T = TypeVar("T")
-Cell = Callable[[dict[str, Any], str, dict[str, str]], str]
 PIPED_WIDTH = 240  # characters per line where standard output is not a terminal
+HEADINGS = {  # of row keys that are not their own heading
+    "against_none": "x none",
+    "answer_kl": "answer KL",
+    "answer_top1": "answer top-1",
+    "budget": "budget GiB",
+    "context_tokens": "tokens",
+    "floor_speedup": "ideal speedup",
+    "full_ttft_ms": "full ms",
+    "gain_share": "fraction faster",
+    "hit_speedup": "x on full hits",
+    "jaccard": "Jaccard",
+    "kl": "KL",
+    "left_out": "truncated",
+    "mean_ttft_ms": "mean TTFT ms",
+    "median_us": "median \u00b5s",
+    "overtaken": "max skips",
+    "p99_ttft_ms": "p99 ms",
+    "p99_us": "p99 \u00b5s",
+    "plain_ttft_ms": "without, ms",
+    "realised_ratio": "actual ratio",
+    "rq": "RQ",
+    "throughput": "questions/s",
+    "top1": "top-1",
+    "ttft_ms": "TTFT ms",
+}
+
+
+def columns_of(keys: str) -> dict[str, str]:
+    """Return the headings of a table by row key; `keys` are separated by spaces."""
+    ends = {key: key.rpartition("_")[2] for key in keys.split() if key.endswith(("_low", "_high"))}
+    return {key: ends.get(key) or HEADINGS.get(key) or key.replace("_", " ") for key in keys.split()}
 
 
 def progress(items: Sequence[T], description: str) -> Iterable[T]:
     """Yield `items` while showing a progress bar on standard error."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
+    parts = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left", TimeRemainingColumn()
+    with Progress("{task.description}", *parts, console=Console(stderr=True), transient=True) as bar:
         yield from bar.track(items, description=description)
 
 
-def print_table(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> None:
-    """Print one line per row; columns without values are left out.
-
-    Intervals are left out if the terminal is too narrow for them.
-    """
+def print_table(title: str, columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> None:
+    """Print one line per row, without empty columns, and without intervals if the terminal is too narrow for them."""
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-    table = _table(title, columns, rows, _cell)
+    table = _table(title, columns, rows, with_intervals=True)
     if console.measure(table, options=console.options.update(max_width=10 * PIPED_WIDTH)).maximum > console.width:
-        table = _table(title, columns, rows, lambda row, key, _: format_value(row.get(key)))
+        table = _table(title, columns, rows, with_intervals=False)
     console.print(table)
 
 
-def _table(title: str, columns: dict[str, str], rows: list[dict[str, Any]], cell: Cell) -> Table:
-    kept = _filled(columns, rows)
+def _table(title: str, columns: dict[str, str], rows: Sequence[dict[str, Any]], with_intervals: bool) -> Table:
+    headings, cells = _cells(columns, rows, with_intervals)
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    cells = [[cell(row, key, kept) for key in kept] for row in rows]
-    for label, column in zip(kept.values(), zip(*cells, strict=True), strict=True):
-        table.add_column(label, justify="right", min_width=max(map(len, column)))  # headings may wrap, values may not
+    for heading, values in zip(headings.values(), zip(*cells, strict=True), strict=True):
+        table.add_column(heading, justify="right", min_width=max(map(len, values)))  # headings may wrap, values may not
     for row in cells:
         table.add_row(*row)
     return table
@@ -54,27 +71,27 @@ def _table(title: str, columns: dict[str, str], rows: list[dict[str, Any]], cell
 
 def markdown(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     """Return the rows as a Markdown table; columns without values are left out."""
-    kept = _filled(columns, rows)
-    text_keys = [key for key in kept if any(isinstance(row.get(key), str) for row in rows)]
-    lines = [
-        "| " + " | ".join(kept.values()) + " |",
-        "|" + "|".join("---" if key in text_keys else "---:" for key in kept) + "|",
-        *("| " + " | ".join(_cell(row, key, kept) for key in kept) + " |" for row in rows),
-    ]
+    headings, cells = _cells(columns, rows)
+    is_text = [any(isinstance(row.get(key), str) for row in rows) for key in headings]
+    lines = ["| " + " | ".join(line) + " |" for line in ([*headings.values()], *cells)]
+    lines.insert(1, "|" + "|".join("---" if text else "---:" for text in is_text) + "|")
     return "\n".join(lines)
 
 
-def _filled(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    return {key: label for key, label in columns.items() if any(row.get(key) is not None for row in rows)}
+def _cells(
+    columns: dict[str, str], rows: Sequence[dict[str, Any]], with_intervals: bool = True
+) -> tuple[dict[str, str], list[list[str]]]:
+    """Return the headings of the columns that have values, and each row's values with the intervals no column shows."""
+    filled = {key: heading for key, heading in columns.items() if any(row.get(key) is not None for row in rows)}
 
+    def cell(row: dict[str, Any], key: str) -> str:
+        low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
+        if not with_intervals or f"{key}_low" in filled or low is None or high is None:
+            return format_value(row.get(key))
+        to = "\u2013" if low >= 0 else " to "
+        return f"{format_value(row.get(key))} ({format_value(low)}{to}{format_value(high)})"
 
-def _cell(row: dict[str, Any], key: str, columns: dict[str, str]) -> str:
-    """Format a value, with its interval if the row has one that no column shows."""
-    low, high = f"{key}_low", f"{key}_high"
-    if low in columns or row.get(low) is None or row.get(high) is None:
-        return format_value(row.get(key))
-    to = "\u2013" if row[low] >= 0 else " to "
-    return f"{format_value(row.get(key))} ({format_value(row[low])}{to}{format_value(row[high])})"
+    return filled, [[cell(row, key) for key in filled] for row in rows]
 
 
 def format_value(value: Any) -> str:

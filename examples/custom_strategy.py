@@ -11,8 +11,7 @@ from torch import Tensor
 from assets import ASSETS
 from bench.data.item import Item
 from bench.harness.engine import make_splitter, open_engine
-from bench.harness.paired import prepare_item, run_variants
-from bench.harness.variants import parse_variants
+from bench.harness.runner import parse_variants, prepare_item, run_variants
 from engine.analysis.variants import Variant
 from engine.builder import ModelConfig
 from engine.strategies.base import WindowStrategy

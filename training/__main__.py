@@ -71,7 +71,6 @@ def main() -> int:
 
 
 def _run_reader(arguments: argparse.Namespace) -> None:
-    corpora = _read_corpora(arguments)
     config = reader.ReaderConfig(
         lora=LoraAdapterConfig(arguments.rank, 2 * arguments.rank),
         mix=DataMix(max_tokens=arguments.tokens, full_prefill_fraction=arguments.full_prefill_fraction),
@@ -79,6 +78,7 @@ def _run_reader(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         eval_examples=arguments.eval_examples,
     )
+    corpora = _read_corpora(arguments)
     decoder = _load_decoder(arguments)
     report = reader.train_reader(decoder, corpora, arguments.out, config, _ProgressPrinter(), arguments.init_from)
     print(f"{'exact answers':16} before  after  (n)")
@@ -89,15 +89,15 @@ def _run_reader(arguments: argparse.Namespace) -> None:
 
 
 def _run_average(arguments: argparse.Namespace) -> None:
-    corpora = _read_corpora(arguments)
     config = reader.ReaderConfig(
         lora=LoraAdapterConfig(arguments.rank, 2 * arguments.rank),
         mix=DataMix(max_tokens=arguments.tokens),
         eval_examples=arguments.eval_examples,
     )
-    report = reader.average_adapters(
-        _load_decoder(arguments), corpora, arguments.adapters, arguments.out, config, _ProgressPrinter()
-    )
+    corpora = _read_corpora(arguments)
+    decoder = _load_decoder(arguments)
+    progress = _ProgressPrinter()
+    report = reader.average_adapters(decoder, corpora, arguments.adapters, arguments.out, config, progress)
     print("exact answers")
     for name, after in report["after"].items():
         print(f"{name:16} {after['exact']:6.3f}  ({after['n']})")
@@ -105,16 +105,16 @@ def _run_average(arguments: argparse.Namespace) -> None:
 
 
 def _run_selector(arguments: argparse.Namespace) -> None:
-    corpora = _read_corpora(arguments)
     config = selector.SelectorConfig(
         examples=arguments.examples,
         eval_examples=arguments.eval_examples,
         epochs=arguments.epochs,
-        mix=replace(selector.SelectorConfig().mix, max_tokens=arguments.tokens),
+        mix=replace(selector.SelectorConfig.mix, max_tokens=arguments.tokens),
         learning_rate=arguments.lr,
         seed=arguments.seed,
     )
     models = ModelConfig(arguments.models, arguments.model, lora_adapter=arguments.lora_adapter)
+    corpora = _read_corpora(arguments)
     decoder = _load_decoder(arguments, models.lora_folder)
     encoder = load_encoder(select_dtype("cpu", arguments.dtype)[1])
     report = selector.train_selector(decoder, encoder, corpora, arguments.out, config, _ProgressPrinter())
@@ -127,14 +127,9 @@ def _run_selector(arguments: argparse.Namespace) -> None:
 
 
 def _run_span_scorer(arguments: argparse.Namespace) -> None:
+    training = replace(span_scorer.SpanScorerConfig.training, steps=arguments.steps, learning_rate=arguments.lr)
+    config = span_scorer.SpanScorerConfig(seed=arguments.seed, eval_examples=arguments.eval_examples, training=training)
     corpora = _read_corpora(arguments)
-    defaults = span_scorer.SpanScorerConfig()
-    config = replace(
-        defaults,
-        eval_examples=arguments.eval_examples,
-        seed=arguments.seed,
-        training=replace(defaults.training, steps=arguments.steps, learning_rate=arguments.lr),
-    )
     encoder = load_encoder(select_dtype("cpu", arguments.dtype)[1], (WORD_LAYER, SEMANTIC_LAYER))
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
     report = span_scorer.train_span_scorer(encoder, prompt, corpora, arguments.out, config, _ProgressPrinter())
@@ -171,14 +166,10 @@ def _split_weight(data: str) -> tuple[Path, float | None]:
 
 def _load_decoder(arguments: argparse.Namespace, lora_folder: Path | None = None) -> Decoder:
     device, dtype, reason = select_dtype(arguments.device, arguments.dtype)
-    folder = resolve(arguments.model, arguments.models, _print_loading)
+    folder = resolve(arguments.model, arguments.models, lambda stage, done: print(f"{stage} ({done:.0%})", flush=True))
     name = Path(arguments.model).name
     print(f"{name}{' with LoRA adapter' if lora_folder else ''}, {reason}", flush=True)
     return load_decoder(folder, device, dtype, name, lora_folder)
-
-
-def _print_loading(stage: str, fraction: float) -> None:
-    print(f"{stage} ({fraction:.0%})", flush=True)
 
 
 def _publish(
@@ -195,9 +186,8 @@ class _ProgressPrinter:
 
     def __init__(self) -> None:
         self._stage = ""
-        self._start_s = 0.0
+        self._start_s = self._next_print_s = 0.0
         self._first_done = 0
-        self._last_print_s = 0.0
 
     def __call__(self, stage: str, done: int, total: int, loss: float) -> None:
         now = time.monotonic()
@@ -205,10 +195,10 @@ class _ProgressPrinter:
             self._stage = stage
             self._start_s = now
             self._first_done = done
-            self._last_print_s = 0.0
-        if now - self._last_print_s < PRINT_INTERVAL_S and done < total:
+            self._next_print_s = now
+        if now < self._next_print_s and done < total:
             return
-        self._last_print_s = now
+        self._next_print_s = now + PRINT_INTERVAL_S
         minutes = (now - self._start_s) / max(1, done - self._first_done) * (total - done) / 60
         loss_text = f", loss {loss:.3f}" if loss else ""
         print(f"{stage} {done}/{total}{loss_text}, about {minutes:.0f} min left", flush=True)
@@ -216,15 +206,13 @@ class _ProgressPrinter:
 
 def _with_current_names(words: Sequence[str]) -> list[str]:
     """Replace the former names of the command and its options, which still work but are not in the help."""
-    if not words:
-        return []
-    options = FORMER_OPTIONS
-    if words[0] == "selector":  # it trains on each example several times, so examples are not steps
-        options = {**FORMER_OPTIONS, "--lessons": "--examples", "--steps": "--examples"}
-    current = [FORMER_COMMANDS.get(words[0], words[0])]
+    names = FORMER_OPTIONS
+    if words[:1] == ["selector"]:  # it trains on each example several times, so examples are not steps
+        names = names | {"--lessons": "--examples", "--steps": "--examples"}
+    current = [FORMER_COMMANDS.get(word, word) for word in words[:1]]
     for word in words[1:]:
         name, equals, value = word.partition("=")
-        current.append(f"{options.get(name, name)}{equals}{value}")
+        current.append(f"{names.get(name, name)}{equals}{value}")
     return current
 
 
@@ -232,49 +220,40 @@ def _parser() -> argparse.ArgumentParser:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=formatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    eval_help = "held-out examples to evaluate with"
-    tokens_help = "maximum context tokens of an example"
+    tokens = "maximum context tokens of an example"
 
-    add = _add_command(commands, "reader", _run_reader, reader.__doc__)
+    add = _add_command(commands, "reader", _run_reader, reader.__doc__, reader.ReaderConfig.eval_examples)
     add("--steps", type=int, default=TrainingConfig.steps, help="one example each, with up to 16 questions")
-    add("--eval-examples", type=int, default=reader.ReaderConfig.eval_examples, help=eval_help)
-    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
-    add("--full-prefill-fraction", type=float, default=DataMix.full_prefill_fraction,
-        help="fraction of the examples that are prefilled in full")  # fmt: skip
+    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens)
+    fraction = "fraction of the examples that are prefilled in full"
+    add("--full-prefill-fraction", type=float, default=DataMix.full_prefill_fraction, help=fraction)
     add("--lr", type=float, default=TrainingConfig.learning_rate, help="learning rate")
     add("--rank", type=int, default=LoraAdapterConfig.rank)
-    add("--init-from", type=Path, metavar="FOLDER",
-        help="a finished adapter to start from, to be continued with another --seed")  # fmt: skip
+    init_from = "a finished adapter to start from, to be continued with another --seed"
+    add("--init-from", type=Path, metavar="FOLDER", help=init_from)
 
-    add = _add_command(
-        commands,
-        "average",
-        _run_average,
-        "Average LoRA adapters of which one was initialized from the other (model soups, arXiv:2203.05482).",
-    )
+    average = "Average LoRA adapters of which one was initialized from the other (model soups, arXiv:2203.05482)."
+    add = _add_command(commands, "average", _run_average, average, reader.ReaderConfig.eval_examples)
     add("--adapters", type=Path, nargs="+", required=True, metavar="FOLDER", help="finished adapters")
-    add("--eval-examples", type=int, default=reader.ReaderConfig.eval_examples, help=eval_help)
-    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
+    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens)
     add("--rank", type=int, default=LoraAdapterConfig.rank, help="of the adapters")
 
-    add = _add_command(commands, "selector", _run_selector, selector.__doc__)
+    add = _add_command(commands, "selector", _run_selector, selector.__doc__, selector.SelectorConfig.eval_examples)
     add("--examples", type=int, default=selector.SelectorConfig.examples, help="with up to 5 questions each")
-    add("--eval-examples", type=int, default=selector.SelectorConfig.eval_examples, help=eval_help)
-    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens_help)
+    add("--tokens", type=int, default=DataMix.max_tokens, help=tokens)
     add("--epochs", type=int, default=selector.SelectorConfig.epochs)
     add("--lr", type=float, default=selector.SelectorConfig.learning_rate, help="learning rate")
     add("--lora-adapter", default="auto", help="of the model: auto (the bundled one), off, or a folder")
 
-    add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__)
-    defaults = span_scorer.SpanScorerConfig()
+    defaults = span_scorer.SpanScorerConfig
+    add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__, defaults.eval_examples)
     add("--steps", type=int, default=defaults.training.steps, help="one example each, with up to 12 questions")
-    add("--eval-examples", type=int, default=defaults.eval_examples, help=eval_help)
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
     return parser
 
 
 def _add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], doc: str | None
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], doc: str | None, eval_examples: int
 ) -> Callable[..., argparse.Action]:
     """Add a subcommand with the shared arguments; return its `add_argument`."""
     description = (doc or "").strip()
@@ -294,6 +273,7 @@ def _add_command(
     add("--device", default="auto")
     add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
     add("--seed", type=int, default=0)
+    add("--eval-examples", type=int, default=eval_examples, help="held-out examples to evaluate with")
     return add
 
 

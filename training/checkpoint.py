@@ -6,14 +6,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.errors import KVScopeError
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of one parameter
 
 # Configurations are stored under these keys, whatever their fields are called; all others under the field's name.
 STORED_KEYS = {
@@ -79,27 +76,8 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | 
         raise BadCheckpoint(f"The checkpoint in {folder} cannot be read ({error}).") from error
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
-    """Return an AdamW's moments as named tensors for safetensors; `names` are those of its parameters, in order."""
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{moment}:{name}": state[index][moment]
-        for index, name in enumerate(names)
-        if index in state
-        for moment in MOMENTS
-    }
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
-    """Restore the moments that `optimizer_tensors` returned."""
-    state_dict = optimizer.state_dict()
-    state_dict["state"] = {
-        index: {moment: tensors[f"{moment}:{name}"] for moment in MOMENTS} for index, name in enumerate(names)
-    }
-    optimizer.load_state_dict(state_dict)
-
-
-def to_json(config: Any) -> dict[str, Any]:
+def to_json(config: Any) -> Any:
     """Return a configuration as checkpoints and reports store it."""
-    values = {STORED_KEYS.get(field.name, field.name): getattr(config, field.name) for field in fields(config)}
-    return {key: to_json(value) if is_dataclass(value) else value for key, value in values.items()}
+    if is_dataclass(config):
+        return {STORED_KEYS.get(each.name, each.name): to_json(getattr(config, each.name)) for each in fields(config)}
+    return list(config) if isinstance(config, tuple) else config

@@ -37,7 +37,7 @@ class LoraAdapterConfig:
 class LoraAdapter:
     """Trainable low-rank updates, in fp32, of all linear layers of a decoder, whose own weights are frozen.
 
-    Raises UnsupportedModel if the decoder has none of these layers.
+    Has those methods of a module that training needs. Raises UnsupportedModel if the decoder has none of these layers.
     """
 
     def __init__(self, decoder: Decoder, config: LoraAdapterConfig) -> None:
@@ -48,34 +48,33 @@ class LoraAdapter:
             inject_adapter_in_model(config.to_peft(), decoder.model)
         except ValueError as error:
             raise UnsupportedModel(f"{decoder.name} has no layers that a LoRA adapter can update ({error}).") from error
-        self.parameters: dict[str, nn.Parameter] = {
-            name: weight for name, weight in decoder.model.named_parameters() if weight.requires_grad
-        }
-        for weight in self.parameters.values():
+        for _, weight in self.named_parameters():
             weight.data = weight.data.float()
 
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """The adapter's tensors by peft's names."""
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, weight) for name, weight in self._decoder.model.named_parameters() if weight.requires_grad)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the adapter's tensors by peft's names."""
         return {name: weight.detach() for name, weight in get_peft_model_state_dict(self._decoder.model).items()}
 
-    def load(self, weights: dict[str, Tensor]) -> None:
+    def load_state_dict(self, weights: dict[str, Tensor]) -> None:
         set_peft_model_state_dict(self._decoder.model, weights)
 
-    def init_from(self, folder: Path) -> None:
+    def load(self, folder: Path) -> None:
         """Load a saved adapter. Raises ModelNotFound if it cannot be read, UnsupportedModel if its shapes differ."""
         try:
             tensors = load_file(folder / LORA_WEIGHTS_FILE)
         except (OSError, SafetensorError) as error:
             raise ModelNotFound(f"The LoRA adapter in {folder} cannot be read ({error}).") from error
         weights = {name.removeprefix(NAME_PREFIX): weight.float() for name, weight in tensors.items()}
-        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in self.weights.items()}:
+        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in self.state_dict().items()}:
             raise UnsupportedModel(f"The LoRA adapter in {folder} has another rank, or was trained for another model.")
-        self.load(weights)
+        self.load_state_dict(weights)
 
     def save(self, folder: Path) -> None:
         """Write the adapter in peft's format, in bf16, the precision of the weights that it is merged into."""
-        tensors = {f"{NAME_PREFIX}{name}": weight.to(torch.bfloat16).cpu() for name, weight in self.weights.items()}
+        tensors = {f"{NAME_PREFIX}{name}": w.to(torch.bfloat16).cpu() for name, w in self.state_dict().items()}
         save_file(tensors, folder / LORA_WEIGHTS_FILE, metadata={"format": "pt"})
         self.config.to_peft(inference_mode=True).save_pretrained(str(folder))
 

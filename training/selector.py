@@ -4,7 +4,6 @@ First the main model computes the targets of all examples (training.targets), wh
 head learns them by cross-entropy within a minute, because the encoder's vectors are computed only once.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kv.chunk_cache import model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SelectorHead, TokenSelector, question_vectors, token_vectors
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
-from training.data.examples import (
-    DataMix,
-    TrainingExamples,
-    check_context_length,
-    describe_eval_set,
-    train_eval_split,
-)
-from training.loop import HeadTrainer, Progress, TrainingConfig, train
+from training.data.examples import DataMix, TrainingExamples, check_context_length
+from training.loop import Progress, RunConfig, TrainingConfig, prepare_run, train
 from training.publish import write_report
 from training.targets import Target, TargetDataset, benefit_share, build_targets
 
@@ -45,40 +37,25 @@ class SelectorHeadConfig:
 
 
 @dataclass(frozen=True)
-class SelectorConfig:
-    """How a selector is trained.
+class SelectorConfig(RunConfig):
+    """How a selector is trained."""
 
-    examples, eval_examples  for training, and held-out ones for evaluation; some questions each
-    epochs                   passes over the examples, each in another order
-    eval_fraction            of each corpus' paragraphs that is held out, at its end
-    """
-
-    examples: int = 1000
+    mix: DataMix = field(default=DataMix(max_questions=5, unanswerable_fraction=0.0, synthetic_fraction=0.25))
     eval_examples: int = 20
-    epochs: int = 6
+    examples: int = 1000  # to train with, of some questions each
+    epochs: int = 6  # passes over the examples, each in another order
     learning_rate: float = 3e-3
-    seed: int = 0
-    eval_fraction: float = 0.05
-    mix: DataMix = field(
-        default_factory=lambda: DataMix(max_questions=5, unanswerable_fraction=0.0, synthetic_fraction=0.25)
-    )
-    head: SelectorHeadConfig = field(default_factory=SelectorHeadConfig)
+    head: SelectorHeadConfig = field(default=SelectorHeadConfig())
 
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """The head's inputs and targets for one example.
+    """The head's inputs and targets for one example; the encoder's vectors are in fp16."""
 
-    vectors    [T, width] in fp16, the encoder's for each of the main model's tokens
-    lengths    tokens of each passage, T in total
-    questions  [Q, width] in fp16, of each question with a target
-    benefits   [T], the target of each of them
-    """
-
-    vectors: Tensor
-    lengths: list[int]
-    questions: list[Tensor]
-    benefits: list[Tensor]
+    vectors: Tensor  # [T, width], for each of the main model's tokens
+    lengths: list[int]  # tokens of each passage, T in total
+    questions: list[Tensor]  # [Q, width], of each question with a target
+    benefits: list[Tensor]  # [T], the target of each of them
 
 
 def train_selector(
@@ -89,33 +66,28 @@ def train_selector(
     config: SelectorConfig,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train a selector for a main model, evaluate it on held-out questions, and write it and its report into `out`.
+    """Train a selector for a main model and write it and its report into `out`; return the report.
 
-    The report has the fraction of the benefit that the windows selected at a ratio of 20 % contain, for the selector
-    and its baselines. Resumes from the last checkpoints in `out`. Raises BadCorpus if there are too few questions, and
-    BadCheckpoint or CheckpointNotWritten.
+    The report has the fraction of the benefit that the windows selected at a ratio of 20 % contain, on held-out
+    questions, for the selector and its baselines. Resumes from the last checkpoints in `out`. Raises BadCorpus if there
+    are too few questions, and BadCheckpoint or CheckpointNotWritten.
     """
-    torch.manual_seed(config.seed)
-    prompt = PromptTemplate(decoder.tokenizer)
-    examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
     check_context_length(decoder, config.mix)
-    eval_set = {
-        "model": model_fingerprint(decoder),
-        **describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples),
-    }
-    out.mkdir(parents=True, exist_ok=True)
+    prompt = PromptTemplate(decoder.tokenizer)
+    examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
+    eval_set = {"model": model_fingerprint(decoder), **eval_set}
     # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
-    data = json.loads(json.dumps([{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]))
+    data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
     dataset = build_targets(decoder, examples, config.examples, out / "read", data, progress)
     encoded = []
     for index, targets in dataset.items():
-        encoded.append(_encode_example(encoder, prompt, examples, index, targets))
+        encoded.append(_encode_example(encoder, prompt, *examples.texts(index), targets))
         progress("Encoding", index + 1, config.examples, 0.0)
     head = SelectorHead(encoder.width, config.head.num_heads, config.head.head_size)
-    training = TrainingConfig(
-        steps=config.epochs * len(encoded), learning_rate=config.learning_rate, checkpoint_steps=CHECKPOINT_STEPS
-    )
-    train(HeadTrainer(head, config.head), _loss_of(head, encoded, config.seed), training, out, data, progress)
+    steps = config.epochs * len(encoded)
+    training = TrainingConfig(steps, config.learning_rate, checkpoint_steps=CHECKPOINT_STEPS)
+    settings = {**to_json(config.head), "data": data}
+    train(head, _loss_of(head, encoded, config.seed), training, out, settings, progress)
     selector = TokenSelector(encoder, head)
     selector.save(out)
     eval_dataset = build_targets(decoder, eval_examples, config.eval_examples, None, data, progress)
@@ -136,20 +108,16 @@ def train_selector(
 def _encode_example(
     encoder: Encoder,
     prompt: PromptTemplate,
-    examples: TrainingExamples,
-    index: int,
+    texts: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
     targets: Sequence[Target | None],
 ) -> EncodedExample:
-    texts, pairs = examples.texts(index)
     passages = [prompt.passage(text) for text in texts]
     vectors = [token_vectors(encoder, text, passage) for text, passage in zip(texts, passages, strict=True)]
+    lengths = [len(passage.ids) for passage in passages]
     with_target = [(pair[0], target) for pair, target in zip(pairs, targets, strict=True) if target is not None]
-    return EncodedExample(
-        torch.cat(vectors).half(),
-        [len(passage.ids) for passage in passages],
-        [question_vectors(encoder, question).half() for question, _ in with_target],
-        [target.benefit for _, target in with_target],
-    )
+    questions = [question_vectors(encoder, question).half() for question, _ in with_target]
+    return EncodedExample(torch.cat(vectors).half(), lengths, questions, [target.benefit for _, target in with_target])
 
 
 def _loss_of(head: SelectorHead, examples: Sequence[EncodedExample], seed: int) -> Callable[[int], Tensor]:
@@ -181,19 +149,19 @@ def _agreement(
         passages = [prompt.passage(text) for text in texts]
         lengths = [len(passage.ids) for passage in passages]
         for (question, _), target in zip(pairs, targets, strict=True):
-            if target is not None:
-                scores_by_name = {
-                    "target": target.benefit,
-                    "selector": selector.score(question, texts, passages),
-                    **target.baselines,
-                    "random": torch.rand(len(target.benefit), generator=generator),
-                }
-                for name, scores in scores_by_name.items():
-                    shares.setdefault(name, []).append(benefit_share(target.benefit, scores, lengths))
+            if target is None:
+                continue
+            scores_by_name = {
+                "target": target.benefit,
+                "selector": selector.score(question, texts, passages),
+                **target.baselines,
+                "random": torch.rand(len(target.benefit), generator=generator),
+            }
+            for name, scores in scores_by_name.items():
+                shares.setdefault(name, []).append(benefit_share(target.benefit, scores, lengths))
     return {name: statistics.fmean(values) for name, values in shares.items()}
 
 
 def selection_metric(report: dict[str, Any]) -> float:
     """Return the fraction of the benefit in the windows that the selector selects."""
-    share: float = report["agreement"]["selector"]
-    return share
+    return report["agreement"]["selector"]

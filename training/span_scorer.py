@@ -4,7 +4,6 @@ An example is some passages and questions whose answers occur in them verbatim. 
 correct, because the data does not say which one is meant: the loss is that of the best one (a soft maximum).
 """
 
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -27,8 +26,8 @@ from engine.model.encoder import PACKAGE, Encoder
 from engine.prompt.template import PromptTemplate
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
-from training.data.examples import DataMix, TrainingExamples, describe_eval_set, train_eval_split
-from training.loop import HeadTrainer, Progress, TrainingConfig, train
+from training.data.examples import DataMix, TrainingExamples
+from training.loop import Progress, RunConfig, TrainingConfig, prepare_run, train
 from training.publish import write_report
 
 
@@ -40,25 +39,12 @@ class SpanScorerNetConfig:
 
 
 @dataclass(frozen=True)
-class SpanScorerConfig:
-    """How a span scorer is trained.
+class SpanScorerConfig(RunConfig):
+    """How a span scorer is trained."""
 
-    eval_examples  held-out examples to evaluate with
-    eval_fraction  of each corpus' paragraphs that is held out, at its end
-    """
-
-    eval_examples: int = 40
-    seed: int = 0
-    eval_fraction: float = 0.05
-    mix: DataMix = field(
-        default_factory=lambda: DataMix(max_passages=4, max_tokens=800, max_questions=12, unanswerable_fraction=0.0),
-    )
-    training: TrainingConfig = field(
-        default_factory=lambda: TrainingConfig(
-            steps=4000, learning_rate=1.5e-3, warmup_steps=100, checkpoint_steps=250
-        ),
-    )
-    net: SpanScorerNetConfig = field(default_factory=SpanScorerNetConfig)
+    mix: DataMix = field(default=DataMix(max_passages=4, max_tokens=800, max_questions=12, unanswerable_fraction=0.0))
+    training: TrainingConfig = field(default=TrainingConfig(4000, 1.5e-3, warmup_steps=100, checkpoint_steps=250))
+    net: SpanScorerNetConfig = field(default=SpanScorerNetConfig())
 
 
 def train_span_scorer(
@@ -69,25 +55,23 @@ def train_span_scorer(
     config: SpanScorerConfig,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train a span scorer, evaluate it on held-out questions, and write it and its report into `out`.
+    """Train a span scorer and write it and its report into `out`; return the report.
 
     prompt  measures passages in tokens of a main model
 
-    The report has the fraction of questions for which the most likely piece of all passages is part of the answer.
-    Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint or
-    CheckpointNotWritten.
+    The report has the fraction of held-out questions for which the most likely piece of all passages is part of the
+    answer. Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and
+    BadCheckpoint or CheckpointNotWritten.
     """
-    torch.manual_seed(config.seed)
-    examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
-    eval_set = describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples)
-    out.mkdir(parents=True, exist_ok=True)
+    examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
     # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
-    data = json.loads(json.dumps([{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]))
-    vocabulary_size = encoder.tokenizer.template.get_vocab_size()
-    net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, vocabulary_size)
-    net.rarity += _inverse_document_frequency(encoder, corpora)
+    data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
+    document_frequency = _inverse_document_frequency(encoder, corpora)
+    net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, len(document_frequency))
+    net.rarity += document_frequency
     loss_of = _loss_of(net, examples, encoder, config.seed)
-    seconds = train(HeadTrainer(net, config.net), loss_of, config.training, out, data, progress)
+    settings = {**to_json(config.net), "data": data}
+    seconds = train(net, loss_of, config.training, out, settings, progress)
     SpanScorer(encoder, net).save(out)
     correct = _evaluate(SpanScorer.load(out, encoder), eval_examples, config.eval_examples, progress)
     report = {
@@ -162,5 +146,4 @@ def _evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progre
 
 def selection_metric(report: dict[str, Any]) -> float:
     """Return the fraction of questions whose answer is scored highest."""
-    fraction: float = report["right"]
-    return fraction
+    return report["right"]

@@ -30,14 +30,10 @@ CHECKPOINT_EXAMPLES = 50  # between two checkpoints
 
 @dataclass(frozen=True)
 class Target:
-    """The target for one question of an example.
+    """The target for one question of an example."""
 
-    benefit    [T] of recomputing each token; sums to 1, rounded to fp16. 0 in the first passage, whose KV is exact
-    baselines  by name, scores [T] of the main model's own attention over the assembled chunks; empty unless requested
-    """
-
-    benefit: Tensor
-    baselines: dict[str, Tensor] = field(default_factory=dict)
+    benefit: Tensor  # [T] of recomputing each token, sums to 1; 0 in the first passage, whose KV is exact
+    baselines: dict[str, Tensor] = field(default_factory=dict)  # [T], by the main model's own attention, if requested
 
 
 TargetDataset = dict[int, list[Target | None]]  # by example, then by question; None if recomputing does not help
@@ -46,8 +42,7 @@ TargetDataset = dict[int, list[Target | None]]  # by example, then by question; 
 @torch.no_grad()
 def compute_targets(decoder: Decoder, example: PackedExample, with_baselines: bool = False) -> list[Target | None]:
     """Return the target for each question of an example of two or more passages, or None if nothing helps."""
-    start = len(example.prefix)
-    end = len(example.context)
+    start, end = len(example.prefix), len(example.context)
     context = torch.tensor(example.context)
     full = decoder.new_buffer(end + MAX_QUERY_ROWS)
     decoder.forward_rows(context, full, torch.arange(end))
@@ -85,13 +80,13 @@ def build_targets(
 
     Raises BadCorpus if no example has two passages, BadCheckpoint or CheckpointNotWritten.
     """
-    targets = {} if folder is None else _load_targets(folder, data)
-    stage = "Computing evaluation targets" if folder is None else "Computing targets"
+    targets = _load_targets(folder, data) if folder else {}
+    stage = "Computing targets" if folder else "Computing evaluation targets"
     for index in range(len(targets), count):
         example = examples[index]
         targets[index] = compute_targets(decoder, example, folder is None) if len(example.passages) > 1 else []
         done = index + 1
-        if folder is not None and (done % CHECKPOINT_EXAMPLES == 0 or done == count):
+        if folder and (done % CHECKPOINT_EXAMPLES == 0 or done == count):
             _save_targets(folder, data, targets)
         progress(stage, done, count, 0.0)
     dataset = {index: targets[index] for index in range(count) if any(targets[index])}

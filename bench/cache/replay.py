@@ -1,87 +1,129 @@
-"""Replay a request stream on the real engine, with synthetic passages."""
+"""RAGCache on the real engine: a replayed request stream with synthetic passages, and speculative prefill."""
 
 import random
+import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
-from bench.cache.workload import RequestStream
-from bench.harness.workload import CHUNK_TOKENS, make_paragraph
+from tokenizers import Tokenizer
+
+from bench.cache.simulate import NO_CACHE
+from bench.cache.workload import RequestStream, RequestStreamConfig, Served
+from bench.harness.engine import first_token
+from bench.harness.workload import CHUNK_TOKENS, GIB, Workload, make_paragraph
 from bench.tables import progress
+from engine.builder import Models, build_engine
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.model.sampling import SamplingParams
 from engine.prompt.pack import PreparedPrompt
-from engine.request import Request
+from engine.prompt.template import PromptTemplate
+from engine.prompt.text_finder import TextFinder
+from engine.scheduler.speculation import MIN_REMAINING_MS
 from engine.strategies import Strategy
 from engine.trace import Trace
+from store.types import Hit
 
+Variants = Sequence[tuple[str, Strategy]]  # each with its eviction policy
 MAX_NEW_TOKENS = 16  # space for an answer in the buffer; nothing is decoded
+NEVER_MS = 1e12  # no retrieval takes that long, so nothing is speculated
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedQuestion:
-    """One question on the real engine. `busy_ms` includes the work after the first token."""
+def replay(
+    arguments: Namespace, models: Models, variants: Variants, budget: float, skew: float, seed: int
+) -> list[list[Served]]:
+    """Ask all variants each question in turn, so that noise affects all alike; return the results after the warm-up.
 
-    hit_tokens: int
-    tokens: int
-    ttft_ms: float
-    busy_ms: float
-    num_path_chunks: int  # passages found as one exact path
-    passages: int
+    Each variant has an engine of its own over the same models, with `budget` GiB of memory and no disk tier.
+    """
+    documents = arguments.documents or 100
+    count = arguments.questions or 60
+    stream = RequestStream(RequestStreamConfig(documents, arguments.passages, skew, tuple(arguments.tokens)), seed)
+    engines = []
+    for policy, _ in variants:
+        config = CacheHierarchyConfig(int(budget * GIB), 0, policy="lru" if policy == NO_CACHE else policy)
+        tiers = CacheHierarchy(config, None, models.primary.device)
+        engines.append(build_engine(models, lambda tokenizer: TextFinder(), tiers, arguments.data))
+    passages = _make_passages(engines[0].template.tokenizer.data, stream, seed)
+    questions = list(stream.questions(count // 2 + count))
+    results: list[list[Served]] = [[] for _ in variants]
+    for number, chosen in enumerate(progress(questions, "asking")):
+        prompt = _prompt(engines[0].template, [passages[one] for one in chosen], number)
+        engines[0].sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
+        for engine, (_, strategy), result in zip(engines, variants, results, strict=True):
+            result.append(_ask(engine, strategy, prompt))
+    return [result[count // 2 :] for result in results]
 
 
-def make_passages(engine: Engine, stream: RequestStream, seed: int) -> list[str]:
+def _make_passages(tokenizer: Tokenizer, stream: RequestStream, seed: int) -> list[str]:
     """Return random passages of the stream's lengths in tokens, to within a few."""
-    rng, tokenizer = random.Random(seed), engine.template.tokenizer.data
+    rng = random.Random(seed)
     parts = -(-int(stream.tokens.max()) // (CHUNK_TOKENS - 8))
     long = [" ".join(make_paragraph(rng, tokenizer) for _ in range(parts)) for _ in range(8)]
     passages = []
     for number, length in enumerate(stream.tokens):
-        encoded = tokenizer.encode(f"Report {number}. {long[number % len(long)]}", add_special_tokens=False)
+        text = f"Report {number}. {long[number % len(long)]}"
+        encoded = tokenizer.encode(text, add_special_tokens=False)
         end = encoded.offsets[min(int(length), len(encoded.ids)) - 1][1]
-        passages.append(f"Report {number}. {long[number % len(long)]}"[:end])
+        passages.append(text[:end])
     return passages
 
 
-def replay(
-    variants: Sequence[tuple[Engine, Strategy]],
-    questions: Sequence[tuple[int, ...]],
-    passages: Sequence[str],
-    num_warmup: int,
-) -> list[list[ReplayedQuestion]]:
-    """Ask every question of all variants in turn; return their results after the first `num_warmup` questions.
-
-    Each variant has an engine of its own over the same models, so that machine noise affects all of them.
-    """
-    results = [list[ReplayedQuestion]() for _ in variants]
-    for number, documents in enumerate(progress(questions, "asking")):
-        prompt = _prompt(variants[0][0], [passages[one] for one in documents], number)
-        variants[0][0].sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
-        for (engine, strategy), result in zip(variants, results, strict=True):
-            result.append(_ask(engine, strategy, prompt))
-    return [result[num_warmup:] for result in results]
+def _prompt(template: PromptTemplate, texts: Sequence[str], number: int) -> PreparedPrompt:
+    question = f"Which number belongs to the engine in report {number}?"
+    passages = tuple(template.passage(text) for text in texts)
+    suffix_ids = template.suffix_ids(question)
+    return PreparedPrompt(tuple(texts), passages, question, question, suffix_ids, MAX_NEW_TOKENS)
 
 
-def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> ReplayedQuestion:
-    began, trace = time.perf_counter(), Trace()
-    ready = engine.prefill(prompt, strategy, trace)
-    engine.sampler(prompt, trace, SamplingParams()).sample(ready.logits)
-    trace.first_token()
-    engine.store_results(prompt, ready)
+def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> Served:
+    began = time.perf_counter()
+    result, ttft_ms = first_token(engine, prompt, strategy, Trace())
+    engine.store_results(prompt, result)
     busy_ms = 1e3 * (time.perf_counter() - began)
-    lengths = [len(chunk.ids) for chunk in prompt.passages]
-    hit_tokens = sum(n for n, tier in zip(lengths, ready.tiers, strict=True) if tier not in ("computed", "none"))
-    assert trace.ttft_ms is not None
-    return ReplayedQuestion(hit_tokens, sum(lengths), trace.ttft_ms, busy_ms, ready.num_path_chunks, len(lengths))
+    sources = zip(prompt.passage_ids, result.tiers, strict=True)
+    hit_tokens = sum(len(ids) for ids, tier in sources if tier not in ("computed", "none"))
+    is_full_hit = result.num_path_chunks == len(prompt.passages)
+    return Served(hit_tokens, prompt.context_tokens, ttft_ms, busy_ms, is_full_hit)
 
 
-def _prompt(engine: Engine, chosen: Sequence[str], number: int) -> PreparedPrompt:
-    prompt, question = engine.template, f"Which number belongs to the engine in report {number}?"
-    return PreparedPrompt(
-        texts=tuple(chosen),
-        passages=tuple(prompt.passage(text) for text in chosen),
-        standalone_question=question,
-        original_question=question,
-        suffix_ids=prompt.suffix_ids(Request(question).question),
-        max_new_tokens=MAX_NEW_TOKENS,
-    )
+def _delay_last_stage(engine: Engine, extra_ms: float) -> None:
+    """Delay the last search stage, as by a cross-encoder; the hits stay the same."""
+    search = engine.finder.retrieve_stages
+
+    def slow_search(question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
+        *_, hits = search(question, top_k, documents)
+        yield hits
+        time.sleep(extra_ms / 1e3)
+        yield hits
+
+    engine.finder.retrieve_stages = slow_search  # type: ignore[method-assign]
+
+
+def compare_speculation(work: Workload, extra_ms: float) -> dict[str, Any]:
+    """Return a row: each question is asked without speculation and with it; medians in milliseconds."""
+    _delay_last_stage(work.engine, extra_ms)
+    plain_ms, speculative_ms, same = list[float](), list[float](), list[bool]()
+    for number in progress(work.numbers, f"{extra_ms:g} ms last stage"):
+        request = replace(work.request(number), method="full", max_new_tokens=8)
+        answers = []
+        for min_remaining_ms, ttfts_ms in ((NEVER_MS, plain_ms), (MIN_REMAINING_MS, speculative_ms)):
+            work.engine.speculator.min_remaining_ms = min_remaining_ms
+            *_, answer = work.engine.ask(request)
+            assert answer.trace.ttft_ms is not None
+            ttfts_ms.append(answer.trace.ttft_ms)
+            answers.append(answer.text)
+        same.append(answers[0] == answers[1])
+    ttft_ms, plain_ttft_ms = statistics.median(speculative_ms[1:]), statistics.median(plain_ms[1:])
+    return {
+        "show": "speculation",
+        "stage_ms": extra_ms,
+        "ttft_ms": ttft_ms,
+        "plain_ttft_ms": plain_ttft_ms,
+        "gained_ms": plain_ttft_ms - ttft_ms,
+        "same_answers": sum(same),
+        "n": len(work.numbers) - 1,
+    }

@@ -15,18 +15,14 @@ POPULAR_FRACTION = 0.03  # of the documents
 class RequestStreamConfig:
     """Shape of the stream.
 
-    documents  in the library
-    passages   per question, drawn by popularity, distinct, in the order drawn
-    skew       fraction of the draws that goes to the most popular 3 % of the documents; 0.03 is uniform
-    tokens     minimum and maximum length of a document, uniform
-    drift      number of questions within which ten random tenths of the documents exchange popularity, about two
-               thirds of all; 0 disables it
+    drift  number of questions within which ten random tenths of the documents exchange popularity, about two thirds of
+           all; 0 disables it
     """
 
     documents: int = 100_000
-    passages: int = 2
-    skew: float = 0.6
-    tokens: tuple[int, int] = (128, 1024)
+    passages: int = 2  # per question, drawn by popularity, distinct, in the order drawn
+    skew: float = 0.6  # fraction of the draws that goes to the most popular 3 % of the documents; 0.03 is uniform
+    tokens: tuple[int, int] = (128, 1024)  # minimum and maximum length of a document, uniform
     drift: int = 0
 
     def __post_init__(self) -> None:
@@ -43,28 +39,24 @@ class RequestStream:
         self._config = config
         self._rng = np.random.default_rng(seed)
         self._num_questions = 0
-        self.exponent = zipf_exponent(config.documents, config.skew)
         self.tokens = self._rng.integers(config.tokens[0], config.tokens[1] + 1, config.documents)
-        shares = np.arange(1, config.documents + 1) ** -self.exponent
+        shares = np.arange(1, config.documents + 1) ** -zipf_exponent(config.documents, config.skew)
         self._cumulative = np.cumsum(shares / shares.sum())
         self._names = self._rng.permutation(config.documents)  # popularity is independent of length
 
     def questions(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield the documents of each of `count` questions."""
+        config = self._config
         for _ in range(count):
             self._num_questions += 1
-            if self._config.drift and self._num_questions % max(1, self._config.drift // 10) == 0:
-                self._shuffle_popularity()
-            chosen: dict[int, None] = {}
-            while len(chosen) < self._config.passages:
+            if config.drift and self._num_questions % max(1, config.drift // 10) == 0:  # a tenth exchanges popularity
+                chosen = self._rng.choice(config.documents, max(2, config.documents // 10), replace=False)
+                self._names[chosen] = self._names[self._rng.permutation(chosen)]
+            documents: dict[int, None] = {}
+            while len(documents) < config.passages:
                 rank = int(np.searchsorted(self._cumulative, self._rng.random()))
-                chosen[int(self._names[min(rank, self._config.documents - 1)])] = None
-            yield tuple(chosen)
-
-    def _shuffle_popularity(self) -> None:
-        """Exchange the popularity of a random tenth of the documents."""
-        chosen = self._rng.choice(self._config.documents, max(2, self._config.documents // 10), replace=False)
-        self._names[chosen] = self._names[self._rng.permutation(chosen)]
+                documents[int(self._names[min(rank, config.documents - 1)])] = None
+            yield tuple(documents)
 
 
 def zipf_exponent(documents: int, skew: float) -> float:
@@ -76,3 +68,14 @@ def zipf_exponent(documents: int, skew: float) -> float:
         shares = ranks**-middle
         low, high = (low, middle) if shares[:top].sum() / shares.sum() > skew else (middle, high)
     return (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a question found and took."""
+
+    hit_tokens: int  # cached
+    tokens: int  # of all its passages
+    ttft_ms: float
+    busy_ms: float  # includes the work after the first token
+    is_full_hit: bool  # all passages were found as one exact path

@@ -6,48 +6,47 @@ would bring them; they are drawn by the seed and the question's id, so an item i
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
-from bench.data.formats import RawQuestion, parse_questions
-from bench.data.item import Item, Splitter
-from bench.data.sources import read_rows
+from bench.data.formats import RawQuestion, read_questions
+from bench.data.item import Item
 from bench.errors import InvalidDataset
 
-NEW_TOKENS = {
-    "f1": 32,
-    "f1_zh": 64,
-}  # LongBench's for short answers; many tokenizers need two tokens per Chinese character
+# LongBench's for short answers; many tokenizers need two tokens per Chinese character
+NEW_TOKENS = {"f1": 32, "f1_zh": 64}
 
 
-def load_items(
-    source: str, passages: int, splitter: Splitter, seed: int, samples: int | None, absent: bool = False
-) -> list[Item]:
+def load_items(source: str, num_passages: int, seed: int, samples: int | None, absent: bool = False) -> list[Item]:
     """Return `samples` items of a file or a hub data set in a seeded order, or all of them.
 
-    source    a path, or `owner/name` or `owner/name:config:split` on the hub
-    passages  number of passages for a question about a paragraph, at most as many as the file has; rows with
-              passages keep theirs, and a long text is split by `splitter`
-    absent    leave out the gold paragraph; the correct answer is then that there is none
+    num_passages  for a question about a paragraph, at most as many as the file has; rows with passages keep theirs
+    absent        leave out the gold paragraph; the correct answer is then that there is none
 
-    A smaller sample is a prefix of a larger one. Raises InvalidDataset for a source that cannot be read or has no
-    usable question, and DatasetsMissing.
+    A smaller sample is a prefix of a larger one. Raises InvalidDataset and DatasetsMissing.
     """
-    if passages < 1 or (samples is not None and samples < 1):
-        raise ValueError(f"passages and samples must be at least 1, got {passages} and {samples}")
-    group, rows = read_rows(source)
-    raw = _with_ids([one for row in rows for one in parse_questions(row)], group)
+    group, questions = read_questions(source)
+    raw = _with_ids(questions, group)
     if not raw:
         raise InvalidDataset(f"{source} has no question with an answer.")
     if absent and not all(one.paragraph for one in raw):
         raise InvalidDataset(f"{source} has questions with passages of their own: no gold paragraph to leave out.")
     paragraphs = list(dict.fromkeys(one.paragraph for one in raw if one.paragraph))
     Random(seed).shuffle(raw)
-    metric = select_metric(" ".join(text for one in raw for text in (one.question, *one.answers)))
-    items = [_item(one, group, metric, passages + absent, splitter, seed, paragraphs) for one in raw[:samples]]
-    return [_without_gold(item, one.paragraph) for item, one in zip(items, raw, strict=False)] if absent else items
+    metric = _select_metric(" ".join(text for one in raw for text in (one.question, *one.answers)))
+    items = []
+    for one in raw[:samples]:
+        rng = Random(f"{seed} {one.id}")
+        passages = one.passages or _with_distractors(one, paragraphs, num_passages + absent, rng)
+        item = Item(one.id, one.question, passages, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
+        if absent:
+            others = tuple(passage for passage in passages if passage != one.paragraph)
+            item = replace(item, passages=others, answers=(), group=f"{group} without answer", metric="not_there")
+        items.append(item)
+    return items
 
 
-def select_metric(text: str) -> str:
+def _select_metric(text: str) -> str:
     """Return 'f1_zh' if most letters of the questions and answers are Chinese, else 'f1'."""
     letters = [letter for letter in text if letter.isalpha()]
     chinese = sum("\u3400" <= letter <= "\u9fff" for letter in letters)
@@ -65,41 +64,13 @@ def _with_ids(questions: list[RawQuestion], group: str) -> list[RawQuestion]:
     return list(by_id.values())
 
 
-def _item(
-    one: RawQuestion, group: str, metric: str, passages: int, splitter: Splitter, seed: int, paragraphs: Sequence[str]
-) -> Item:
-    given = one.passages
-    if one.long:
-        given = tuple(splitter(one.long))
-    elif one.paragraph:
-        given = with_distractors(one.paragraph, paragraphs, one.answers, passages, Random(f"{seed} {one.id}"))
-    return Item(one.id, one.question, given, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
-
-
-def _without_gold(item: Item, gold: str) -> Item:
-    """Return the item without its gold paragraph."""
-    others = tuple(passage for passage in item.passages if passage != gold)
-    return replace(item, passages=others, answers=(), group=f"{item.group} without answer", metric="not_there")
-
-
-def with_distractors(
-    gold: str,
-    paragraphs: Sequence[str],
-    answers: Sequence[str],
-    passages: int,
-    rng: Random,
-) -> tuple[str, ...]:
-    """Return `gold` at a random position among others; paragraphs without the answer's text are preferred."""
-    others = [paragraph for paragraph in paragraphs if paragraph != gold]
+def _with_distractors(one: RawQuestion, paragraphs: Sequence[str], count: int, rng: Random) -> tuple[str, ...]:
+    """Return the gold paragraph at a random position among others; those without the answer's text are preferred."""
+    others = [paragraph for paragraph in paragraphs if paragraph != one.paragraph]
     rng.shuffle(others)
-    lowered = [answer.casefold() for answer in answers]
-    clean: list[str] = []
-    answering: list[str] = []
-    for other in others:
-        if len(clean) == passages - 1:
-            break
-        text = other.casefold()
-        (answering if any(answer in text for answer in lowered) else clean).append(other)
-    chosen = [*clean, *answering][: passages - 1]
-    chosen.insert(rng.randrange(len(chosen) + 1), gold)
+    answers = [answer.casefold() for answer in one.answers]
+    clean = (other for other in others if not any(answer in other.casefold() for answer in answers))
+    chosen = list(islice(clean, count - 1))
+    chosen += [other for other in others if other not in chosen][: count - 1 - len(chosen)]
+    chosen.insert(rng.randrange(len(chosen) + 1), one.paragraph)
     return tuple(chosen)

@@ -1,138 +1,177 @@
-"""Parse rows of published question-answering data sets, recognised by their fields.
+"""Read questions from a file or a hub data set, in the formats of published question-answering data sets.
+
+A file holds JSON lines, a JSON list of rows, or SQuAD's JSON object; rows are recognised by their fields:
 
 passages + question + answers   titled passages (converted HotpotQA, 2WikiMultihopQA, MuSiQue)
-context + qas                   a paragraph and its questions: SQuAD, also nested in data[].paragraphs[]
+context + qas                   a paragraph and its questions: SQuAD
 input + context + answers       LongBench: a long text
 context + question + answer     HotpotQA, 2WikiMultihopQA: [[title, [sentences]]], or the hub's title and sentences
 context + question + answers    a long text; with the hub's answers.text a paragraph of SQuAD
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from bench.errors import InvalidDataset
+from bench.errors import DatasetsMissing, InvalidDataset
 
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a file; `where` names file and line in messages."""
-
-    where: str
-    fields: Mapping[str, Any]
+NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*){0,2}")
+SPLITS = ("validation", "test", "train")  # the first that exists, if none is named
+Fields = Mapping[str, Any]
+Row = tuple[str, Any]  # where it stands, for messages; its fields, not checked yet
 
 
 @dataclass(frozen=True)
 class RawQuestion:
-    """One question of a row, before its passages are assembled. Exactly one of the last three is not empty.
+    """One question of a row, with either passages of its own or a gold paragraph, to be mixed with others."""
 
-    id         '' if the row has none
-    passages   used unchanged
-    long       a text to split
-    paragraph  the gold paragraph, to be mixed with others
-    """
-
-    id: str
+    id: str  # '' if the row has none
     question: str
     answers: tuple[str, ...]
     passages: tuple[str, ...] = ()
-    long: str = ""
     paragraph: str = ""
 
 
-def parse_questions(row: Row) -> list[RawQuestion]:
-    """Return the row's questions; those without an answer (SQuAD 2's impossible ones) are left out.
+def read_questions(source: str) -> tuple[str, list[RawQuestion]]:
+    """Return the name and the questions of a path, or of `owner/name` or `owner/name:config:split` on the hub.
 
-    Raises InvalidDataset for an unknown format, or a field that does not match its format.
+    Questions without an answer (SQuAD 2's impossible ones) are left out. Raises InvalidDataset for a missing or damaged
+    file, an unknown format, or a field that does not match its format, and DatasetsMissing if a hub data set is named
+    without `datasets`.
     """
-    for fields, parse in FORMATS.items():
-        if row.fields.keys() >= set(fields.split(" + ")):
-            try:
-                return [question for question in parse(row.fields) if question.question and question.answers]
-            except (TypeError, KeyError, ValueError, AttributeError) as error:
-                raise InvalidDataset(
-                    f"{row.where} looks like {fields}, but one of its fields has another type or content."
-                ) from error
-    names = ", ".join(map(str, row.fields)) or "none"
-    raise InvalidDataset(
-        f"{row.where} has an unknown format: its fields are {names}; known formats: {'; '.join(FORMATS)}."
-    )
+    path = Path(source)
+    if path.exists():
+        group, rows = path.stem, _file_rows(path)
+    elif NAME.fullmatch(source) and path.suffix not in (".json", ".jsonl") and not path.parent.is_dir():
+        name, config, split = [*source.split(":"), "", ""][:3]
+        group, rows = name.split("/")[1] + (f":{config}" if config else ""), _hub_rows(source, name, config, split)
+    else:
+        raise InvalidDataset(f"There is no file {source}.")
+    return group, [question for where, fields in rows for question in _parse_row(where, fields)]
 
 
-def squad_rows(fields: Mapping[str, Any], where: str) -> Iterator[Row]:
-    """Yield the paragraphs of a SQuAD file as rows. Raises InvalidDataset if it is damaged."""
+def _file_rows(path: Path) -> Iterable[Row]:
     try:
-        for article in fields["data"]:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidDataset(f"{path} cannot be read: {error}.") from error
+    if not text.strip():
+        raise InvalidDataset(f"{path} is empty.")
+    try:
+        whole = _parse_json(text, str(path))
+    except InvalidDataset:
+        if text.lstrip().startswith("[") or text.split("\n", 1)[0].strip() == "{":  # a damaged list or object
+            raise
+        lines = enumerate(text.split("\n"), 1)  # not splitlines: JSON strings may contain other line ends
+        places = ((f"{path} line {number}", line) for number, line in lines if line.strip())
+        return ((where, _parse_json(line, where)) for where, line in places)
+    if isinstance(whole, list):
+        return ((f"{path} row {number}", fields) for number, fields in enumerate(whole, 1))
+    if isinstance(whole, dict) and "data" in whole:
+        return _squad_rows(whole["data"], str(path))
+    return [(str(path), whole)]
+
+
+def _squad_rows(articles: Any, where: str) -> Iterator[Row]:
+    try:
+        for article in articles:
             for number, paragraph in enumerate(article["paragraphs"], 1):
                 title = article.get("title", "")
-                yield Row(f"{where}, paragraph {number} of {title!r}", {"title": title, **paragraph})
+                yield f"{where}, paragraph {number} of {title!r}", {"title": title, **paragraph}
     except (TypeError, KeyError, AttributeError) as error:
         raise InvalidDataset(f"{where} has data, but not SQuAD's data[].paragraphs[].") from error
 
 
-def _passages(fields: Mapping[str, Any]) -> list[RawQuestion]:
-    passages = tuple(_titled(one.get("title"), _text(one["text"])) for one in fields["passages"])
-    if not passages:
-        raise ValueError("no passages")
-    return [RawQuestion(_id(fields), _text(fields["question"]), _answers(fields["answers"]), passages=passages)]
+def _hub_rows(source: str, name: str, config: str, split: str) -> Iterable[Row]:
+    try:
+        datasets = import_module("datasets")
+    except ImportError as error:
+        raise DatasetsMissing(f"There is no file {source}, and hub data sets need the datasets library.") from error
+    try:
+        loaded = datasets.load_dataset(name, config or None, split=split or None)
+        if not split:
+            loaded = loaded[next((one for one in SPLITS if one in loaded), next(iter(loaded)))]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InvalidDataset(f"{source} cannot be loaded from the hub: {error}.") from error
+    return ((f"{source} row {number}", fields) for number, fields in enumerate(loaded, 1))
 
 
-def _paragraph(fields: Mapping[str, Any]) -> list[RawQuestion]:
-    text = _titled(str(fields.get("title") or "").replace("_", " "), _non_empty_text(fields["context"]))
+def _parse_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
+        raise InvalidDataset(f"{where} is not JSON: {error.msg} at {at}.") from error
+
+
+def _parse_row(where: str, fields: Any) -> list[RawQuestion]:
+    if not isinstance(fields, dict):
+        raise InvalidDataset(f"{where} is not a JSON object.")
+    for names, parse in FORMATS.items():
+        if fields.keys() >= set(names.split(" + ")):
+            try:
+                return [question for question in parse(fields) if question.question and question.answers]
+            except (TypeError, KeyError, ValueError, AttributeError) as error:
+                raise InvalidDataset(
+                    f"{where} looks like {names}, but one of its fields has another type or content."
+                ) from error
+    known = ", ".join(map(str, fields)) or "none"
+    raise InvalidDataset(f"{where} has an unknown format: its fields are {known}; known formats: {'; '.join(FORMATS)}.")
+
+
+def _with_passages(fields: Fields) -> list[RawQuestion]:
+    passages = [_titled(one.get("title"), one["text"]) for one in fields["passages"]]
+    return [_question(fields, fields["question"], fields["answers"], passages)]
+
+
+def _hotpot(fields: Fields) -> list[RawQuestion]:
+    context = fields["context"]
+    pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, Mapping) else context
+    passages = [_titled(title, "".join(sentences)) for title, sentences in pairs]
+    return [_question(fields, fields["question"], fields["answer"], passages)]
+
+
+def _longbench(fields: Fields) -> list[RawQuestion]:
+    return [_question(fields, fields["input"], fields["answers"], [fields["context"].strip()])]
+
+
+def _squad(fields: Fields) -> list[RawQuestion]:
+    text = fields["context"].strip()
+    paragraph = _titled(str(fields.get("title") or "").replace("_", " "), text) if text else ""
     return [
-        RawQuestion(_id(asked), _text(asked["question"]), _answers(asked["answers"]), paragraph=text)
+        _question(asked, asked["question"], asked["answers"], paragraph=paragraph)
         for asked in fields["qas"]
         if not asked.get("is_impossible")
     ]
 
 
-def _longbench(fields: Mapping[str, Any]) -> list[RawQuestion]:
-    answers = _answers(fields["answers"])
-    return [RawQuestion(_id(fields), _text(fields["input"]), answers, long=_non_empty_text(fields["context"]))]
-
-
-def _hotpot(fields: Mapping[str, Any]) -> list[RawQuestion]:
-    context = fields["context"]
-    pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, Mapping) else context
-    passages = tuple(_titled(title, "".join(sentences)) for title, sentences in pairs)
-    if not passages:
-        raise ValueError("no passages")
-    return [RawQuestion(_id(fields), _text(fields["question"]), _answers(fields["answer"]), passages=passages)]
-
-
-def _long_or_hub_squad(fields: Mapping[str, Any]) -> list[RawQuestion]:
+def _long_or_hub_squad(fields: Fields) -> list[RawQuestion]:
     if isinstance(fields["answers"], Mapping):
-        return _paragraph({**fields, "qas": [fields]})
-    return [
-        RawQuestion(
-            _id(fields), _text(fields["question"]), _answers(fields["answers"]), long=_non_empty_text(fields["context"])
-        )
-    ]
+        return _squad({**fields, "qas": [fields]})
+    return _longbench({**fields, "input": fields["question"]})
 
 
-FORMATS: dict[str, Callable[[Mapping[str, Any]], list[RawQuestion]]] = {
-    "passages + question + answers": _passages,
-    "context + qas": _paragraph,
+FORMATS: dict[str, Callable[[Fields], list[RawQuestion]]] = {
+    "passages + question + answers": _with_passages,
+    "context + qas": _squad,
     "input + context + answers": _longbench,
     "context + question + answers": _long_or_hub_squad,
     "context + question + answer": _hotpot,
 }
 
 
-def _id(fields: Mapping[str, Any]) -> str:
-    return str(fields.get("id") or fields.get("_id") or "")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {type(value).__name__}")
-    return value.strip()
-
-
-def _non_empty_text(value: Any) -> str:
-    if text := _text(value):
-        return text
-    raise ValueError("an empty context")
+def _question(
+    fields: Fields, question: Any, answers: Any, passages: Sequence[str] = (), paragraph: str = ""
+) -> RawQuestion:
+    """Return a question. Raises ValueError if it has no text to answer from."""
+    if not paragraph and not any(passages):
+        raise ValueError("no text")
+    name = str(fields.get("id") or fields.get("_id") or "")
+    return RawQuestion(name, question.strip(), _answers(answers), tuple(passages), paragraph)
 
 
 def _titled(title: Any, text: str) -> str:
@@ -144,5 +183,5 @@ def _answers(value: Any) -> tuple[str, ...]:
     if isinstance(value, Mapping):
         value = value["text"]
     values = [value] if isinstance(value, str) else value
-    texts = (_text(one["text"] if isinstance(one, Mapping) else one) for one in values)
+    texts = ((one["text"] if isinstance(one, Mapping) else one).strip() for one in values)
     return tuple(dict.fromkeys(filter(None, texts)))

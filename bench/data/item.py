@@ -9,21 +9,15 @@ Splitter = Callable[[str], list[str]]  # splits a long text into passages, as th
 
 @dataclass(frozen=True)
 class Item:
-    """One question over given passages.
-
-    answers         RULER: all must be found; data sets: any one is correct
-    group           data set or task; rows are reported per group
-    metric          name of the headline metric in bench/metrics.py
-    opening         start of the answer that is given to the model (RULER's answer prefix)
-    """
+    """One question over given passages."""
 
     id: str
     question: str
     passages: tuple[str, ...]
-    answers: tuple[str, ...]
-    group: str
-    metric: str
-    opening: str = ""
+    answers: tuple[str, ...]  # RULER: all must be found; data sets: any one is correct
+    group: str  # data set or task; rows are reported per group
+    metric: str  # name of the headline metric in bench/metrics.py
+    opening: str = ""  # start of the answer that is given to the model (RULER's answer prefix)
     max_new_tokens: int = 32
 
     @property

@@ -14,35 +14,31 @@ _HEADER = b'{"made_with"'
 
 
 class SampleFile:
-    """Samples by name.
+    """Samples by name; the file is created with its folder, and an incomplete last line of a killed run is dropped.
 
-    path      created with its folder; an incomplete last line of a killed run is dropped
-    settings  everything that influences a sample's outcome: model, trained weights, seed
-
-    Raises InvalidArgument if the file was written with other settings, or is damaged.
+    Raises InvalidArgument if it is damaged, or was written with other settings: all that influences an outcome.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.settings, self._path, self._samples = settings, path, dict[str, dict[str, Any]]()
+        self.settings: dict[str, Any] = json.loads(json.dumps(settings))
+        self._path = path
+        self._samples: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        *complete, torn = (
-            path.read_bytes().split(b"\n") if path.exists() else [b""]
-        )  # finished lines end with a newline
-        if not complete and _HEADER.startswith(torn[: len(_HEADER)]):
+        *lines, torn = path.read_bytes().split(b"\n") if path.exists() else [b""]  # finished lines end with a newline
+        if not lines and _HEADER.startswith(torn[: len(_HEADER)]):
             path.write_text(json.dumps({"made_with": settings}, sort_keys=True) + "\n", encoding="utf-8")
             return
-        (stored,) = self._parsed(1, [*complete, torn][0], made_with=dict)
-        if stored != json.loads(json.dumps(settings)):
-            changed = [name for name in settings if stored.get(name) != json.loads(json.dumps(settings[name]))]
+        (stored,) = self._parse(1, [*lines, torn][0], made_with=dict)
+        if stored != self.settings:
+            changed = [name for name, value in self.settings.items() if stored.get(name) != value]
             raise InvalidArgument(
                 f"{path} holds samples of another {', '.join(changed) or 'program'}. Choose another --json or "
                 "delete that file."
             )
         if torn:
-            path.write_bytes(b"\n".join(complete) + b"\n")
-        for number, line in enumerate(complete[1:], 2):
-            sample, about, arms = self._parsed(number, line, sample=str, about=dict, arms=dict)
-            self._merge(sample, about, arms)
+            path.write_bytes(b"\n".join(lines) + b"\n")
+        for number, line in enumerate(lines[1:], 2):
+            self._merge(*self._parse(number, line, sample=str, about=dict, arms=dict))
 
     def missing(self, sample: str, keys: list[str]) -> list[str]:
         """Return the variant keys that have no outcome for this sample."""
@@ -59,17 +55,17 @@ class SampleFile:
         """Return {'about': ..., 'arms': {key: outcome}}."""
         return self._samples[sample]
 
-    def _parsed(self, number: int, line: bytes, **kinds: type) -> list[Any]:
-        damaged = InvalidArgument(
-            f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
-        )
+    def _parse(self, number: int, line: bytes, **kinds: type) -> list[Any]:
+        """Return the values of a line's fields, which have these names and types."""
         try:
-            read = json.loads(line)
-            values = [read[name] for name in kinds]
+            fields = json.loads(line)
+            values = [fields[name] for name in kinds]
+            if not all(map(isinstance, values, kinds.values())):
+                raise TypeError
         except (ValueError, TypeError, KeyError) as error:
-            raise damaged from error
-        if not all(isinstance(value, kind) for value, kind in zip(values, kinds.values(), strict=True)):
-            raise damaged
+            raise InvalidArgument(
+                f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
+            ) from error
         return values
 
     def _merge(self, sample: str, about: dict[str, Any], outcomes: dict[str, dict[str, Any]]) -> None:

@@ -1,15 +1,21 @@
 """Build an engine without a library: the benchmark supplies the passages, and nothing is written to disk."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 from bench.data.item import Splitter
 from engine.builder import ModelConfig, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig, from_tensors, to_tensors
-from engine.engine import Engine
+from engine.engine import Engine, PrefillResult
+from engine.model.sampling import SamplingParams
+from engine.prompt.pack import PreparedPrompt
 from engine.prompt.text_finder import TextFinder
+from engine.strategies import Strategy
+from engine.trace import Trace
+from engine.types import ChunkKV
 from store.ingest.chunker import ChunkConfig, split
 
 HOST_BYTES = 3 * 2**30
@@ -42,22 +48,26 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
     engine = build_engine(models, lambda tokenizer: TextFinder(), tiers)
     if kv_bits == 8:
         compute = engine.cache.compute
-        rounded = lambda ids, cancel=None: from_tensors(to_tensors(compute(ids, cancel), 8))  # noqa: E731
-        engine.cache.compute = rounded  # type: ignore[method-assign]
+
+        def compute_rounded(ids: Sequence[int], cancel: Event | None = None) -> ChunkKV:
+            return from_tensors(to_tensors(compute(ids, cancel), 8))
+
+        engine.cache.compute = compute_rounded  # type: ignore[method-assign]
     return engine
 
 
 def make_splitter(engine: Engine, tokens: int) -> Splitter:
     """Return a function that splits a text into chunks of at most `tokens` tokens, without overlap."""
     tokenizer = engine.template.tokenizer.data
-
-    def cut(text: str) -> list[str]:
-        return [text[start:end] for start, end in split(text, tokenizer, ChunkConfig(tokens, 0))]
-
-    return cut
+    return lambda text: [text[start:end] for start, end in split(text, tokenizer, ChunkConfig(tokens, 0))]
 
 
-def make_token_counter(engine: Engine) -> Callable[[str], int]:
-    """Return a function that counts a passage's tokens in the prompt."""
-    tokens = engine.template.tokenizer
-    return lambda text: len(tokens.encode(text.strip() + "\n\n").ids)
+def first_token(
+    engine: Engine, prompt: PreparedPrompt, strategy: Strategy, trace: Trace
+) -> tuple[PrefillResult, float]:
+    """Prefill a prompt and sample the first token, as the app does; return the prefill and the TTFT in ms."""
+    result = engine.prefill(prompt, strategy, trace)
+    engine.sampler(prompt, trace, SamplingParams()).sample(result.logits)
+    trace.first_token()
+    assert trace.ttft_ms is not None
+    return result, trace.ttft_ms

@@ -1,51 +1,74 @@
-"""Run items through variants, resumable, and aggregate the outcomes into one row per group, method and ratio."""
+"""Run items through variants, resumable, and aggregate the outcomes into one row per group, method and ratio.
+
+All variants of a question read the same token ids; the question is always prefilled, and each answer is decoded from
+the variant's own KV. Full prefill, chunk KV, auxiliary scores and the oracle's attention are computed once and shared.
+"""
 
 import hashlib
 import statistics
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.bootstrap import mean_interval, ratio_interval
+import torch
+from torch import Tensor
+
+from bench.bootstrap import mean_fields, ratio_interval
 from bench.data.item import Item
+from bench.errors import InvalidArgument
 from bench.harness.checkpoints import SampleFile
 from bench.harness.engine import model_config
-from bench.harness.paired import FULL, prepare_item, run_variants
-from bench.harness.variants import Variant, parse_variants
-from bench.tables import progress
-from engine.engine import Engine
+from bench.metrics import METRICS
+from bench.tables import columns_of, progress
+from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, jaccard, logits_along
+from engine.analysis.variants import Variant, variants_of
+from engine.engine import Engine, PrefillResult
 from engine.generation.span_scorer import SPAN_SCORER_FILE
+from engine.method import parse_params
 from engine.model.loading.dtype import select_dtype
 from engine.model.loading.load import LORA_WEIGHTS_FILE
+from engine.model.sampling import SamplingParams, decode_batch
+from engine.prefill.context import PromptContext
+from engine.prompt.pack import PreparedPrompt
 from engine.scoring.trained_selector import SELECTOR_FILE
+from engine.strategies import STRATEGIES, OracleWindows
+from engine.trace import Trace
+from engine.types import Placement
 
-COLUMNS = {
-    "task": "task",
-    "method": "method",
-    "ratio": "ratio",
-    "realised_ratio": "actual ratio",
-    "length": "length",
-    "context_tokens": "tokens",
-    "quality": "quality",
-    "rq": "RQ",
-    "kl": "KL",
-    "answer_kl": "answer KL",
-    "top1": "top-1",
-    "answer_top1": "answer top-1",
-    "oracle_overlap": "oracle overlap",
-    "floor_speedup": "ideal speedup",
-    "full_wrong": "full wrong",
-    "left_out": "truncated",
-    "n": "n",
-}
-# Settings that all samples of a file share (in addition to trained weights): key in the file -> argument.
-SHARED_SETTINGS = {
-    **{name: name for name in ("model", "dtype", "device", "kv_bits", "grounding", "seed", "chunk")},
-    "auxiliary": "auxiliary_model",
-}
+COLUMNS = columns_of(
+    "task method ratio realised_ratio length context_tokens quality rq kl answer_kl top1 answer_top1 "
+    "oracle_overlap floor_speedup full_wrong left_out n"
+)
+# Means over the samples that have the value.
+MEANS = ("realised_ratio", "top1", "answer_top1", "oracle_overlap", "floor_speedup", "reused_bytes")
 # Settings that are repeated in each row; trained weights as digests.
 ROW_SETTINGS = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
+FULL = "full@1"
+EXTRA_METRICS = {  # in addition to the headline metric
+    "f1": ("exact", "rouge_l", "contains"),
+    "f1_zh": ("exact_zh", "f1", "rouge_zh", "contains"),
+}
+
+
+def parse_variants(methods: Sequence[str], ratios: Sequence[float]) -> list[Variant]:
+    """Return a variant for each method ('cacheclip', 'epic:tokens=16') and, if it has a ratio, each ratio.
+
+    Duplicates are dropped. Raises InvalidArgument for an unknown method or parameter, or a value out of range.
+    """
+    variants: list[Variant] = []
+    for method in dict.fromkeys(method.rstrip(":") for method in methods):
+        name, _, assignments = method.partition(":")
+        if name not in STRATEGIES:
+            raise InvalidArgument(f"The method {name!r} is not one of {', '.join(STRATEGIES)}.")
+        pairs = [pair.partition("=") for pair in assignments.split(",") if pair]
+        try:
+            params = parse_params(STRATEGIES[name], {param: value for param, _, value in pairs})
+            variants += variants_of(name, list(dict.fromkeys(ratios)), params, method_name=method)
+        except ValueError as error:
+            raise InvalidArgument(f"{method!r}: {error}.") from error
+    return variants
 
 
 def requested_variants(arguments: Namespace) -> list[Variant]:
@@ -53,20 +76,27 @@ def requested_variants(arguments: Namespace) -> list[Variant]:
     return parse_variants(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
 
 
-def open_samples(arguments: Namespace, measure: str, **settings: Any) -> SampleFile:
-    """Open the samples file next to `--json`, or in the data folder if `--json` is not given."""
+def open_samples(arguments: Namespace, measure: str, **own: Any) -> SampleFile:
+    """Open the samples file next to `--json`, or in the data folder; `own` settings are those of this measure only."""
     target = arguments.json or Path(arguments.data) / "bench" / f"{measure}.json"
-    shared = {key: getattr(arguments, name) for key, name in SHARED_SETTINGS.items()}
-    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # do not mix samples of two machines
-    shared |= {"device": device.type, "dtype": str(dtype)}
     config = model_config(arguments)
-    shared |= {
+    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)  # do not mix samples of two machines
+    grounding = arguments.grounding if config.lora_folder else "off"
+    settings = {
+        "measure": measure,
+        "model": arguments.model,
+        "auxiliary": arguments.auxiliary_model,
+        "device": device.type,
+        "dtype": str(dtype),
+        "kv_bits": arguments.kv_bits,
+        "grounding": grounding,
+        "seed": arguments.seed,
+        "chunk": arguments.chunk,
         "reader": _digest(config.lora_folder, LORA_WEIGHTS_FILE),
         "selector": _digest(config.token_selector_folder, SELECTOR_FILE),
+        "pointer": "off" if grounding == "off" else _digest(config.span_scorer_folder, SPAN_SCORER_FILE),
     }
-    shared["grounding"] = "off" if config.lora_folder is None else arguments.grounding
-    shared["pointer"] = "off" if shared["grounding"] == "off" else _digest(config.span_scorer_folder, SPAN_SCORER_FILE)
-    return SampleFile(target.with_suffix(".samples.jsonl"), {"measure": measure, **shared, **settings})
+    return SampleFile(target.with_suffix(".samples.jsonl"), settings | own)
 
 
 def _digest(folder: Path | None, file: str) -> str:
@@ -76,99 +106,69 @@ def _digest(folder: Path | None, file: str) -> str:
 
 
 def run_items(
-    engine: Engine,
-    items: Sequence[tuple[Item, int]],
-    variants: Sequence[Variant],
-    finished: SampleFile,
-    description: str,
-) -> list[str]:
-    """Run each (item, max context tokens) through the variants without an outcome; return the sample names."""
-    names = []
-    for item, max_tokens in progress(items, description):
-        name = f"{item.name}/{max_tokens}"
-        names.append(name)
-        missing = finished.missing(name, [variant.key for variant in variants])
-        if not missing:
-            continue
-        prompt, dropped = prepare_item(engine, item, max_tokens)
-        about = {
-            "group": item.group,
-            "metric": item.metric,
-            "context_tokens": prompt.context_tokens,
-            "passages": len(prompt.passages),
-            "left_out": dropped,
-            "max_new_tokens": item.max_new_tokens,
-            "answers": list(item.answers),
-        }
-        finished.add(
-            name, about, run_variants(engine, item, prompt, [variant for variant in variants if variant.key in missing])
-        )
-    return names
-
-
-def make_rows(
-    samples: Sequence[dict[str, Any]], variants: Sequence[Variant], task: str, length: int, settings: Mapping[str, Any]
+    engine: Engine, items: Sequence[Item], length: int, variants: Sequence[Variant], finished: SampleFile, title: str
 ) -> list[dict[str, Any]]:
-    """Return the JSON rows of one group of samples: means, and 95 % bootstrap intervals.
+    """Run the items of one group, cut to `length` context tokens, through the variants; return the group's rows."""
+    samples = []
+    for item in progress(items, title):
+        name = f"{item.name}/{length}"
+        missing = finished.missing(name, [variant.key for variant in variants])
+        if missing:
+            prompt, num_dropped = prepare_item(engine, item, length)
+            about = {
+                "group": item.group,
+                "metric": item.metric,
+                "context_tokens": prompt.context_tokens,
+                "passages": len(prompt.passages),
+                "left_out": num_dropped,
+                "max_new_tokens": item.max_new_tokens,
+                "answers": list(item.answers),
+            }
+            left = [variant for variant in variants if variant.key in missing]
+            finished.add(name, about, run_variants(engine, item, prompt, left))
+        samples.append(finished.get(name))
+    shared = {"task": items[0].group, "length": length} | {name: finished.settings[name] for name in ROW_SETTINGS}
+    return [shared | row for row in _rows(samples, variants)]
+
+
+def _rows(samples: Sequence[dict[str, Any]], variants: Sequence[Variant]) -> list[dict[str, Any]]:
+    """Return a row per variant: means over the samples, and 95 % bootstrap intervals.
 
     `answer_kl_gap` and `quality_gap` are paired differences to the first method named, at the same ratio if it has one.
     """
-    metric = samples[0]["about"]["metric"]
+    abouts = [sample["about"] for sample in samples]
     full = _values(samples, FULL, "quality")
-    firsts = [variant for variant in variants if len(variants) > 1 and variant.method == variants[1].method]
+    bases = {variant.ratio: variant for variant in variants[1:] if variant.method == variants[1].method}
     rows = []
     for variant in variants:
         outcomes = [sample["arms"][variant.key] for sample in samples]
         quality = _values(samples, variant.key, "quality")
         row: dict[str, Any] = {
-            "task": task,
             "method": variant.method,
             "ratio": variant.ratio,
-            "realised_ratio": _mean(outcomes, "realised_ratio"),
-            "length": length,
-            "metric": metric,
-            "quality": statistics.fmean(quality),
+            "metric": abouts[0]["metric"],
+            **{name: _mean([outcome.get(name) for outcome in outcomes]) for name in MEANS},
+            **{name: _mean([outcome["scores"][name] for outcome in outcomes]) for name in outcomes[0]["scores"]},
+            **mean_fields("quality", quality),
+            **mean_fields("kl", _values(samples, variant.key, "kl")),
+            **mean_fields("answer_kl", _values(samples, variant.key, "answer_kl")),
             "full_quality": statistics.fmean(full),
             "full_wrong": statistics.fmean(score < 0.5 for score in full),
-            "kl": _mean(outcomes, "kl"),
-            "top1": _mean(outcomes, "top1"),
-            "answer_kl": _mean(outcomes, "answer_kl"),
-            "answer_top1": _mean(outcomes, "answer_top1"),
-            "oracle_overlap": _mean(outcomes, "oracle_overlap"),
-            "floor_speedup": _mean(outcomes, "floor_speedup"),
-            "reused_bytes": _mean(outcomes, "reused_bytes"),
-            "context_tokens": statistics.median(sample["about"]["context_tokens"] for sample in samples),
-            "max_new_tokens": samples[0]["about"].get("max_new_tokens"),  # missing in older samples
-            "left_out": sum(sample["about"]["left_out"] > 0 for sample in samples),
+            "context_tokens": statistics.median(about["context_tokens"] for about in abouts),
+            "max_new_tokens": abouts[0].get("max_new_tokens"),  # missing in older samples
+            "left_out": sum(about["left_out"] > 0 for about in abouts),
             "n": len(samples),
-            **{name: settings[name] for name in ROW_SETTINGS},
-            **{name: statistics.fmean(o["scores"][name] for o in outcomes) for name in outcomes[0]["scores"]},
         }
-        row["quality_low"], row["quality_high"] = mean_interval(quality)
-        for name in ("kl", "answer_kl"):
-            row[f"{name}_low"], row[f"{name}_high"] = mean_interval(_values(samples, variant.key, name))
-        if firsts:
-            base = next((first for first in firsts if first.ratio == variant.ratio), firsts[0])
+        if bases:
+            base = bases.get(variant.ratio) or next(iter(bases.values()))
             for name in ("answer_kl", "quality"):
                 pairs = zip(_values(samples, variant.key, name), _values(samples, base.key, name), strict=True)
-                gaps = [value - of_base for value, of_base in pairs]
-                row[f"{name}_gap"] = statistics.fmean(gaps)
-                row[f"{name}_gap_low"], row[f"{name}_gap_high"] = mean_interval(gaps)
+                row |= mean_fields(f"{name}_gap", [value - of_base for value, of_base in pairs])
         if sum(full):
             row["rq"] = sum(quality) / sum(full)
             row["rq_low"], row["rq_high"] = ratio_interval(quality, full)
         rows.append({name: value for name, value in row.items() if value is not None})
     return rows
-
-
-def group_samples(
-    names: Sequence[str], finished: SampleFile, key: Callable[[str], Any]
-) -> dict[Any, list[dict[str, Any]]]:
-    """Group the samples by `key(name)`, in the order of the names."""
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for name in names:
-        groups.setdefault(key(name), []).append(finished.get(name))
-    return groups
 
 
 def _values(samples: Sequence[dict[str, Any]], variant: str, name: str) -> list[float]:
@@ -177,6 +177,91 @@ def _values(samples: Sequence[dict[str, Any]], variant: str, name: str) -> list[
     return [outcome["scores"][metric] if name == "quality" else outcome[name] for outcome, metric in outcomes]
 
 
-def _mean(outcomes: Sequence[dict[str, Any]], name: str) -> float | None:
-    known = [outcome[name] for outcome in outcomes if outcome.get(name) is not None]
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+def run_variants(
+    engine: Engine, item: Item, prompt: PreparedPrompt, variants: Sequence[Variant]
+) -> dict[str, dict[str, Any]]:
+    """Return the outcome of each variant by its key, including full prefill's."""
+    decoder = engine.cache.decoder
+    context = engine.prompt_context(prompt, Trace())
+    context.chunk_set(Placement.CONCATENATED)  # load now: exact paths must not depend on earlier variants
+    results = {FULL: _full_prefill(engine, context)}
+    for variant in variants:
+        if variant.key != FULL:
+            results[variant.key] = engine.prefill(prompt, variant.strategy, Trace(), context=context)
+    samplers = [engine.sampler(prompt, Trace(), SamplingParams()) for _ in results]
+    answers = decode_batch(
+        decoder,
+        [result.buffer for result in results.values()],
+        [sampler.sample(result.logits) for sampler, result in zip(samplers, results.values(), strict=True)],
+        samplers,
+        engine.template.stop_ids,
+        item.max_new_tokens,
+    )
+
+    def answer_logits(result: PrefillResult) -> Tensor:
+        answer_ids = answers[0][:ANSWER_KL_TOKENS]
+        return logits_along(decoder, result.buffer, result.logits, len(context.ids), answer_ids)
+
+    expected = answer_logits(results[FULL])
+    reusing = {variant.key for variant in variants if variant.strategy.reuses_kv}
+    outcomes: dict[str, dict[str, Any]] = {}
+    for (key, result), answer in zip(results.items(), answers, strict=True):
+        reused_tokens = round(prompt.context_tokens * (1 - result.actual_ratio)) if key in reusing else 0
+        outcomes[key] = {
+            **asdict(compare_logits(expected, answer_logits(result))),
+            "realised_ratio": result.actual_ratio,
+            "floor_speedup": results[FULL].flops / result.flops,
+            "reused_bytes": decoder.spec.kv_bytes(reused_tokens, decoder.dtype.itemsize),
+            "oracle_overlap": _oracle_overlap(context, result),
+            **_scores(engine, item, answer),
+        }
+    return outcomes
+
+
+def prepare_item(engine: Engine, item: Item, max_tokens: int) -> tuple[PreparedPrompt, int]:
+    """Return an item's prompt, and how many of its passages were dropped to fit.
+
+    max_tokens  of the context; passages in the middle are dropped first, as LongBench truncates
+
+    Raises InvalidArgument if no passage fits.
+    """
+    template = engine.template
+    question = template.suffix_ids(item.question) + template.tokenizer.encode(item.opening).ids
+    available = min(max_tokens, engine.max_tokens - len(template.prefix_ids) - len(question) - item.max_new_tokens)
+    kept = [(text.strip(), template.passage(text)) for text in item.passages]
+    tokens = sum(len(passage.ids) for _, passage in kept)
+    while tokens > available and kept:
+        _, dropped = kept.pop(len(kept) // 2)
+        tokens -= len(dropped.ids)
+    if not kept:
+        more = "Give a larger --context-lengths" if available == max_tokens else "This is the model's whole context"
+        raise InvalidArgument(f"No passage of {item.id} fits into {available} tokens. {more}, or shorten the passages.")
+    texts, passages = zip(*kept, strict=True)
+    prompt = PreparedPrompt(texts, passages, item.question, item.question, question, item.max_new_tokens)
+    return prompt, len(item.passages) - len(kept)
+
+
+def _full_prefill(engine: Engine, context: PromptContext) -> PrefillResult:
+    reference = context.reference
+    rows = torch.arange(int(context.query_rows[0]))
+    operations = engine.cache.decoder.spec.flops_at(torch.arange(len(context.ids)))
+    num_chunks = len(context.spans)
+    return PrefillResult(reference.buffer, reference.logits, rows, 1.0, operations, (), 0, num_chunks)
+
+
+def _oracle_overlap(context: PromptContext, result: PrefillResult) -> float | None:
+    """Return the Jaccard index of the recomputed tokens with the oracle's selection at the same budget."""
+    selection = context.selection_context()
+    ratio = len(result.rows) / selection.context_tokens  # lower than requested for methods that filter rows
+    return jaccard(result.rows, OracleWindows(ratio).plan(selection).rows) if 0 < ratio < 1 else None
+
+
+def _scores(engine: Engine, item: Item, answer: list[int]) -> dict[str, Any]:
+    text = engine.template.tokenizer.decode([token for token in answer if token not in engine.template.stop_ids])
+    names = (item.metric, *EXTRA_METRICS.get(item.metric, ()))
+    return {"answer": text, "scores": {name: METRICS[name](text, item.answers) for name in names}}

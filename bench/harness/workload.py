@@ -3,15 +3,17 @@
 import random
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 from tokenizers import Tokenizer
 
 from bench.harness.engine import model_config
+from bench.tables import progress
 from engine.builder import build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
@@ -22,8 +24,9 @@ from store.kv.blobs import DiskBlobs
 from store.library.library import DocumentLibrary, LibraryConfig
 from store.retrieval.minilm import MiniLM, MiniLMConfig
 
+T = TypeVar("T")
 CHUNK_TOKENS = 512
-MAX_QUESTIONS = 64  # per workload; the first is for warm-up
+MAX_QUESTIONS = 64  # per workload, the one for warm-up included
 GIB = 2**30
 _PLACES = "harbour mill quarry chapel orchard bridge depot lighthouse market station archive granary".split()
 _PEOPLE = "Adams Brandt Castro Dahl Eriksen Farah Grieg Hansen Ito Jansen Kowalski Lund Meyer Novak Okafor".split()
@@ -33,26 +36,19 @@ _DEEDS = "repaired counted moved painted sold inspected lost borrowed measured r
 
 @dataclass(frozen=True)
 class Workload:
-    """An engine over one long document, and questions about it.
-
-    passages  number of passages that make up `length` context tokens
-    """
+    """An engine over one long document, and questions about it; question 0 is for warm-up."""
 
     engine: Engine
     tiers: CacheHierarchy
     questions: list[str]
-    passages: int
-    length: int
+    passages: int  # retrieved per question
 
-    def request(self, number: int, method: str = "cacheclip", ratio: float = 0.2) -> Request:
-        """Return question `number`; number 0 is for warm-up."""
-        return Request(self.questions[number], method, ratio, self.passages, max_new_tokens=64)
+    @property
+    def numbers(self) -> range:
+        return range(len(self.questions))
 
-    def warm(self, samples: int) -> None:
-        """Compute the chunk KV of every passage retrieved for questions 0 to `samples`."""
-        for number in range(samples + 1):
-            for text in self.engine.prepare(self.request(number), Trace()).texts:
-                self.engine.passages.warm(text)
+    def request(self, number: int) -> Request:
+        return Request(self.questions[number], passages=self.passages, max_new_tokens=64)
 
 
 @contextmanager
@@ -67,21 +63,34 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
     with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
         root = Path(folder)
 
-        def library(tokenizer: Tokenizer) -> DocumentLibrary:
+        def open_library(tokenizer: Tokenizer) -> DocumentLibrary:
             embedder = MiniLM(MiniLMConfig(dtype=select_dtype("cpu", arguments.dtype)[1]))
-            documents = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
+            library = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
             text = root / "text.txt"
             text.write_text("\n\n\n".join(make_paragraph(rng, tokenizer) for _ in range(passages + 4)))
-            for _ in documents.add(text, text.name):
+            for _ in library.add(text, text.name):
                 pass
-            return documents
+            return library
 
         tiers = CacheHierarchy(CacheHierarchyConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
-        engine = build_engine(models, library, tiers)
+        engine = build_engine(models, open_library, tiers)
         engine.max_tokens = length + 1024  # timing only: beyond the training length, quality suffers but time does not
         pairs = rng.sample(list(product(_DEEDS, _THINGS)), MAX_QUESTIONS)
-        questions = [f"Who {deed} the {thing}, and where?" for deed, thing in pairs]
-        yield Workload(engine, tiers, questions, passages, length)
+        questions = [f"Who {deed} the {thing}, and where?" for deed, thing in pairs[: arguments.samples + 1]]
+        yield Workload(engine, tiers, questions, passages)
+
+
+def ask_all(
+    arguments: Namespace, measure: Callable[[Workload, int], dict[T, dict[str, float]]]
+) -> Iterator[tuple[int, dict[T, list[dict[str, float]]]]]:
+    """Yield for each length what `measure` returns for all questions but the first, by what it compares."""
+    for length in arguments.lengths:
+        with open_workload(arguments, length) as work:
+            for number in work.numbers:  # compute the chunk KV of every passage
+                for text in work.engine.prepare(work.request(number), Trace()).texts:
+                    work.engine.passages.warm(text)
+            _, *questions = [measure(work, number) for number in progress(work.numbers, f"{length} tokens")]
+        yield length, {compared: [question[compared] for question in questions] for compared in questions[0]}
 
 
 def make_paragraph(rng: random.Random, tokenizer: Tokenizer) -> str:

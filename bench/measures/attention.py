@@ -4,35 +4,22 @@ Tests CacheClip's key observation (arXiv:2510.10129): the auxiliary model's last
 layer than the primary's first layers are. Attention sinks are excluded: the shared prefix and those of each passage.
 """
 
-import statistics
 from argparse import Namespace
 from typing import Any
 
-from bench.bootstrap import mean_interval
+from bench.bootstrap import mean_fields
 from bench.data.item import Item
 from bench.errors import InvalidArgument
-from bench.harness.paired import prepare_item
-from bench.harness.runner import open_samples, requested_variants
-from bench.harness.variants import Variant
+from bench.harness.runner import open_samples, prepare_item, requested_variants
 from bench.measures.quality import add_arguments, open_engine_and_items
-from bench.tables import progress
+from bench.tables import columns_of, progress
 from engine.analysis.inspection_runner import attention_profile
+from engine.analysis.variants import Variant
 from engine.engine import Engine
 from engine.trace import Trace
 
 TITLE = "attention of the auxiliary model and each primary layer, against the primary's last layer"
-COLUMNS = {
-    "task": "task",
-    "what": "what",
-    "ratio": "ratio",
-    "kl": "KL",
-    "kl_low": "low",
-    "kl_high": "high",
-    "jaccard": "Jaccard",
-    "jaccard_low": "low",
-    "jaccard_high": "high",
-    "n": "n",
-}
+COLUMNS = columns_of("task what ratio kl kl_low kl_high jaccard jaccard_low jaccard_high n")
 __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 
@@ -41,31 +28,29 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     variants = [variant for variant in requested_variants(arguments) if variant.method != "full"]
     if len(arguments.lengths) > 1:
         raise InvalidArgument("attention takes one --context-lengths: the maximum context tokens of a question.")
-    (max_tokens,) = arguments.lengths
+    (length,) = arguments.lengths
     engine, files = open_engine_and_items(arguments)
-    finished = open_samples(
-        arguments, "inspect", passages=arguments.passages, length=max_tokens, methods=arguments.methods
-    )
+    own = {"passages": arguments.passages, "length": length, "methods": arguments.methods}
+    finished = open_samples(arguments, "inspect", **own)
     rows = []
     ratios = {f"{ratio:g}": ratio for ratio in arguments.ratios}
     for items in files:
-        names = []
+        samples = []
         for item in progress(items, items[0].group):
-            names.append(item.name)
-            if missing := finished.missing(names[-1], list(ratios)):
-                finished.add(
-                    names[-1], {}, _profiles(engine, item, variants, {key: ratios[key] for key in missing}, max_tokens)
-                )
-        samples = [finished.get(name)["arms"] for name in names]
+            if missing := finished.missing(item.name, list(ratios)):
+                profiles = _profiles(engine, item, variants, {key: ratios[key] for key in missing}, length)
+                finished.add(item.name, {}, profiles)
+            samples.append(finished.get(item.name)["arms"])
         for key, ratio in ratios.items():
-            rows += _rows(items[0].group, ratio, [sample[key] for sample in samples])
+            shared = {"task": items[0].group, "ratio": ratio}
+            rows += [shared | row for row in _rows([sample[key] for sample in samples])]
     return rows
 
 
 def _profiles(
-    engine: Engine, item: Item, variants: list[Variant], ratios: dict[str, float], max_tokens: int
+    engine: Engine, item: Item, variants: list[Variant], ratios: dict[str, float], length: int
 ) -> dict[str, dict[str, Any]]:
-    context = engine.prompt_context(prepare_item(engine, item, max_tokens)[0], Trace())
+    context = engine.prompt_context(prepare_item(engine, item, length)[0], Trace())
     profiles = {}
     for key, ratio in ratios.items():
         methods = {each.method: each.strategy for each in variants if each.ratio in (None, ratio)}
@@ -77,21 +62,12 @@ def _profiles(
     return profiles
 
 
-def _rows(task: str, ratio: float, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    rows = []
+def _rows(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     for what in samples[0]["distances"]:
         kls, jaccards = zip(*(sample["distances"][what] for sample in samples), strict=True)
-        rows.append({"task": task, "what": what, "ratio": ratio, "kl": statistics.fmean(kls), "n": len(samples)})
-        rows[-1]["kl_low"], rows[-1]["kl_high"] = mean_interval(kls)
-        rows[-1] |= _jaccard(jaccards)
+        rows.append({"what": what, "n": len(samples), **mean_fields("kl", kls), **mean_fields("jaccard", jaccards)})
     for method in samples[0]["overlap"]:
         overlaps = [sample["overlap"][method] for sample in samples if method in sample["overlap"]]
-        rows.append(
-            {"task": task, "what": f"plan of {method}", "ratio": ratio, "n": len(overlaps)} | _jaccard(overlaps)
-        )
+        rows.append({"what": f"plan of {method}", "n": len(overlaps), **mean_fields("jaccard", overlaps)})
     return rows
-
-
-def _jaccard(values: Any) -> dict[str, float]:
-    low, high = mean_interval(values)
-    return {"jaccard": statistics.fmean(values), "jaccard_low": low, "jaccard_high": high}

@@ -3,15 +3,15 @@
 Without a KV cache every new token needs a pass over all tokens before it, the starting point of nanoVLM's article.
 """
 
-import statistics
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from itertools import islice
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
 
+from bench.bootstrap import medians
 from bench.tables import progress
 from engine.builder import ModelConfig, load_models
 from engine.model.decoder import Decoder
@@ -32,44 +32,33 @@ NEW_TOKENS = 48  # tokens decoded per run
 UNCACHED_TOKENS = 3  # fewer, since each is a whole pass
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add no arguments."""
-
-
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per prompt length; medians over the runs, which alternate between the three."""
     folder = arguments.data / "models"
-    wanted = {
-        "model": arguments.model,
-        "auxiliary_model": arguments.model,
-        "lora_adapter": "off",
-        "token_selector": "off",
-    }
-    models = load_models(ModelConfig(folder, device=arguments.device, dtype=arguments.dtype, **wanted))
+    model = arguments.model
+    config = ModelConfig(folder, model, model, arguments.device, arguments.dtype, "off", token_selector="off")
+    decoder = load_models(config).primary
     reference: Any = AutoModelForCausalLM.from_pretrained(
-        resolve(arguments.model, folder), dtype=models.primary.dtype, local_files_only=True
+        resolve(model, folder), dtype=decoder.dtype, local_files_only=True
     )
-    reference.to(models.primary.device)
+    reference.to(decoder.device)
     rows = []
     for length in arguments.lengths:
-        ids = torch.randint(100, models.primary.spec.vocab_size, (length,), generator=_seeded(arguments.seed))
-        ours, no_cache, theirs = list[float](), list[float](), list[float]()
-        for number in progress(range(arguments.samples + 1), f"{length} tokens"):
-            speeds = kvscope(models.primary, ids), uncached(models.primary, ids), transformers(reference, ids)
-            if number:
-                for results, speed in zip((ours, no_cache, theirs), speeds, strict=True):
-                    results.append(speed)
-        rows.append(
-            {
-                "length": length,
-                "tokens_per_second": statistics.median(ours),
-                "uncached_tokens_per_second": statistics.median(no_cache),
-                "transformers_tokens_per_second": statistics.median(theirs),
-                "cache_speedup": statistics.median(a / b for a, b in zip(ours, no_cache, strict=True)),
-                "speedup": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
-                "n": len(ours),
-            }
-        )
+        generator = torch.Generator().manual_seed(arguments.seed)
+        ids = torch.randint(100, decoder.spec.vocab_size, (length,), generator=generator)
+        runs = []
+        for _ in progress(range(arguments.samples + 1), f"{length} tokens"):
+            ours, no_cache, theirs = kvscope(decoder, ids), uncached(decoder, ids), transformers(reference, ids)
+            runs.append(
+                {
+                    "tokens_per_second": ours,
+                    "uncached_tokens_per_second": no_cache,
+                    "transformers_tokens_per_second": theirs,
+                    "cache_speedup": ours / no_cache,
+                    "speedup": ours / theirs,
+                }
+            )
+        rows.append({"length": length, **medians(runs[1:])})  # the first run is for warm-up
     return rows
 
 
@@ -105,7 +94,3 @@ def transformers(model: Any, ids: torch.Tensor) -> float:
         )
         times.append(time.perf_counter() - began)
     return (NEW_TOKENS - 1) / (times[1] - times[0])
-
-
-def _seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)

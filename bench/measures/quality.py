@@ -11,10 +11,9 @@ from typing import Any
 
 from bench.arguments import positive_int
 from bench.data.dataset import load_items
-from bench.data.item import Item, Splitter
-from bench.data.sources import read_rows as rows_in
+from bench.data.item import Item
 from bench.harness.engine import make_splitter, model_config, open_engine
-from bench.harness.runner import COLUMNS, group_samples, make_rows, open_samples, requested_variants, run_items
+from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
 from engine.engine import Engine
 
 TITLE = "quality on data sets, paired with full prefill"
@@ -23,41 +22,29 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of this measure."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
-    parser.add_argument(
-        "--passages", type=positive_int, default=8, help="SQuAD: number of paragraphs, the gold one included"
-    )
-    parser.add_argument(
-        "--absent",
-        action="store_true",
-        help="SQuAD: leave out the gold paragraph; the correct answer is then that there is none",
-    )
-    parser.add_argument(
-        "--chunk-size",
-        "--chunk",
-        dest="chunk",
-        type=positive_int,
-        default=512,
-        help="maximum tokens per passage; longer ones are split",
-    )
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="data files, or names of data sets on the hub")
+    add("--passages", type=positive_int, default=8, help="SQuAD: number of paragraphs, the gold one included")
+    absent = "SQuAD: leave out the gold paragraph; the correct answer is then that there is none"
+    add("--absent", action="store_true", help=absent)
+    size = "maximum tokens per passage; longer ones are split"
+    add("--chunk-size", "--chunk", dest="chunk", type=positive_int, default=512, help=size)
     parser.set_defaults(lengths=[8192], samples=50)
 
 
 def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
-    """Return the engine and the items of each file; all files are read before anything is measured.
-
-    Passages longer than a chunk are split as the library would split them.
-    """
-    for file in arguments.files:
-        rows_in(file)  # report a missing file before loading the models
+    """Return the engine and the items of each file, with long passages split as the library would split them."""
+    files = [  # read before the models are loaded, to report bad files soon
+        load_items(file, arguments.passages, arguments.seed, arguments.samples, arguments.absent)
+        for file in arguments.files
+    ]
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     split = make_splitter(engine, arguments.chunk)
-    return engine, [_items(file, arguments, split) for file in arguments.files]
 
+    def split_passages(item: Item) -> Item:
+        return replace(item, passages=tuple(part for passage in item.passages for part in split(passage)))
 
-def _items(file: str, arguments: Namespace, split: Splitter) -> list[Item]:
-    items = load_items(file, arguments.passages, split, arguments.seed, arguments.samples, arguments.absent)
-    return [replace(item, passages=tuple(part for text in item.passages for part in split(text))) for item in items]
+    return engine, [list(map(split_passages, items)) for items in files]
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
@@ -68,7 +55,5 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     rows = []
     for items in files:
         for length in arguments.lengths:
-            names = run_items(engine, [(item, length) for item in items], variants, finished, items[0].group)
-            for group, samples in group_samples(names, finished, lambda name: name.split("/")[0]).items():
-                rows += make_rows(samples, variants, group, length, finished.settings)
+            rows += run_items(engine, items, length, variants, finished, items[0].group)
     return rows

@@ -10,8 +10,8 @@ from typing import Any
 
 from bench.arguments import positive_int
 from bench.errors import InvalidArgument
-from bench.harness.engine import make_splitter, make_token_counter, model_config, open_engine
-from bench.harness.runner import COLUMNS, group_samples, make_rows, open_samples, requested_variants, run_items
+from bench.harness.engine import make_splitter, model_config, open_engine
+from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
 from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import read_haystack
 
@@ -22,11 +22,11 @@ __all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of this measure."""
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--haystack", type=Path, help="a text file (default: our sample documents)")
-    parser.add_argument(
-        "--chunk-size", "--chunk", dest="chunk", type=positive_int, default=256, help="maximum tokens per passage"
-    )
+    add = parser.add_argument
+    add("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
+    add("--haystack", type=Path, help="a text file (default: our sample documents)")
+    size = "maximum tokens per passage"
+    add("--chunk-size", "--chunk", dest="chunk", type=positive_int, default=256, help=size)
     parser.set_defaults(lengths=[1024], samples=50)
 
 
@@ -37,21 +37,20 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         raise InvalidArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
     haystack = read_haystack(arguments.haystack)
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
-    split = make_splitter(engine, arguments.chunk)
     finished = open_samples(arguments, "ruler")
-    rows = []
     if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
         raise InvalidArgument(
             f"The model's context is {engine.max_tokens:,} tokens; --context-lengths {too_long[0]} is more."
         )
+
+    def count_tokens(passage: str) -> int:
+        return len(engine.template.encode_passage(passage).ids)
+
+    split = make_splitter(engine, arguments.chunk)
+    rows = []
     for length in arguments.lengths:
         tokens = min(length, engine.max_tokens - RESERVED_TOKENS)
         for task in arguments.tasks:
-            items = generate(
-                task, tokens, arguments.samples, arguments.seed, make_token_counter(engine), split, haystack
-            )
-            pairs = [(item, length) for item in items]
-            names = run_items(engine, pairs, variants, finished, f"{task} {length}")
-            for group, samples in group_samples(names, finished, lambda name: name.split("/")[0]).items():
-                rows += make_rows(samples, variants, group, length, finished.settings)
+            items = list(generate(task, tokens, arguments.samples, arguments.seed, count_tokens, split, haystack))
+            rows += run_items(engine, items, length, variants, finished, f"{task} {length}")
     return rows

@@ -4,60 +4,40 @@ Within a request scoring overlaps with assembly and shares the cores with it: se
 passage alone with the whole auxiliary model.
 """
 
-import statistics
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import Any
 
-from bench.harness.workload import Workload, open_workload
-from bench.tables import progress
+from bench.bootstrap import medians
+from bench.harness.workload import Workload, ask_all
 from engine.trace import Trace
 from engine.types import ScoreMode
 
-# Row values, which other programs read.
+# Row values, which other programs read; the paper's first.
 NAMES = {ScoreMode.PER_CHUNK: "apart", ScoreMode.JOINT: "joined", ScoreMode.LEARNED: "trained"}
 TITLE = "scoring time, relative to the paper's mode"
 COLUMNS = {"scoring": "scoring", "length": "length", "scoring_ms": "ms", "of_apart": "of the paper's", "n": "n"}
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add no arguments."""
-
-
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length and score mode; medians over the questions, paired ratios."""
-    rows = []
-    for length in arguments.lengths:
-        with open_workload(arguments, length) as work:
-            times = measure(work, arguments.samples)
-        for mode, mode_times in times.items():
-            ratios = [one / apart for one, apart in zip(mode_times, times[ScoreMode.PER_CHUNK], strict=True)]
-            rows.append(
-                {
-                    "scoring": NAMES[mode],
-                    "length": length,
-                    "scoring_ms": statistics.median(mode_times),
-                    "of_apart": statistics.median(ratios),
-                    "n": len(mode_times),
-                }
-            )
-    return rows
+    return [
+        {"scoring": name, "length": length, **medians(samples)}
+        for length, by_mode in ask_all(arguments, measure)
+        for name, samples in by_mode.items()
+    ]
 
 
-def measure(work: Workload, samples: int) -> dict[ScoreMode, list[float]]:
-    """Return the milliseconds of each score mode for each question, after one warm-up question."""
+def measure(work: Workload, number: int) -> dict[str, dict[str, float]]:
+    """Return the time of each score mode for question `number`."""
     auxiliary, cache = work.engine.auxiliary, work.engine.cache
     assert auxiliary is not None
-    modes = [mode for mode in ScoreMode if mode is not ScoreMode.LEARNED or auxiliary.selector is not None]
-    times: dict[ScoreMode, list[float]] = {mode: [] for mode in modes}
-    work.warm(samples)
-    for number in progress(range(samples + 1), f"{work.length} tokens"):
-        reading = work.engine.prepare(work.request(number), Trace())
-        shared = auxiliary.cache is cache
-        chunks = cache.gather([chunk.ids for chunk in reading.passages], max_path_chunks=1).chunks if shared else None
-        for mode in modes:
+    prompt = work.engine.prepare(work.request(number), Trace())
+    chunks = cache.gather(prompt.passage_ids, max_path_chunks=1).chunks if auxiliary.cache is cache else None
+    times_ms = {}
+    for mode, name in NAMES.items():
+        if mode is not ScoreMode.LEARNED or auxiliary.selector is not None:
             began = time.perf_counter()
-            auxiliary.score(reading.standalone_question, reading.texts, work.engine.template, mode, chunks)
-            if number:
-                times[mode].append(1e3 * (time.perf_counter() - began))
-    return times
+            auxiliary.score(prompt.standalone_question, prompt.texts, work.engine.template, mode, chunks)
+            times_ms[name] = 1e3 * (time.perf_counter() - began)
+    return {name: {"scoring_ms": ms, "of_apart": ms / times_ms["apart"]} for name, ms in times_ms.items()}

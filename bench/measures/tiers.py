@@ -1,67 +1,46 @@
 """TTFT by source of the chunk KV: memory, disk (as after a restart), or recomputation. Paired by question."""
 
-import statistics
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import Any
 
-from bench.harness.workload import Workload, open_workload
-from bench.tables import progress
-from engine.model.sampling import SamplingParams
-from engine.prompt.validate import build_strategy
+from bench.bootstrap import medians
+from bench.harness.engine import first_token
+from bench.harness.workload import Workload, ask_all
+from engine.strategies import Direct
 from engine.trace import Trace
 
 TITLE = "loading chunk KV against recomputing it"
 COLUMNS = {"tier": "tier", "length": "length", "load_ms": "load ms", "ttft_ms": "TTFT ms", "n": "n"}
-TIERS = ("host", "disk", "computed")
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add no arguments."""
+HOST = 0  # place of the memory tier in the hierarchy
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length and tier; medians over the questions."""
-    rows = []
-    for length in arguments.lengths:
-        with open_workload(arguments, length) as work:
-            samples = {tier: [] for tier in TIERS}  # type: ignore[var-annotated]
-            for number in progress(range(arguments.samples + 1), f"{length} tokens"):
-                for tier in ("computed", "disk", "host"):
-                    sample = first_token(work, tier, number)
-                    if number:
-                        samples[tier].append(sample)
-        rows += [
-            {
-                "tier": tier,
-                "length": length,
-                "load_ms": statistics.median(load for load, _ in samples[tier]),
-                "ttft_ms": statistics.median(ttft for _, ttft in samples[tier]),
-                "n": len(samples[tier]),
-            }
-            for tier in TIERS
-        ]
-    return rows
+    return [
+        {"tier": tier, "length": length, **medians(by_tier[tier])}
+        for length, by_tier in ask_all(arguments, measure)
+        for tier in ("host", "disk", "computed")
+    ]
 
 
-def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
-    """Return load time and TTFT in ms of direct reuse with every chunk in `tier` and in no faster one."""
-    request = work.request(number, "direct", 0.0)
-    cache, host = work.engine.cache, 0
-    reading = work.engine.prepare(request, Trace())
-    if tier == "computed":
-        for passage in reading.passages:
-            cache.delete(passage.ids)
-    elif tier == "disk":
-        cache.flush()
-        work.tiers.drain()
-        cache.tree.clear(host)
-    trace = Trace()
-    reading = work.engine.prepare(request, trace)
-    ready = work.engine.prefill(reading, build_strategy(request), trace)
-    work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
-    trace.first_token()
-    if set(ready.tiers) != {tier}:
-        raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")
-    (load,) = [stage.length_ms for stage in trace.stages if stage.name == "load"]
-    assert trace.ttft_ms is not None
-    return load, trace.ttft_ms
+def measure(work: Workload, number: int) -> dict[str, dict[str, float]]:
+    """Return load time and TTFT of direct reuse with every chunk in each tier in turn, and in no faster one."""
+    cache = work.engine.cache
+    results = {}
+    for tier in ("computed", "disk", "host"):
+        prompt = work.engine.prepare(work.request(number), Trace())
+        if tier == "computed":
+            for ids in prompt.passage_ids:
+                cache.delete(ids)
+        elif tier == "disk":
+            cache.flush()
+            work.tiers.drain()
+            cache.tree.clear(HOST)
+        trace = Trace()
+        prompt = work.engine.prepare(work.request(number), trace)
+        result, ttft_ms = first_token(work.engine, prompt, Direct(), trace)
+        if set(result.tiers) != {tier}:
+            raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(result.tiers))}")
+        (load_ms,) = [stage.length_ms for stage in trace.stages if stage.name == "load"]
+        results[tier] = {"load_ms": load_ms, "ttft_ms": ttft_ms}
+    return results

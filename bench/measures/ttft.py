@@ -7,116 +7,79 @@ rows: an upper bound without better kernels.
 
 import statistics
 from argparse import ArgumentParser, Namespace
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from bench.bootstrap import median_interval
-from bench.harness.variants import Variant, parse_variants
-from bench.harness.workload import Workload, open_workload
-from bench.tables import progress
-from engine.model.sampling import SamplingParams
+from bench.bootstrap import median_interval, medians
+from bench.harness.engine import first_token
+from bench.harness.runner import parse_variants
+from bench.harness.workload import Workload, ask_all
+from bench.tables import columns_of
+from engine.analysis.variants import Variant
 from engine.strategies import Full, Strategy
 from engine.trace import Trace
 from engine.types import Placement
 
 TITLE = "time to first token, paired with full prefill"
-COLUMNS = {
-    "method": "method",
-    "ratio": "ratio",
-    "realised_ratio": "actual ratio",
-    "length": "length",
-    "ttft_ms": "TTFT ms",
-    "full_ttft_ms": "full ms",
-    "speedup": "speedup",
-    "speedup_low": "low",
-    "speedup_high": "high",
-    "floor_speedup": "ideal speedup",
-    "scoring_ms": "scoring ms",
-    "n": "n",
-}
+COLUMNS = columns_of(
+    "method ratio realised_ratio length ttft_ms full_ttft_ms speedup speedup_low speedup_high floor_speedup "
+    "scoring_ms n"
+)
 SCORING = ("auxiliary", "question", "full prefill")  # stages in which a method scores tokens
-__all__ = ["COLUMNS", "TITLE", "add_arguments", "run"]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One question with one variant."""
-
-    ttft_ms: float
-    realised_ratio: float
-    operations: float
-    context_tokens: int
-    scoring_ms: float
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of this measure."""
+    """Set the methods that are compared by default."""
     parser.set_defaults(methods=["cacheclip", "direct"])
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length, method and ratio; medians over the questions."""
     variants = [variant for variant in parse_variants(arguments.methods, arguments.ratios) if variant.method != "full"]
-    rows = []
-    for length in arguments.lengths:
-        with open_workload(arguments, length) as work:
-            full, reused = measure(work, variants, arguments.samples)
-        rows += [row(variant, length, full, reused[variant.key]) for variant in variants]
-    return rows
+
+    def measure(work: Workload, number: int) -> dict[Variant, dict[str, float]]:
+        if number == 0:
+            for variant in variants:
+                if variant.strategy.placement is Placement.NO_PREFIX:  # has chunk KV of its own
+                    for other in work.numbers:
+                        ask(work, variant.strategy, other)
+        full = ask(work, Full(), number)
+        return {variant: _relative(ask(work, variant.strategy, number), full) for variant in variants}
+
+    return [
+        row(variant, length, samples)
+        for length, by_variant in ask_all(arguments, measure)
+        for variant, samples in by_variant.items()
+    ]
 
 
-def measure(work: Workload, variants: list[Variant], samples: int) -> tuple[list[Sample], dict[str, list[Sample]]]:
-    """Ask each question with full prefill and with every variant in turn, after one warm-up of each."""
-    work.warm(samples)
-    for variant in variants:
-        if variant.strategy.placement is Placement.NO_PREFIX:  # has chunk KV of its own
-            for number in range(samples + 1):
-                first_token(work, variant.strategy, number)
-    full, reused = [], {variant.key: [] for variant in variants}  # type: ignore[var-annotated]
-    for number in progress(range(samples + 1), f"{work.length} tokens"):
-        sample = first_token(work, Full(), number)
-        if number:
-            full.append(sample)
-        for variant in variants:
-            sample = first_token(work, variant.strategy, number)
-            if number:
-                reused[variant.key].append(sample)
-    return full, reused
-
-
-def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
+def ask(work: Workload, strategy: Strategy, number: int) -> dict[str, float]:
     """Ask question `number` up to its first token, as the app does."""
     trace = Trace()
-    reading = work.engine.prepare(work.request(number), trace)
-    ready = work.engine.prefill(reading, strategy, trace)
-    work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
-    trace.first_token()
-    assert trace.ttft_ms is not None
-    return Sample(
-        trace.ttft_ms,
-        ready.actual_ratio,
-        ready.flops,
-        reading.context_tokens,
-        sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
-    )
-
-
-def row(variant: Variant, length: int, full: list[Sample], reused: list[Sample]) -> dict[str, Any]:
-    """Return the JSON row of one variant: medians, and the speedup's 95 % bootstrap interval."""
-    speedups = [slow.ttft_ms / fast.ttft_ms for slow, fast in zip(full, reused, strict=True)]
-    low, high = median_interval(speedups)
+    prompt = work.engine.prepare(work.request(number), trace)
+    result, ttft_ms = first_token(work.engine, prompt, strategy, trace)
     return {
-        "method": variant.method,
-        **({} if variant.ratio is None else {"ratio": variant.ratio}),
-        "realised_ratio": statistics.fmean(sample.realised_ratio for sample in reused),
-        "length": length,
-        "context_tokens": statistics.median(sample.context_tokens for sample in reused),
-        "ttft_ms": statistics.median(sample.ttft_ms for sample in reused),
-        "full_ttft_ms": statistics.median(sample.ttft_ms for sample in full),
-        "speedup": statistics.median(speedups),
-        "speedup_low": low,
-        "speedup_high": high,
-        "floor_speedup": statistics.median(a.operations / b.operations for a, b in zip(full, reused, strict=True)),
-        "scoring_ms": statistics.median(sample.scoring_ms for sample in reused),
-        "n": len(reused),
+        "realised_ratio": result.actual_ratio,
+        "context_tokens": prompt.context_tokens,
+        "operations": result.flops,
+        "ttft_ms": ttft_ms,
+        "scoring_ms": sum(stage.length_ms for stage in trace.stages if stage.name in SCORING),
     }
+
+
+def _relative(sample: dict[str, float], full: dict[str, float]) -> dict[str, float]:
+    return sample | {
+        "full_ttft_ms": full["ttft_ms"],
+        "speedup": full["ttft_ms"] / sample["ttft_ms"],
+        "floor_speedup": full["operations"] / sample["operations"],
+    }
+
+
+def row(variant: Variant, length: int, samples: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Return the JSON row of one variant: medians, and the speedup's 95 % bootstrap interval."""
+    low, high = median_interval([sample["speedup"] for sample in samples])
+    values = medians(samples) | {"speedup_low": low, "speedup_high": high}
+    values["realised_ratio"] = statistics.fmean(sample["realised_ratio"] for sample in samples)
+    del values["operations"]
+    ratio = {} if variant.ratio is None else {"ratio": variant.ratio}
+    return {"method": variant.method, **ratio, "length": length, **values}

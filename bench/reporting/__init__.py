@@ -1,1 +1,1 @@
-"""Tables and plots from measured rows."""
+"""Reports from measured rows."""

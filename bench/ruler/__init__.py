@@ -1,4 +1,4 @@
-"""Generators of RULER's tasks: needles in a haystack, variable tracking, common words (arXiv:2404.06654).
+"""Generators of RULER's tasks (arXiv:2404.06654).
 
 Templates, needles, haystacks and scoring follow the paper and its published code, with these differences: the passages
 precede the instruction, which therefore says "the provided text"; variable tracking and common words have no worked

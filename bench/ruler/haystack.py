@@ -1,7 +1,4 @@
-"""The haystack: a text file, or our sample documents.
-
-RULER uses essays that may not be redistributed. Any English prose works; longer texts give more varied passages.
-"""
+"""The haystack: a text file, or our sample documents. RULER's essays may not be redistributed; any prose works."""
 
 import re
 from itertools import cycle, islice
@@ -18,10 +15,7 @@ _END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])")  # not after 'e.g.', where lower
 
 
 def read_haystack(path: Path | None) -> str:
-    """Return the text of a file without Markdown marks and tables, or of the sample documents if `path` is None.
-
-    A short text is repeated by the generator. Raises InvalidDataset for a file without UTF-8 text.
-    """
+    """Return the text of a file, or of the sample documents, without Markdown. Raises InvalidDataset without one."""
     if path is None:
         files = sorted([*SAMPLES.glob("*.md"), *SAMPLES.glob("*.txt")])
         return strip_markdown("\n\n".join(file.read_text(encoding="utf-8") for file in files))
@@ -36,7 +30,7 @@ def read_haystack(path: Path | None) -> str:
 
 
 def strip_markdown(text: str) -> str:
-    """Return a Markdown text without heading and list marks, emphasis and tables."""
+    """Remove heading and list marks, emphasis and tables."""
     return _MARKS.sub("", _TABLE.sub("", text)).strip()
 
 
@@ -47,6 +41,5 @@ def split_sentences(text: str) -> list[str]:
 
 def take_words(sentences: list[str], start: int, count: int) -> list[str]:
     """Return `count` words of the sentences from index `start` on, cyclically."""
-
     cyclic = islice(cycle(sentences), start, None)
     return list(islice((word for sentence in cyclic for word in sentence.split()), count))

@@ -21,7 +21,7 @@ NOUNS = (
     "basin basket beacon beard bench berry blanket blossom boat bottle boulder bracelet branch bridge broom bucket "
     "butter button cabin camera candle canoe canyon carpet castle cedar cellar chain chair chapel cherry chimney "
     "circus cliff clock clover coach coast collar comet compass corner cottage cotton cradle crater crayon creek "
-    "cricket crown cupboard curtain dagger daisy dancer desert diary dinner doctor dolphin donkey rnger dream drum "
+    "cricket crown cupboard curtain dagger daisy dancer desert diary dinner doctor dolphin donkey drawer dream drum "
     "eagle echo elbow ember emperor engine envelope estate fabric falcon farmer feather fence fiddle field flame "
     "flute forest fossil fountain garden garlic gate ginger glacier glove goblet grape guitar hammer harbour "
     "harvest hazel helmet hill honey hotel island ivory jacket jewel journal jungle kettle kitchen kite ladder "
@@ -35,14 +35,6 @@ NOUNS = (
 ).split()
 
 
-def key(rng: Random) -> str:
+def draw_key(rng: Random) -> str:
     """Return a key such as 'quiet-harbour'."""
     return f"{rng.choice(ADJECTIVES)}-{rng.choice(NOUNS)}"
-
-
-def keys(rng: Random, count: int) -> list[str]:
-    """Return `count` distinct keys."""
-    unique: dict[str, None] = {}
-    while len(unique) < count:
-        unique[key(rng)] = None
-    return list(unique)

@@ -4,8 +4,15 @@ from collections import Counter
 
 import pytest
 
-from bench.cache.queue import simulate_queue
-from bench.cache.simulate import NO_CACHE, PREFIX_TOKENS, QUESTION_TOKENS, SimulatedCache, simulate
+from bench.cache.simulate import (
+    NO_CACHE,
+    PREFIX_TOKENS,
+    QUESTION_TOKENS,
+    SimulatedCache,
+    measure_operations,
+    simulate,
+    simulate_queue,
+)
 from bench.cache.workload import RequestStream, RequestStreamConfig, zipf_exponent
 from engine.cache.cost_model import CostModel
 from engine.cache.eviction import POLICIES
@@ -17,7 +24,7 @@ SMALL = RequestStreamConfig(documents=400, passages=2, skew=0.6, tokens=(50, 200
 def served(policy, budget, count=400, config=SMALL, seed=1):
     demand = RequestStream(config, seed)
     reuse = SimulatedCache(policy, budget, 1, COSTS, demand)
-    return list(simulate(reuse, demand, 0, count)), reuse
+    return simulate(reuse, demand, 0, count), reuse
 
 
 @pytest.mark.parametrize("skew", [0.2, 0.6, 0.8])
@@ -27,10 +34,6 @@ def test_the_most_popular_documents_get_their_share(skew):
     counts = Counter(one for (one,) in demand.questions(30_000))
     top = sum(count for _, count in counts.most_common(60))
     assert top / 30_000 == pytest.approx(skew, abs=0.03)
-
-
-def _favourite(demand):
-    return Counter(one for (one,) in demand.questions(4000)).most_common(1)[0][0]
 
 
 def test_popularity_drifts_only_with_drift():
@@ -91,5 +94,12 @@ def test_reordering_keeps_its_bound_and_lowers_the_mean():
         reuse = SimulatedCache("pgdsf", 6000, 1, COSTS, demand)
         found[window] = simulate_queue(reuse, demand, 600, gap_ms=150.0, window=window, seed=2)
         assert found[window].max_skips <= window
-    assert len({round(one.ttft_ms[0], 6) for one in found.values()}) == 1
-    assert sum(found[32].ttft_ms) < sum(found[0].ttft_ms)
+    waits = {window: [one.ttft_ms for one in result.served] for window, result in found.items()}
+    assert len({round(ttfts[0], 6) for ttfts in waits.values()}) == 1
+    assert sum(waits[32]) < sum(waits[0])
+
+
+def test_every_operation_of_the_tree_has_a_row():
+    rows = measure_operations(20)
+    assert [row["operation"] for row in rows] == ["lookup", "use", "insert and evict", "delete"]
+    assert all(0 < row["median_us"] <= row["p99_us"] and row["nodes"] == 20 for row in rows)

@@ -64,7 +64,7 @@ def test_the_merged_model_equals_the_trained_one(finished):
     out, _ = finished
     trained = decoder()
     adapter = LoraAdapter(trained, LoraAdapterConfig(4, 8))
-    adapter.load(
+    adapter.load_state_dict(
         {name.removeprefix("base_model.model."): t.float() for name, t in load_file(out / LORA_WEIGHTS_FILE).items()}
     )
     trained.model.set_attn_implementation("sdpa")

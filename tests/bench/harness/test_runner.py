@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from bench.errors import InvalidArgument, InvalidDataset
-from bench.harness import paired
 from bench.harness import runner as compare
 from bench.harness.checkpoints import SampleFile
 from bench.measures import attention as look
 from bench.measures import quality
 from bench.measures import ruler as tasks
 from bench.reporting import report
-from bench.reporting.figures import AXIS_TITLES, ratio_figure
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.scoring.trained_selector import SELECTOR_FILE
@@ -111,7 +109,7 @@ def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(
     engine, arguments, monkeypatch, tmp_path
 ):
     whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
-    run_variants, calls = paired.run_variants, []
+    run_variants, calls = compare.run_variants, []
 
     def interrupted(engine, item, reading, arms):
         calls.append(item.id)
@@ -262,6 +260,12 @@ def test_a_context_too_long_loses_its_middle_and_says_so_and_one_that_never_fits
         quality.run(arguments)
 
 
+def test_passages_longer_than_a_chunk_are_split(engine, arguments):
+    arguments.methods, arguments.chunk = ["direct"], 16
+    quality.run(arguments)
+    assert all(sample["about"]["passages"] > 2 * len(TEXTS) for sample in samples_of(arguments))
+
+
 def test_ruler_scores_the_share_of_references_and_names_an_unknown_task(engine, arguments, tmp_path):
     arguments.haystack, arguments.lengths, arguments.samples, arguments.methods = None, [600], 2, ["direct"]
     arguments.tasks = ["niah_single_1", "niah_multivalue"]
@@ -331,7 +335,8 @@ def test_rows_record_their_settings_and_a_report_separates_files(engine, argumen
     counts = report.run(Namespace(rows=[arguments.json, other, speeds], out=tmp_path / "report"))
     assert counts == [{"file": "rows", "rows": 3}, {"file": "other", "rows": 3}, {"file": "speeds", "rows": 1}]
     assert "| prompt | KVScope | over no cache | n |" in (tmp_path / "report" / "report.md").read_text()
-    lines = ratio_figure([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows]).data
+    plotted = report.figures([{**row, "file": path.stem} for path in (arguments.json, other) for row in rows])
+    lines = plotted[0].data
     assert [len(line.x) for line in lines] == [1, 1, 1, 1]
 
 
@@ -344,7 +349,7 @@ def test_the_report_writes_tables_and_a_page_that_needs_no_net(engine, arguments
     assert "| harbour | cacheclip |" in (out / "report.md").read_text()
     page = (out / "report.html").read_text()
     assert "cacheblend" in page and 'src="http' not in page
-    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in AXIS_TITLES.values())
+    assert page.count('class="plotly-graph-div"') == 3 and all(title in page for title in report.AXIS_TITLES.values())
     arguments.json.write_text("{}")
     with pytest.raises(InvalidDataset, match="not a list of rows"):
         report.run(Namespace(rows=[arguments.json], out=out))

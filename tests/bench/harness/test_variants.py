@@ -3,7 +3,7 @@
 import pytest
 
 from bench.errors import InvalidArgument
-from bench.harness.variants import parse_variants
+from bench.harness.runner import parse_variants
 from engine.strategies import APE, EPIC, CacheBlend, CacheClip
 
 
