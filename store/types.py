@@ -140,8 +140,6 @@ class BlobStore(Protocol):
         """Return the tensors bit for bit. Raises KeyError if absent, truncated or altered."""
         ...
 
-    def __contains__(self, key: str) -> bool: ...
-
     def delete(self, key: str) -> None:
         """Delete a key; unknown keys are ignored."""
         ...
@@ -152,9 +150,4 @@ class BlobStore(Protocol):
 
     def annotate(self, notes: dict[str, str]) -> None:
         """Replace the notes of existing blobs, all or none. Raises StoreFull."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all blobs."""
         ...
