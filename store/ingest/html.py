@@ -13,7 +13,7 @@ from bs4.element import PreformattedString
 from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
-from store.ingest.document import ParsedDocument, ParseLimits
+from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.text import decode, normalize
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
@@ -36,10 +36,10 @@ class _Markdown(MarkdownConverter):
         return str(super().convert_li(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
 
 
-def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
+def parse_html(data: bytes, name: str) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
     source = _decode_html(data, name)
-    limits.check_text(len(source), name)
+    check_text_length(len(source), name)
     return ParsedDocument(html_to_markdown(source, name))
 
 

@@ -12,8 +12,6 @@ MAX_SAMPLES = 20  # evenly spread over the text
 SAMPLE_CHARS = 2000
 MIN_LETTERS = 40  # below that, no warning
 MAX_FOREIGN_RATIO = 0.3  # of non-Latin letters; names and quotations stay below
-LATIN_END = 0x250
-LATIN_RANGES = ((0x1E00, 0x1F00), (0x2C60, 0x2C80), (0xA720, 0xA800), (0xFB00, 0xFB07), (0xFF21, 0xFF5B))
 SCRIPTS = {"CJK": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean"}
 
 ENGLISH = "English"
@@ -43,10 +41,9 @@ def language_warning(text: str) -> str:
     samples = _take_samples(text)
     letters = Counter(letter for sample in samples for letter in sample if letter.isalpha())
     foreign = Counter({letter: count for letter, count in letters.items() if not _is_latin(letter)})
-    total = letters.total()
-    if total < MIN_LETTERS:
+    if letters.total() < MIN_LETTERS:
         return ""
-    ratio = foreign.total() / total
+    ratio = foreign.total() / letters.total()
     if ratio > MAX_FOREIGN_RATIO:
         finding = f"{ratio * 100:.0f} % of the letters are {_script(foreign)}"
     elif (language := _language(samples)) != ENGLISH:
@@ -77,13 +74,12 @@ def _language(samples: list[str]) -> str:
 
 
 def _is_latin(letter: str) -> bool:
-    code = ord(letter)
-    return code < LATIN_END or any(start <= code < end for start, end in LATIN_RANGES)
+    return letter < "\u0250" or "LATIN" in unicodedata.name(letter, "")
 
 
 def _script(letters: Counter[str]) -> str:
     """Return the script of most letters: 'Cyrillic', or 'Chinese'; Japanese mixes kana with Han letters."""
-    scripts: Counter[str] = Counter()
+    scripts = Counter[str]()
     for letter, count in letters.items():
         scripts[unicodedata.name(letter, "unknown").split()[0].split("-")[0]] += count
     if scripts["HIRAGANA"] + scripts["KATAKANA"] > 0.1 * scripts.total():

@@ -12,21 +12,21 @@ import pypdfium2 as pdfium
 from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
-from store.ingest.document import ParsedDocument, ParseLimits
+from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.text import normalize
 
 PAGE_SEPARATOR = "\n\n"
 _PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
 
 
-def parse_pdf(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
+def parse_pdf(data: bytes, name: str) -> ParsedDocument:
     """Return the text of all pages, separated by blank lines.
 
     Raises UnreadableDocument if the file is encrypted, damaged or scanned, DocumentTooLarge above the text limit.
     """
     try:
         with _PDFIUM_LOCK:
-            pages, num_damaged = _page_texts(data, name, limits)
+            pages, num_damaged = _page_texts(data, name)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
@@ -39,13 +39,13 @@ def parse_pdf(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
     num_blank = pages.count("") - num_damaged
     warnings = []
     if num_blank:
-        warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR")
+        warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR.")
     if num_damaged:
-        warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read")
-    return ParsedDocument(PAGE_SEPARATOR.join(pages), (0, *ends), ". ".join(warnings))
+        warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")
+    return ParsedDocument(PAGE_SEPARATOR.join(pages), (0, *ends), " ".join(warnings))
 
 
-def _page_texts(data: bytes, name: str, limits: ParseLimits) -> tuple[list[str], int]:
+def _page_texts(data: bytes, name: str) -> tuple[list[str], int]:
     """Return the text of each page, and the number of damaged pages, whose text is empty."""
     texts: list[str] = []
     length = 0
@@ -55,7 +55,7 @@ def _page_texts(data: bytes, name: str, limits: ParseLimits) -> tuple[list[str],
             try:
                 with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
                     length += text_layer.count_chars()
-                    limits.check_text(length, name)
+                    check_text_length(length, name)
                     texts.append(normalize(text_layer.get_text_range()).strip())
             except pdfium.PdfiumError:
                 texts.append("")

@@ -8,7 +8,7 @@ import codecs
 import re
 
 from store.errors import UnreadableDocument
-from store.ingest.document import ParsedDocument, ParseLimits
+from store.ingest.document import ParsedDocument
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -25,7 +25,7 @@ LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def parse_text(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
+def parse_text(data: bytes, name: str) -> ParsedDocument:
     """Return the text, with any Markdown syntax. Raises UnreadableDocument if it is not text."""
     return ParsedDocument(normalize(decode(data, name)))
 
