@@ -114,19 +114,15 @@ class Finder(Protocol):
         ValueError
             At the first step, if `top_k` is below 1.
         """
-        ...
 
     def documents(self) -> list[Document]:
         """Return all documents, newest first."""
-        ...
 
     def chunks(self, document_id: str) -> list[Chunk]:
         """Return a document's chunks in reading order; empty for an unknown id."""
-        ...
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
         """Return the existing chunks among these ids, by id."""
-        ...
 
 
 class BlobStore(Protocol):
@@ -134,20 +130,15 @@ class BlobStore(Protocol):
 
     def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
         """Write all tensors and the note, or nothing. Raises StoreFull; ValueError if the key is not a hex digest."""
-        ...
 
     def get(self, key: str) -> dict[str, Tensor]:
         """Return the tensors bit for bit. Raises KeyError if absent, truncated or altered."""
-        ...
 
     def delete(self, key: str) -> None:
         """Delete a key; unknown keys are ignored."""
-        ...
 
     def notes(self) -> dict[str, str]:
         """Return the note of every key."""
-        ...
 
     def annotate(self, notes: dict[str, str]) -> None:
         """Replace the notes of existing blobs, all or none. Raises StoreFull."""
-        ...

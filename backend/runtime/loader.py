@@ -25,7 +25,7 @@ from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
 from store.library.library import DocumentLibrary, LibraryConfig
-from store.retrieval.minilm import MiniLM, MiniLMConfig
+from store.retrieval.minilm import MiniLM
 from store.retrieval.reranker import CrossEncoderReranker
 from store.types import Document
 
@@ -93,7 +93,7 @@ class RuntimeLoader:
         self._stats = CacheStats()  # survives changes of settings
         self._last_documents: list[Document] = []
         # Small models that stay loaded while other settings change.
-        self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
+        self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(dtype))
         self._reranker = lru_cache(maxsize=1)(lambda name: CrossEncoderReranker(name))
         self._thread = Thread(target=self._load, name="loading", daemon=True)
 

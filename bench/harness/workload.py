@@ -20,7 +20,7 @@ from engine.request import Request
 from engine.trace import Trace
 from store.kv.blobs import DiskBlobs
 from store.library.library import DocumentLibrary, LibraryConfig
-from store.retrieval.minilm import MiniLM, MiniLMConfig
+from store.retrieval.minilm import MiniLM
 
 CHUNK_TOKENS = 512
 MAX_QUESTIONS = 64  # per workload; the first is for warm-up
@@ -68,7 +68,7 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         root = Path(folder)
 
         def library(tokenizer: Tokenizer) -> DocumentLibrary:
-            embedder = MiniLM(MiniLMConfig(dtype=select_dtype("cpu", arguments.dtype)[1]))
+            embedder = MiniLM(select_dtype("cpu", arguments.dtype)[1])
             documents = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
             text = root / "text.txt"
             text.write_text("\n\n\n".join(make_paragraph(rng, tokenizer) for _ in range(passages + 4)))

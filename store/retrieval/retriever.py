@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+
 from store.catalog.catalog import Catalog
 from store.fusion import rrf
-from store.retrieval.embedder import Embedder
 from store.retrieval.vectors import VectorIndex
 from store.types import Hit
 
@@ -23,12 +24,32 @@ CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can over
 RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
+class Embedder(Protocol):
+    """Maps texts to vectors of length 1, so that a dot product is a cosine similarity; see `store.retrieval.minilm`.
+
+    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, and its
+    similarity is that of its best segment.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the model; vectors of different ones must not share an index. Any precision ranks alike."""
+
+    def segments(self, text: str) -> list[str]:
+        """Split a text into segments that fit the model, in order; at least one."""
+
+    def truncate_left(self, text: str) -> str:
+        """Return the longest end of a text that fits the model: a question usually follows a pasted text."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return float32 [n, D], each row of length 1."""
+
+
 class Reranker(Protocol):
-    """Scores chunks by reading them with the question; `store.retrieval.reranker` implements it."""
+    """Scores chunks by reading them with the question; see `store.retrieval.reranker`."""
 
     def score(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the relevance of each text to the question; higher is better."""
-        ...
 
 
 @dataclass(frozen=True)
