@@ -24,7 +24,7 @@ from engine.types import ChunkKV
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary, LibraryConfig
+from store.library.library import DocumentLibrary
 from store.retrieval.minilm import MiniLM
 from store.retrieval.reranker import CrossEncoderReranker
 from store.types import Document
@@ -216,7 +216,7 @@ class RuntimeLoader:
 
     def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
         """Open the library in the data folder; chunk sizes are counted with `tokenizer`."""
-        config = LibraryConfig(chunking=ChunkConfig(self.settings.chunk_size, self.settings.chunk_overlap))
+        chunking = ChunkConfig(self.settings.chunk_size, self.settings.chunk_overlap)
         reranker, name = None, self.settings.reranker
         if name == "off":
             self._reranker.cache_clear()
@@ -225,7 +225,7 @@ class RuntimeLoader:
             reranker = self._reranker(name)
         embedder = self._embedder(select_dtype("cpu", self.settings.dtype)[1])
         embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
-        return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, config, reranker=reranker)
+        return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, chunking, reranker)
 
     def _report(self, message: str, progress: float) -> None:
         if self._tasks.is_closing:

@@ -19,7 +19,7 @@ from engine.model.loading.dtype import select_dtype
 from engine.request import Request
 from engine.trace import Trace
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary, LibraryConfig
+from store.library.library import DocumentLibrary
 from store.retrieval.minilm import MiniLM
 
 CHUNK_TOKENS = 512
@@ -69,7 +69,7 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
 
         def library(tokenizer: Tokenizer) -> DocumentLibrary:
             embedder = MiniLM(select_dtype("cpu", arguments.dtype)[1])
-            documents = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
+            documents = DocumentLibrary(root / "library", tokenizer, embedder)
             text = root / "text.txt"
             text.write_text("\n\n\n".join(make_paragraph(rng, tokenizer) for _ in range(passages + 4)))
             for _ in documents.add(text, text.name):

@@ -1,8 +1,10 @@
 """A document is in the library as a whole or not at all; a deleted one is gone from every index."""
 
 import errno
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,10 +13,10 @@ from chromadb.errors import InternalError
 
 import store.retrieval.vectors
 from store.errors import DocumentTooLarge, StoreFull, UnreadableDocument
-from store.ingest import ParseLimits
 from store.ingest.chunker import ChunkConfig
-from store.library.library import LibraryConfig
-from tests.support.fakes import WordEmbedder
+from store.library.library import DocumentLibrary
+from tests.store.conftest import SMALL, search
+from tests.support.fakes import WordEmbedder, word_tokenizer
 from tests.support.files import pdf
 
 BIRDS = (
@@ -62,7 +64,7 @@ def test_chunks_are_slices_of_the_text_in_reading_order(open_library, file_of):
 
 
 def test_chunks_of_a_pdf_know_their_page(open_library, file_of):
-    library = open_library(config=LibraryConfig(chunking=ChunkConfig(tokens=3, overlap=0)))
+    library = open_library(chunking=ChunkConfig(tokens=3, overlap=0))
     document = add(library, file_of(pdf("alpha beta gamma", "", "delta epsilon zeta"), "a.pdf"))[-1].document
     assert document.num_pages == 3
     assert [chunk.page for chunk in library.chunks(document.id)] == [1, 3]
@@ -72,10 +74,10 @@ def test_a_library_is_the_same_after_reopening(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS, "birds.txt"))
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = library.documents(), library.search("quickly cooling basalt", 3), count_rows(library)
+    before = library.documents(), search(library, "quickly cooling basalt", 3), count_rows(library)
     library = open_library(embedder := WordEmbedder())
     assert embedder.num_embedded == 0
-    assert (library.documents(), library.search("quickly cooling basalt", 3), count_rows(library)) == before
+    assert (library.documents(), search(library, "quickly cooling basalt", 3), count_rows(library)) == before
     assert [document.name for document in library.documents()] == ["rocks.txt", "birds.txt"]
 
 
@@ -117,32 +119,33 @@ def test_an_addition_closed_early_leaves_no_trace(open_library, file_of, steps):
 def test_an_unfinished_document_is_invisible(open_library, file_of):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = library.documents(), library.search("the heron waits", 5)
+    before = library.documents(), search(library, "the heron waits", 5)
     adding = library.add(file_of(BIRDS, "birds.txt"), "birds.txt")
     while next(adding).stage != "embedded":
         pass
-    assert (library.documents(), library.search("the heron waits", 5)) == before
+    assert (library.documents(), search(library, "the heron waits", 5)) == before
     adding.close()
 
 
-def test_opening_deletes_what_a_killed_process_left(open_library, file_of):
+def test_opening_deletes_what_a_killed_process_left(open_library, file_of, tmp_path):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
     before = count_rows(library)
-    library._pending.purge = lambda owner: None  # as if the process had no time to clean up
     adding = library.add(file_of(BIRDS), "birds.txt")
     while next(adding).stage != "embedded":
         pass
-    adding.close()
     assert count_rows(library)["vectors"] > before["vectors"]
-    assert count_rows(open_library()) == before
+    shutil.copytree(tmp_path / "library", tmp_path / "killed")
+    with closing(DocumentLibrary(tmp_path / "killed", word_tokenizer(), WordEmbedder(), SMALL)) as killed:
+        assert count_rows(killed) == before
+    adding.close()
 
 
 def test_a_hit_can_match_by_words_and_by_vector(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS, "birds.txt"))
     add(library, file_of(ROCKS, "rocks.txt"))
-    hit = library.search("What dives near 566362?", 2)[0]
+    hit = search(library, "What dives near 566362?", 2)[0]
     assert "kingfisher" in hit.chunk.text and hit.matched_words and 0 < hit.similarity <= 1
 
 
@@ -152,7 +155,7 @@ def test_a_chunk_is_as_similar_as_its_best_segment(open_library, file_of):
     document = add(library, file_of(BIRDS))[-1].document
     question = "kingfisher dives for fish"
     (query,) = embedder.embed([question])
-    for hit in library.search(question, document.num_chunks):
+    for hit in search(library, question, document.num_chunks):
         if hit.similarity is not None:
             best = max(float(embedder.embed([segment])[0] @ query) for segment in embedder.segments(hit.chunk.text))
             assert hit.similarity == pytest.approx(best, abs=1e-5)
@@ -161,7 +164,7 @@ def test_a_chunk_is_as_similar_as_its_best_segment(open_library, file_of):
 def test_hits_are_ordered_deterministic_and_at_most_top_k(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS))
-    first, second = (library.search("the heron waits", 3) for _ in range(2))
+    first, second = (search(library, "the heron waits", 3) for _ in range(2))
     assert first == second and len(first) == 3
     assert [hit.score for hit in first] == sorted((hit.score for hit in first), reverse=True)
     assert len({hit.chunk.id for hit in first}) == 3
@@ -170,14 +173,14 @@ def test_hits_are_ordered_deterministic_and_at_most_top_k(open_library, file_of)
 @pytest.mark.parametrize("question", ["", "  \n", "?", '"', "\ud800", "\0", "汉" * 5000])
 def test_any_question_is_answered(open_library, file_of, question):
     library = open_library()
-    assert library.search(question, 3) == []
+    assert search(library, question, 3) == []
     add(library, file_of(BIRDS))
-    assert len(library.search(question, 3)) <= 3
+    assert len(search(library, question, 3)) <= 3
 
 
 def test_top_k_below_one_is_rejected(open_library):
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        open_library().search("heron", 0)
+        search(open_library(), "heron", 0)
 
 
 def test_a_deleted_document_is_gone_from_every_index(open_library, file_of):
@@ -188,17 +191,17 @@ def test_a_deleted_document_is_gone_from_every_index(open_library, file_of):
     chunks = library.chunks(document.id)
     assert library.delete(document.id) == chunks and chunks
     assert count_rows(library) == before
-    assert all(hit.chunk.document_name == "rocks.txt" for hit in library.search("the heron waits", 9))
+    assert all(hit.chunk.document_name == "rocks.txt" for hit in search(library, "the heron waits", 9))
     assert library.chunks(document.id) == [] == library.delete(document.id)
 
 
 def test_vectors_of_another_embedder_are_rebuilt(open_library, file_of):
     library = open_library()
     add(library, file_of(BIRDS))
-    old = library.search("kingfisher fish", 3)
+    old = search(library, "kingfisher fish", 3)
     library = open_library(other := WordEmbedder("other words", width=128))
     assert other.num_embedded == count_rows(library)["vectors"]
-    assert [hit.chunk.id for hit in library.search("kingfisher fish", 1)] == [old[0].chunk.id]
+    assert [hit.chunk.id for hit in search(library, "kingfisher fish", 1)] == [old[0].chunk.id]
 
 
 def test_lost_vectors_are_rebuilt(open_library, file_of):
@@ -212,12 +215,12 @@ def test_lost_vectors_are_rebuilt(open_library, file_of):
 def test_damaged_vectors_are_rebuilt(open_library, file_of, tmp_path):
     library = open_library()
     add(library, file_of(BIRDS))
-    before, hits = count_rows(library), library.search("kingfisher fish", 3)
+    before, hits = count_rows(library), search(library, "kingfisher fish", 3)
     library.close()
     (tmp_path / "library" / "vectors" / "chroma.sqlite3").write_bytes(b"no database" * 500)
     library = open_library()
     assert count_rows(library) == before
-    assert library.search("kingfisher fish", 3) == hits
+    assert search(library, "kingfisher fish", 3) == hits
 
 
 class Failing:
@@ -263,7 +266,7 @@ def test_leftovers_of_a_full_disk_are_hidden_and_deleted_by_the_next_addition(op
     real, library._vectors.delete = library._vectors.delete, Failing(None, StoreFull("The disk is full."))
     adding.close()
     assert [document.name for document in library.documents()] == ["rocks.txt"]
-    assert {hit.chunk.document_name for hit in library.search("the heron waits", 9)} <= {"rocks.txt"}
+    assert {hit.chunk.document_name for hit in search(library, "the heron waits", 9)} <= {"rocks.txt"}
     with pytest.raises(StoreFull):
         add(library, file_of("another text", "c.txt"))
     library._vectors.delete = real
@@ -297,8 +300,9 @@ def test_a_full_database_leaves_the_library_as_it_was(open_library, file_of):
     assert add(library, file_of(BIRDS))[-1].document
 
 
-def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_path):
-    library = open_library(config=LibraryConfig(limits=ParseLimits(file_bytes=1000)))
+def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_path, monkeypatch):
+    monkeypatch.setattr("store.ingest.document.MAX_FILE_BYTES", 1000)
+    library = open_library()
     for content, error in [
         (b"", UnreadableDocument),
         (b"\0\1\2", UnreadableDocument),
@@ -327,7 +331,7 @@ def test_threads_may_add_search_and_delete_at_once(open_library, file_of):
 
     def ask():
         while not stop.is_set():
-            assert all(hit.chunk.text for hit in library.search("the heron waits", 3))
+            assert all(hit.chunk.text for hit in search(library, "the heron waits", 3))
 
     with ThreadPoolExecutor(4) as pool:
         asking = pool.submit(ask)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from store.retrieval.retriever import CANDIDATES_PER_HIT
 from store.retrieval.vectors import VectorIndex
+from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
 
 WORDS = ["heron", "reed", "fish", "granite", "basalt", "sea", "swan", "chalk", "code", "566362", "缓存"]
@@ -59,7 +60,7 @@ def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled):
         ]
         num_candidates = top_k * CANDIDATES_PER_HIT
         expected = fused_by_hand([nearest[:num_candidates], lexical[:num_candidates]])[:top_k]
-        hits = [hit.chunk.id for hit in filled.search(question, top_k, documents)]
+        hits = [hit.chunk.id for hit in search(filled, question, top_k, documents)]
         assert hits == expected
         assert len(hits) == min(top_k, sum(len(filled.chunks(document)) for document in set(documents)))
 
@@ -81,11 +82,11 @@ def test_deleting_the_chosen_document_during_a_search_adds_no_others(filled):
 
 
 def test_no_documents_means_all(filled):
-    assert filled.search("granite code", 5, ()) == filled.search("granite code", 5)
+    assert search(filled, "granite code", 5, ()) == search(filled, "granite code", 5)
 
 
 def test_an_unknown_document_matches_nothing(filled):
-    assert filled.search("granite", 3, ("0" * 64,)) == []
+    assert search(filled, "granite", 3, ("0" * 64,)) == []
 
 
 def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
