@@ -7,23 +7,17 @@ has some ten thousand segments; comparing all of them takes milliseconds.
 
 import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Chunks with their segments, one after another.
+class _Block(NamedTuple):
+    """Chunks with their segments, one after another."""
 
-    chunks   ids
-    starts   [chunks], each chunk's first row in `vectors`
-    vectors  [segments, D], float32, each row of length 1
-    """
-
-    chunks: list[str]
-    starts: np.ndarray
-    vectors: np.ndarray
+    chunks: list[str]  # ids
+    starts: np.ndarray  # [chunks], each chunk's first row in `vectors`
+    vectors: np.ndarray  # [segments, D], float32, each row of length 1
 
 
 class ExactIndex:
@@ -49,11 +43,9 @@ class ExactIndex:
     def search(
         self, vector: np.ndarray, top_k: int, excluded: Collection[str] = (), owners: Collection[str] = ()
     ) -> list[tuple[str, float]]:
-        """Return at most `top_k` (chunk id, cosine of its best segment), best first, ties by id.
+        """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id.
 
-        vector    [D], of length 1
-        excluded  owners to skip
-        owners    owners to search; empty for all
+        Searches `owners`, or all if empty, but no `excluded` ones.
         """
         scored: list[tuple[float, str]] = []
         for owner in (self._blocks.keys() & owners if owners else self._blocks.keys()) - set(excluded):

@@ -87,7 +87,7 @@ class Retriever:
         num_candidates = top_k * CANDIDATES_PER_HIT
         with self.lock:
             pending = self.catalog.pending_owners()
-            nearest = self.vectors.exact.search(vector, num_candidates, pending, self._owners(documents))
+            nearest = self.vectors.search(vector, num_candidates, pending, self._owners(documents))
             hits = self._fuse(nearest, [])
         yield hits[:top_k]
         with self.lock:

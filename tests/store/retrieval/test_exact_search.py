@@ -48,11 +48,11 @@ def test_one_segment_among_hundreds_of_duplicates_is_found_also_after_a_restart(
     vectors = np.concatenate([np.repeat(repeated[None], 400, 0), unique[None], np.repeat(repeated[None], 400, 0)])
     index = VectorIndex(tmp_path / "vectors")
     index.add("form", [f"form-{row:03d}" for row in range(801)], vectors)
-    hits = index.exact.search(unique, 1)
+    hits = index.search(unique, 1)
     assert hits[0][0] == "form-400" and hits[0][1] == pytest.approx(1, abs=1e-5)
     index.close()
     reopened = VectorIndex(tmp_path / "vectors")
-    assert reopened.exact.search(unique, 1) == hits and len(reopened) == 801
+    assert reopened.search(unique, 1) == hits and len(reopened) == 801
     reopened.delete("form")
-    assert reopened.exact.search(unique, 1) == []
+    assert reopened.search(unique, 1) == []
     reopened.close()

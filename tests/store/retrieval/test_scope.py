@@ -52,9 +52,7 @@ def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled):
     )
     def check(question, documents, top_k):
         (vector,) = EMBEDDER.embed([question])
-        nearest = [
-            chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
-        ]
+        nearest = [chunk for chunk, _ in filled._vectors.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents]
         lexical = [
             chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
@@ -94,9 +92,7 @@ def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
     index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
     index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
     (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.exact.search(vector, 9, excluded=["half"], owners=["half", "whole"])] == [
-        "whole-0"
-    ]
+    assert [chunk for chunk, _ in index.search(vector, 9, excluded=["half"], owners=["half", "whole"])] == ["whole-0"]
     index.close()
 
 
