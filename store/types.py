@@ -41,19 +41,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A chunk with the text of its pages, or the text around it: `text[start:end] == chunk.text`.
-
-    truncated_before, truncated_after  whether the page (or the document, without pages) continues beyond `text`
-    pages                              (first character in `text`, page number), ascending; empty without pages
-    """
+    """A chunk with the text of its pages, or the text around it: `text[start:end] == chunk.text`."""
 
     chunk: Chunk
     text: str
     start: int
     end: int
-    truncated_before: bool
+    truncated_before: bool  # whether the page, or the document without pages, continues beyond `text`
     truncated_after: bool
-    pages: tuple[tuple[int, int], ...] = ()
+    pages: tuple[tuple[int, int], ...] = ()  # (first character in `text`, page number), ascending
 
     def page_at(self, character: int) -> int | None:
         """Return the page number at a character of `text`."""
@@ -62,24 +58,19 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk retrieved for a question, scored by one stage of the retrieval.
-
-    score          ranks the hits of one stage only: the fused score, or the reranker's
-    similarity     cosine of the vector search, at most 1; None if only the lexical search found the chunk
-    matched_words  whether the lexical search found it; False in the first stage, which precedes that search
-    """
+    """A chunk retrieved for a question, scored by one stage of the retrieval."""
 
     chunk: Chunk
-    score: float
-    similarity: float | None
-    matched_words: bool
+    score: float  # ranks the hits of one stage only: the fused score, or the reranker's
+    similarity: float | None  # cosine of the vector search, at most 1; None if only the lexical search found the chunk
+    matched_words: bool  # whether the lexical search found it; False in the first stage, which precedes that search
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Progress of indexing one file. Re-chunking starts with the stage 'chunked'."""
 
-    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', in this order
+    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', which count files, characters, chunks and files
     done: int
     total: int
     document: Document | None = None  # set once the document is in the library

@@ -1,10 +1,9 @@
 """Lexical search with SQLite's FTS5 and BM25, in the catalog's own database and transactions.
 
 Source: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009 (as SQLite implements it).
-The Porter stemmer maps 'caches' and 'cached' to one term. Names, numbers and codes match literally, which vector
-search does badly. Chinese, Japanese and Korean text has no spaces: there each character is a token, and a question
-is searched by its bigrams. English stop words are skipped unless the question has no other words, because ranking the
-many chunks that contain them is slow. A capital inside a sentence marks a name (May, Will, the WHO), not a stop word.
+Chinese, Japanese and Korean text has no spaces: there each character is a token, and a question is searched by its
+bigrams. English stop words are skipped unless the question has no other words, because ranking the many chunks that
+contain them is slow. A capital inside a sentence marks a name (May, Will, the WHO), not a stop word.
 """
 
 import json
@@ -45,14 +44,12 @@ class BM25Index:
         self._connection.executemany("INSERT INTO words (rowid, chunk, body) VALUES (?, ?, ?)", rows)
 
     def delete(self, rows: Iterable[int]) -> None:
-        """Delete chunks by row number."""
         self._connection.executemany("DELETE FROM words WHERE rowid = ?", ((row,) for row in rows))
 
     def search(self, question: str, top_k: int, owners: Sequence[str] = ()) -> list[str]:
         """Return the ids of at most `top_k` chunks that share a term with the question, best first.
 
-        question  any text
-        owners    owners of the chunks to search (see `store.catalog.catalog`); empty for all
+        Searches the chunks of `owners` (see `store.catalog.catalog`), or all if empty.
         """
         query = fts_query(question)
         if not query:

@@ -4,8 +4,7 @@ A document is 'pending' from before the first trace of it anywhere until it is c
 first vector is deleted. Only complete documents have chunks here and are listed; a killed process leaves pending ones.
 
 Vectors are filed under a document's `owner`: its id until it is re-chunked. A re-chunked version is built under a
-pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swaps the owners of the two rows, and
-then the old version is the pending one.
+pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swaps the owners of the two rows.
 """
 
 import json
@@ -56,7 +55,7 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 
 
 class Catalog:
-    """The tables. Not thread-safe. Methods that write raise StoreFull, with nothing changed."""
+    """The tables. Not thread-safe. Each method that writes is one transaction, and raises StoreFull."""
 
     def __init__(self, path: Path) -> None:
         with disk_full_as_store_full(f"open {path}"):
@@ -113,7 +112,6 @@ class Catalog:
         return ParsedDocument(text, starts)
 
     def excerpt(self, chunk_id: str) -> Excerpt:
-        """Return a chunk with the text around it. Raises NoSuchDocument if it does not exist."""
         chunk = self.chunks_by_id([chunk_id]).get(chunk_id)
         if chunk is None:
             raise NoSuchDocument("This passage is not in the library.")
@@ -148,7 +146,7 @@ class Catalog:
         return owner
 
     def complete(self, document: Document, chunks: Sequence[Chunk], text: str, num_segments: int) -> Document:
-        """List a pending document with its chunks and terms, in one transaction; return it."""
+        """Insert a pending document's chunks and terms, and list it; return it."""
         document = replace(document, num_chunks=len(chunks))
         with self._transaction("index a document"):
             self._insert_chunks(chunks, text)
@@ -161,10 +159,7 @@ class Catalog:
     def replace_chunks(
         self, document: Document, owner: str, chunks: Sequence[Chunk], parsed: ParsedDocument, num_segments: int
     ) -> str:
-        """Replace a document's chunks in one transaction; return the previous owner, which is pending now.
-
-        document  with its new chunk size, overlap and warning
-        owner     of the new vectors
+        """Replace a document's chunks, chunk size, overlap, warning and owner; return the old owner, now pending.
 
         Raises NoSuchDocument, with nothing changed, if the document was deleted in the meantime.
         """
@@ -183,7 +178,6 @@ class Catalog:
         return old_owner
 
     def rename(self, document_id: str, name: str) -> Document:
-        """Rename a complete document, with a number if the name exists. Raises NoSuchDocument."""
         with self._transaction("rename a document"):
             document = self.document(document_id)
             if document is None:
@@ -193,18 +187,16 @@ class Catalog:
         return replace(document, name=name)
 
     def set_segment_count(self, document_id: str, num_segments: int) -> None:
-        """Update a document's number of vectors after re-embedding."""
         with self._transaction("rebuild the vectors"):
             self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (num_segments, document_id))
 
     def hide(self, document_id: str) -> None:
-        """Make a document pending, and delete its chunks and terms, in one transaction."""
+        """Make a document pending, and delete its chunks and terms."""
         with self._transaction("delete a document"):
             self._connection.execute("UPDATE documents SET pending = 1 WHERE id = ?", (document_id,))
             self._delete_chunks(document_id)
 
     def delete_pending(self, owner: str) -> None:
-        """Delete the pending row of this owner."""
         with self._transaction("delete a document"):
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
 

@@ -1,8 +1,7 @@
 """Split a text into chunks of a bounded number of tokens, at the ends of paragraphs, lines and sentences.
 
-The splitter (semantic-text-splitter) uses the coarsest boundary that fits, so a chunk seldom breaks a sentence. It
-holds the GIL while it works, so a long text is passed in sections of whole paragraphs: a book of 20 million
-characters then neither freezes the UI nor needs more memory than a section.
+The splitter (semantic-text-splitter) holds the GIL while it works, so a long text is passed in sections of whole
+paragraphs: a book of 20 million characters then neither freezes the UI nor needs more memory than a section.
 """
 
 import re
@@ -16,21 +15,15 @@ from tokenizers import Tokenizer
 from store.types import Document
 
 MAX_SECTION_CHARS = 32_000  # takes about a fifth of a second
-BOUNDARIES = tuple(  # ends of a paragraph, a line, a sentence, a word: the best first
-    map(re.compile, (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+"))
-)
+BOUNDARIES = (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+")  # after a paragraph, line, sentence, word
 
 
 @dataclass(frozen=True)
 class ChunkConfig:
-    """Chunk size and overlap.
+    """Chunk size and overlap."""
 
-    tokens   maximum tokens of a chunk, without special ones
-    overlap  maximum tokens that a chunk repeats from the previous one, in whole sentences
-    """
-
-    tokens: int = 512
-    overlap: int = 50
+    tokens: int = 512  # at most in a chunk, without special ones
+    overlap: int = 50  # at most repeated from the previous chunk, in whole sentences
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
@@ -78,9 +71,9 @@ def sections(text: str, max_chars: int = MAX_SECTION_CHARS) -> Iterator[tuple[in
         yield start, len(text)
 
 
-def _last_boundary(pattern: re.Pattern[str], text: str, start: int, max_chars: int) -> int | None:
-    ends = [match.end() for match in pattern.finditer(text, start + max_chars // 2, start + max_chars)]
-    return ends[-1] if ends else None
+def _last_boundary(pattern: str, text: str, start: int, max_chars: int) -> int | None:
+    matches = re.compile(pattern).finditer(text, start + max_chars // 2, start + max_chars)
+    return max((match.end() for match in matches), default=None)
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,7 @@
 """Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
-A .docx is a ZIP archive of XML. Rejected before mammoth reads it: an archive that unpacks to more than the limit, one
-that declares XML entities (which can expand without end, or read other files), and an encrypted one.
+A .docx is a ZIP archive of XML. Rejected before mammoth reads it: an archive that unpacks to more than the limit, and
+one that declares XML entities, which can expand without end, or read other files.
 """
 
 import io
@@ -23,15 +23,13 @@ def parse_docx(data: bytes, name: str) -> ParsedDocument:
     """
     try:
         _check_archive(data, name)
-        html = mammoth.convert_to_html(
-            io.BytesIO(data), convert_image=_no_pictures, include_embedded_style_map=False
-        ).value
+        result = mammoth.convert_to_html(io.BytesIO(data), convert_image=_no_pictures, include_embedded_style_map=False)
     except KVScopeError:
         raise
     except Exception as error:  # zipfile, the XML parser and mammoth raise many types on damaged files
         raise UnreadableDocument(f"{name} is a damaged Word file ({type(error).__name__}).") from error
-    check_text_length(len(html), name)
-    return ParsedDocument(html_to_markdown(html, name))
+    check_text_length(len(result.value), name)
+    return ParsedDocument(html_to_markdown(result.value, name))
 
 
 def _check_archive(data: bytes, name: str) -> None:

@@ -1,11 +1,11 @@
 """Parse HTML with BeautifulSoup and markdownify: the visible text as Markdown, with headings and tables.
 
-Scripts, styles, templates and the head are removed. So are pictures and link targets, which cost tokens and answer no
-question.
+Pictures and link targets are left out: they cost tokens and answer no question.
 """
 
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from bs4 import BeautifulSoup, ParserRejectedMarkup
@@ -72,8 +72,6 @@ def html_to_markdown(source: str, name: str) -> str:
 def _decode_html(data: bytes, name: str) -> str:
     declared = CHARSET.search(data[:4096])
     if declared and not WIDE.match(declared[1].decode()):
-        try:
+        with suppress(LookupError, ValueError):  # wrong declarations are common
             return data.decode(declared[1].decode())
-        except (LookupError, ValueError):
-            pass  # wrong declarations are common
     return decode(data, name)

@@ -1,7 +1,6 @@
-"""Warn about texts in a language that the embedding model hardly knows.
+"""Warn about texts in a language that the embedding model hardly knows; it was trained on English.
 
-The bundled embedder (all-MiniLM-L6-v2) was trained on English. The check needs no model: it looks at the ratio of
-non-Latin letters, and for Latin script at the frequency of each language's function words.
+The check looks at the ratio of non-Latin letters, and for Latin script at how frequent function words are.
 """
 
 import re

@@ -1,8 +1,4 @@
-"""Parse PDF files with pypdfium2: the text layer of each page, and where each page begins.
-
-A scanned page is a picture without a text layer. A file with only such pages is rejected; one with some of them gets
-a warning.
-"""
+"""Parse PDF files with pypdfium2: the text layer of each page, and where each page begins."""
 
 import threading
 from contextlib import closing

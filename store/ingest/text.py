@@ -6,6 +6,7 @@ assumed only for bytes that look like Western text; anything else is rejected ra
 
 import codecs
 import re
+from contextlib import suppress
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
@@ -44,10 +45,8 @@ def decode(data: bytes, name: str) -> str:
         return text
     if b"\0" in data or len(CONTROL.findall(data)) > MAX_CONTROL_RATIO * len(data):
         raise UnreadableDocument(f"{name} is binary data, not text.")
-    try:
+    with suppress(UnicodeDecodeError):
         return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
     lenient = data.decode("utf-8", "replace")
     num_invalid = lenient.count("\ufffd")
     num_valid = sum(not character.isascii() for character in lenient) - num_invalid
@@ -59,8 +58,5 @@ def decode(data: bytes, name: str) -> str:
 
 
 def normalize(text: str) -> str:
-    """Return the text with `\\n` as its only line end, without control characters, surrogates or byte order marks.
-
-    Tabs stay. Idempotent.
-    """
+    """Return the text with `\\n` as its only line end, without control characters (but tabs), surrogates or BOMs."""
     return UNWANTED.sub("", LINE_ENDS.sub("\n", text))

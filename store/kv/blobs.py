@@ -1,9 +1,9 @@
 """Chunk KV on disk: one safetensors file per key, written atomically and verified when read.
 
 A wrong tensor would silently give a wrong answer. A SQLite index therefore stores the length and SHA-256 of each
-blob, and its owner's note; a file that does not match is deleted and counts as a miss. The file name contains the
-checksum, so replacing a key never overwrites bytes that another thread is reading, and hashing needs no lock.
-An index that is unreadable or of another version is recreated empty, and its blobs are lost: this is a cache.
+blob, and a file that does not match is deleted and counts as a miss. The file name contains the checksum, so replacing
+a key never overwrites bytes that another thread is reading, and hashing needs no lock. An index that is unreadable or
+of another version is recreated empty, and its blobs are lost: this is a cache.
 """
 
 import hashlib
@@ -25,10 +25,8 @@ from store.errors import StoreFull
 
 SUFFIX = ".safetensors"
 DRAFT_SUFFIX = ".part"
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS blobs"
-    "(key TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, note TEXT NOT NULL)"
-)
+SCHEMA = """CREATE TABLE IF NOT EXISTS blobs
+(key TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, note TEXT NOT NULL)"""
 SELECT = "SELECT key, size_bytes, sha256, note FROM blobs"
 
 
@@ -43,10 +41,7 @@ class _Blob:
 
 
 class DiskBlobs:
-    """A thread-safe BlobStore for one process. Opening reconciles the folder with its index.
-
-    root  used for nothing else; created if missing
-    """
+    """A thread-safe BlobStore in a folder of its own, for one process. Opening reconciles folder and index."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -125,15 +120,12 @@ class DiskBlobs:
             old_path.unlink(missing_ok=True)
 
     def _drop(self, blob: _Blob) -> None:
-        """Delete exactly this blob; one with other content, put under the same key in the meantime, stays.
-
-        The file is deleted first: if the index cannot be changed, a row without its file is still a miss.
-        """
+        """Delete this blob, but not one with other content put under the same key in the meantime."""
         with self._lock:
             current = self._find(blob.key)
             if current is not None and current.sha256 == blob.sha256:
                 with suppress(OSError):
-                    self._path(blob).unlink()
+                    self._path(blob).unlink()  # first: if the index cannot be changed, this is a miss nevertheless
                 with suppress(StoreFull), disk_full_as_store_full("delete chunk KV"), self._index:
                     self._index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
 

@@ -1,12 +1,8 @@
 """The library: whole documents over the catalog (text, terms) and the vector index.
 
-A document appears as a whole or not at all. It is inserted as pending before its first vector, and listed by the
-transaction that also inserts its chunks and terms. If `add` ends early the rest is deleted, after a crash by the next
-opening.
-
-Re-chunking works on the text of the stored chunks, next to the old version. Searches use the old version until one
-transaction replaces it. Until then the new vectors are pending, afterwards the old ones; if re-chunking ends early,
-even by a crash, one complete version remains.
+A document appears as a whole or not at all: it is pending before its first vector, and listed by the transaction that
+inserts its chunks. Re-chunking builds a new version from the stored text; one transaction replaces the old version by
+it. Whatever is pending is deleted if an operation ends early, or after a crash by the next opening.
 """
 
 import threading
@@ -68,8 +64,8 @@ class DocumentLibrary:
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
 
-        The stages count files, characters, chunks and files. A file whose bytes are in the library already yields
-        one step with a warning. Raises UnreadableDocument, DocumentTooLarge or StoreFull.
+        A file whose bytes are in the library already yields one step with a warning. Raises UnreadableDocument,
+        DocumentTooLarge or StoreFull.
         """
         name = clean_name(name)
         data = read_file(path, name)
@@ -110,7 +106,7 @@ class DocumentLibrary:
             return self._catalog.rename(document_id, clean_name(name))
 
     def needs_rechunk(self, document: Document) -> bool:
-        """Return whether a document was chunked with another config; an unknown one counts as the default."""
+        """Return whether a document was chunked with another config."""
         return chunk_config_of(document) != self._chunking
 
     def excerpt(self, chunk_id: str) -> Excerpt:

