@@ -1,8 +1,7 @@
 """One differentiable pass over a packed example: the passages as the engine prefills them, then every question.
 
-The rows are [prefix and passages | recomputed rows | questions with their answers]. All questions share one prefill of
-the passages and are masked from one another. The attention is the engine's own: chunk KV after the prefix, re-rotated
-keys, recomputed rows. But no buffer is written in place, so that gradients pass through.
+The rows are [prefix and passages | recomputed rows | questions with their answers]. The questions are masked from one
+another. The attention is the engine's own, but no buffer is written in place, so that gradients pass through.
 """
 
 from collections.abc import Sequence
@@ -18,20 +17,15 @@ from engine.model.decoder import Decoder
 
 @dataclass(frozen=True)
 class PackedExample:
-    """Passages and questions about them, as token ids.
-
-    prefix          the shared prefix
-    passages        one tuple for each passage
-    questions       pairs: everything between the passages and the answer, and the answer with its end token
-    is_independent  the passages do not attend to one another, as in chunk KV; otherwise full prefill
-    recomputed      ascending slots that are recomputed with attention to everything before; only if independent
-    """
+    """Passages and questions about them, as token ids."""
 
     prefix: tuple[int, ...]
     passages: tuple[tuple[int, ...], ...]
-    questions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    is_independent: bool
-    recomputed: tuple[int, ...] = ()
+    questions: tuple[
+        tuple[tuple[int, ...], tuple[int, ...]], ...
+    ]  # (text after the passages, answer with its end token)
+    is_independent: bool  # the passages do not attend to one another, as in chunk KV; otherwise full prefill
+    recomputed: tuple[int, ...] = ()  # ascending slots that attend to everything before; only if independent
 
     @property
     def context(self) -> tuple[int, ...]:
