@@ -71,9 +71,12 @@ class Catalog:
         rows = self._connection.execute(f"{DOCUMENT} ORDER BY added_at DESC, rowid DESC")
         return [Document(*row) for row in rows]
 
-    def document(self, document_id: str) -> Document | None:
+    def document(self, document_id: str) -> Document:
+        """Return a complete document. Raises NoSuchDocument."""
         row = self._connection.execute(f"{DOCUMENT} AND id = ?", (document_id,)).fetchone()
-        return Document(*row) if row else None
+        if row is None:
+            raise NoSuchDocument("This document is not in the library.")
+        return Document(*row)
 
     def chunks(self, document_id: str) -> list[Chunk]:
         """Return a complete document's chunks in reading order."""
@@ -87,29 +90,27 @@ class Catalog:
 
     def owner(self, document_id: str) -> str:
         """Return the owner of a complete document's vectors. Raises NoSuchDocument."""
-        owners = self.owners([document_id])
-        if not owners:
-            raise NoSuchDocument("This document is not in the library.")
-        return owners[0]
+        self.document(document_id)
+        return self.owners([document_id])[0]
 
     def owners(self, document_ids: Sequence[str]) -> list[str]:
-        """Return the owners of the complete documents among these ids."""
-        query = f"SELECT {OWNER} FROM documents WHERE NOT pending AND id IN (SELECT value FROM json_each(?))"
-        return [row[0] for row in self._connection.execute(query, (json.dumps(list(document_ids)),))]
+        """Return the owners of the complete documents among these ids, or of all if empty."""
+        query = f"SELECT id, {OWNER} FROM documents WHERE NOT pending"
+        rows = self._connection.execute(query)
+        return [owner for document_id, owner in rows if not document_ids or document_id in document_ids]
 
     def parsed(self, document_id: str) -> ParsedDocument:
         """Return a document as it was parsed, up to the end of its last chunk. Raises NoSuchDocument."""
-        self.owner(document_id)
+        document = self.document(document_id)
         query = "SELECT start, text, gap, page FROM chunks WHERE document_id = ? ORDER BY number"
         rows = self._connection.execute(query, (document_id,)).fetchall()
         text = join_chunks((start, text, gap) for start, text, gap, _ in rows)
-        query = "SELECT pages, page_starts FROM documents WHERE id = ?"
-        num_pages, page_starts = self._connection.execute(query, (document_id,)).fetchone()
-        if page_starts is None:
-            starts = estimate_page_starts(num_pages, [(start, page) for start, _, _, page in rows], len(text))
-        else:
-            starts = tuple(json.loads(page_starts))
-        return ParsedDocument(text, starts)
+        query = "SELECT page_starts FROM documents WHERE id = ?"
+        (page_starts,) = self._connection.execute(query, (document_id,)).fetchone()
+        if page_starts is not None:
+            return ParsedDocument(text, tuple(json.loads(page_starts)))
+        pages = [(start, page) for start, _, _, page in rows]
+        return ParsedDocument(text, estimate_page_starts(document.num_pages, pages, len(text)))
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         chunk = self.chunks_by_id([chunk_id]).get(chunk_id)
@@ -126,15 +127,14 @@ class Catalog:
         row = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM documents WHERE NOT pending")
         return row.fetchone()[0]
 
-    def insert_pending(self, document: Document, page_starts: Sequence[int]) -> Document:
+    def insert_pending(self, document: Document) -> Document:
         """Insert a pending document; return it with a unique name."""
         with self._transaction("index a document"):
             document = replace(document, name=unique_name(document.name, self._names()))
             self._connection.execute(
-                "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending, owner, "
-                "page_starts, chunk_tokens, chunk_overlap, warning) VALUES (:id, :name, :size_bytes, :num_pages, 0, "
-                ":added_at, 0, 1, :id, :page_starts, :chunk_tokens, :chunk_overlap, :warning)",
-                asdict(document) | {"page_starts": json.dumps(page_starts)},
+                "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending) "
+                "VALUES (:id, :name, :size_bytes, :num_pages, 0, :added_at, 0, 1)",
+                asdict(document),
             )
         return document
 
@@ -142,46 +142,34 @@ class Catalog:
         """Insert a pending version of a complete document; return its owner. Raises NoSuchDocument."""
         _, _, generation = self.owner(document_id).partition(".")
         owner = f"{document_id}.{int(generation or 0) + 1}"
-        self.insert_pending(Document(owner, "", 0, None, 0, 0.0), ())
+        self.insert_pending(Document(owner, "", 0, None, 0, 0.0))
         return owner
 
-    def complete(self, document: Document, chunks: Sequence[Chunk], text: str, num_segments: int) -> Document:
-        """Insert a pending document's chunks and terms, and list it; return it."""
-        document = replace(document, num_chunks=len(chunks))
-        with self._transaction("index a document"):
-            self._insert_chunks(chunks, text)
-            self._connection.execute(
-                "UPDATE documents SET pending = 0, chunks = ?, passages = ? WHERE id = ?",
-                (len(chunks), num_segments, document.id),
-            )
-        return document
-
-    def replace_chunks(
+    def complete(
         self, document: Document, owner: str, chunks: Sequence[Chunk], parsed: ParsedDocument, num_segments: int
-    ) -> str:
-        """Replace a document's chunks, chunk size, overlap, warning and owner; return the old owner, now pending.
+    ) -> Document:
+        """List a pending document, or replace a complete one by the pending version of this owner; return it.
 
         Raises NoSuchDocument, with nothing changed, if the document was deleted in the meantime.
         """
         with self._transaction("index a document"):
-            old_owner = self.owner(document.id)
-            self._delete_chunks(document.id)
+            if owner != document.id:
+                old_owner = self.owner(document.id)
+                self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old_owner, owner))
+                self._delete_chunks(document.id)
             self._insert_chunks(chunks, parsed.text)
             values = {"owner": owner, "segments": num_segments, "page_starts": json.dumps(parsed.page_starts)}
             self._connection.execute(
-                "UPDATE documents SET owner = :owner, chunks = :num_chunks, passages = :segments, "
+                "UPDATE documents SET pending = 0, owner = :owner, chunks = :num_chunks, passages = :segments, "
                 "page_starts = :page_starts, chunk_tokens = :chunk_tokens, chunk_overlap = :chunk_overlap, "
                 "warning = :warning WHERE id = :id",
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
-            self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old_owner, owner))
-        return old_owner
+        return self.document(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
         with self._transaction("rename a document"):
             document = self.document(document_id)
-            if document is None:
-                raise NoSuchDocument("This document is not in the library.")
             name = unique_name(name, self._names(exclude=document_id))
             self._connection.execute("UPDATE documents SET name = ? WHERE id = ?", (name, document_id))
         return replace(document, name=name)

@@ -54,8 +54,8 @@ class DocumentLibrary:
         self._catalog = Catalog(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
         self._retriever = Retriever(self._catalog, self._vectors, self._lock, embedder, reranker)
-        for owner in self._catalog.pending_owners():
-            self._try_purge(owner)
+        with suppress(StoreFull):
+            self._purge_pending()
         if self._catalog.pending_owners():
             return  # the disk is full: serve the existing documents
         if self._vectors.fingerprint != embedder.fingerprint or len(self._vectors) != self._catalog.count_segments():
@@ -71,16 +71,17 @@ class DocumentLibrary:
         data = read_file(path, name)
         document_id = sha256(data).hexdigest()
         with self._lock:
-            existing = self._catalog.document(document_id)
+            existing = next((each for each in self._catalog.documents() if each.id == document_id), None)
             is_claimed = existing is None and self._claim(document_id)
         if not is_claimed:
             reason = f"It is already in the library as {existing.name}." if existing else "It is already being added."
             yield Progress("indexed", 1, 1, existing, reason)
             return
         try:
-            yield from self._add(data, document_id, name)
+            document = yield from self._add(data, document_id, name)
         finally:
             self._release(document_id)
+        yield Progress("indexed", 1, 1, document, document.warning)
 
     def reindex(self, document_id: str) -> Iterator[Progress]:
         """Re-chunk and re-embed a document with the current chunking, yielding progress.
@@ -89,16 +90,16 @@ class DocumentLibrary:
         document that is being re-indexed already yields one step with a warning. Raises NoSuchDocument or StoreFull.
         """
         with self._lock:
-            self._catalog.owner(document_id)
             document = self._catalog.document(document_id)
             is_claimed = self._claim(document_id)
-        if document is None or not is_claimed:
+        if not is_claimed:
             yield Progress("indexed", 1, 1, document, "It is already being re-indexed.")
             return
         try:
-            yield from self._rechunk(document)
+            document = yield from self._rechunk(document)
         finally:
             self._release(document_id)
+        yield Progress("indexed", 1, 1, document, document.warning)
 
     def rename(self, document_id: str, name: str) -> Document:
         """Rename a document, with a number if the name exists. Raises NoSuchDocument or StoreFull."""
@@ -137,9 +138,9 @@ class DocumentLibrary:
         """
         with self._lock:
             chunks = self._catalog.chunks(document_id)
-            for owner in self._catalog.owners([document_id]):
-                self._catalog.hide(document_id)
-                self._try_purge(owner)
+            self._catalog.hide(document_id)
+            with suppress(StoreFull):
+                self._purge_pending()
             return chunks
 
     def close(self) -> None:
@@ -147,65 +148,42 @@ class DocumentLibrary:
             self._vectors.close()
             self._catalog.close()
 
-    def _add(self, data: bytes, document_id: str, name: str) -> Iterator[Progress]:
+    def _add(self, data: bytes, document_id: str, name: str) -> Generator[Progress, None, Document]:
         parsed = parse(data, name)
         warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
         yield Progress("parsed", 1, 1, warning=warning)
-        draft = Document(
-            document_id,
-            name,
-            size_bytes=len(data),
-            num_pages=parsed.num_pages,
-            num_chunks=0,
-            added_at=time.time(),
-            warning=warning,
-            chunk_tokens=self._chunking.tokens,
-            chunk_overlap=self._chunking.overlap,
-        )
+        document = Document(document_id, name, len(data), parsed.num_pages, 0, time.time(), warning)
         with self._lock:
-            self._purge_leftovers(document_id)
-            draft = self._catalog.insert_pending(draft, parsed.page_starts)
-        try:
-            chunks, num_segments = yield from self._chunk_and_embed(draft, document_id, parsed)
-            with self._lock:
-                document = self._catalog.complete(draft, chunks, parsed.text, num_segments)
-        except BaseException:  # GeneratorExit too: the caller has cancelled
-            self._try_purge(document_id)
-            raise
-        yield Progress("indexed", 1, 1, document, warning)
+            self._purge_pending(document_id)
+            document = self._catalog.insert_pending(document)
+        return (yield from self._index(document, document_id, parsed))
 
-    def _rechunk(self, document: Document) -> Iterator[Progress]:
+    def _rechunk(self, document: Document) -> Generator[Progress, None, Document]:
         with self._lock:
-            self._purge_leftovers(document.id)
+            self._purge_pending(document.id)
             parsed = self._catalog.parsed(document.id)
             owner = self._catalog.insert_pending_rechunk(document.id)
-        pending_owner = owner
-        try:
-            chunks, num_segments = yield from self._chunk_and_embed(document, owner, parsed)
-            draft = replace(
-                document,
-                warning=document.warning or language_warning(parsed.text),  # earlier versions stored none
-                chunk_tokens=self._chunking.tokens,
-                chunk_overlap=self._chunking.overlap,
-            )
-            with self._lock:
-                pending_owner = self._catalog.replace_chunks(draft, owner, chunks, parsed, num_segments)
-                rechunked = self._catalog.document(document.id)
-        finally:
-            self._try_purge(pending_owner)
-        yield Progress("indexed", 1, 1, rechunked, draft.warning)
+        warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
+        return (yield from self._index(replace(document, warning=warning), owner, parsed))
 
-    def _chunk_and_embed(
-        self, document: Document, owner: str, parsed: ParsedDocument
-    ) -> Generator[Progress, None, tuple[list[Chunk], int]]:
-        """Split a document and add the vectors under `owner`; return the chunks and the number of segments."""
-        spans: list[tuple[int, int]] = []
-        for section_spans in split_sections(parsed.text, self._tokenizer, self._chunking):
-            spans += section_spans
-            yield Progress("chunked", spans[-1][1] if spans else 0, len(parsed.text))
-        chunks = make_chunks(document, owner, parsed, spans)
-        num_segments = yield from self._embed(owner, chunks)
-        return chunks, num_segments
+    def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:
+        """Chunk, embed and complete the pending version of this owner; then delete the previous one.
+
+        If this ends early, the pending version is deleted instead.
+        """
+        document = replace(document, chunk_tokens=self._chunking.tokens, chunk_overlap=self._chunking.overlap)
+        try:
+            spans: list[tuple[int, int]] = []
+            for section_spans in split_sections(parsed.text, self._tokenizer, self._chunking):
+                spans += section_spans
+                yield Progress("chunked", spans[-1][1] if spans else 0, len(parsed.text))
+            chunks = make_chunks(document, owner, parsed, spans)
+            num_segments = yield from self._embed(owner, chunks)
+            with self._lock:
+                return self._catalog.complete(document, owner, chunks, parsed, num_segments)
+        finally:
+            with suppress(StoreFull):
+                self._purge_pending(document.id)
 
     def _embed(self, owner: str, chunks: Sequence[Chunk]) -> Generator[Progress, None, int]:
         """Embed chunks and add their vectors under `owner`, a batch per step; return the number of segments."""
@@ -239,20 +217,13 @@ class DocumentLibrary:
         with self._lock:
             self._claimed.discard(document_id)
 
-    def _purge_leftovers(self, document_id: str) -> None:
-        """Before work on a claimed document, delete what a full disk kept from being deleted. Raises StoreFull."""
-        others = self._claimed - {document_id}
-        for owner in self._catalog.pending_owners():
-            if owner.partition(".")[0] not in others:
-                self._purge(owner)
+    def _purge_pending(self, document_id: str = "") -> None:
+        """Delete all that is pending, except of documents that others than `document_id`'s worker have claimed.
 
-    def _purge(self, owner: str) -> None:
-        """Delete a pending owner's vectors and row. Raises StoreFull."""
+        Raises StoreFull; what is left then stays hidden, and the next call deletes it.
+        """
         with self._lock:
-            self._vectors.delete(owner)
-            self._catalog.delete_pending(owner)
-
-    def _try_purge(self, owner: str) -> None:
-        """Purge an owner; on a full disk it stays hidden until a later purge."""
-        with suppress(StoreFull):
-            self._purge(owner)
+            for owner in self._catalog.pending_owners():
+                if owner.partition(".")[0] not in self._claimed - {document_id}:
+                    self._vectors.delete(owner)
+                    self._catalog.delete_pending(owner)

@@ -60,14 +60,14 @@ class Retriever:
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
         """Yield the hits of vector search, of its fusion with lexical search (RRF), and of the reranker, if any.
 
-        A document deleted in the meantime is in no later stage. An empty library or a blank question yields one empty
-        stage. The contract is that of `store.types.Finder`.
+        A document deleted in the meantime is in no later stage. Without documents, or for a blank question, the only
+        stage is empty. The contract is that of `store.types.Finder`.
         """
         if top_k < 1:
             raise ValueError(f"top_k must be at least 1, got {top_k}")
         question = question.encode("utf-8", "replace").decode()  # lone surrogates cannot be searched
         with self.lock:
-            is_empty = not self.catalog.documents()
+            is_empty = not self.catalog.owners(documents)
         if is_empty or not question.strip():
             yield []
             return
@@ -75,21 +75,17 @@ class Retriever:
         (vector,) = self.embedder.embed([model_question])
         num_candidates = top_k * CANDIDATES_PER_HIT
         with self.lock:
-            pending = self.catalog.pending_owners()
-            nearest = self.vectors.search(vector, num_candidates, pending, self._owners(documents))
+            nearest = self.vectors.search(vector, num_candidates, self.catalog.owners(documents))
             hits = self._fuse(nearest, [])
         yield hits[:top_k]
         with self.lock:
-            hits = self._fuse(nearest, self.catalog.bm25.search(question, num_candidates, self._owners(documents)))
+            owners = self.catalog.owners(documents) if documents else None
+            hits = self._fuse(nearest, self.catalog.bm25.search(question, num_candidates, owners))
         yield hits[:top_k]
         if self.reranker:
             hits = hits[: top_k * RERANKED_PER_HIT]
             scores = self.reranker.score(model_question, [hit.chunk.text for hit in hits])
             yield self._rerank(hits, scores)[:top_k]
-
-    def _owners(self, documents: Sequence[str]) -> Sequence[str]:
-        """Return the documents' owners; if no document exists, the ids themselves, which match nothing."""
-        return self.catalog.owners(documents) or documents
 
     def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str]) -> list[Hit]:
         """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks."""

@@ -1,17 +1,18 @@
-"""The search index, persisted in a Chroma collection; `store.retrieval.exact_search` says why Chroma does not search.
+"""The vectors of embedding segments: stored in a Chroma collection, searched exactly in memory.
 
 All vectors can be recomputed from the catalog's text. The collection stores the embedder's fingerprint, written only
 when the index is complete; on a mismatch the library rebuilds the index.
 """
 
 import errno
+import heapq
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import chromadb
 import numpy as np
@@ -21,12 +22,54 @@ from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
 from store.disk_full import disk_full_as_store_full, is_disk_full
-from store.retrieval.exact_search import ExactIndex
 
 COLLECTION = "passages"
 MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
 MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
 MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched
+
+
+class _Block(NamedTuple):
+    """Chunks with their segments, one after another."""
+
+    chunks: list[str]  # ids
+    starts: np.ndarray  # [chunks], each chunk's first row in `vectors`
+    vectors: np.ndarray  # [segments, D], float32, each row of length 1
+
+
+class ExactIndex:
+    """Embedding segments by owner, in memory: one matrix product per document compares all of them. Not thread-safe.
+
+    An approximate graph (HNSW) reads fewer vectors. But where many segments repeat each other, as in forms and logs, it
+    falls apart into components, and the nearest segment may be unreachable (docs/log.md has figures). A personal
+    library has some ten thousand segments; comparing all of them takes milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[_Block]] = {}
+
+    def add(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
+        """Add segments: row i of `vectors` [n, D] belongs to chunk_ids[i]. One call adds all segments of a chunk."""
+        if not chunk_ids:
+            return
+        ids = np.array(chunk_ids)
+        order = np.argsort(ids, kind="stable")
+        chunks, starts = np.unique(ids[order], return_index=True)
+        block = _Block(chunks.tolist(), starts, np.asarray(vectors[order], np.float32))
+        self._blocks.setdefault(owner, []).append(block)
+
+    def delete(self, owner: str) -> None:
+        """Delete all segments of an owner."""
+        self._blocks.pop(owner, None)
+
+    def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:
+        """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id."""
+        scored: list[tuple[float, str]] = []
+        for owner in owners:
+            for block in self._blocks.get(owner, ()):
+                best = np.maximum.reduceat(block.vectors @ vector, block.starts)
+                scored += zip((-best.clip(-1, 1)).tolist(), block.chunks, strict=True)
+        return [(chunk, -negative_cosine) for negative_cosine, chunk in heapq.nsmallest(top_k, scored)]
 
 
 class VectorIndex(ExactIndex):

@@ -1,11 +1,12 @@
 """A search limited to documents equals a filtered search of all, and still gives `top_k` hits."""
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.retrieval.retriever import CANDIDATES_PER_HIT
-from store.retrieval.vectors import VectorIndex
 from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
 
@@ -52,7 +53,9 @@ def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled):
     )
     def check(question, documents, top_k):
         (vector,) = EMBEDDER.embed([question])
-        nearest = [chunk for chunk, _ in filled._vectors.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents]
+        nearest = [
+            chunk for chunk, _ in filled._vectors.search(vector, ALL, known) if chunk.rsplit("-", 1)[0] in documents
+        ]
         lexical = [
             chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
         ]
@@ -87,13 +90,15 @@ def test_an_unknown_document_matches_nothing(filled):
     assert search(filled, "granite", 3, ("0" * 64,)) == []
 
 
-def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
-    index = VectorIndex(tmp_path / "apart")
-    index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
-    index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
-    (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.search(vector, 9, excluded=["half"], owners=["half", "whole"])] == ["whole-0"]
-    index.close()
+def test_a_chosen_document_that_is_being_added_is_not_found(filled, file_of):
+    text = "heron and granite. " * 40
+    adding = filled.add(file_of(text, "half.txt"), "half.txt")
+    while next(adding).stage != "embedded":
+        pass
+    half, whole = sha256(text.encode()).hexdigest(), filled.documents()[0].id
+    hits = search(filled, "heron and granite", 99, [half, whole])
+    assert {hit.chunk.document_id for hit in hits} == {whole}
+    adding.close()
 
 
 def test_an_id_that_is_a_prefix_of_another_does_not_match_it(filled):
