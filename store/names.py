@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from itertools import chain, count
 
 MAX_LENGTH = 120  # characters
 MAX_SUFFIX_LENGTH = 12  # characters with the dot; a longer one is part of the name
@@ -29,12 +30,8 @@ def clean_name(name: str) -> str:
 def unique_name(name: str, existing: set[str]) -> str:
     """Return the name, or the first of `name (2).pdf`, `name (3).pdf`, ... that does not exist yet."""
     stem, suffix = _split(name)
-    candidate = name
-    number = 1
-    while candidate in existing:
-        number += 1
-        candidate = f"{stem} ({number}){suffix}"
-    return candidate
+    numbered = (f"{stem} ({number}){suffix}" for number in count(2))
+    return next(candidate for candidate in chain([name], numbered) if candidate not in existing)
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -23,7 +23,9 @@ def parse_docx(data: bytes, name: str) -> ParsedDocument:
     """
     try:
         _check_archive(data, name)
-        result = mammoth.convert_to_html(io.BytesIO(data), convert_image=_no_pictures, include_embedded_style_map=False)
+        result = mammoth.convert_to_html(
+            io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False
+        )
     except KVScopeError:
         raise
     except Exception as error:  # zipfile, the XML parser and mammoth raise many types on damaged files
@@ -46,7 +48,3 @@ def _check_archive(data: bytes, name: str) -> None:
                     f"{name} declares XML entities, which can expand without end. Word files do not need them; "
                     "if an SVG picture in the file uses them, remove it."
                 )
-
-
-def _no_pictures(image: object) -> list:
-    return []

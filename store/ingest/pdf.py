@@ -22,17 +22,19 @@ def parse_pdf(data: bytes, name: str) -> ParsedDocument:
     """
     try:
         with _PDFIUM_LOCK:
-            pages, num_damaged = _page_texts(data, name)
+            texts = _page_texts(data, name)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
+    num_blank = texts.count("")
+    num_damaged = texts.count(None)
+    pages = [text or "" for text in texts]
     if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
     if not any(pages):
         raise UnreadableDocument(f"{name} has no text layer: it looks scanned and needs OCR (text recognition) first.")
     ends = accumulate(len(page) + len(PAGE_SEPARATOR) for page in pages[:-1])
-    num_blank = pages.count("") - num_damaged
     warnings = []
     if num_blank:
         warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR.")
@@ -41,11 +43,10 @@ def parse_pdf(data: bytes, name: str) -> ParsedDocument:
     return ParsedDocument(PAGE_SEPARATOR.join(pages), (0, *ends), " ".join(warnings))
 
 
-def _page_texts(data: bytes, name: str) -> tuple[list[str], int]:
-    """Return the text of each page, and the number of damaged pages, whose text is empty."""
-    texts: list[str] = []
+def _page_texts(data: bytes, name: str) -> list[str | None]:
+    """Return the text of each page; None for a damaged one."""
+    texts: list[str | None] = []
     length = 0
-    num_damaged = 0
     with pdfium.PdfDocument(data) as document:
         for index in range(len(document)):
             try:
@@ -54,6 +55,5 @@ def _page_texts(data: bytes, name: str) -> tuple[list[str], int]:
                     check_text_length(length, name)
                     texts.append(normalize(text_layer.get_text_range()).strip())
             except pdfium.PdfiumError:
-                texts.append("")
-                num_damaged += 1
-    return texts, num_damaged
+                texts.append(None)
+    return texts

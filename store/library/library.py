@@ -152,7 +152,7 @@ class DocumentLibrary:
         parsed = parse(data, name)
         warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
         yield Progress("parsed", 1, 1, warning=warning)
-        document = Document(document_id, name, len(data), parsed.num_pages, 0, time.time(), warning)
+        document = Document(document_id, name, len(data), len(parsed.page_starts) or None, 0, time.time(), warning)
         with self._lock:
             self._purge_pending(document_id)
             document = self._catalog.insert_pending(document)

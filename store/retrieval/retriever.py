@@ -85,7 +85,10 @@ class Retriever:
         if self.reranker:
             hits = hits[: top_k * RERANKED_PER_HIT]
             scores = self.reranker.score(model_question, [hit.chunk.text for hit in hits])
-            yield self._rerank(hits, scores)[:top_k]
+            with self.lock:
+                existing = self.catalog.chunks_by_id([hit.chunk.id for hit in hits])
+            scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True)]
+            yield sorted((hit for hit in scored if hit.chunk.id in existing), key=lambda hit: -hit.score)[:top_k]
 
     def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str]) -> list[Hit]:
         """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks."""
@@ -98,12 +101,3 @@ class Retriever:
             for chunk, score in fused
             if chunk in chunks
         ]
-
-    def _rerank(self, hits: list[Hit], scores: list[float]) -> list[Hit]:
-        """Return the hits of existing chunks with these scores, best first; ties keep their order."""
-        with self.lock:
-            existing = self.catalog.chunks_by_id([hit.chunk.id for hit in hits])
-        scored = [
-            replace(hit, score=score) for hit, score in zip(hits, scores, strict=True) if hit.chunk.id in existing
-        ]
-        return sorted(scored, key=lambda hit: -hit.score)

@@ -62,7 +62,8 @@ class TrainingExamples:
         texts, pairs = self._draw_texts(rng)
         passages = tuple(self.prompt.passage(text).ids for text in texts)
         is_independent = rng.random() >= self.mix.full_prefill_fraction
-        example = PackedExample(self.prompt.prefix_ids, passages, self._encode_pairs(pairs), is_independent)
+        questions = tuple((self.prompt.suffix_ids(question), self._answer_ids(answer)) for question, answer in pairs)
+        example = PackedExample(self.prompt.prefix_ids, passages, questions, is_independent)
         if is_independent and rng.random() < 0.5:
             return replace(example, recomputed=_draw_windows(example, rng.uniform(*self.mix.recompute_range), rng))
         return example
@@ -133,12 +134,8 @@ class TrainingExamples:
         pairs = answerable + unanswerable[: max(count, not answerable)]
         return pairs or [(rng.choice(UNRELATED_QUESTIONS), NO_ANSWER)]
 
-    def _encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        prompt = self.prompt
-        return tuple(
-            (prompt.suffix_ids(question), (prompt.tokenizer.encode(answer).ids + prompt.end_ids)[:MAX_ANSWER_TOKENS])
-            for question, answer in pairs
-        )
+    def _answer_ids(self, answer: str) -> tuple[int, ...]:
+        return (self.prompt.tokenizer.encode(answer).ids + self.prompt.end_ids)[:MAX_ANSWER_TOKENS]
 
 
 def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple[int, ...]:
@@ -153,26 +150,21 @@ def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple
     return tuple(slots)
 
 
-def split_corpora(corpora: Sequence[Corpus], eval_fraction: float) -> tuple[list[Corpus], list[Corpus]]:
-    """Split each corpus: the last `eval_fraction` of its paragraphs are held out for evaluation."""
-    cuts = [round(len(corpus.paragraphs) * (1 - eval_fraction)) for corpus in corpora]
-    train = [replace(corpus, paragraphs=corpus.paragraphs[:cut]) for corpus, cut in zip(corpora, cuts, strict=True)]
-    held_out = [replace(corpus, paragraphs=corpus.paragraphs[cut:]) for corpus, cut in zip(corpora, cuts, strict=True)]
-    return train, held_out
-
-
 def train_eval_split(
     prompt: PromptTemplate, corpora: Sequence[Corpus], mix: DataMix, seed: int, eval_fraction: float
 ) -> tuple[TrainingExamples, TrainingExamples]:
-    """Return examples to train with, and examples from held-out paragraphs, without synthetic facts, to evaluate with.
+    """Return examples to train with, and examples without synthetic facts to evaluate with.
 
-    Corpora without questions provide distractors; if no corpus has questions, all get cloze questions. Raises BadCorpus
-    if there are too few questions.
+    The last `eval_fraction` of each corpus' paragraphs are held out for evaluation. Corpora without questions provide
+    distractors; if no corpus has questions, all get cloze questions. Raises BadCorpus if there are too few questions.
     """
     distractors = [paragraph for corpus in corpora if not corpus.num_questions for paragraph in corpus.paragraphs]
     with_questions = [corpus for corpus in corpora if corpus.num_questions]
     with_questions = with_questions or [add_cloze_questions(corpus, EVAL_SEED) for corpus in corpora]
-    train, held_out = split_corpora(with_questions, eval_fraction)
+    cuts = [round(len(corpus.paragraphs) * (1 - eval_fraction)) for corpus in with_questions]
+    parts = list(zip(with_questions, cuts, strict=True))
+    train = [replace(corpus, paragraphs=corpus.paragraphs[:cut]) for corpus, cut in parts]
+    held_out = [replace(corpus, paragraphs=corpus.paragraphs[cut:]) for corpus, cut in parts]
     num_train, num_eval = (sum(corpus.num_questions for corpus in part) for part in (train, held_out))
     if min(num_train, num_eval) < MIN_QUESTIONS:
         raise BadCorpus(

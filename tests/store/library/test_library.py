@@ -301,7 +301,7 @@ def test_a_full_database_leaves_the_library_as_it_was(open_library, file_of):
 
 
 def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_path, monkeypatch):
-    monkeypatch.setattr("store.ingest.document.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("store.ingest.MAX_FILE_BYTES", 1000)
     library = open_library()
     for content, error in [
         (b"", UnreadableDocument),
@@ -316,7 +316,7 @@ def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_pa
     assert count_rows(library) == NOTHING
 
 
-def test_a_huge_file_is_rejected_unread(open_library, tmp_path):
+def test_a_huge_file_is_rejected_without_reading_all_of_it(open_library, tmp_path):
     path = tmp_path / "huge.txt"
     with path.open("wb") as file:
         file.truncate(10**13)  # sparse: reading it would take an hour
