@@ -5,7 +5,7 @@ import unicodedata
 from itertools import chain, count
 
 MAX_LENGTH = 120  # characters
-MAX_SUFFIX_LENGTH = 12  # characters with the dot; a longer one is part of the name
+MAX_SUFFIX_LENGTH = 12  # characters; a longer one is part of the name
 INVISIBLE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")  # bidi controls etc.
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
 DEFAULT_NAME = "document"
@@ -35,7 +35,7 @@ def unique_name(name: str, existing: set[str]) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    stem, dot, suffix = name.rpartition(".")
-    if not stem or not dot or len(suffix) >= MAX_SUFFIX_LENGTH + 1:
+    stem, _, suffix = name.rpartition(".")
+    if not stem or len(suffix) > MAX_SUFFIX_LENGTH:
         return name, ""
     return stem, f".{suffix}"

@@ -113,7 +113,8 @@ class VectorIndex(ExactIndex):
             ids.append(f"{chunk}-{num_segments[chunk]}")
             num_segments[chunk] += 1
         with self._writing("save the vectors"):
-            for batch in _batches(len(ids)):
+            for start in range(0, len(ids), MAX_BATCH):
+                batch = slice(start, start + MAX_BATCH)
                 self._collection.add(
                     ids=ids[batch],
                     embeddings=vectors[batch],
@@ -148,8 +149,8 @@ class VectorIndex(ExactIndex):
     def _load(self) -> None:
         """Read all vectors; 20,000 take about a second."""
         by_owner = defaultdict[str, list[tuple[str, np.ndarray]]](list)
-        for batch in _batches(len(self)):
-            rows: Any = self._collection.get(limit=MAX_BATCH, offset=batch.start, include=["metadatas", "embeddings"])
+        for start in range(0, len(self), MAX_BATCH):
+            rows: Any = self._collection.get(limit=MAX_BATCH, offset=start, include=["metadatas", "embeddings"])
             for metadata, vector in zip(rows["metadatas"], rows["embeddings"], strict=True):
                 by_owner[metadata["document"]].append((metadata["chunk"], vector.astype(np.float32)))
         for owner, segments in by_owner.items():
@@ -166,7 +167,3 @@ def _delete_if_damaged(folder: Path) -> None:
             raise
         shutil.rmtree(folder)
         folder.mkdir()
-
-
-def _batches(length: int) -> Iterator[slice]:
-    return (slice(start, start + MAX_BATCH) for start in range(0, length, MAX_BATCH))

@@ -184,11 +184,7 @@ def describe_eval_set(
 ) -> dict[str, Any]:
     """Return, for reports, what determines the evaluation questions; only reports that agree in it are comparable."""
     sizes = {
-        corpus.name: {
-            "paragraphs": len(corpus.paragraphs),
-            "questions": corpus.num_questions,
-            "weight": corpus.weight,
-        }
+        corpus.name: {"paragraphs": len(corpus.paragraphs), "questions": corpus.num_questions, "weight": corpus.weight}
         for corpus in corpora
     }
     return {  # keys of stored reports

@@ -14,21 +14,21 @@ from torch import Tensor
 from engine.model.attention import causal_mask
 from engine.model.decoder import Decoder
 
+Ids = tuple[int, ...]  # token ids
+
 
 @dataclass(frozen=True)
 class PackedExample:
     """Passages and questions about them, as token ids."""
 
-    prefix: tuple[int, ...]
-    passages: tuple[tuple[int, ...], ...]
-    questions: tuple[
-        tuple[tuple[int, ...], tuple[int, ...]], ...
-    ]  # (text after the passages, answer with its end token)
+    prefix: Ids
+    passages: tuple[Ids, ...]
+    questions: tuple[tuple[Ids, Ids], ...]  # what stands between passages and answer; the answer with its end token
     is_independent: bool  # the passages do not attend to one another, as in chunk KV; otherwise full prefill
     recomputed: tuple[int, ...] = ()  # ascending slots that attend to everything before; only if independent
 
     @property
-    def context(self) -> tuple[int, ...]:
+    def context(self) -> Ids:
         return self.prefix + tuple(token for passage in self.passages for token in passage)
 
 
@@ -46,7 +46,8 @@ class PackedPass:
         question_offsets = [torch.arange(len(question) + len(answer) - 1) for question, answer in example.questions]
         question_index = torch.cat([torch.full_like(rows, index) for index, rows in enumerate(question_offsets)])
         offsets = torch.cat(question_offsets)
-        self.positions = torch.cat((chunk_positions, recomputed, context_length + offsets))[None]
+        last_positions = torch.cat((recomputed, context_length + offsets))
+        self.positions = torch.cat((chunk_positions, last_positions))[None]
         self.ids = torch.tensor(
             [
                 *example.context,
@@ -56,18 +57,14 @@ class PackedPass:
         )[None]
         angle = (torch.arange(context_length) - chunk_positions)[:, None].float() * inv_freq.cpu().float()
         self._cos, self._sin = (part.repeat(1, 2).to(device) for part in (angle.cos(), angle.sin()))
-        num_recomputed = len(recomputed)
-        hidden = torch.ones(num_recomputed + len(offsets), context_length + len(offsets), dtype=torch.bool)
-        hidden[:num_recomputed, :context_length] = torch.arange(context_length)[None] > recomputed[:, None]
-        hidden[num_recomputed:, :context_length] = False
-        is_other_question = question_index[:, None] != question_index[None]
-        hidden[num_recomputed:, context_length:] = is_other_question | (offsets[None] > offsets[:, None])
+        key_positions = torch.cat((torch.arange(context_length), context_length + offsets))
+        hidden = key_positions[None] > last_positions[:, None]
+        hidden[len(recomputed) :, context_length:] |= question_index[:, None] != question_index[None]
         self._mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf")).to(device)
         self._is_independent = example.is_independent
         self._recomputed = recomputed.to(device)
-        self._sizes = [*chunk_lengths, num_recomputed, len(offsets)]
-        longest = max(chunk_lengths[0], *(prefix_length + length for length in chunk_lengths[1:]), 0)
-        self._causal = causal_mask(torch.arange(longest), longest, dtype)[0, 0].to(device)
+        self._sizes = [*chunk_lengths, len(recomputed), len(offsets)]
+        self._causal = causal_mask(torch.arange(context_length), context_length, dtype)[0, 0].to(device)
 
     def update(
         self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
