@@ -1,4 +1,4 @@
-"""The store's data types and the protocols through which an engine uses it. Imports neither a database nor torch."""
+"""Data types of the store, and protocols of what it gives and needs. Imports neither a database nor torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 
@@ -114,6 +115,34 @@ class Finder(Protocol):
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
         """Return the existing chunks among these ids, by id."""
+
+
+class Embedder(Protocol):
+    """Maps texts to vectors of length 1, so that a dot product is a cosine similarity; see `store.retrieval.minilm`.
+
+    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, and its
+    similarity is that of its best segment.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the model; vectors of different ones must not share an index. Any precision ranks alike."""
+
+    def segments(self, text: str) -> list[str]:
+        """Split a text into segments that fit the model, in order; at least one."""
+
+    def truncate_left(self, text: str) -> str:
+        """Return the longest end of a text that fits the model: a question usually follows a pasted text."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return float32 [n, D], each row of length 1."""
+
+
+class Reranker(Protocol):
+    """Scores chunks by reading them with the question; see `store.retrieval.reranker`."""
+
+    def score(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Return the relevance of each text to the question; higher is better."""
 
 
 class BlobStore(Protocol):

@@ -15,12 +15,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
-from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks, take_excerpt
+from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
 from store.names import unique_name
-from store.types import Chunk, Document, Excerpt
+from store.types import Chunk, Document
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS documents (
@@ -111,12 +111,6 @@ class Catalog:
             return ParsedDocument(text, tuple(json.loads(page_starts)))
         pages = [(start, page) for start, _, _, page in rows]
         return ParsedDocument(text, estimate_page_starts(document.num_pages, pages, len(text)))
-
-    def excerpt(self, chunk_id: str) -> Excerpt:
-        chunk = self.chunks_by_id([chunk_id]).get(chunk_id)
-        if chunk is None:
-            raise NoSuchDocument("This passage is not in the library.")
-        return take_excerpt(chunk, self.parsed(chunk.document_id))
 
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""

@@ -16,17 +16,19 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
-from store.catalog.document_text import make_chunks
-from store.errors import StoreFull
+from store.catalog.document_text import make_chunks, take_excerpt
+from store.errors import NoSuchDocument, StoreFull
+from store.fusion import rrf
 from store.ingest import ParsedDocument, parse, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.language import language_warning
 from store.names import clean_name
-from store.retrieval.retriever import Embedder, Reranker, Retriever
 from store.retrieval.vectors import VectorIndex
-from store.types import Chunk, Document, Excerpt, Hit, Progress
+from store.types import Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
 BATCH_CHUNKS = 8  # embedded between two progress steps, at which the caller can cancel
+CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can overtake
+RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
 class DocumentLibrary:
@@ -48,12 +50,12 @@ class DocumentLibrary:
     ) -> None:
         self._tokenizer = tokenizer
         self._embedder = embedder
+        self._reranker = reranker
         self._chunking = chunking or ChunkConfig()
-        self._lock = threading.RLock()  # guards the fields below; not held while parsing or embedding
+        self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
         self._claimed = set[str]()  # documents that are being added or re-indexed
         self._catalog = Catalog(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
-        self._retriever = Retriever(self._catalog, self._vectors, self._lock, embedder, reranker)
         with suppress(StoreFull):
             self._purge_pending()
         if self._catalog.pending_owners():
@@ -113,7 +115,10 @@ class DocumentLibrary:
     def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk with the text around it. Raises NoSuchDocument if it was deleted or re-chunked."""
         with self._lock:
-            return self._catalog.excerpt(chunk_id)
+            chunk = self._catalog.chunks_by_id([chunk_id]).get(chunk_id)
+            if chunk is None:
+                raise NoSuchDocument("This passage is not in the library.")
+            return take_excerpt(chunk, self._catalog.parsed(chunk.document_id))
 
     def documents(self) -> list[Document]:
         with self._lock:
@@ -128,8 +133,38 @@ class DocumentLibrary:
             return self._catalog.chunks_by_id(ids)
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield the hits after each retrieval stage (see `store.types.Finder` and `store.retrieval.retriever`)."""
-        return self._retriever.retrieve_stages(question, top_k, documents)
+        """Yield the hits of vector search, of its fusion with lexical search (RRF), and of the reranker, if any.
+
+        Each stage is slower and better than the last, so that an engine can start on the first (speculative prefill on
+        the hits of an unfinished search: RAGCache, arXiv 2404.12457). A document deleted in the meantime is in no later
+        stage. Without documents, or for a blank question, the only stage is empty.
+        """
+        if top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        question = question.encode("utf-8", "replace").decode()  # lone surrogates cannot be searched
+        with self._lock:
+            is_empty = not self._catalog.owners(documents)
+        if is_empty or not question.strip():
+            yield []
+            return
+        model_question = self._embedder.truncate_left(question)
+        (vector,) = self._embedder.embed([model_question])
+        num_candidates = top_k * CANDIDATES_PER_HIT
+        with self._lock:
+            nearest = self._vectors.search(vector, num_candidates, self._catalog.owners(documents))
+            hits = self._fuse(nearest, [])
+        yield hits[:top_k]
+        with self._lock:
+            owners = self._catalog.owners(documents) if documents else None
+            hits = self._fuse(nearest, self._catalog.bm25.search(question, num_candidates, owners))
+        yield hits[:top_k]
+        if self._reranker:
+            hits = hits[: top_k * RERANKED_PER_HIT]
+            scores = self._reranker.score(model_question, [hit.chunk.text for hit in hits])
+            with self._lock:
+                existing = self._catalog.chunks_by_id([hit.chunk.id for hit in hits])
+            scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True)]
+            yield sorted((hit for hit in scored if hit.chunk.id in existing), key=lambda hit: -hit.score)[:top_k]
 
     def delete(self, document_id: str) -> list[Chunk]:
         """Delete a document from every index; return the chunks it had (empty for an unknown id).
@@ -206,6 +241,18 @@ class DocumentLibrary:
                 pass
             self._catalog.set_segment_count(document.id, len(self._vectors) - size_before)
         self._vectors.mark_complete(self._embedder.fingerprint)
+
+    def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str]) -> list[Hit]:
+        """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks."""
+        fused = [(ids[0], score) for ids, score in rrf([[chunk for chunk, _ in nearest], lexical], key=str)]
+        chunks = self._catalog.chunks_by_id([chunk for chunk, _ in fused])
+        similarity = dict(nearest)
+        matched = set(lexical)
+        return [
+            Hit(chunks[chunk], score, similarity.get(chunk), chunk in matched)
+            for chunk, score in fused
+            if chunk in chunks
+        ]
 
     def _claim(self, document_id: str) -> bool:
         """Claim a document for one worker; return False if it is claimed already. The caller holds the lock."""

@@ -97,7 +97,7 @@ def test_nothing_reranks_unless_a_reranker_is_set(tmp_path):
     assert read_settings([]).reranker == "off"
     backend = LocalBackend(Settings(data=tmp_path))
     library = backend.loader.open_library(word_tokenizer())
-    assert library._retriever.reranker is None
+    assert library._reranker is None
     library.close()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.retrieval.retriever import RERANKED_PER_HIT
+from store.library.library import RERANKED_PER_HIT
 from tests.store.conftest import search
 from tests.support.fakes import FakeReranker, WordEmbedder
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.retrieval.retriever import CANDIDATES_PER_HIT
+from store.library.library import CANDIDATES_PER_HIT
 from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
 
