@@ -47,6 +47,3 @@ def read_file(path: Path, name: str) -> bytes:
             f"{name} has {size_bytes / 2**20:.1f} MB, and the limit is {MAX_FILE_BYTES / 2**20:.1f} MB."
         )
     return data
-
-
-__all__ = ["ParsedDocument", "parse", "read_file"]

@@ -19,8 +19,9 @@ from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
-from store.ingest import ParsedDocument, parse, read_file
+from store.ingest import parse, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
+from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
 from store.names import clean_name
 from store.retrieval.vectors import VectorIndex
@@ -197,8 +198,8 @@ class DocumentLibrary:
         with self._lock:
             self._purge_pending(document.id)
             parsed = self._catalog.parsed(document.id)
+            warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
             owner = self._catalog.insert_pending_rechunk(document.id)
-        warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
         return (yield from self._index(replace(document, warning=warning), owner, parsed))
 
     def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks, make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
-from store.ingest import ParsedDocument
 from store.ingest.chunker import ChunkConfig, split
+from store.ingest.document import ParsedDocument
 from store.types import Document
 from tests.store.conftest import SMALL, search
 from tests.store.library.test_library import BIRDS, ROCKS, Failing, add, count_rows
