@@ -4,8 +4,8 @@ The rows are [prefix and passages | recomputed rows | questions with their answe
 another. The attention is the engine's own, but no buffer is written in place, so that gradients pass through.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -66,15 +66,17 @@ class PackedPass:
         self._sizes = [*chunk_lengths, len(recomputed), len(offsets)]
         self._causal = causal_mask(torch.arange(context_length), context_length, dtype)[0, 0].to(device)
 
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         return keys, values
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         *chunk_rows, recomputed_rows, question_rows = (query[0] * scaling).split(self._sizes, dim=1)
         *chunks, recomputed, questions = torch.stack((keys[0], values[0])).split(self._sizes, dim=2)  # [2, H, T, D]
-        outputs = [_attend(rows, *self._chunk_kv(index, chunks)) for index, rows in enumerate(chunk_rows)]
+        outputs = []
+        for index, rows in enumerate(chunk_rows):
+            kv = torch.cat((chunks[0], chunks[index]), dim=2) if index else chunks[0]  # chunk 0 is the prefix
+            end = kv.shape[2]
+            outputs.append(_attend(rows, kv, self._causal[end - rows.shape[1] : end, :end]))
         context = torch.cat(chunks, dim=2)
         if self._is_independent:
             context = torch.stack((self._rerotate(context[0]), context[1]))
@@ -82,12 +84,6 @@ class PackedPass:
         last_rows = torch.cat((recomputed_rows, question_rows), dim=1)
         outputs.append(_attend(last_rows, torch.cat((context, questions), dim=2), self._mask))
         return torch.cat(outputs, dim=1)[None]
-
-    def _chunk_kv(self, index: int, chunks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the KV [2, H, T, D] that a chunk's rows attend to, and their mask [R, T]; chunk 0 is the prefix."""
-        kv = torch.cat((chunks[0], chunks[index]), dim=2) if index else chunks[0]
-        rows, end = chunks[index].shape[2], kv.shape[2]
-        return kv, self._causal[end - rows : end, :end]
 
     def _rerotate(self, keys: Tensor) -> Tensor:
         """Return keys [H, T, D] moved from their chunk's positions to those in the context (RoPE)."""
