@@ -19,16 +19,14 @@ MESSAGES = ("disk is full", "no space left", "readonly database", "read-only fil
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Return whether an error means that nothing can be written: full disk, quota, or a read-only folder.
-
-    Chroma's errors carry no code, so their messages are searched.
-    """
-    if isinstance(error, OSError) and error.errno in ERRNOS:
-        return True
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and (code in SQLITE_CODES or code & 0xFF in SQLITE_CODES):
-        return True
-    return any(message in str(error).lower() for message in MESSAGES)
+    """Return whether an error means that nothing can be written: full disk, quota, or a read-only folder."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return (
+        (isinstance(error, OSError) and error.errno in ERRNOS)
+        or code in SQLITE_CODES
+        or code & 0xFF in SQLITE_CODES
+        or any(message in str(error).lower() for message in MESSAGES)  # Chroma's errors carry no code
+    )
 
 
 @contextmanager
@@ -40,10 +38,5 @@ def disk_full_as_store_full(action: str) -> Iterator[None]:
         raise
     except Exception as error:
         if is_disk_full(error):
-            raise store_full(action, error) from error
+            raise StoreFull(f"The disk is full or read-only: cannot {action} ({error}).") from error
         raise
-
-
-def store_full(action: str, error: Exception) -> StoreFull:
-    """Return the error for an action that a full disk prevented."""
-    return StoreFull(f"The disk is full or read-only: cannot {action} ({error}).")

@@ -7,7 +7,6 @@ Windows does not allow reading a locked file, so a second file names the process
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,13 +20,13 @@ class FolderLock:
     Raises FolderInUse, which names the process holding the lock, and FolderUnusable if the folder is not writable.
     """
 
-    def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, root: Path) -> None:
         self._holder = root / ".holder.json"
         self._lock = FileLock(root / ".lock", thread_local=False, fallback_to_soft=False)
         try:
             root.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
-            self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": clock()}))
+            self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": time.time()}))
         except Timeout:
             raise FolderInUse(f"{root} is in use by {self._describe_holder()}.") from None
         except OSError as error:
@@ -39,12 +38,6 @@ class FolderLock:
         if self._lock.is_locked:
             self._holder.unlink(missing_ok=True)
             self._lock.release()
-
-    def __enter__(self) -> "FolderLock":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def _describe_holder(self) -> str:
         try:

@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
+from itertools import chain, count
 
 MAX_LENGTH = 120  # characters
-MAX_SUFFIX_LENGTH = 12  # characters with the dot; a longer one is part of the name
+MAX_SUFFIX_LENGTH = 12  # characters; a longer one is part of the name
 INVISIBLE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")  # bidi controls etc.
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
 DEFAULT_NAME = "document"
@@ -29,16 +30,12 @@ def clean_name(name: str) -> str:
 def unique_name(name: str, existing: set[str]) -> str:
     """Return the name, or the first of `name (2).pdf`, `name (3).pdf`, ... that does not exist yet."""
     stem, suffix = _split(name)
-    candidate = name
-    number = 1
-    while candidate in existing:
-        number += 1
-        candidate = f"{stem} ({number}){suffix}"
-    return candidate
+    numbered = (f"{stem} ({number}){suffix}" for number in count(2))
+    return next(candidate for candidate in chain([name], numbered) if candidate not in existing)
 
 
 def _split(name: str) -> tuple[str, str]:
-    stem, dot, suffix = name.rpartition(".")
-    if not stem or not dot or len(suffix) >= MAX_SUFFIX_LENGTH + 1:
+    stem, _, suffix = name.rpartition(".")
+    if not stem or len(suffix) > MAX_SUFFIX_LENGTH:
         return name, ""
     return stem, f".{suffix}"

@@ -1,7 +1,4 @@
-"""The user's settings, saved in the data folder as one small JSON file.
-
-This module knows names and plain values, not their meaning: the caller validates each value.
-"""
+"""The user's settings, saved in the data folder as one small JSON file; the caller validates their values."""
 
 import json
 import logging

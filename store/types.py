@@ -1,4 +1,4 @@
-"""The store's data types and the protocols through which an engine uses it. Imports neither a database nor torch."""
+"""Data types of the store, and protocols of what it gives and needs. Imports neither a database nor torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 
@@ -41,19 +42,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A chunk with the text of its pages, or the text around it: `text[start:end] == chunk.text`.
-
-    truncated_before, truncated_after  whether the page (or the document, without pages) continues beyond `text`
-    pages                              (first character in `text`, page number), ascending; empty without pages
-    """
+    """A chunk with the text of its pages, or the text around it: `text[start:end] == chunk.text`."""
 
     chunk: Chunk
     text: str
     start: int
     end: int
-    truncated_before: bool
+    truncated_before: bool  # whether the page, or the document without pages, continues beyond `text`
     truncated_after: bool
-    pages: tuple[tuple[int, int], ...] = ()
+    pages: tuple[tuple[int, int], ...] = ()  # (first character in `text`, page number), ascending
 
     def page_at(self, character: int) -> int | None:
         """Return the page number at a character of `text`."""
@@ -62,24 +59,19 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk retrieved for a question, scored by one stage of the retrieval.
-
-    score          ranks the hits of one stage only: the fused score, or the reranker's
-    similarity     cosine of the vector search, at most 1; None if only the lexical search found the chunk
-    matched_words  whether the lexical search found it; False in the first stage, which precedes that search
-    """
+    """A chunk retrieved for a question, scored by one stage of the retrieval."""
 
     chunk: Chunk
-    score: float
-    similarity: float | None
-    matched_words: bool
+    score: float  # ranks the hits of one stage only: the fused score, or the reranker's
+    similarity: float | None  # cosine of the vector search, at most 1; None if only the lexical search found the chunk
+    matched_words: bool  # whether the lexical search found it; False in the first stage, which precedes that search
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Progress of indexing one file. Re-chunking starts with the stage 'chunked'."""
 
-    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', in this order
+    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', which count files, characters, chunks and files
     done: int
     total: int
     document: Document | None = None  # set once the document is in the library
@@ -114,19 +106,43 @@ class Finder(Protocol):
         ValueError
             At the first step, if `top_k` is below 1.
         """
-        ...
 
     def documents(self) -> list[Document]:
         """Return all documents, newest first."""
-        ...
 
     def chunks(self, document_id: str) -> list[Chunk]:
         """Return a document's chunks in reading order; empty for an unknown id."""
-        ...
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
         """Return the existing chunks among these ids, by id."""
-        ...
+
+
+class Embedder(Protocol):
+    """Maps texts to vectors of length 1, so that a dot product is a cosine similarity; see `store.retrieval.minilm`.
+
+    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, and its
+    similarity is that of its best segment.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the model; vectors of different ones must not share an index. Any precision ranks alike."""
+
+    def segments(self, text: str) -> list[str]:
+        """Split a text into segments that fit the model, in order; at least one."""
+
+    def truncate_left(self, text: str) -> str:
+        """Return the longest end of a text that fits the model: a question usually follows a pasted text."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return float32 [n, D], each row of length 1."""
+
+
+class Reranker(Protocol):
+    """Scores chunks by reading them with the question; see `store.retrieval.reranker`."""
+
+    def score(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Return the relevance of each text to the question; higher is better."""
 
 
 class BlobStore(Protocol):
@@ -134,27 +150,15 @@ class BlobStore(Protocol):
 
     def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
         """Write all tensors and the note, or nothing. Raises StoreFull; ValueError if the key is not a hex digest."""
-        ...
 
     def get(self, key: str) -> dict[str, Tensor]:
         """Return the tensors bit for bit. Raises KeyError if absent, truncated or altered."""
-        ...
-
-    def __contains__(self, key: str) -> bool: ...
 
     def delete(self, key: str) -> None:
         """Delete a key; unknown keys are ignored."""
-        ...
 
     def notes(self) -> dict[str, str]:
         """Return the note of every key."""
-        ...
 
     def annotate(self, notes: dict[str, str]) -> None:
         """Replace the notes of existing blobs, all or none. Raises StoreFull."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all blobs."""
-        ...

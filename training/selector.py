@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.kv.chunk_cache import model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import Encoder
 from engine.prompt.template import PromptTemplate

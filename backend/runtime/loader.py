@@ -32,8 +32,8 @@ from engine.types import ChunkKV
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary, LibraryConfig
-from store.retrieval.minilm import MiniLM, MiniLMConfig
+from store.library.library import DocumentLibrary
+from store.retrieval.minilm import MiniLM
 from store.retrieval.reranker import CrossEncoderReranker
 from store.retrieval.reranker import download as download_reranker
 from store.types import Document
@@ -81,7 +81,7 @@ class RuntimeLoader:
         self._stats = CacheStats()  # survives changes of settings
         self._last_documents: list[Document] = []
         # Small models that stay loaded while other settings change.
-        self._embedder = lru_cache(maxsize=1)(lambda dtype: MiniLM(MiniLMConfig(dtype=dtype)))
+        self._embedder = lru_cache(maxsize=1)(MiniLM)
         self._reranker = lru_cache(maxsize=1)(CrossEncoderReranker)
 
     @property
@@ -311,7 +311,7 @@ class RuntimeLoader:
 
     def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
         """Open the library in the data folder; chunk sizes are counted with `tokenizer`."""
-        config = LibraryConfig(chunking=ChunkConfig(self.settings.chunk_size, self.settings.chunk_overlap))
+        chunking = ChunkConfig(self.settings.chunk_size, self.settings.chunk_overlap)
         reranker, name = None, self.settings.reranker
         if name == "off":
             self._reranker.cache_clear()
@@ -320,7 +320,7 @@ class RuntimeLoader:
             reranker = self._reranker(name)
         embedder = self._embedder(select_dtype("cpu", self.settings.dtype)[1])
         embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
-        return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, config, reranker=reranker)
+        return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, chunking, reranker)
 
     def _report(self, message: str, progress: float) -> None:
         """Show the progress of loading, or of a download, during which the present models still answer."""

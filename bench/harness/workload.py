@@ -21,8 +21,8 @@ from engine.model.loading.dtype import select_dtype
 from engine.request import Request
 from engine.trace import Trace
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary, LibraryConfig
-from store.retrieval.minilm import MiniLM, MiniLMConfig
+from store.library.library import DocumentLibrary
+from store.retrieval.minilm import MiniLM
 
 T = TypeVar("T")
 CHUNK_TOKENS = 512
@@ -64,8 +64,8 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         root = Path(folder)
 
         def open_library(tokenizer: Tokenizer) -> DocumentLibrary:
-            embedder = MiniLM(MiniLMConfig(dtype=select_dtype("cpu", arguments.dtype)[1]))
-            library = DocumentLibrary(root / "library", tokenizer, embedder, LibraryConfig())
+            embedder = MiniLM(select_dtype("cpu", arguments.dtype)[1])
+            library = DocumentLibrary(root / "library", tokenizer, embedder)
             text = root / "text.txt"
             text.write_text("\n\n\n".join(make_paragraph(rng, tokenizer) for _ in range(passages + 4)))
             for _ in library.add(text, text.name):

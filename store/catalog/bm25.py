@@ -1,10 +1,9 @@
 """Lexical search with SQLite's FTS5 and BM25, in the catalog's own database and transactions.
 
 Source: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009 (as SQLite implements it).
-The Porter stemmer maps 'caches' and 'cached' to one term. Names, numbers and codes match literally, which vector
-search does badly. Chinese, Japanese and Korean text has no spaces: there each character is a token, and a question
-is searched by its bigrams. English stop words are skipped unless the question has no other words, because ranking the
-many chunks that contain them is slow. A capital inside a sentence marks a name (May, Will, the WHO), not a stop word.
+Chinese, Japanese and Korean text has no spaces: there each character is a token, and a question is searched by its
+bigrams. English stop words are skipped unless the question has no other words, because ranking the many chunks that
+contain them is slow. A capital inside a sentence marks a name (May, Will, the WHO), not a stop word.
 """
 
 import json
@@ -18,7 +17,7 @@ SCHEMA = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5"
     "(chunk UNINDEXED, body, tokenize = 'porter unicode61 remove_diacritics 2')"
 )
-OWNER_FILTER = "AND rtrim(chunk, '0123456789') IN (SELECT value FROM json_each(?))"
+OWNER_FILTER = "AND rtrim(chunk, '0123456789') IN (SELECT value FROM json_each(:prefixes))"
 MAX_TERMS = 128  # the last ones of a question; more make the search slow
 CLITICS = re.compile(r"(?i)(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "the ferry's" and "don't"
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -45,23 +44,21 @@ class BM25Index:
         self._connection.executemany("INSERT INTO words (rowid, chunk, body) VALUES (?, ?, ?)", rows)
 
     def delete(self, rows: Iterable[int]) -> None:
-        """Delete chunks by row number."""
         self._connection.executemany("DELETE FROM words WHERE rowid = ?", ((row,) for row in rows))
 
-    def search(self, question: str, top_k: int, owners: Sequence[str] = ()) -> list[str]:
+    def search(self, question: str, top_k: int, owners: Sequence[str] | None = None) -> list[str]:
         """Return the ids of at most `top_k` chunks that share a term with the question, best first.
 
-        question  any text
-        owners    owners of the chunks to search (see `store.catalog.catalog`); empty for all
+        Searches the chunks of `owners` (see `store.catalog.catalog`), or all if None.
         """
         query = fts_query(question)
         if not query:
             return []
-        prefixes = json.dumps([f"{owner}-" for owner in owners])  # of chunk ids
+        prefixes = json.dumps([f"{owner}-" for owner in owners or ()])  # of chunk ids
         rows = self._connection.execute(
-            f"SELECT chunk FROM words WHERE words MATCH ? {OWNER_FILTER if owners else ''} "
-            "ORDER BY bm25(words), rowid LIMIT ?",
-            (query, *([prefixes] if owners else []), top_k),
+            f"SELECT chunk FROM words WHERE words MATCH :query {'' if owners is None else OWNER_FILTER} "
+            "ORDER BY bm25(words), rowid LIMIT :top_k",
+            {"query": query, "prefixes": prefixes, "top_k": top_k},
         )
         return [chunk for (chunk,) in rows]
 

@@ -4,8 +4,7 @@ A document is 'pending' from before the first trace of it anywhere until it is c
 first vector is deleted. Only complete documents have chunks here and are listed; a killed process leaves pending ones.
 
 Vectors are filed under a document's `owner`: its id until it is re-chunked. A re-chunked version is built under a
-pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swaps the owners of the two rows, and
-then the old version is the pending one.
+pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swaps the owners of the two rows.
 """
 
 import json
@@ -16,12 +15,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
-from store.catalog.document_text import ChunkText, estimate_page_starts, excerpt_span, join_chunks, make_excerpt
+from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
 from store.names import unique_name
-from store.types import Chunk, Document, Excerpt
+from store.types import Chunk, Document
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS documents (
@@ -56,7 +55,7 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 
 
 class Catalog:
-    """The tables. Not thread-safe. Methods that write raise StoreFull, with nothing changed."""
+    """The tables. Not thread-safe. Each method that writes is one transaction, and raises StoreFull."""
 
     def __init__(self, path: Path) -> None:
         with disk_full_as_store_full(f"open {path}"):
@@ -72,9 +71,12 @@ class Catalog:
         rows = self._connection.execute(f"{DOCUMENT} ORDER BY added_at DESC, rowid DESC")
         return [Document(*row) for row in rows]
 
-    def document(self, document_id: str) -> Document | None:
+    def document(self, document_id: str) -> Document:
+        """Return a complete document. Raises NoSuchDocument."""
         row = self._connection.execute(f"{DOCUMENT} AND id = ?", (document_id,)).fetchone()
-        return Document(*row) if row else None
+        if row is None:
+            raise NoSuchDocument("This document is not in the library.")
+        return Document(*row)
 
     def chunks(self, document_id: str) -> list[Chunk]:
         """Return a complete document's chunks in reading order."""
@@ -82,41 +84,33 @@ class Catalog:
         return [Chunk(*row) for row in rows]
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        """Return the chunks of complete documents among these ids, in the order of `ids`."""
-        chunks = {}
-        for chunk_id in ids:
-            row = self._connection.execute(f"{CHUNK} AND chunks.id = ?", (chunk_id,)).fetchone()
-            if row:
-                chunks[chunk_id] = Chunk(*row)
-        return chunks
+        """Return the chunks of complete documents among these ids, by id."""
+        query = f"{CHUNK} AND chunks.id IN (SELECT value FROM json_each(?))"
+        return {row[0]: Chunk(*row) for row in self._connection.execute(query, (json.dumps(list(ids)),))}
 
     def owner(self, document_id: str) -> str:
         """Return the owner of a complete document's vectors. Raises NoSuchDocument."""
-        owners = self.owners([document_id])
-        if not owners:
-            raise NoSuchDocument("This document is not in the library.")
-        return owners[0]
+        self.document(document_id)
+        return self.owners([document_id])[0]
 
     def owners(self, document_ids: Sequence[str]) -> list[str]:
-        """Return the owners of the complete documents among these ids."""
-        query = f"SELECT {OWNER} FROM documents WHERE NOT pending AND id IN (SELECT value FROM json_each(?))"
-        return [row[0] for row in self._connection.execute(query, (json.dumps(list(document_ids)),))]
+        """Return the owners of the complete documents among these ids, or of all if empty."""
+        query = f"SELECT id, {OWNER} FROM documents WHERE NOT pending"
+        rows = self._connection.execute(query)
+        return [owner for document_id, owner in rows if not document_ids or document_id in document_ids]
 
     def parsed(self, document_id: str) -> ParsedDocument:
         """Return a document as it was parsed, up to the end of its last chunk. Raises NoSuchDocument."""
-        self.owner(document_id)
-        page_starts, length = self._layout(document_id)
-        return ParsedDocument(join_chunks(self._chunk_texts(document_id, 0, length)), page_starts)
-
-    def excerpt(self, chunk_id: str) -> Excerpt:
-        """Return a chunk with the text around it. Raises NoSuchDocument if it does not exist."""
-        chunk = self.chunks_by_id([chunk_id]).get(chunk_id)
-        if chunk is None:
-            raise NoSuchDocument("This passage is not in the library.")
-        page_starts, length = self._layout(chunk.document_id)
-        start, end = excerpt_span(chunk, page_starts, length)
-        text = join_chunks(self._chunk_texts(chunk.document_id, start, end), start)[: end - start]
-        return make_excerpt(chunk, text, start, page_starts, length)
+        document = self.document(document_id)
+        query = "SELECT start, text, gap, page FROM chunks WHERE document_id = ? ORDER BY number"
+        rows = self._connection.execute(query, (document_id,)).fetchall()
+        text = join_chunks((start, text, gap) for start, text, gap, _ in rows)
+        query = "SELECT page_starts FROM documents WHERE id = ?"
+        (page_starts,) = self._connection.execute(query, (document_id,)).fetchone()
+        if page_starts is not None:
+            return ParsedDocument(text, tuple(json.loads(page_starts)))
+        pages = [(start, page) for start, _, _, page in rows]
+        return ParsedDocument(text, estimate_page_starts(document.num_pages, pages, len(text)))
 
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
@@ -127,83 +121,64 @@ class Catalog:
         row = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM documents WHERE NOT pending")
         return row.fetchone()[0]
 
-    def insert_pending(self, document: Document, page_starts: Sequence[int] = ()) -> Document:
+    def insert_pending(self, document: Document) -> Document:
         """Insert a pending document; return it with a unique name."""
-        with self._transaction("add a document"):
+        with self._transaction("index a document"):
             document = replace(document, name=unique_name(document.name, self._names()))
-            self._insert_document(document, json.dumps(list(page_starts)))
+            self._connection.execute(
+                "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending) "
+                "VALUES (:id, :name, :size_bytes, :num_pages, 0, :added_at, 0, 1)",
+                asdict(document),
+            )
         return document
 
     def insert_pending_rechunk(self, document_id: str) -> str:
         """Insert a pending version of a complete document; return its owner. Raises NoSuchDocument."""
-        with self._transaction("re-index a document"):
-            _, _, generation = self.owner(document_id).partition(".")
-            owner = f"{document_id}.{int(generation or 0) + 1}"
-            self._insert_document(Document(owner, "", 0, None, 0, 0.0), None)
+        _, _, generation = self.owner(document_id).partition(".")
+        owner = f"{document_id}.{int(generation or 0) + 1}"
+        self.insert_pending(Document(owner, "", 0, None, 0, 0.0))
         return owner
 
-    def complete(self, document_id: str, chunks: Sequence[Chunk], gaps: Sequence[str], num_segments: int) -> None:
-        """Insert a pending document's chunks and terms, and list it, in one transaction."""
-        with self._transaction("index a document"):
-            self._insert_chunks(chunks, gaps)
-            self._connection.execute(
-                "UPDATE documents SET pending = 0, chunks = ?, passages = ? WHERE id = ?",
-                (len(chunks), num_segments, document_id),
-            )
-
-    def replace_chunks(
-        self,
-        document: Document,
-        owner: str,
-        chunks: Sequence[Chunk],
-        gaps: Sequence[str],
-        page_starts: Sequence[int],
-        num_segments: int,
-    ) -> str:
-        """Replace a document's chunks in one transaction; return the previous owner, which is pending now.
-
-        document  with its new chunk size, overlap and warning
-        owner     of the new vectors
+    def complete(
+        self, document: Document, owner: str, chunks: Sequence[Chunk], parsed: ParsedDocument, num_segments: int
+    ) -> Document:
+        """List a pending document, or replace a complete one by the pending version of this owner; return it.
 
         Raises NoSuchDocument, with nothing changed, if the document was deleted in the meantime.
         """
         with self._transaction("index a document"):
-            old_owner = self.owner(document.id)
-            self._delete_chunks(document.id)
-            self._insert_chunks(chunks, gaps)
-            values = {"owner": owner, "segments": num_segments, "page_starts": json.dumps(list(page_starts))}
+            if owner != document.id:
+                old_owner = self.owner(document.id)
+                self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old_owner, owner))
+                self._delete_chunks(document.id)
+            self._insert_chunks(chunks, parsed.text)
+            values = {"owner": owner, "segments": num_segments, "page_starts": json.dumps(parsed.page_starts)}
             self._connection.execute(
-                "UPDATE documents SET owner = :owner, chunks = :num_chunks, passages = :segments, "
+                "UPDATE documents SET pending = 0, owner = :owner, chunks = :num_chunks, passages = :segments, "
                 "page_starts = :page_starts, chunk_tokens = :chunk_tokens, chunk_overlap = :chunk_overlap, "
                 "warning = :warning WHERE id = :id",
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
-            self._connection.execute("UPDATE documents SET owner = ? WHERE id = ?", (old_owner, owner))
-        return old_owner
+        return self.document(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
-        """Rename a complete document, with a number if the name exists. Raises NoSuchDocument."""
         with self._transaction("rename a document"):
             document = self.document(document_id)
-            if document is None:
-                raise NoSuchDocument("This document is not in the library.")
             name = unique_name(name, self._names(exclude=document_id))
             self._connection.execute("UPDATE documents SET name = ? WHERE id = ?", (name, document_id))
         return replace(document, name=name)
 
     def set_segment_count(self, document_id: str, num_segments: int) -> None:
-        """Update a document's number of vectors after re-embedding."""
         with self._transaction("rebuild the vectors"):
             self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (num_segments, document_id))
 
     def hide(self, document_id: str) -> None:
-        """Make a document pending, and delete its chunks and terms, in one transaction."""
+        """Make a document pending, and delete its chunks and terms."""
         with self._transaction("delete a document"):
             self._connection.execute("UPDATE documents SET pending = 1 WHERE id = ?", (document_id,))
             self._delete_chunks(document_id)
 
     def delete_pending(self, owner: str) -> None:
-        """Delete the pending row of this owner."""
         with self._transaction("delete a document"):
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
 
@@ -224,33 +199,9 @@ class Catalog:
     def _names(self, exclude: str = "") -> set[str]:
         return {name for (name,) in self._connection.execute("SELECT name FROM documents WHERE id != ?", (exclude,))}
 
-    def _layout(self, document_id: str) -> tuple[tuple[int, ...], int]:
-        """Return the first character of each page, and the end of a document's last chunk."""
-        query = "SELECT start, end, page FROM chunks WHERE document_id = ? ORDER BY number"
-        spans = self._connection.execute(query, (document_id,)).fetchall()
-        length = spans[-1][1] if spans else 0
-        query = "SELECT pages, page_starts FROM documents WHERE id = ?"
-        num_pages, page_starts = self._connection.execute(query, (document_id,)).fetchone()
-        if page_starts is None:
-            return estimate_page_starts(num_pages, [(start, page) for start, _, page in spans], length), length
-        return tuple(json.loads(page_starts)), length
-
-    def _chunk_texts(self, document_id: str, start: int, end: int) -> list[ChunkText]:
-        """Return the chunks with a character in [start, end), in reading order."""
-        query = "SELECT start, text, gap FROM chunks WHERE document_id = ? AND end > ? AND start < ? ORDER BY number"
-        return [ChunkText(*row) for row in self._connection.execute(query, (document_id, start, end))]
-
-    def _insert_document(self, document: Document, page_starts: str | None) -> None:
-        self._connection.execute(
-            "INSERT INTO documents (id, name, size_bytes, pages, chunks, added_at, passages, pending, owner, "
-            "page_starts, chunk_tokens, chunk_overlap, warning) VALUES (:id, :name, :size_bytes, :num_pages, 0, "
-            ":added_at, 0, 1, :id, :page_starts, :chunk_tokens, :chunk_overlap, :warning)",
-            asdict(document) | {"page_starts": page_starts},
-        )
-
-    def _insert_chunks(self, chunks: Sequence[Chunk], gaps: Sequence[str]) -> None:
+    def _insert_chunks(self, chunks: Sequence[Chunk], text: str) -> None:
         rows = []
-        for chunk, gap in zip(chunks, gaps, strict=True):
+        for chunk, gap in zip(chunks, gaps_before(text, chunks), strict=True):
             cursor = self._connection.execute(
                 "INSERT INTO chunks (id, document_id, number, page, start, end, text, gap) "
                 "VALUES (:id, :document_id, :index, :page, :start, :end, :text, :gap)",

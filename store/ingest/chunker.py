@@ -1,36 +1,29 @@
 """Split a text into chunks of a bounded number of tokens, at the ends of paragraphs, lines and sentences.
 
-The splitter (semantic-text-splitter) uses the coarsest boundary that fits, so a chunk seldom breaks a sentence. It
-holds the GIL while it works, so a long text is passed in sections of whole paragraphs: a book of 20 million
-characters then neither freezes the UI nor needs more memory than a section.
+The splitter (semantic-text-splitter) holds the GIL while it works, so a long text is passed in sections of whole
+paragraphs: a book of 20 million characters then neither freezes the UI nor needs more memory than a section.
 """
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer
 
-from store.types import Document, Progress
+from store.types import Document
 
 MAX_SECTION_CHARS = 32_000  # takes about a fifth of a second
-BOUNDARIES = tuple(  # ends of a paragraph, a line, a sentence, a word: the best first
-    map(re.compile, (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+"))
-)
+BOUNDARIES = (r"\n\s*\n", r"\n", r"[.!?]\s+|[\u3002\uff01\uff1f]", r"\s+")  # after a paragraph, line, sentence, word
 
 
 @dataclass(frozen=True)
 class ChunkConfig:
-    """Chunk size and overlap.
+    """Chunk size and overlap."""
 
-    tokens   maximum tokens of a chunk, without special ones
-    overlap  maximum tokens that a chunk repeats from the previous one, in whole sentences
-    """
-
-    tokens: int = 512
-    overlap: int = 50
+    tokens: int = 512  # at most in a chunk, without special ones
+    overlap: int = 50  # at most repeated from the previous chunk, in whole sentences
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
@@ -52,18 +45,15 @@ def split(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> list[tuple[in
     Starts and ends ascend strictly, no chunk is empty or has white space at its ends, and only white space lies
     outside of all chunks. A single character with more tokens than allowed is a chunk nevertheless.
     """
-    return [span for spans in _split_sections(text, tokenizer, config) for span in spans]
+    return [span for spans in split_sections(text, tokenizer, config) for span in spans]
 
 
-def split_with_progress(
-    text: str, tokenizer: Tokenizer, config: ChunkConfig
-) -> Generator[Progress, None, list[tuple[int, int]]]:
-    """Split a text as `split` does, yielding progress after each section; return the chunks."""
-    spans: list[tuple[int, int]] = []
-    for section_spans in _split_sections(text, tokenizer, config):
-        spans += section_spans
-        yield Progress("chunked", spans[-1][1] if spans else 0, len(text))
-    return spans
+def split_sections(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:
+    """Yield the chunks that `split` returns, those of one section at a time."""
+    splitter = _splitter(tokenizer, config)
+    for start, end in sections(text):
+        chunks = splitter.chunk_indices(text[start:end])
+        yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
 
 
 def sections(text: str, max_chars: int = MAX_SECTION_CHARS) -> Iterator[tuple[int, int]]:
@@ -81,29 +71,16 @@ def sections(text: str, max_chars: int = MAX_SECTION_CHARS) -> Iterator[tuple[in
         yield start, len(text)
 
 
-def _split_sections(text: str, tokenizer: Tokenizer, config: ChunkConfig) -> Iterator[list[tuple[int, int]]]:
-    splitter = _splitter(tokenizer, config)
-    for start, end in sections(text):
-        chunks = splitter.chunk_indices(text[start:end])
-        yield [(start + offset, start + offset + len(chunk)) for offset, chunk in chunks]
-
-
-def _last_boundary(pattern: re.Pattern[str], text: str, start: int, max_chars: int) -> int | None:
-    ends = [match.end() for match in pattern.finditer(text, start + max_chars // 2, start + max_chars)]
-    return ends[-1] if ends else None
+def _last_boundary(pattern: str, text: str, start: int, max_chars: int) -> int | None:
+    matches = re.compile(pattern).finditer(text, start + max_chars // 2, start + max_chars)
+    return max((match.end() for match in matches), default=None)
 
 
 @lru_cache(maxsize=4)
 def _splitter(tokenizer: Tokenizer, config: ChunkConfig) -> TextSplitter:
     """Return a splitter; building one serialises the tokenizer: 0.25 s for a vocabulary of 49,152."""
-    return TextSplitter.from_huggingface_tokenizer(_untruncated(tokenizer), config.tokens, overlap=config.overlap)
-
-
-def _untruncated(tokenizer: Tokenizer) -> Tokenizer:
-    """Return the tokenizer without truncation; with it, token counts would saturate and chunks grow without limit."""
-    if tokenizer.truncation is None and tokenizer.padding is None:
-        return tokenizer
-    copy = Tokenizer.from_str(tokenizer.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
+    if tokenizer.truncation is not None or tokenizer.padding is not None:
+        tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        tokenizer.no_truncation()  # with it, token counts would saturate and chunks grow without limit
+        tokenizer.no_padding()
+    return TextSplitter.from_huggingface_tokenizer(tokenizer, config.tokens, overlap=config.overlap)

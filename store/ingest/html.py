@@ -1,11 +1,11 @@
 """Parse HTML with BeautifulSoup and markdownify: the visible text as Markdown, with headings and tables.
 
-Scripts, styles, templates and the head are removed. So are pictures and link targets, which cost tokens and answer no
-question.
+Pictures and link targets are left out: they cost tokens and answer no question.
 """
 
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from bs4 import BeautifulSoup, ParserRejectedMarkup
@@ -13,7 +13,7 @@ from bs4.element import PreformattedString
 from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
-from store.ingest.document import ParsedDocument, ParseLimits
+from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.text import decode, normalize
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
@@ -36,10 +36,10 @@ class _Markdown(MarkdownConverter):
         return str(super().convert_li(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
 
 
-def parse_html(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
+def parse_html(data: bytes, name: str) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
     source = _decode_html(data, name)
-    limits.check_text(len(source), name)
+    check_text_length(len(source), name)
     return ParsedDocument(html_to_markdown(source, name))
 
 
@@ -72,8 +72,6 @@ def html_to_markdown(source: str, name: str) -> str:
 def _decode_html(data: bytes, name: str) -> str:
     declared = CHARSET.search(data[:4096])
     if declared and not WIDE.match(declared[1].decode()):
-        try:
+        with suppress(LookupError, ValueError):  # wrong declarations are common
             return data.decode(declared[1].decode())
-        except (LookupError, ValueError):
-            pass  # wrong declarations are common
     return decode(data, name)

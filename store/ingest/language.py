@@ -1,7 +1,6 @@
-"""Warn about texts in a language that the embedding model hardly knows.
+"""Warn about texts in a language that the embedding model hardly knows; it was trained on English.
 
-The bundled embedder (all-MiniLM-L6-v2) was trained on English. The check needs no model: it looks at the ratio of
-non-Latin letters, and for Latin script at the frequency of each language's function words.
+The check looks at the ratio of non-Latin letters, and for Latin script at how frequent function words are.
 """
 
 import re
@@ -12,8 +11,6 @@ MAX_SAMPLES = 20  # evenly spread over the text
 SAMPLE_CHARS = 2000
 MIN_LETTERS = 40  # below that, no warning
 MAX_FOREIGN_RATIO = 0.3  # of non-Latin letters; names and quotations stay below
-LATIN_END = 0x250
-LATIN_RANGES = ((0x1E00, 0x1F00), (0x2C60, 0x2C80), (0xA720, 0xA800), (0xFB00, 0xFB07), (0xFF21, 0xFF5B))
 SCRIPTS = {"CJK": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean"}
 
 ENGLISH = "English"
@@ -40,34 +37,36 @@ MIN_RATIO_TO_ENGLISH = 1.5  # function words per English function word
 
 def language_warning(text: str) -> str:
     """Return a sentence if most questions will match this text by its words only, else ''."""
-    samples = _take_samples(text)
-    letters = Counter(letter for sample in samples for letter in sample if letter.isalpha())
-    foreign = Counter({letter: count for letter, count in letters.items() if not _is_latin(letter)})
-    total = letters.total()
-    if total < MIN_LETTERS:
+    sample = _take_sample(text)
+    scripts = Counter[str]()
+    for letter, count in Counter(filter(str.isalpha, sample)).items():
+        scripts[_script(letter)] += count
+    num_letters = scripts.total()
+    if num_letters < MIN_LETTERS:
         return ""
-    ratio = foreign.total() / total
+    del scripts["LATIN"]
+    ratio = scripts.total() / num_letters
     if ratio > MAX_FOREIGN_RATIO:
-        finding = f"{ratio * 100:.0f} % of the letters are {_script(foreign)}"
-    elif (language := _language(samples)) != ENGLISH:
+        finding = f"{ratio * 100:.0f} % of the letters are {_main_script(scripts)}"
+    elif (language := _language(sample)) != ENGLISH:
         finding = f"The text seems to be {language}"
     else:
         return ""
     return f"{finding}, and the search model knows English best: use words from the text in your questions."
 
 
-def _take_samples(text: str) -> list[str]:
+def _take_sample(text: str) -> str:
     if len(text) <= MAX_SAMPLES * SAMPLE_CHARS:
-        return [text]
-    return [text[start : start + SAMPLE_CHARS] for start in range(0, len(text), len(text) // MAX_SAMPLES)]
+        return text
+    return "\n".join(text[start : start + SAMPLE_CHARS] for start in range(0, len(text), len(text) // MAX_SAMPLES))
 
 
-def _language(samples: list[str]) -> str:
+def _language(sample: str) -> str:
     """Return the language whose function words are clearly more frequent than the English ones, else English.
 
     Words are case-sensitive, so that names such as El Paso do not count.
     """
-    words = Counter(word for sample in samples for word in re.findall(r"[^\W\d_]+", sample))
+    words = Counter(re.findall(r"[^\W\d_]+", sample))
     counts = {name: sum(words[word] for word in function_words) for name, function_words in LANGUAGES.items()}
     best = max(counts, key=lambda name: counts[name])
     num_distinct = sum(word in words for word in LANGUAGES[best])
@@ -76,16 +75,13 @@ def _language(samples: list[str]) -> str:
     return best if is_prose and is_frequent and counts[best] > MIN_RATIO_TO_ENGLISH * counts[ENGLISH] else ENGLISH
 
 
-def _is_latin(letter: str) -> bool:
-    code = ord(letter)
-    return code < LATIN_END or any(start <= code < end for start, end in LATIN_RANGES)
+def _script(letter: str) -> str:
+    name = unicodedata.name(letter, "unknown")
+    return "LATIN" if "LATIN" in name else name.split()[0].split("-")[0]
 
 
-def _script(letters: Counter[str]) -> str:
-    """Return the script of most letters: 'Cyrillic', or 'Chinese'; Japanese mixes kana with Han letters."""
-    scripts: Counter[str] = Counter()
-    for letter, count in letters.items():
-        scripts[unicodedata.name(letter, "unknown").split()[0].split("-")[0]] += count
+def _main_script(scripts: Counter[str]) -> str:
+    """Return the most frequent script, as 'Cyrillic' or 'Chinese'; Japanese mixes kana with Han letters."""
     if scripts["HIRAGANA"] + scripts["KATAKANA"] > 0.1 * scripts.total():
         return "Japanese"
     name = scripts.most_common(1)[0][0]

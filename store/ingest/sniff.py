@@ -1,7 +1,4 @@
-"""Detect a file's format from its first bytes, because downloads often have the wrong extension.
-
-Unsupported formats are rejected by name: 'a PNG picture' helps more than 'invalid PDF'.
-"""
+"""Detect a file's format from its first bytes, because downloads often have the wrong extension."""
 
 import io
 import re
@@ -10,7 +7,7 @@ from pathlib import PurePath
 
 from store.errors import UnreadableDocument
 
-UNSUPPORTED = {
+UNSUPPORTED = {  # rejected by name: 'a PNG picture' helps more than 'invalid PDF'
     b"\x89PNG": "a PNG picture",
     b"\xff\xd8\xff": "a JPEG picture",
     b"GIF8": "a GIF picture",

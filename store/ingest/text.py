@@ -6,9 +6,10 @@ assumed only for bytes that look like Western text; anything else is rejected ra
 
 import codecs
 import re
+from contextlib import suppress
 
 from store.errors import UnreadableDocument
-from store.ingest.document import ParsedDocument, ParseLimits
+from store.ingest.document import ParsedDocument
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -25,7 +26,7 @@ LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def parse_text(data: bytes, name: str, limits: ParseLimits) -> ParsedDocument:
+def parse_text(data: bytes, name: str) -> ParsedDocument:
     """Return the text, with any Markdown syntax. Raises UnreadableDocument if it is not text."""
     return ParsedDocument(normalize(decode(data, name)))
 
@@ -44,10 +45,8 @@ def decode(data: bytes, name: str) -> str:
         return text
     if b"\0" in data or len(CONTROL.findall(data)) > MAX_CONTROL_RATIO * len(data):
         raise UnreadableDocument(f"{name} is binary data, not text.")
-    try:
+    with suppress(UnicodeDecodeError):
         return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
     lenient = data.decode("utf-8", "replace")
     num_invalid = lenient.count("\ufffd")
     num_valid = sum(not character.isascii() for character in lenient) - num_invalid
@@ -59,8 +58,5 @@ def decode(data: bytes, name: str) -> str:
 
 
 def normalize(text: str) -> str:
-    """Return the text with `\\n` as its only line end, without control characters, surrogates or byte order marks.
-
-    Tabs stay. Idempotent.
-    """
+    """Return the text with `\\n` as its only line end, without control characters (but tabs), surrogates or BOMs."""
     return UNWANTED.sub("", LINE_ENDS.sub("\n", text))

@@ -1,1 +1,1 @@
-"""The document library: add, re-chunk, rename and delete documents, each as one transaction."""
+"""The document library: add, re-chunk, search and delete documents."""

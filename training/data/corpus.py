@@ -1,12 +1,10 @@
 """Read training data: paragraphs with questions from JSON lines, or without questions from text and Markdown files.
 
 A line of JSON is {"context": ..., "qas": [{"question": ..., "answers": [...]}], "title": ...}, as in SQuAD; the title
-is optional. Paragraphs without questions serve as distractors among the passages; if no file has questions, cloze
-questions are made from them (training.data.cloze).
+is optional.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,14 +29,11 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The paragraphs of one file, in order: neighbours are often about the same topic.
-
-    weight  how often examples are drawn from it, relative to the other corpora
-    """
+    """The paragraphs of one file."""
 
     name: str
-    paragraphs: tuple[Paragraph, ...]
-    weight: float = 1.0
+    paragraphs: tuple[Paragraph, ...]  # in order: neighbours are often about the same topic
+    weight: float = 1.0  # how often examples are drawn from it, relative to the other corpora
 
     @property
     def num_questions(self) -> int:
@@ -83,15 +78,3 @@ def _parse_row(line: str, location: str) -> Paragraph:
         raise BadCorpus(f"{location} is not JSON: {error.msg} at column {error.colno}.") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise BadCorpus(f"{location} is not a paragraph with 'context' and 'qas' [question, answers].") from error
-
-
-def describe_corpora(corpora: Sequence[Corpus]) -> dict[str, dict[str, float]]:
-    """Return the size and weight of each corpus, for a report."""
-    return {
-        corpus.name: {
-            "paragraphs": len(corpus.paragraphs),
-            "questions": corpus.num_questions,
-            "weight": corpus.weight,
-        }
-        for corpus in corpora
-    }

@@ -1,8 +1,7 @@
 """Draw training examples: which passages share a prompt, the questions about them, and how they are prefilled.
 
 Passages are combined as retrieval combines them: some of the same document, some of others. Some questions are about
-none of them, and the right answer is a refusal. Most examples are prefilled independently, as in KV reuse, so that the
-model learns to answer from chunk KV.
+none of them, and the right answer is a refusal.
 """
 
 import re
@@ -16,7 +15,7 @@ from engine.model.decoder import Decoder
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.strategies.windows import WINDOW_TOKENS
 from training.data.cloze import add_cloze_questions
-from training.data.corpus import BadCorpus, Corpus, Paragraph, describe_corpora
+from training.data.corpus import BadCorpus, Corpus, Paragraph
 from training.data.packed import PackedExample
 from training.data.synthetic_facts import synthetic_fact
 
@@ -33,45 +32,26 @@ EVAL_SEED = 0  # whatever the training seed, so that all runs are evaluated with
 
 @dataclass(frozen=True)
 class DataMix:
-    """The distribution of training examples.
-
-    max_passages, max_tokens, max_questions  of one example; max_tokens is for its passages
-    unanswerable_fraction                    of questions
-    synthetic_fraction                       of examples, with synthetic facts
-    full_prefill_fraction                    of examples; half of the others have recomputed windows
-    recompute_range                          minimum and maximum fraction of the windows that are recomputed
-    """
+    """The distribution of training examples."""
 
     max_passages: int = 8
-    max_tokens: int = 1300
+    max_tokens: int = 1300  # of the passages
     max_questions: int = 16
-    unanswerable_fraction: float = 0.12
-    synthetic_fraction: float = 0.1
-    full_prefill_fraction: float = 0.3
-    recompute_range: tuple[float, float] = (0.1, 0.3)
+    unanswerable_fraction: float = 0.12  # of questions
+    synthetic_fraction: float = 0.1  # of examples, with synthetic facts
+    full_prefill_fraction: float = 0.3  # of examples; the others are prefilled as in KV reuse
+    recompute_range: tuple[float, float] = (0.1, 0.3)  # fraction of the windows recomputed, in half of those others
 
 
+@dataclass(frozen=True)
 class TrainingExamples:
-    """An endless, seeded sequence of examples; example n does not depend on which were drawn before it.
+    """An endless, seeded sequence of examples; example n does not depend on which were drawn before it."""
 
-    corpora      with questions; drawn by their weights
-    distractors  paragraphs without questions
-    """
-
-    def __init__(
-        self,
-        prompt: PromptTemplate,
-        corpora: Sequence[Corpus],
-        distractors: Sequence[Paragraph],
-        mix: DataMix,
-        seed: int,
-    ) -> None:
-        self.seed = seed
-        self._prompt = prompt
-        self._corpora = list(corpora)
-        self._weights = [corpus.weight for corpus in corpora]
-        self._distractors = list(distractors)
-        self._mix = mix
+    prompt: PromptTemplate
+    corpora: Sequence[Corpus]  # with questions; drawn by their weights
+    distractors: Sequence[Paragraph]  # without questions
+    mix: DataMix
+    seed: int
 
     def texts(self, index: int) -> tuple[list[str], list[tuple[str, str]]]:
         """Return the passages of an example, and pairs of a question and its answer."""
@@ -80,11 +60,12 @@ class TrainingExamples:
     def __getitem__(self, index: int) -> PackedExample:
         rng = Random(f"{self.seed} {index}")
         texts, pairs = self._draw_texts(rng)
-        passages = tuple(self._prompt.passage(text).ids for text in texts)
-        is_independent = rng.random() >= self._mix.full_prefill_fraction
-        example = PackedExample(self._prompt.prefix_ids, passages, self._encode_pairs(pairs), is_independent)
+        passages = tuple(self.prompt.passage(text).ids for text in texts)
+        is_independent = rng.random() >= self.mix.full_prefill_fraction
+        questions = tuple((self.prompt.suffix_ids(question), self._answer_ids(answer)) for question, answer in pairs)
+        example = PackedExample(self.prompt.prefix_ids, passages, questions, is_independent)
         if is_independent and rng.random() < 0.5:
-            return replace(example, recomputed=_draw_windows(example, rng.uniform(*self._mix.recompute_range), rng))
+            return replace(example, recomputed=_draw_windows(example, rng.uniform(*self.mix.recompute_range), rng))
         return example
 
     def random_windows(self, example: PackedExample, fraction: float) -> tuple[int, ...]:
@@ -92,19 +73,20 @@ class TrainingExamples:
         return _draw_windows(example, fraction, Random(f"{self.seed} {len(example.context)}"))
 
     def _draw_texts(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
-        is_synthetic = rng.random() < self._mix.synthetic_fraction
+        is_synthetic = rng.random() < self.mix.synthetic_fraction
         return self._draw_synthetic(rng) if is_synthetic else self._draw_from_corpus(rng)
 
     def _draw_from_corpus(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
-        paragraphs = rng.choices(self._corpora, self._weights)[0].paragraphs
-        count = max(rng.randint(1, self._mix.max_passages) for _ in range(3))
+        (corpus,) = rng.choices(self.corpora, [corpus.weight for corpus in self.corpora])
+        paragraphs = corpus.paragraphs
+        count = max(rng.randint(1, self.mix.max_passages) for _ in range(3))
         start = rng.randrange(len(paragraphs))
         end = start + max(1, rng.randint(0, count))
         chosen = [paragraphs[at % len(paragraphs)] for at in range(start, end)]
         chosen += [rng.choice(paragraphs) for _ in range(count - len(chosen))]
-        if self._distractors and rng.random() < 0.3:
-            chosen += [rng.choice(self._distractors) for _ in range(rng.randint(1, self._mix.max_passages))]
-        chosen = self._fit(chosen[: self._mix.max_passages])
+        if self.distractors and rng.random() < 0.3:
+            chosen += [rng.choice(self.distractors) for _ in range(rng.randint(1, self.mix.max_passages))]
+        chosen = self._fit(chosen[: self.mix.max_passages])
         rng.shuffle(chosen)
         answerable = [
             pair for paragraph in chosen for pair in rng.sample(paragraph.questions, min(5, len(paragraph.questions)))
@@ -115,8 +97,8 @@ class TrainingExamples:
         return texts, self._draw_questions(texts, answerable, candidates, rng)
 
     def _draw_synthetic(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
-        source = self._distractors or [paragraph for corpus in self._corpora for paragraph in corpus.paragraphs]
-        chosen = self._fit([rng.choice(source) for _ in range(rng.randint(1, self._mix.max_passages))])
+        source = self.distractors or [paragraph for corpus in self.corpora for paragraph in corpus.paragraphs]
+        chosen = self._fit([rng.choice(source) for _ in range(rng.randint(1, self.mix.max_passages))])
         texts = [paragraph.text for paragraph in chosen]
         facts = [synthetic_fact(rng) for _ in range(rng.randint(3, 8))]
         for statements, _, _ in facts[:-1]:  # the last one is left out: its question cannot be answered
@@ -131,9 +113,9 @@ class TrainingExamples:
     def _fit(self, paragraphs: Sequence[Paragraph]) -> list[Paragraph]:
         """Drop repeated paragraphs and those that exceed `max_tokens`; if all do, truncate the first."""
         kept = []
-        remaining_tokens = self._mix.max_tokens
+        remaining_tokens = self.mix.max_tokens
         for paragraph in dict.fromkeys(paragraphs):
-            num_tokens = len(self._prompt.passage(paragraph.text).ids)
+            num_tokens = len(self.prompt.passage(paragraph.text).ids)
             if num_tokens <= remaining_tokens:
                 kept.append(paragraph)
                 remaining_tokens -= num_tokens
@@ -147,17 +129,13 @@ class TrainingExamples:
         unanswerable = [(question, NO_ANSWER) for question, answer in candidates if answer.casefold() not in context]
         rng.shuffle(answerable)
         rng.shuffle(unanswerable)
-        answerable = answerable[: self._mix.max_questions]
-        count = sum(rng.random() < self._mix.unanswerable_fraction for _ in range(max(4, len(answerable))))
+        answerable = answerable[: self.mix.max_questions]
+        count = sum(rng.random() < self.mix.unanswerable_fraction for _ in range(max(4, len(answerable))))
         pairs = answerable + unanswerable[: max(count, not answerable)]
         return pairs or [(rng.choice(UNRELATED_QUESTIONS), NO_ANSWER)]
 
-    def _encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        prompt = self._prompt
-        return tuple(
-            (prompt.suffix_ids(question), (prompt.tokenizer.encode(answer).ids + prompt.end_ids)[:MAX_ANSWER_TOKENS])
-            for question, answer in pairs
-        )
+    def _answer_ids(self, answer: str) -> tuple[int, ...]:
+        return (self.prompt.tokenizer.encode(answer).ids + self.prompt.end_ids)[:MAX_ANSWER_TOKENS]
 
 
 def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple[int, ...]:
@@ -172,29 +150,21 @@ def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple
     return tuple(slots)
 
 
-def split_corpora(corpora: Sequence[Corpus], eval_fraction: float) -> tuple[list[Corpus], list[Corpus]]:
-    """Split each corpus: the last `eval_fraction` of its paragraphs are held out for evaluation."""
-    train = list[Corpus]()
-    held_out = list[Corpus]()
-    for corpus in corpora:
-        cut = round(len(corpus.paragraphs) * (1 - eval_fraction))
-        train.append(replace(corpus, paragraphs=corpus.paragraphs[:cut]))
-        held_out.append(replace(corpus, paragraphs=corpus.paragraphs[cut:]))
-    return train, held_out
-
-
 def train_eval_split(
     prompt: PromptTemplate, corpora: Sequence[Corpus], mix: DataMix, seed: int, eval_fraction: float
 ) -> tuple[TrainingExamples, TrainingExamples]:
-    """Return examples to train with, and examples from held-out paragraphs, without synthetic facts, to evaluate with.
+    """Return examples to train with, and examples without synthetic facts to evaluate with.
 
-    Corpora without questions provide distractors; if no corpus has questions, all get cloze questions. Raises BadCorpus
-    if there are too few questions.
+    The last `eval_fraction` of each corpus' paragraphs are held out for evaluation. Corpora without questions provide
+    distractors; if no corpus has questions, all get cloze questions. Raises BadCorpus if there are too few questions.
     """
     distractors = [paragraph for corpus in corpora if not corpus.num_questions for paragraph in corpus.paragraphs]
     with_questions = [corpus for corpus in corpora if corpus.num_questions]
     with_questions = with_questions or [add_cloze_questions(corpus, EVAL_SEED) for corpus in corpora]
-    train, held_out = split_corpora(with_questions, eval_fraction)
+    cuts = [round(len(corpus.paragraphs) * (1 - eval_fraction)) for corpus in with_questions]
+    parts = list(zip(with_questions, cuts, strict=True))
+    train = [replace(corpus, paragraphs=corpus.paragraphs[:cut]) for corpus, cut in parts]
+    held_out = [replace(corpus, paragraphs=corpus.paragraphs[cut:]) for corpus, cut in parts]
     num_train, num_eval = (sum(corpus.num_questions for corpus in part) for part in (train, held_out))
     if min(num_train, num_eval) < MIN_QUESTIONS:
         raise BadCorpus(
@@ -213,8 +183,12 @@ def describe_eval_set(
     corpora: Sequence[Corpus], mix: DataMix, eval_fraction: float, eval_examples: int
 ) -> dict[str, Any]:
     """Return, for reports, what determines the evaluation questions; only reports that agree in it are comparable."""
+    sizes = {
+        corpus.name: {"paragraphs": len(corpus.paragraphs), "questions": corpus.num_questions, "weight": corpus.weight}
+        for corpus in corpora
+    }
     return {  # keys of stored reports
-        "materials": describe_corpora(corpora),
+        "materials": sizes,
         "held": eval_fraction,
         "lessons": eval_examples,
         "passages": mix.max_passages,

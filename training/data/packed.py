@@ -1,12 +1,11 @@
 """One differentiable pass over a packed example: the passages as the engine prefills them, then every question.
 
-The rows are [prefix and passages | recomputed rows | questions with their answers]. All questions share one prefill of
-the passages and are masked from one another. The attention is the engine's own: chunk KV after the prefix, re-rotated
-keys, recomputed rows. But no buffer is written in place, so that gradients pass through.
+The rows are [prefix and passages | recomputed rows | questions with their answers]. The questions are masked from one
+another. The attention is the engine's own, but no buffer is written in place, so that gradients pass through.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,26 +14,21 @@ from torch import Tensor
 from engine.model.attention import causal_mask
 from engine.model.decoder import Decoder
 
+Ids = tuple[int, ...]  # token ids
+
 
 @dataclass(frozen=True)
 class PackedExample:
-    """Passages and questions about them, as token ids.
+    """Passages and questions about them, as token ids."""
 
-    prefix          the shared prefix
-    passages        one tuple for each passage
-    questions       pairs: everything between the passages and the answer, and the answer with its end token
-    is_independent  the passages do not attend to one another, as in chunk KV; otherwise full prefill
-    recomputed      ascending slots that are recomputed with attention to everything before; only if independent
-    """
-
-    prefix: tuple[int, ...]
-    passages: tuple[tuple[int, ...], ...]
-    questions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    is_independent: bool
-    recomputed: tuple[int, ...] = ()
+    prefix: Ids
+    passages: tuple[Ids, ...]
+    questions: tuple[tuple[Ids, Ids], ...]  # what stands between passages and answer; the answer with its end token
+    is_independent: bool  # the passages do not attend to one another, as in chunk KV; otherwise full prefill
+    recomputed: tuple[int, ...] = ()  # ascending slots that attend to everything before; only if independent
 
     @property
-    def context(self) -> tuple[int, ...]:
+    def context(self) -> Ids:
         return self.prefix + tuple(token for passage in self.passages for token in passage)
 
 
@@ -52,7 +46,8 @@ class PackedPass:
         question_offsets = [torch.arange(len(question) + len(answer) - 1) for question, answer in example.questions]
         question_index = torch.cat([torch.full_like(rows, index) for index, rows in enumerate(question_offsets)])
         offsets = torch.cat(question_offsets)
-        self.positions = torch.cat((chunk_positions, recomputed, context_length + offsets))[None]
+        last_positions = torch.cat((recomputed, context_length + offsets))
+        self.positions = torch.cat((chunk_positions, last_positions))[None]
         self.ids = torch.tensor(
             [
                 *example.context,
@@ -62,28 +57,26 @@ class PackedPass:
         )[None]
         angle = (torch.arange(context_length) - chunk_positions)[:, None].float() * inv_freq.cpu().float()
         self._cos, self._sin = (part.repeat(1, 2).to(device) for part in (angle.cos(), angle.sin()))
-        num_recomputed = len(recomputed)
-        hidden = torch.ones(num_recomputed + len(offsets), context_length + len(offsets), dtype=torch.bool)
-        hidden[:num_recomputed, :context_length] = torch.arange(context_length)[None] > recomputed[:, None]
-        hidden[num_recomputed:, :context_length] = False
-        is_other_question = question_index[:, None] != question_index[None]
-        hidden[num_recomputed:, context_length:] = is_other_question | (offsets[None] > offsets[:, None])
+        key_positions = torch.cat((torch.arange(context_length), context_length + offsets))
+        hidden = key_positions[None] > last_positions[:, None]
+        hidden[len(recomputed) :, context_length:] |= question_index[:, None] != question_index[None]
         self._mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf")).to(device)
         self._is_independent = example.is_independent
         self._recomputed = recomputed.to(device)
-        self._sizes = [*chunk_lengths, num_recomputed, len(offsets)]
-        longest = max(chunk_lengths[0], *(prefix_length + length for length in chunk_lengths[1:]), 0)
-        self._causal = causal_mask(torch.arange(longest), longest, dtype)[0, 0].to(device)
+        self._sizes = [*chunk_lengths, len(recomputed), len(offsets)]
+        self._causal = causal_mask(torch.arange(context_length), context_length, dtype)[0, 0].to(device)
 
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         return keys, values
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         *chunk_rows, recomputed_rows, question_rows = (query[0] * scaling).split(self._sizes, dim=1)
         *chunks, recomputed, questions = torch.stack((keys[0], values[0])).split(self._sizes, dim=2)  # [2, H, T, D]
-        outputs = [_attend(rows, *self._chunk_kv(index, chunks)) for index, rows in enumerate(chunk_rows)]
+        outputs = []
+        for index, rows in enumerate(chunk_rows):
+            kv = torch.cat((chunks[0], chunks[index]), dim=2) if index else chunks[0]  # chunk 0 is the prefix
+            end = kv.shape[2]
+            outputs.append(_attend(rows, kv, self._causal[end - rows.shape[1] : end, :end]))
         context = torch.cat(chunks, dim=2)
         if self._is_independent:
             context = torch.stack((self._rerotate(context[0]), context[1]))
@@ -91,12 +84,6 @@ class PackedPass:
         last_rows = torch.cat((recomputed_rows, question_rows), dim=1)
         outputs.append(_attend(last_rows, torch.cat((context, questions), dim=2), self._mask))
         return torch.cat(outputs, dim=1)[None]
-
-    def _chunk_kv(self, index: int, chunks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the KV [2, H, T, D] that a chunk's rows attend to, and their mask [R, T]; chunk 0 is the prefix."""
-        kv = torch.cat((chunks[0], chunks[index]), dim=2) if index else chunks[0]
-        rows, end = chunks[index].shape[2], kv.shape[2]
-        return kv, self._causal[end - rows : end, :end]
 
     def _rerotate(self, keys: Tensor) -> Tensor:
         """Return keys [H, T, D] moved from their chunk's positions to those in the context (RoPE)."""

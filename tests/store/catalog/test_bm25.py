@@ -103,3 +103,10 @@ def test_deleted_chunks_are_not_found():
     index.add([(1, "a-0", "keys"), (2, "a-1", "keys")])
     index.delete([1])
     assert index.search("keys", 4) == ["a-1"]
+
+
+def test_an_owner_that_is_a_prefix_of_another_does_not_match_it():
+    index = BM25Index(sqlite3.connect(":memory:"))
+    index.add([(1, "ab-1", "zebra"), (2, "ab-11", "zebra"), (3, "ab1-1", "zebra"), (4, "a-1", "zebra")])
+    assert index.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
+    assert index.search("zebra", 9, []) == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import DocumentTooLarge, UnreadableDocument
-from store.ingest import ParseLimits, parse
+from store.ingest import parse, read_file
 from store.ingest.sniff import detect_format
 from tests.support.files import PICTURE, docx, paragraph, pdf, table, zipped
 
@@ -18,7 +18,7 @@ WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here")
 
 def test_pdf_text_is_read_with_the_page_of_every_word():
     parsed = parse(pdf("alpha one", "", "gamma\nthree"), "a.pdf")
-    assert parsed.num_pages == 3
+    assert len(parsed.page_starts) == 3
     assert [parsed.page_of(parsed.text.index(word)) for word in ("alpha", "one", "gamma", "three")] == [
         1,
         1,
@@ -37,7 +37,7 @@ def test_a_damaged_page_of_a_pdf_costs_that_page_alone():
     whole = pdf("alpha", "beta", "gamma")
     parsed = parse(whole.replace(b"7 0 R 9 0 R]", b"3 0 R 9 0 R]"), "a.pdf")  # points to something that is no page
     assert "alpha" in parsed.text and "gamma" in parsed.text and parsed.page_of(parsed.text.index("gamma")) == 3
-    assert parsed.warning == "1 of 3 pages are damaged and could not be read"
+    assert parsed.warning == "1 of 3 pages are damaged and could not be read."
 
 
 def test_word_broken_at_a_line_end_of_a_pdf_is_joined():
@@ -61,11 +61,12 @@ def test_word_file_keeps_headings_and_tables_and_stars():
     assert "| a | b |" in text and "| c | d |" in text
 
 
-def test_archive_that_unpacks_to_too_much_is_rejected():
+def test_archive_that_unpacks_to_too_much_is_rejected(monkeypatch):
+    monkeypatch.setattr("store.ingest.docx.MAX_UNPACKED_BYTES", 900_000)
     bomb = docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)})
     assert len(bomb) < 10_000
     with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):
-        parse(bomb, "a.docx", ParseLimits(unpacked_bytes=900_000))
+        parse(bomb, "a.docx")
 
 
 def test_word_file_cannot_declare_entities():
@@ -166,18 +167,15 @@ def test_supported_kinds_are_read_whatever_the_extension(name):
     assert parse(b"plain alpha\nbeta", name).text == "plain alpha\nbeta"
 
 
-def test_too_much_is_rejected_with_both_numbers():
+def test_too_much_is_rejected_with_both_numbers(monkeypatch, tmp_path):
+    monkeypatch.setattr("store.ingest.MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr("store.ingest.document.MAX_CHARACTERS", 10)
+    (tmp_path / "a.txt").write_bytes(b"x" * 2**21)
     with pytest.raises(DocumentTooLarge, match=r"2\.0 MB.*1\.0 MB"):
-        parse(b"x" * 2**21, "a.txt", ParseLimits(file_bytes=2**20))
-    with pytest.raises(DocumentTooLarge, match="10 characters"):
-        parse(b"x" * 11, "a.txt", ParseLimits(characters=10))
-    with pytest.raises(DocumentTooLarge, match="10 characters"):
-        parse(pdf("alpha beta gamma"), "a.pdf", ParseLimits(characters=10))
-
-
-def test_a_limit_below_one_is_rejected():
-    with pytest.raises(ValueError, match="characters must be positive, got 0"):
-        ParseLimits(characters=0)
+        read_file(tmp_path / "a.txt", "a.txt")
+    for content in (b"x" * 11, pdf("alpha beta gamma"), b"<html>" + b" " * 11, docx(paragraph("x" * 11))):
+        with pytest.raises(DocumentTooLarge, match="10 characters"):
+            parse(content, "a.txt")
 
 
 @given(st.binary(max_size=300), st.sampled_from(["a.pdf", "a.docx", "a.html", "a.md"]))

@@ -27,7 +27,7 @@ def test_a_killed_addition_leaves_the_document_or_nothing(open_library, file_of,
     path = file_of("\n\n".join(f"{BIRDS} number{number}" for number in range(20)), "birds.txt")
     kill_at_stage(VICTIM, tmp_path / "library", path, stage=stage, seed=seed)
     library = open_library()
-    rows = count_rows(library)
+    rows = count_rows(tmp_path)
     num_chunks = {document.name: document.num_chunks for document in library.documents()}
     add(library, file_of(ROCKS, "rocks.txt"))
     if not num_chunks:

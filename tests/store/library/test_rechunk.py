@@ -2,32 +2,26 @@
 
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store.catalog.document_text import (
-    ChunkText,
-    estimate_page_starts,
-    excerpt_span,
-    gaps_before,
-    join_chunks,
-    make_chunks,
-    make_excerpt,
-)
+from store.catalog.catalog import Catalog
+from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks, make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
-from store.ingest import ParsedDocument
 from store.ingest.chunker import ChunkConfig, split
-from store.library.library import LibraryConfig
+from store.ingest.document import ParsedDocument
+from store.retrieval.vectors import VectorIndex
 from store.types import Document
-from tests.store.conftest import SMALL
-from tests.store.library.test_library import BIRDS, ROCKS, Failing, add, count_rows
+from tests.store.conftest import SMALL, search
+from tests.store.library.test_library import BIRDS, ROCKS, add, assert_consistent, count_rows, failing
 from tests.support.fakes import WordEmbedder, word_tokenizer
 from tests.support.files import pdf
 from tests.support.victim import kill_at_stage, kills
 
-WIDE = LibraryConfig(chunking=ChunkConfig(tokens=45, overlap=9), batch_chunks=2)
+WIDE = ChunkConfig(tokens=45, overlap=9)
 DRAFT = Document("d", "a.txt", 1, None, 0, 0.0)
 TEXTS = st.lists(
     st.tuples(
@@ -48,32 +42,23 @@ def spans_of(library, document):
     return [(chunk.start, chunk.end) for chunk in library.chunks(document.id)]
 
 
-def assert_consistent(library, embedder=None):
-    """Check that every index contains the documents' chunks and nothing else."""
-    chunks = [chunk for document in library.documents() for chunk in library.chunks(document.id)]
-    num_segments = sum(len((embedder or WordEmbedder()).segments(chunk.text)) for chunk in chunks)
-    expected = {
-        "vectors": num_segments,
-        "documents": len(library.documents()),
-        "chunks": len(chunks),
-        "words": len(chunks),
-    }
-    assert count_rows(library) == expected
+def text_of(tmp_path, document):
+    """Return the text from which a document is re-chunked."""
+    with closing(Catalog(tmp_path / "library" / "library.sqlite3")) as catalog:
+        return catalog.parsed(document.id).text
 
 
 @given(TEXTS, CONFIGS)
 def test_chunks_and_gaps_restore_the_text(text, config):
     chunks = chunk_text(text, config)
-    slices = [
-        ChunkText(chunk.start, chunk.text, gap) for chunk, gap in zip(chunks, gaps_before(text, chunks), strict=True)
-    ]
+    slices = [(chunk.start, chunk.text, gap) for chunk, gap in zip(chunks, gaps_before(text, chunks), strict=True)]
     assert join_chunks(slices) == text[: chunks[-1].end]
 
 
 @given(TEXTS, CONFIGS)
 def test_without_gaps_every_offset_holds_and_only_white_space_differs(text, config):
     chunks = chunk_text(text, config)
-    restored = join_chunks([ChunkText(chunk.start, chunk.text, None) for chunk in chunks])
+    restored = join_chunks([(chunk.start, chunk.text, None) for chunk in chunks])
     assert all(restored[chunk.start : chunk.end] == chunk.text for chunk in chunks)
     assert len(restored) == chunks[-1].end and restored.split() == text.split()
 
@@ -82,9 +67,8 @@ def test_without_gaps_every_offset_holds_and_only_white_space_differs(text, conf
 def test_an_excerpt_contains_its_chunk_and_stays_inside_its_pages(text, config, data):
     starts = tuple(sorted({0, *data.draw(st.lists(st.integers(0, len(text)), max_size=4))}))
     chunks = chunk_text(text, config, starts)
-    chunk, length = data.draw(st.sampled_from(chunks)), chunks[-1].end
-    begin, end = excerpt_span(chunk, starts, length)
-    shown = make_excerpt(chunk, text[begin:end], begin, starts, length)
+    chunk = data.draw(st.sampled_from(chunks))
+    shown = take_excerpt(chunk, ParsedDocument(text[: chunks[-1].end], starts))
     assert shown.text[shown.start : shown.end] == chunk.text
     page = starts[chunk.page - 1]
     assert page <= chunk.start - shown.start and shown.text == text[chunk.start - shown.start :][: len(shown.text)]
@@ -99,7 +83,7 @@ def test_estimated_page_starts_give_each_chunk_its_page(steps):
 
 
 def test_an_excerpt_shows_the_page_of_a_chunk(open_library, file_of):
-    library = open_library(config=LibraryConfig(chunking=ChunkConfig(tokens=3, overlap=0)))
+    library = open_library(chunking=ChunkConfig(tokens=3, overlap=0))
     document = add(library, file_of(pdf("alpha beta gamma delta", "", "epsilon zeta"), "a.pdf"))[-1].document
     first, last = (library.excerpt(chunk.id) for chunk in library.chunks(document.id))
     assert first.text == "alpha beta gamma delta" and first.text[first.start : first.end] == "alpha beta gamma"
@@ -127,77 +111,74 @@ def test_an_excerpt_without_pages_shows_the_text_around_the_chunk(open_library, 
         library.excerpt("nothing-0")
 
 
-def test_reindexing_gives_the_same_chunks_as_adding(open_library, file_of):
+def test_reindexing_gives_the_same_chunks_as_adding(open_library, file_of, tmp_path):
     library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
     old = library.chunks(document.id)
-    library = open_library(config=WIDE)
+    library = open_library(chunking=WIDE)
     assert library.needs_rechunk(document)
     assert spans_of(library, document) == [(chunk.start, chunk.end) for chunk in old]
     steps = list(library.reindex(document.id))
     assert {step.stage for step in steps} == {"chunked", "embedded", "indexed"}
     rechunked = steps[-1].document
-    assert (
-        spans_of(library, rechunked) == split(BIRDS, TOKENIZER, WIDE.chunking)
-        and rechunked.num_chunks < document.num_chunks
-    )
+    assert spans_of(library, rechunked) == split(BIRDS, TOKENIZER, WIDE) and rechunked.num_chunks < document.num_chunks
     assert not library.needs_rechunk(rechunked) and (rechunked.chunk_tokens, rechunked.chunk_overlap) == (45, 9)
-    assert library.text(document.id) == BIRDS.rstrip()
+    assert text_of(tmp_path, document) == BIRDS.rstrip()
     assert not {chunk.id for chunk in old} & {chunk.id for chunk in library.chunks(document.id)}
-    assert_consistent(library)
-    before = library.search("kingfisher fish", 3)
+    assert_consistent(library, tmp_path)
+    before = search(library, "kingfisher fish", 3)
     assert "kingfisher" in before[0].chunk.text
-    library = open_library(embedder := WordEmbedder(), config=WIDE)
-    assert library.search("kingfisher fish", 3) == before and embedder.num_embedded == 1  # the question alone
+    library = open_library(embedder := WordEmbedder(), chunking=WIDE)
+    assert search(library, "kingfisher fish", 3) == before and embedder.num_embedded == 1  # the question alone
 
 
 @settings(max_examples=settings().max_examples // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXTS, CONFIGS)
-def test_any_text_survives_reindexing(open_library, file_of, text, config):
-    library = open_library(config=LibraryConfig(chunking=config))
+def test_any_text_survives_reindexing(open_library, file_of, tmp_path, text, config):
+    library = open_library(chunking=config)
     document = add(library, file_of(text))[-1].document
-    library = open_library(config=WIDE)
+    library = open_library(chunking=WIDE)
     list(library.reindex(document.id))
-    assert library.text(document.id) == text.rstrip()
-    assert spans_of(library, document) == split(text, TOKENIZER, WIDE.chunking)
+    assert text_of(tmp_path, document) == text.rstrip()
+    assert spans_of(library, document) == split(text, TOKENIZER, WIDE)
     library.delete(document.id)
-    assert set(count_rows(library).values()) == {0}
+    assert set(count_rows(tmp_path).values()) == {0}
 
 
-def test_a_document_can_be_reindexed_repeatedly_and_deleted(open_library, file_of):
+def test_a_document_can_be_reindexed_repeatedly_and_deleted(open_library, file_of, tmp_path):
     library = open_library()
     add(library, file_of(ROCKS, "rocks.txt"))
-    before = count_rows(library)
+    before = count_rows(tmp_path)
     document = add(library, file_of(BIRDS, "birds.txt"))[-1].document
     for _ in range(3):
         list(library.reindex(document.id))
-        assert_consistent(library)
-    assert spans_of(library, document) == split(BIRDS, TOKENIZER, SMALL.chunking)
+        assert_consistent(library, tmp_path)
+    assert spans_of(library, document) == split(BIRDS, TOKENIZER, SMALL)
     library.delete(document.id)
-    assert count_rows(library) == before
+    assert count_rows(tmp_path) == before
     assert add(library, file_of(BIRDS, "birds.txt"))[-1].document.name == "birds.txt"
 
 
 @pytest.mark.parametrize("steps", range(4))
-def test_reindexing_closed_early_keeps_the_old_version(open_library, file_of, steps):
+def test_reindexing_closed_early_keeps_the_old_version(open_library, file_of, steps, tmp_path):
     document = add(open_library(), file_of(BIRDS))[-1].document
-    library = open_library(config=WIDE)
-    before = library.documents(), library.chunks(document.id), count_rows(library), library.search("kingfisher", 3)
+    library = open_library(chunking=WIDE)
+    before = library.documents(), library.chunks(document.id), count_rows(tmp_path), search(library, "kingfisher", 3)
     reindexing = library.reindex(document.id)
     for _ in range(steps):
         assert next(reindexing).stage != "indexed"
-        assert library.search("kingfisher", 3) == before[3]
+        assert search(library, "kingfisher", 3) == before[3]
     reindexing.close()
     assert (
         library.documents(),
         library.chunks(document.id),
-        count_rows(library),
-        library.search("kingfisher", 3),
+        count_rows(tmp_path),
+        search(library, "kingfisher", 3),
     ) == before
     assert list(library.reindex(document.id))[-1].document.num_chunks < document.num_chunks
 
 
-def test_a_document_deleted_during_reindexing_is_gone(open_library, file_of):
+def test_a_document_deleted_during_reindexing_is_gone(open_library, file_of, tmp_path):
     library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
     reindexing = library.reindex(document.id)
@@ -206,44 +187,41 @@ def test_a_document_deleted_during_reindexing_is_gone(open_library, file_of):
     library.delete(document.id)
     with pytest.raises(NoSuchDocument, match="refresh the list"):
         list(reindexing)
-    assert set(count_rows(library).values()) == {0}
+    assert set(count_rows(tmp_path).values()) == {0}
     with pytest.raises(NoSuchDocument):
         list(library.reindex(document.id))
 
 
-def test_a_second_concurrent_reindexing_is_rejected_with_a_warning(open_library, file_of):
+def test_a_second_concurrent_reindexing_is_rejected_with_a_warning(open_library, file_of, tmp_path):
     library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
     first = library.reindex(document.id)
     next(first)
     assert [step.warning for step in library.reindex(document.id)] == ["It is already being re-indexed."]
     list(first)
-    assert_consistent(library)
+    assert_consistent(library, tmp_path)
 
 
-def test_a_full_disk_keeps_the_old_version(open_library, file_of):
+def test_a_full_disk_keeps_the_old_version(open_library, file_of, tmp_path):
     document = add(open_library(), file_of(BIRDS))[-1].document
-    library = open_library(config=WIDE)
-    before = library.documents(), library.chunks(document.id), count_rows(library)
-    real, library._vectors.add = library._vectors.add, Failing(None, StoreFull("The disk is full."))
-    with pytest.raises(StoreFull):
+    library = open_library(chunking=WIDE)
+    before = library.documents(), library.chunks(document.id), count_rows(tmp_path)
+    with failing(VectorIndex, "add", StoreFull("The disk is full.")), pytest.raises(StoreFull):
         list(library.reindex(document.id))
-    assert (library.documents(), library.chunks(document.id), count_rows(library)) == before
-    library._vectors.add = real
+    assert (library.documents(), library.chunks(document.id), count_rows(tmp_path)) == before
     list(library.reindex(document.id))
-    assert_consistent(library)
+    assert_consistent(library, tmp_path)
 
 
-def test_an_old_version_that_could_not_be_deleted_is_hidden_and_deleted_later(open_library, file_of):
+def test_an_old_version_that_could_not_be_deleted_is_hidden_and_deleted_later(open_library, file_of, tmp_path):
     document = add(open_library(), file_of(BIRDS))[-1].document
-    library = open_library(config=WIDE)
-    real, library._vectors.delete = library._vectors.delete, Failing(None, StoreFull("The disk is full."))
-    list(library.reindex(document.id))
-    hits = library.search("the heron waits", 9)
+    library = open_library(chunking=WIDE)
+    with failing(VectorIndex, "delete", StoreFull("The disk is full.")):
+        list(library.reindex(document.id))
+    hits = search(library, "the heron waits", 9)
     assert {hit.chunk.id for hit in hits} <= {chunk.id for chunk in library.chunks(document.id)} and hits
-    library._vectors.delete = real
     list(library.reindex(document.id))
-    assert_consistent(library)
+    assert_consistent(library, tmp_path)
 
 
 def test_a_new_name_appears_everywhere_and_is_unique(open_library, file_of):
@@ -252,7 +230,7 @@ def test_a_new_name_appears_everywhere_and_is_unique(open_library, file_of):
     add(library, file_of(ROCKS), "rocks.txt")
     assert library.rename(document.id, "../wing\x07s\u202e.txt").name == "wings.txt"
     assert {chunk.document_name for chunk in library.chunks(document.id)} == {"wings.txt"}
-    assert library.search("kingfisher", 1)[0].chunk.document_name == "wings.txt"
+    assert search(library, "kingfisher", 1)[0].chunk.document_name == "wings.txt"
     assert library.rename(document.id, "wings.txt").name == "wings.txt"
     assert library.rename(document.id, "rocks.txt").name == "rocks (2).txt"
     assert sorted(each.name for each in open_library().documents()) == ["rocks (2).txt", "rocks.txt"]
@@ -292,14 +270,14 @@ def test_a_library_of_an_earlier_version_opens_and_can_be_reindexed(open_library
             values = (f"abc-{number}", "abc", number, 1 + number // 2, start, end, text[start:end])
             old.execute("INSERT INTO chunks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", values)
     old.close()
-    library = open_library(config=LibraryConfig())
+    library = open_library(chunking=ChunkConfig())
     (document,) = library.documents()
     assert (document.warning, document.chunk_tokens) == ("", None) and not library.needs_rechunk(document)
-    assert library.text("abc") == text and library.excerpt("abc-2").chunk.page == 2
-    library = open_library(config=WIDE)
+    assert text_of(tmp_path, document) == text and library.excerpt("abc-2").chunk.page == 2
+    library = open_library(chunking=WIDE)
     assert library.needs_rechunk(document)
-    assert list(library.reindex("abc"))[-1].document.num_chunks == 1 and library.text("abc") == text
-    assert library.search("eight", 1)[0].chunk.id == "abc.1-0"
+    assert list(library.reindex("abc"))[-1].document.num_chunks == 1 and text_of(tmp_path, document) == text
+    assert search(library, "eight", 1)[0].chunk.id == "abc.1-0"
 
 
 def test_a_reindexed_document_is_found_in_a_search_limited_to_it(open_library, file_of):
@@ -335,9 +313,9 @@ def test_killed_reindexing_leaves_the_old_or_the_new_version(open_library, file_
     old = spans_of(library, document)
     library.close()
     kill_at_stage(VICTIM, tmp_path / "library", document.id, stage=stage, seed=seed)
-    library = open_library(config=WIDE)
-    assert spans_of(library, document) in (old, split(text, TOKENIZER, WIDE.chunking))
-    assert_consistent(library)
-    assert library.text(document.id) == text.rstrip() and "number7" in library.search("number7", 1)[0].chunk.text
+    library = open_library(chunking=WIDE)
+    assert spans_of(library, document) in (old, split(text, TOKENIZER, WIDE))
+    assert_consistent(library, tmp_path)
+    assert text_of(tmp_path, document) == text.rstrip() and "number7" in search(library, "number7", 1)[0].chunk.text
     list(library.reindex(document.id))
-    assert spans_of(library, document) == split(text, TOKENIZER, WIDE.chunking)
+    assert spans_of(library, document) == split(text, TOKENIZER, WIDE)

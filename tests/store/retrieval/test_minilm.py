@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from store.retrieval.minilm import EMBEDDING_DIM, MiniLM, MiniLMConfig, packaged_folder
+from store.retrieval.minilm import EMBEDDING_DIM, MiniLM, packaged_folder
 
 THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
 pytestmark = pytest.mark.embedded
@@ -70,7 +70,7 @@ def test_fingerprint_is_of_the_weights(model):
 def test_bf16_ranks_as_fp32_does(model):
     texts = [f"{name} keeps {thing} in the {place}." for name, thing, place in product("ABC", THINGS, PLACES)]
     questions = [f"Where are {thing}?" for thing in THINGS]
-    half = MiniLM(MiniLMConfig(dtype=torch.bfloat16))
+    half = MiniLM(torch.bfloat16)
     whole_scores, half_scores = (one.embed(questions) @ one.embed(texts).T for one in (model, half))
     assert half.fingerprint == model.fingerprint
     assert np.abs(np.linalg.norm(half.embed(texts), axis=1) - 1).max() < 1e-5

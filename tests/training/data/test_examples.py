@@ -6,7 +6,7 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from tests.support import tiny
 from tests.support.boats import DISTRACTORS, PARAGRAPHS
 from training.data.corpus import Corpus, Paragraph
-from training.data.examples import MAX_ANSWER_TOKENS, DataMix, TrainingExamples, split_corpora
+from training.data.examples import MAX_ANSWER_TOKENS, DataMix, TrainingExamples, train_eval_split
 
 MIX = DataMix(max_passages=4, max_tokens=400, max_questions=6)
 
@@ -83,9 +83,10 @@ def test_windows_never_cross_a_passage_and_are_whole(prompt):
     assert all(len(some & set(range(*window))) in (0, window[1] - window[0]) for window in starts)
 
 
-def test_held_out_paragraphs_are_not_in_the_training_set():
-    kept, held = split_corpora([Corpus("boats", PARAGRAPHS)], 0.2)
-    assert kept[0].paragraphs + held[0].paragraphs == PARAGRAPHS and len(held[0].paragraphs) == 2
+def test_held_out_paragraphs_are_not_in_the_training_set(prompt):
+    examples, eval_examples = train_eval_split(prompt, [Corpus("boats", PARAGRAPHS * 7)], MIX, 0, 0.2)
+    (kept,), (held,) = examples.corpora, eval_examples.corpora
+    assert kept.paragraphs + held.paragraphs == PARAGRAPHS * 7 and len(held.paragraphs) == 14
 
 
 def test_a_paragraph_longer_than_an_example_is_truncated(prompt):

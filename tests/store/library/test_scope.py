@@ -1,11 +1,15 @@
 """A search limited to documents equals a filtered search of all, and still gives `top_k` hits."""
 
+from contextlib import closing
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.retrieval.retriever import CANDIDATES_PER_HIT
-from store.retrieval.vectors import VectorIndex
+from store.catalog.catalog import Catalog
+from store.library.library import CANDIDATES_PER_HIT
+from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
 
 WORDS = ["heron", "reed", "fish", "granite", "basalt", "sea", "swan", "chalk", "code", "566362", "缓存"]
@@ -40,9 +44,10 @@ def fused_by_hand(rankings):
     return sorted(seen, key=lambda chunk: -score[chunk])
 
 
-def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled):
+def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled, tmp_path):
     """One library serves all examples, because building it takes longer than all of them."""
     known = sorted(document.id for document in filled.documents())
+    catalog = Catalog(tmp_path / "library" / "library.sqlite3")
 
     @given(
         question=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
@@ -50,20 +55,17 @@ def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled):
         top_k=st.integers(1, 6),
     )
     def check(question, documents, top_k):
-        (vector,) = EMBEDDER.embed([question])
-        nearest = [
-            chunk for chunk, _ in filled._vectors.exact.search(vector, ALL) if chunk.rsplit("-", 1)[0] in documents
-        ]
-        lexical = [
-            chunk for chunk in filled._catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents
-        ]
+        by_vectors = [hit.chunk for hit in next(filled.retrieve_stages(question, ALL))]
+        nearest = [chunk.id for chunk in by_vectors if chunk.document_id in documents]
+        lexical = [chunk for chunk in catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents]
         num_candidates = top_k * CANDIDATES_PER_HIT
         expected = fused_by_hand([nearest[:num_candidates], lexical[:num_candidates]])[:top_k]
-        hits = [hit.chunk.id for hit in filled.search(question, top_k, documents)]
+        hits = [hit.chunk.id for hit in search(filled, question, top_k, documents)]
         assert hits == expected
         assert len(hits) == min(top_k, sum(len(filled.chunks(document)) for document in set(documents)))
 
-    check()
+    with closing(catalog):
+        check()
 
 
 def test_every_stage_stays_in_the_chosen_documents(filled):
@@ -81,28 +83,22 @@ def test_deleting_the_chosen_document_during_a_search_adds_no_others(filled):
 
 
 def test_no_documents_means_all(filled):
-    assert filled.search("granite code", 5, ()) == filled.search("granite code", 5)
+    assert search(filled, "granite code", 5, ()) == search(filled, "granite code", 5)
 
 
 def test_an_unknown_document_matches_nothing(filled):
-    assert filled.search("granite", 3, ("0" * 64,)) == []
+    assert search(filled, "granite", 3, ("0" * 64,)) == []
 
 
-def test_a_chosen_document_that_is_being_added_is_not_found(filled, tmp_path):
-    index = VectorIndex(tmp_path / "apart")
-    index.add("whole", ["whole-0"], EMBEDDER.embed(["heron"]))
-    index.add("half", ["half-0"], EMBEDDER.embed(["heron"]))
-    (vector,) = EMBEDDER.embed(["heron"])
-    assert [chunk for chunk, _ in index.exact.search(vector, 9, excluded=["half"], owners=["half", "whole"])] == [
-        "whole-0"
-    ]
-    index.close()
-
-
-def test_an_id_that_is_a_prefix_of_another_does_not_match_it(filled):
-    bm25 = filled._catalog.bm25
-    bm25.add([(900, "ab-1", "zebra"), (901, "ab-11", "zebra"), (902, "ab1-1", "zebra"), (903, "a-1", "zebra")])
-    assert bm25.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
+def test_a_chosen_document_that_is_being_added_is_not_found(filled, file_of):
+    text = "heron and granite. " * 40
+    adding = filled.add(file_of(text, "half.txt"), "half.txt")
+    while next(adding).stage != "embedded":
+        pass
+    half, whole = sha256(text.encode()).hexdigest(), filled.documents()[0].id
+    hits = search(filled, "heron and granite", 99, [half, whole])
+    assert {hit.chunk.document_id for hit in hits} == {whole}
+    adding.close()
 
 
 def test_chunks_by_id_returns_only_existing_chunks(filled):
