@@ -1,5 +1,8 @@
 """Tiny models with random weights and tiny tokenizers: offline, seeded, built in milliseconds."""
 
+import re
+import string
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -105,12 +108,14 @@ def bert(layers=2):
 
 @cache
 def wordpiece_tokenizer(vocab_size=300):
-    """A WordPiece tokenizer like BERT's, trained on `CORPUS`; cached, because training breaks ties randomly."""
-    wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    """A WordPiece tokenizer like BERT's, of single characters and the most frequent words of `CORPUS`."""
+    text = CORPUS.read_text().lower()
+    characters = sorted({*string.ascii_lowercase, *string.digits, *string.punctuation, *text} - set(string.whitespace))
+    words = [word for word, _ in Counter(re.findall(r"\w\w+", text)).most_common()]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *characters, *(f"##{each}" for each in characters), *words]
+    ids = {token: number for number, token in enumerate(vocabulary[:vocab_size])}
+    wordpiece = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     wordpiece.normalizer, wordpiece.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
-    wordpiece.train_from_iterator([CORPUS.read_text()], trainer)
     return wordpiece
 
 
