@@ -54,7 +54,7 @@ FORMER_OPTIONS = {
 
 def main() -> int:
     """Run one command, print its report and write its result. Returns the exit status."""
-    arguments = _parser().parse_args(_with_current_names(sys.argv[1:]))
+    arguments = parse(sys.argv[1:])
     logging.basicConfig(level=logging.WARNING)
     try:
         arguments.run(arguments)
@@ -204,8 +204,12 @@ class _ProgressPrinter:
         print(f"{stage} {done}/{total}{loss_text}, about {minutes:.0f} min left", flush=True)
 
 
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command line; former names of commands and options still work."""
+    return _parser().parse_args(_with_current_names(words))
+
+
 def _with_current_names(words: Sequence[str]) -> list[str]:
-    """Replace the former names of the command and its options, which still work but are not in the help."""
     names = FORMER_OPTIONS
     if words[:1] == ["selector"]:  # it trains on each example several times, so examples are not steps
         names = names | {"--lessons": "--examples", "--steps": "--examples"}

@@ -88,7 +88,7 @@ def train_selector(
     steps = config.epochs * len(encoded)
     training = TrainingConfig(steps, config.learning_rate, checkpoint_steps=CHECKPOINT_STEPS)
     settings = {**to_json(config.head), "data": data}
-    train(head, _loss_of(head, encoded, config.seed), training, out, settings, progress)
+    train(head, make_loss(head, encoded, config.seed), training, out, settings, progress)
     selector = TokenSelector(encoder, head)
     selector.save(out)
     eval_dataset = build_targets(decoder, eval_examples, config.eval_examples, None, data, progress)
@@ -121,7 +121,7 @@ def _encode_example(
     return EncodedExample(torch.cat(vectors).half(), lengths, questions, [target.benefit for _, target in with_target])
 
 
-def _loss_of(head: SelectorHead, examples: Sequence[EncodedExample], seed: int) -> Callable[[int], Tensor]:
+def make_loss(head: SelectorHead, examples: Sequence[EncodedExample], seed: int) -> Callable[[int], Tensor]:
     """Return the loss of each step: the mean cross-entropy between benefit and scores, in nats."""
 
     def loss(step: int) -> Tensor:

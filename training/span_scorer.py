@@ -69,11 +69,11 @@ def train_span_scorer(
     document_frequency = _inverse_document_frequency(encoder, corpora)
     net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, len(document_frequency))
     net.rarity += document_frequency
-    loss_of = _loss_of(net, examples, encoder, config.seed)
+    loss_of = make_loss(net, examples, encoder, config.seed)
     settings = {**to_json(config.net), "data": data}
     seconds = train(net, loss_of, config.training, out, settings, progress)
     SpanScorer(encoder, net).save(out)
-    correct = _evaluate(SpanScorer.load(out, encoder), eval_examples, config.eval_examples, progress)
+    correct = evaluate(SpanScorer.load(out, encoder), eval_examples, config.eval_examples, progress)
     report = {
         "model": PACKAGE,
         "config": to_json(config),
@@ -95,7 +95,7 @@ def _inverse_document_frequency(encoder: Encoder, corpora: Sequence[Corpus]) -> 
     return torch.log(1 + len(paragraphs) / (1 + counts))
 
 
-def _loss_of(net: SpanScorerNet, examples: TrainingExamples, encoder: Encoder, seed: int) -> Callable[[int], Tensor]:
+def make_loss(net: SpanScorerNet, examples: TrainingExamples, encoder: Encoder, seed: int) -> Callable[[int], Tensor]:
     """Return the loss of each step: the negative log-likelihood of the answer's pieces per question, in nats."""
     encode = cache(partial(encode_text, encoder))
 
@@ -103,7 +103,7 @@ def _loss_of(net: SpanScorerNet, examples: TrainingExamples, encoder: Encoder, s
         torch.manual_seed((seed << 32) + step)  # of dropout, so that a resumed run equals an uninterrupted one
         texts, pairs = examples.texts(step)
         passages = [encode(text) for text in texts]
-        encoded_pairs = [(encode(question), _occurrences(passages, texts, answer)) for question, answer in pairs]
+        encoded_pairs = [(encode(question), find_occurrences(passages, texts, answer)) for question, answer in pairs]
         trained = [(question, spans) for question, spans in encoded_pairs if question.pieces.ids and spans]
         losses = [torch.zeros((), requires_grad=True)]
         if trained:
@@ -118,7 +118,7 @@ def _loss_of(net: SpanScorerNet, examples: TrainingExamples, encoder: Encoder, s
     return loss
 
 
-def _occurrences(passages: Sequence[EncodedText], texts: Sequence[str], answer: str) -> list[tuple[int, list[int]]]:
+def find_occurrences(passages: Sequence[EncodedText], texts: Sequence[str], answer: str) -> list[tuple[int, list[int]]]:
     """Return where an answer occurs as whole words: the index of a passage, and the indices of its pieces there."""
     occurrences = []
     for index, (passage, text) in enumerate(zip(passages, texts, strict=True)):
@@ -129,7 +129,7 @@ def _occurrences(passages: Sequence[EncodedText], texts: Sequence[str], answer: 
     return occurrences
 
 
-def _evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progress: Progress) -> list[bool]:
+def evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progress: Progress) -> list[bool]:
     """Return for each question whether the most likely piece of all passages is part of its answer."""
     encode = cache(partial(encode_text, scorer.encoder))
     correct = list[bool]()
@@ -137,7 +137,7 @@ def _evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progre
         texts, pairs = examples.texts(index)
         passages = [encode(text) for text in texts]
         for question, answer in pairs:
-            if occurrences := _occurrences(passages, texts, answer):
+            if occurrences := find_occurrences(passages, texts, answer):
                 is_best = [scores.log_odds == 0.0 for scores in scorer.score(question, texts)]
                 correct.append(any(bool(is_best[passage][pieces].any()) for passage, pieces in occurrences))
         progress("Evaluating", index + 1, count, 0.0)

@@ -48,7 +48,7 @@ class DiskBlobs:
         self._lock = threading.Lock()  # guards the index and the file names, not the files' content
         with disk_full_as_store_full(f"use {root}"):
             root.mkdir(parents=True, exist_ok=True)
-            self._index = _open_index(root / "index.sqlite3")
+            self.index = _open_index(root / "index.sqlite3")
             self._reconcile()
 
     def put(self, key: str, tensors: dict[str, Tensor], note: str = "") -> None:
@@ -85,19 +85,19 @@ class DiskBlobs:
 
     def notes(self) -> dict[str, str]:
         with self._lock:
-            return dict(self._index.execute("SELECT key, note FROM blobs"))
+            return dict(self.index.execute("SELECT key, note FROM blobs"))
 
     def annotate(self, notes: dict[str, str]) -> None:
         rows = [(note, key) for key, note in notes.items()]
-        with self._lock, disk_full_as_store_full("save notes about chunk KV"), self._index:
-            self._index.executemany("UPDATE blobs SET note = ? WHERE key = ?", rows)
+        with self._lock, disk_full_as_store_full("save notes about chunk KV"), self.index:
+            self.index.executemany("UPDATE blobs SET note = ? WHERE key = ?", rows)
 
     def close(self) -> None:
         with self._lock:
-            self._index.close()
+            self.index.close()
 
     def _find(self, key: str) -> _Blob | None:
-        row = self._index.execute(f"{SELECT} WHERE key = ?", (key,)).fetchone()
+        row = self.index.execute(f"{SELECT} WHERE key = ?", (key,)).fetchone()
         return _Blob(*row) if row else None
 
     def _path(self, blob: _Blob) -> Path:
@@ -110,8 +110,8 @@ class DiskBlobs:
         old_path = self._path(old) if old else None
         replace_synced(draft, path)
         try:
-            with self._index:
-                self._index.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?)", astuple(blob))
+            with self.index:
+                self.index.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?)", astuple(blob))
         except BaseException:
             if path != old_path:
                 path.unlink(missing_ok=True)
@@ -126,19 +126,19 @@ class DiskBlobs:
             if current is not None and current.sha256 == blob.sha256:
                 with suppress(OSError):
                     self._path(blob).unlink()  # first: if the index cannot be changed, this is a miss nevertheless
-                with suppress(StoreFull), disk_full_as_store_full("delete chunk KV"), self._index:
-                    self._index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
+                with suppress(StoreFull), disk_full_as_store_full("delete chunk KV"), self.index:
+                    self.index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
 
     def _reconcile(self) -> None:
         """Delete files without a row, and rows whose file is missing or has another length."""
-        blobs = {self._path(blob): blob for blob in (_Blob(*row) for row in self._index.execute(SELECT))}
+        blobs = {self._path(blob): blob for blob in (_Blob(*row) for row in self.index.execute(SELECT))}
         for path in self._root.iterdir():
             if path.suffix in (SUFFIX, DRAFT_SUFFIX) and path not in blobs:
                 path.unlink()
         for path, blob in blobs.items():
             if not path.is_file() or path.stat().st_size != blob.size_bytes:
-                with self._index:
-                    self._index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
+                with self.index:
+                    self.index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
                 path.unlink(missing_ok=True)
 
 

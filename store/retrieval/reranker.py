@@ -42,12 +42,12 @@ class CrossEncoderReranker:
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()  # the tokenizer is not thread-safe
         try:
-            self._model = _load(name)
+            self.model = _load(name)
         except Exception as error:  # the loaders raise many types on foreign files
             raise _unreadable(name, error) from error
-        if problem := _find_problem(self._model):
+        if problem := _find_problem(self.model):
             raise RerankerUnusable(f"The reranker {name!r} cannot be used: {problem}.")
-        self._model.max_seq_length = min(MAX_TOKENS, self._model.max_seq_length or MAX_TOKENS)
+        self.model.max_seq_length = min(MAX_TOKENS, self.model.max_seq_length or MAX_TOKENS)
 
     def score(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the model's logit for each text."""
@@ -55,7 +55,7 @@ class CrossEncoderReranker:
             return []
         pairs = [(question, text) for text in texts]
         with self._lock:
-            return self._model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False).tolist()
+            return self.model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False).tolist()
 
 
 def _unreadable(name: str, error: Exception) -> RerankerUnusable:

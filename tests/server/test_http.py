@@ -196,8 +196,8 @@ def test_closing_the_connection_cancels_the_request(url, backend, stream):
 
 
 def test_a_stopped_answer_ends_in_an_error(client, backend, monkeypatch):
-    backend.pause_after_words, stops, answers = 3, [], backend._answers
-    monkeypatch.setattr(backend, "_answers", lambda request, stop: (stops.append(stop), answers(request, stop))[1])
+    backend.pause_after_words, stops, answers = 3, [], backend.answers_to
+    monkeypatch.setattr(backend, "answers_to", lambda request, stop: (stops.append(stop), answers(request, stop))[1])
     stream = client.chat.completions.create(model="kvscope", stream=True, **ASK)
     with pytest.raises(openai.APIError, match="stopped before its end"):
         for chunk in stream:
@@ -213,23 +213,23 @@ def test_a_stopped_answer_ends_in_an_error(client, backend, monkeypatch):
 
 def test_an_error_during_a_stream_is_an_event_without_an_end_mark(url, backend, monkeypatch):
     def broken(request, cancel):
-        yield from list(FakeBackend(0)._answers(request, Event()))[:-3]
+        yield from list(FakeBackend(0).answers_to(request, Event()))[:-3]
         raise QuestionTooLong("It grew.")
 
-    monkeypatch.setattr(backend, "_answers", broken)
+    monkeypatch.setattr(backend, "answers_to", broken)
     *_, last = [line for line in post(url, stream=True).text.splitlines() if line]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "context_length_exceeded"
 
 
 def test_too_many_concurrent_requests_are_refused_with_retry_after(url, backend, monkeypatch):
-    gate, waiting, answers = Event(), [], backend._answers
+    gate, waiting, answers = Event(), [], backend.answers_to
 
     def gated(request, cancel):
         waiting.append(request)
         gate.wait(60)
         yield from answers(request, cancel)
 
-    monkeypatch.setattr(backend, "_answers", gated)
+    monkeypatch.setattr(backend, "answers_to", gated)
     with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
         asked = [pool.submit(post, url, stream=True) for _ in range(MAX_CONCURRENT_REQUESTS)]
         until(lambda: len(waiting) == MAX_CONCURRENT_REQUESTS)

@@ -129,7 +129,6 @@ def test_these_endpoints_are_public_and_all_others_hidden(app):
 def test_launch_options_contain_no_address():
     options = launch_options()
     assert "http" not in options["head"] and "http" not in options["css_paths"][0].read_text()
-    assert options["theme"]._stylesheets == []
     assert options["run_history"] is False
 
 

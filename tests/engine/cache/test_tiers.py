@@ -167,7 +167,7 @@ def test_kv_can_be_deleted_from_a_disk_that_cannot_be_written(tmp_path):
     cache = CacheHierarchy(CONFIG, blobs, CPU)
     insert_on_disk(cache)
     cache.drain()
-    blobs._index.execute("PRAGMA query_only = ON")
+    blobs.index.execute("PRAGMA query_only = ON")
     cache.tree.delete("a1")
     assert len(cache.tree) == 0 and cache.tree.tiers[1].size_bytes == 0
     assert not list(tmp_path.glob("*.safetensors"))

@@ -229,7 +229,7 @@ def test_a_refusal_loses_half_the_maximum_penalty_at_its_first_word():
 
 def test_occurrences_of_an_answer_are_whole_words_in_any_passage():
     texts = ["Bern and Bernese. BERN!", "In Bern."]
-    places = span_training._occurrences(encode(*texts), texts, "Bern")
+    places = span_training.find_occurrences(encode(*texts), texts, "Bern")
     assert [
         (number, texts[number][encode(texts[number])[0].pieces.spans[pieces[0]][0] :][:4]) for number, pieces in places
     ] == [
@@ -237,7 +237,7 @@ def test_occurrences_of_an_answer_are_whole_words_in_any_passage():
         (0, "BERN"),
         (1, "Bern"),
     ]
-    assert span_training._occurrences(encode(*texts), texts, "ern") == []
+    assert span_training.find_occurrences(encode(*texts), texts, "ern") == []
 
 
 def test_training_finds_the_answers():
@@ -256,12 +256,12 @@ def test_training_finds_the_answers():
     )
     torch.manual_seed(0)
     model = SpanScorerNet(64, 2, 16, 300)
-    loss_of = span_training._loss_of(model, examples, tiny.encoder(1, 2), 0)
+    loss_of = span_training.make_loss(model, examples, tiny.encoder(1, 2), 0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
     def accuracy():
         scorer = SpanScorer(tiny.encoder(1, 2), copy.deepcopy(model))
-        return statistics.fmean(span_training._evaluate(scorer, examples, 20, ignore))
+        return statistics.fmean(span_training.evaluate(scorer, examples, 20, ignore))
 
     untrained, before = accuracy(), float(sum(loss_of(number).detach() for number in range(200, 210))) / 10
     for number in range(400):

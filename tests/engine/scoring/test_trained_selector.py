@@ -187,7 +187,7 @@ def test_training_approaches_the_targets():
         examples.append(selector_training.EncodedExample(vectors.half(), lengths, questions, benefits))
     torch.manual_seed(7)
     student = SelectorHead(32, heads=3, size=4)
-    loss_of = selector_training._loss_of(student, examples, seed=0)
+    loss_of = selector_training.make_loss(student, examples, seed=0)
     optimizer = torch.optim.AdamW(student.parameters(), lr=1e-2)
 
     def mean_share(scores_of):

@@ -89,7 +89,7 @@ def test_threads_are_serialised_and_get_their_own_scores(folder):
     reranker = CrossEncoderReranker(str(folder))
     questions = ["the heron", "basalt", "what dives", "open sea"] * 8
     alone = [reranker.score(question, PASSAGES) for question in questions]
-    predict, free = reranker._model.predict, Semaphore(1)
+    predict, free = reranker.model.predict, Semaphore(1)
 
     def watched(*pairs, **options):
         assert free.acquire(blocking=False)
@@ -98,7 +98,7 @@ def test_threads_are_serialised_and_get_their_own_scores(folder):
         finally:
             free.release()
 
-    reranker._model.predict = watched
+    reranker.model.predict = watched
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda question: reranker.score(question, PASSAGES), questions)) == alone
 

@@ -165,7 +165,7 @@ class FakeBackend:
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         with self.metrics.track() as update:
-            yield from map(update, self._answers(request, cancel))
+            yield from map(update, self.answers_to(request, cancel))
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
         return self.inspection.inspect(request, cancel)
@@ -176,7 +176,7 @@ class FakeBackend:
     def metrics_text(self) -> str:
         return self.metrics.render()
 
-    def _answers(self, request: Request, cancel: Event) -> Iterator[Answer]:
+    def answers_to(self, request: Request, cancel: Event) -> Iterator[Answer]:
         self.requests.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")
