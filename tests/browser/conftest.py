@@ -24,6 +24,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--disable-features=PreloadTopChromeWebUI",  # a renderer for menus of Chromium itself, in every window
 ]
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)  # generous: a busy machine draws late, and no test here is about speed

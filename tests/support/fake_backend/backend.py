@@ -82,11 +82,11 @@ class FakeBackend:
     stored_documents     newest first
     """
 
-    def __init__(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
+    def __init__(self, pace_s: float = 0.005, documents: list[Document] | None = None) -> None:
         self.models = FakeModels()
         self.reset(pace_s, documents)
 
-    def reset(self, pace_s: float = 0.02, documents: list[Document] | None = None) -> None:
+    def reset(self, pace_s: float = 0.005, documents: list[Document] | None = None) -> None:
         """Return to the initial state; `models` stays the same object, because the Settings page keeps it."""
         self.pace_s = pace_s
         self.pause_after_words = 10_000
