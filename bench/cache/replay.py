@@ -9,7 +9,7 @@ from bench.cache.workload import RequestStream
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
 from bench.tables import progress
 from engine.engine import Engine
-from engine.model.sampling import SamplingParams
+from engine.model.sampling import TokenSampler
 from engine.prompt.pack import PreparedPrompt
 from engine.request import Request
 from engine.strategies import Strategy
@@ -56,7 +56,7 @@ def replay(
     results = [list[ReplayedQuestion]() for _ in variants]
     for number, documents in enumerate(progress(questions, "asking")):
         prompt = _prompt(variants[0][0], [passages[one] for one in documents], number)
-        variants[0][0].sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
+        variants[0][0].sampler(prompt, Trace(), TokenSampler())  # encode the passages once for all variants
         for (engine, strategy), result in zip(variants, results, strict=True):
             result.append(_ask(engine, strategy, prompt))
     return [result[num_warmup:] for result in results]
@@ -65,7 +65,7 @@ def replay(
 def _ask(engine: Engine, strategy: Strategy, prompt: PreparedPrompt) -> ReplayedQuestion:
     began, trace = time.perf_counter(), Trace()
     ready = engine.prefill(prompt, strategy, trace)
-    engine.sampler(prompt, trace, SamplingParams()).sample(ready.logits)
+    engine.sampler(prompt, trace, TokenSampler()).sample(ready.logits)
     trace.first_token()
     engine.store_results(prompt, ready)
     busy_ms = 1e3 * (time.perf_counter() - began)

@@ -17,7 +17,7 @@ from bench.metrics import METRICS
 from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, logits_along
 from engine.analysis.divergence import jaccard
 from engine.engine import Engine, PrefillResult
-from engine.model.sampling import SamplingParams, decode_batch
+from engine.model.sampling import TokenSampler, decode_batch
 from engine.prefill.context import PromptContext
 from engine.prompt.pack import PreparedPrompt
 from engine.strategies import OracleWindows
@@ -55,7 +55,7 @@ def run_variants(
     for variant in variants:
         if variant.key != FULL:
             results[variant.key] = engine.prefill(prompt, variant.strategy, Trace(), context=context)
-    samplers = [engine.sampler(prompt, Trace(), SamplingParams()) for _ in results]
+    samplers = [engine.sampler(prompt, Trace(), TokenSampler()) for _ in results]
     answers = decode_batch(
         engine.cache.decoder,
         [result.buffer for result in results.values()],

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.harness.workload import Workload, open_workload
 from bench.tables import progress
-from engine.model.sampling import SamplingParams
+from engine.model.sampling import TokenSampler
 from engine.prompt.validate import build_strategy
 from engine.trace import Trace
 
@@ -58,7 +58,7 @@ def first_token(work: Workload, tier: str, number: int) -> tuple[float, float]:
     trace = Trace()
     reading = work.engine.prepare(request, trace)
     ready = work.engine.prefill(reading, build_strategy(request), trace)
-    work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
+    work.engine.sampler(reading, trace, TokenSampler()).sample(ready.logits)
     trace.first_token()
     if set(ready.tiers) != {tier}:
         raise ValueError(f"expected every passage from {tier!r}, got {sorted(set(ready.tiers))}")

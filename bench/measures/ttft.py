@@ -14,7 +14,7 @@ from bench.bootstrap import median_interval
 from bench.harness.variants import Variant, parse_variants
 from bench.harness.workload import Workload, open_workload
 from bench.tables import progress
-from engine.model.sampling import SamplingParams
+from engine.model.sampling import TokenSampler
 from engine.strategies import Full, Strategy
 from engine.trace import Trace
 from engine.types import Placement
@@ -89,7 +89,7 @@ def first_token(work: Workload, strategy: Strategy, number: int) -> Sample:
     trace = Trace()
     reading = work.engine.prepare(work.request(number), trace)
     ready = work.engine.prefill(reading, strategy, trace)
-    work.engine.sampler(reading, trace, SamplingParams()).sample(ready.logits)
+    work.engine.sampler(reading, trace, TokenSampler()).sample(ready.logits)
     trace.first_token()
     assert trace.ttft_ms is not None
     return Sample(

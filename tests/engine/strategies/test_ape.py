@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from engine.model.attention import attend_parallel
-from engine.model.sampling import SamplingParams, decode
+from engine.model.sampling import TokenSampler, decode
 from engine.prompt.pack import pack
 from engine.strategies import APE
 from engine.trace import Trace
@@ -86,7 +86,7 @@ def test_neutral_settings_are_plain_attention_over_parallel_chunks_for_question_
     prompt = prepare(engine)
     result = engine.prefill(prompt, NEUTRAL, Trace())
     assert_close(result.logits, parallel_logits(engine, prompt, family)[-1], **REORDERED)
-    sampler, expected = SamplingParams().sampler(), []
+    sampler, expected = TokenSampler(), []
     for _ in range(6):
         expected.append(int(parallel_logits(engine, prompt, family, expected)[-1].argmax()))
     first = sampler.sample(result.logits)
