@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import Cancelled
-from engine.kv.assemble import assemble, chunk_spans
-from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes
+from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes, assemble, chunk_spans
 from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate

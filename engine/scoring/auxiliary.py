@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kv.assemble import chunk_spans
-from engine.kv.chunk_cache import ChunkCache, TouchedNodes
+from engine.kv.chunk_cache import ChunkCache, TouchedNodes, chunk_spans
 from engine.model.attention import attention_logits, causal_mask
 from engine.model.rope import rerotate_keys
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
