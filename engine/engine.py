@@ -219,7 +219,7 @@ class Engine:
         """
         shared = closing(self.prompt_context(prepared, trace, cancel)) if context is None else nullcontext(context)
         with shared as inputs:
-            return prefill(self.cache.decoder, inputs, strategy, trace, cancel)
+            return prefill(inputs, strategy, trace, cancel)
 
     def sampler(
         self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None

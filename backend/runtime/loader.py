@@ -1,10 +1,8 @@
 """Loads models, library, cache tiers and engine, and changes the settings of a running backend.
 
-Settings change without a restart, one change at a time. Downloads and configuration checks run first, while the present
-models still answer. Only then are the running tasks cancelled and the runtime closed and rebuilt, in this order, so
-that two models need not fit into memory at once. If that fails, the previous runtime is rebuilt. KV on disk stays: it
-is keyed by the model's fingerprint and is reused when the model is loaded again. New budgets alone are applied to the
-open tiers at once.
+Downloads and configuration checks run first, while the present models still answer. Only then are the running tasks
+cancelled and the runtime closed and rebuilt, in this order, so that two models need not fit into memory at once. If
+that fails, the previous runtime is rebuilt. New budgets alone are applied to the open tiers at once.
 """
 
 import logging
@@ -146,10 +144,9 @@ class RuntimeLoader:
                 self._thread.start()
 
     def set_budgets(self, budgets: Mapping[str, int]) -> EvictionResult:
-        """Set tier budgets in bytes, evict down to them, and save them.
+        """Set tier budgets in bytes, evict down to them, and save them. If it raises, nothing has changed.
 
-        Raises ModelNotReady, BadRequest for overridden settings, and what `CacheAdmin.set_budgets` raises, with
-        nothing changed.
+        Raises ModelNotReady, BadRequest for overridden settings, and what `CacheAdmin.set_budgets` raises.
         """
         with self._lock:
             if self.is_reloading:

@@ -31,30 +31,21 @@ REPLICATE_HITS = 2  # hits after which a path is copied to disk; a chunk's own K
 
 @dataclass(frozen=True, slots=True)
 class ChunkSet:
-    """The KV of a prompt's chunks.
+    """The KV of a prompt's chunks, in prompt order."""
 
-    chunks           in prompt order; for `Placement.EXACT_PREFIX` the leading ones only
-    tiers            the source of each of the prompt's chunks: a tier's name, or 'computed' (now or by recomputation)
-    num_path_chunks  leading chunks that came from one path, so that their KV is exact at its positions
-    """
-
-    chunks: tuple[ChunkKV, ...]
-    tiers: tuple[str, ...]
-    num_path_chunks: int
+    chunks: tuple[ChunkKV, ...]  # for `Placement.EXACT_PREFIX` the leading ones only
+    tiers: tuple[str, ...]  # the source of each of the prompt's chunks: a tier's name, or 'computed' (now or later)
+    num_path_chunks: int  # leading chunks that came from one path, so that their KV is exact at its positions
 
 
 @dataclass
 class ChunkCache:
-    """Chunk KV of one model after one shared prefix, whose own KV is `prefix`.
-
-    tree   shared by all models; fingerprints keep their KV apart, and equal models share it
-    costs  measured prefill times; without them all tokens cost the same, and cached KV is always read
-    """
+    """Chunk KV of one model after one shared prefix, whose own KV is `prefix`."""
 
     decoder: Decoder
     prefix_ids: tuple[int, ...]
-    tree: KnowledgeTree[ChunkKV]
-    costs: CostModel | None = None
+    tree: KnowledgeTree[ChunkKV]  # shared by all models; fingerprints keep their KV apart, and equal models share it
+    costs: CostModel | None = None  # without them all tokens cost the same, and cached KV is always read
     _lock: RLock = field(default_factory=RLock)
     _unreplicated: list[str] = field(default_factory=list)  # keys to copy to the slowest tier
 

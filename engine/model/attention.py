@@ -18,10 +18,7 @@ ATTENTION_NAME = "kvscope"
 
 
 class AttentionPass(Protocol):
-    """One forward pass: where it keeps keys and values, and what each of its rows attends to.
-
-    It replaces transformers' Cache inside a layer, hence the signature of `update`.
-    """
+    """One forward pass: its keys and values, and what its rows attend to. Takes the place of transformers' Cache."""
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Store the rows' keys (rotated) and values, [B, H, R, D]; return the keys and values to attend to."""

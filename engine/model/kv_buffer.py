@@ -1,7 +1,4 @@
-"""The KV buffer of one prompt, and forward passes over selected rows of it.
-
-Prefill, selective recomputation and a decode step are the same pass over different rows.
-"""
+"""The KV buffer of one prompt, and forward passes over rows of it: prefill, recomputation and decode steps."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,16 +23,11 @@ class ParallelLayout:
 
 @dataclass(eq=False)
 class KVBuffer:
-    """Preallocated keys and values of one prompt and its answer.
+    """Preallocated keys and values of one prompt and its answer. Slot i has position i, unless chunks are parallel."""
 
-    keys, values  [L, H, C, D], keys rotated; slot i has position i, unless chunks are parallel
-    length        used slots, counted from 0
-    parallel      None unless chunks share positions
-    """
-
-    keys: Tensor
-    values: Tensor
-    length: int = 0
+    keys: Tensor  # [L, H, C, D], rotated
+    values: Tensor  # [L, H, C, D]
+    length: int = 0  # used slots, from slot 0
     parallel: ParallelLayout | None = None
 
     @property

@@ -20,33 +20,20 @@ from engine.types import Deviation, Placement, RecomputePlan, RowFilter, Selecti
 
 @dataclass(frozen=True)
 class PrefillResult:
-    """A prompt with complete KV.
+    """A prompt with complete KV."""
 
-    buffer            KV of the whole prompt, with capacity for the answer
-    logits            [V] of the first token
-    rows              [R] slots before the question that got fresh KV; with a row filter, those that passed it first
-    actual_ratio      recomputed / reusable tokens; with a row filter, the mean from the first filtered layer on
-    flops             floating-point operations of the main model's pass, the question and unfiltered layers included
-    tiers             the source of each chunk's KV: a tier's name, 'computed', or 'none' without reuse
-    num_path_chunks   leading chunks whose KV came from one exact path
-    num_exact_chunks  leading chunks whose KV in the buffer is exact
-    touched_nodes     tree nodes that were read
-    """
-
-    buffer: KVBuffer
-    logits: Tensor
-    rows: Tensor
-    actual_ratio: float
-    flops: float
-    tiers: tuple[str, ...]
-    num_path_chunks: int
-    num_exact_chunks: int
-    touched_nodes: tuple[Node, ...] = ()
+    buffer: KVBuffer  # with capacity for the answer
+    logits: Tensor  # [V] of the first token
+    rows: Tensor  # [R] slots before the question that got fresh KV; with a row filter, those that passed it first
+    actual_ratio: float  # recomputed / reusable tokens; with a row filter, the mean from the first filtered layer on
+    flops: float  # floating-point operations of the main model's pass, the question and unfiltered layers included
+    tiers: tuple[str, ...]  # the source of each chunk's KV: a tier's name, 'computed', or 'none' without reuse
+    num_path_chunks: int  # leading chunks whose KV came from one exact path
+    num_exact_chunks: int  # leading chunks whose KV in the buffer is exact
+    touched_nodes: tuple[Node, ...] = ()  # tree nodes that were read
 
 
-def prefill(
-    decoder: Decoder, context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None
-) -> PrefillResult:
+def prefill(context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> PrefillResult:
     """Load or compute the KV of a prompt, up to the first token's logits. Raises Cancelled once `cancel` is set."""
     tiers: tuple[str, ...] = ("none",) * len(context.spans)
     num_path_chunks = 0
@@ -61,7 +48,7 @@ def prefill(
     with trace.stage("select"):
         plan = plan_recompute(strategy, context.selection_context(strategy.placement))
     with trace.stage("recompute" if strategy.reuses_kv else "prefill"):
-        logits, rows, ratio, flops = _recompute(decoder, context, buffer, plan, cancel)
+        logits, rows, ratio, flops = _recompute(context, buffer, plan, cancel)
     nodes = tuple(context.touched_nodes)
     return PrefillResult(buffer, logits, rows, ratio, flops, tiers, num_path_chunks, plan.num_exact_chunks, nodes)
 
@@ -94,13 +81,14 @@ def _count_exact_chunks(plan: RecomputePlan, context: SelectionContext, strategy
 
 
 def _recompute(
-    decoder: Decoder, context: PromptContext, buffer: KVBuffer, plan: RecomputePlan, cancel: Event | None
+    context: PromptContext, buffer: KVBuffer, plan: RecomputePlan, cancel: Event | None
 ) -> tuple[Tensor, Tensor, float, float]:
     """Compute fresh KV for the plan's rows and the question in one pass; return logits, rows, actual ratio and FLOPs.
 
     A plan that covers the whole context runs the same pass as full prefill, so the result is equal bit for bit.
     """
-    spec, ids, query_rows = decoder.spec, context.ids, context.query_rows
+    decoder, spec = context.cache.decoder, context.cache.decoder.spec
+    ids, query_rows = context.ids, context.query_rows
     lengths = [len(span) for span in context.spans]
     num_tokens = sum(lengths)
     if plan.parallel_attention is not None and lengths:
@@ -134,9 +122,8 @@ def prefill_filtered(
 ) -> tuple[Tensor, list[Tensor], int]:
     """Compute KV for `slots` [R] from token `ids` [R], dropping rows between layers as CacheBlend (arXiv:2405.16444).
 
-    Before each layer the filter may measure how far the rows' fresh KV deviates from the cached KV, and drop some. The
-    last `num_query_tokens` rows are never dropped. Returns the logits [V] of the last row, the context slots that got
-    fresh KV in each layer, and the first filtered layer, or 0 if none was.
+    The last `num_query_tokens` rows are never dropped. Returns the logits [V] of the last row, the context slots that
+    got fresh KV in each layer, and the first filtered layer, or 0 if none was.
     """
     hidden, rotation = decoder.embed(ids[None], slots[None])
     row_pass = RowPass(buffer, slots)

@@ -4,10 +4,7 @@ import torch
 
 
 def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
-    """Return the device ('auto', 'cpu', 'cuda', 'cuda:1'), the dtype, and both as text for the UI, with the reason.
-
-    Raises ValueError for an unknown dtype or a GPU that does not exist.
-    """
+    """Return the device, the dtype, and both as text for the UI. Raises ValueError for a bad dtype or a missing GPU."""
     if dtype not in ("auto", "bf16", "fp32"):
         raise ValueError(f"dtype is 'auto', 'bf16' or 'fp32', got {dtype!r}")
     if device == "auto":

@@ -24,10 +24,7 @@ MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 def load_decoder(
     folder: Path, device: torch.device, dtype: torch.dtype, name: str = "", adapter: Path | None = None
 ) -> Decoder:
-    """Load the model in `folder`, with the LoRA adapter in folder `adapter`.
-
-    Raises ModelNotFound, LoraAdapterUnusable, and UnsupportedModel, if possible before weights are read.
-    """
+    """Load the model in `folder`. Raises ModelNotFound, LoraAdapterUnusable and UnsupportedModel, early if possible."""
     try:
         check_config(json.loads((folder / "config.json").read_text()), str(folder))
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
