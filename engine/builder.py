@@ -15,7 +15,7 @@ from engine.cache.cost_model import CostModel, load_or_measure, measure_costs
 from engine.cache.hit_stats import CacheStats
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable, UnsupportedModel
+from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable
 from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
@@ -118,10 +118,7 @@ def fetch_models(config: ModelConfig, report: ProgressCallback = lambda message,
 
     Raises what `load_models` would raise for the configuration, and HubUnreachable, before any download if possible.
     """
-    try:
-        select_dtype(config.device, config.dtype)
-    except ValueError as error:
-        raise UnsupportedModel(f"The {error}.") from error
+    select_dtype(config.device, config.dtype)
     for folder, file, error_class in (
         (config.lora_folder, LORA_WEIGHTS_FILE, LoraAdapterUnusable),
         (config.token_selector_folder, SELECTOR_FILE, TokenSelectorUnusable),

@@ -10,7 +10,6 @@ import torch
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
 from backend.runtime.loader import RuntimeLoader
-from engine.errors import BadRequest
 from engine.model.decoder import Decoder
 from engine.model.encoder import MAX_PIECES
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -81,10 +80,7 @@ class LocalModelService:
         return dict(self.loader.overrides)
 
     def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
-        try:
-            device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else settings.device, settings.dtype)
-        except ValueError as error:
-            raise BadRequest(f"The {error}.") from error
+        device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else settings.device, settings.dtype)
         footprint = estimate_footprint(name, self.loader.settings.data / "models")
         typical_tokens = TYPICAL_PASSAGES * settings.chunk_size + TYPICAL_OTHER_TOKENS
         return MemoryEstimate(

@@ -220,6 +220,15 @@ def test_a_budget_set_by_a_flag_cannot_be_changed_on_any_page(start):
     assert backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_missing_device_is_named_with_its_remedy(start):
+    backend = start(device="cuda")
+    assert backend.status().message == (
+        "The device 'cuda' was requested, but this machine has no CUDA GPU; use --device cpu."
+    )
+    assert change(backend, device="cuda:1").error.startswith("The device 'cuda:1' was requested")
+
+
 def test_a_reranker_is_downloaded_while_the_present_models_answer(start, tmp_path, monkeypatch):
     backend, seen = filled(start(), tmp_path), []
     runtime = backend.loader.runtime

@@ -2,15 +2,17 @@
 
 import torch
 
+from engine.errors import BadRequest
+
 
 def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
-    """Return the device, the dtype, and both as text for the UI. Raises ValueError for a bad dtype or a missing GPU."""
+    """Return the device, the dtype, and both as text for the UI. Raises BadRequest for a bad dtype or a missing GPU."""
     if dtype not in ("auto", "bf16", "fp32"):
-        raise ValueError(f"dtype is 'auto', 'bf16' or 'fp32', got {dtype!r}")
+        raise BadRequest(f"The dtype is 'auto', 'bf16' or 'fp32', got {dtype!r}.")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} was requested, but this machine has no CUDA GPU; use --device cpu")
+        raise BadRequest(f"The device {device!r} was requested, but this machine has no CUDA GPU; use --device cpu.")
     torch_device = torch.device(device)
     hardware = _bf16_hardware(torch_device)
     fallback = "no bf16 hardware" if dtype == "auto" else "requested"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.errors import ModelNotFound, UnsupportedModel
+from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.loading.dtype import select_dtype
 from engine.model.loading.load import load_decoder, selftest
@@ -103,5 +103,5 @@ def test_dtype_follows_the_request_and_the_machine():
     assert "fp32 on the CPU" in text
     for wrong in ({"dtype": "int3"}, {} if torch.cuda.is_available() else {"device": "cuda"}):
         if wrong:
-            with pytest.raises(ValueError, match=r"got|requested"):
+            with pytest.raises(BadRequest, match=r"got|requested"):
                 select_dtype(**wrong)
