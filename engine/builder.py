@@ -22,8 +22,7 @@ from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder
+from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder

@@ -25,7 +25,7 @@ from engine.cache.tier import Tier
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
-from engine.model.loading.dtype import select_dtype
+from engine.model.loading.load import select_dtype
 from engine.types import ChunkKV
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig

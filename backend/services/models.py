@@ -13,7 +13,7 @@ from backend.runtime.loader import RuntimeLoader
 from engine.model.decoder import Decoder
 from engine.model.encoder import MAX_PIECES
 from engine.model.loading.bundled import BUNDLED_MODEL
-from engine.model.loading.dtype import select_dtype
+from engine.model.loading.load import select_dtype
 from engine.model.loading.resolve import estimate_footprint, free_bytes
 from engine.prompt.template import SYSTEM
 from store.ingest.chunker import ChunkConfig, chunk_config_of

@@ -16,8 +16,7 @@ from bench.harness.variants import Variant, parse_variants
 from bench.tables import progress
 from engine.engine import Engine
 from engine.generation.span_scorer import SPAN_SCORER_FILE
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import LORA_WEIGHTS_FILE
+from engine.model.loading.load import LORA_WEIGHTS_FILE, select_dtype
 from engine.scoring.trained_selector import SELECTOR_FILE
 
 COLUMNS = {

@@ -15,7 +15,7 @@ from bench.harness.engine import model_config
 from engine.builder import build_engine, load_models
 from engine.cache.tiers.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.model.loading.dtype import select_dtype
+from engine.model.loading.load import select_dtype
 from engine.request import Request
 from engine.trace import Trace
 from store.kv.blobs import DiskBlobs

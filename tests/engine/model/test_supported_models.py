@@ -5,8 +5,7 @@ import torch
 
 from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import load_decoder, selftest
+from engine.model.loading.load import load_decoder, select_dtype, selftest
 from engine.model.loading.resolve import resolve
 from engine.model.spec import check_config
 from tests.support import tiny
