@@ -4,6 +4,7 @@ transformers calls the attention function registered under `ATTENTION_NAME`. Our
 the layer's keyword arguments. So recomputation, scoring and decoding all use the model's own, unpatched layers.
 """
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +16,15 @@ from transformers.masking_utils import sdpa_mask
 from engine.types import ParallelAttention
 
 ATTENTION_NAME = "kvscope"
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLayout:
+    """Chunks that share positions (APE), in slots `context`; the tokens after them follow the longest one."""
+
+    context: slice
+    longest_tokens: int
+    attention: ParallelAttention
 
 
 class AttentionPass(Protocol):
@@ -70,20 +80,15 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Te
 
 
 def attend_parallel(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scaling: float,
-    mask: Tensor | None,
-    context: slice,
-    parallel: ParallelAttention,
+    query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor | None, layout: ParallelLayout
 ) -> Tensor:
-    """Return APE's attention (arXiv:2502.05431) to the `context` slots, which the mask must not mask, and all others.
+    """Return APE's attention (arXiv:2502.05431) to the context slots, which the mask must not mask, and all others.
 
     The context's logits are divided by the temperature, and its log-sum-exp is multiplied by scale and temperature.
     A softmax over both log-sum-exps then weights the two outputs. With temperature = scale = 1 this is plain attention.
     Computed in fp32; arguments and result as for `attend`.
     """
+    context, parallel = layout.context, layout.attention
     logits = attention_logits(query, keys, scaling, mask)
     context_logits = logits[..., context] / parallel.temperature
     other_logits = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)

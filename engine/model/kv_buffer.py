@@ -6,19 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.attention import attend, attend_parallel, attention_logits, causal_mask
-from engine.types import ParallelAttention
+from engine.model.attention import ParallelLayout, attend, attend_parallel, attention_logits, causal_mask
 
 SEGMENT_ROWS = 192  # rows that share a mask; each segment attends to the keys up to its last slot only
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelLayout:
-    """Chunks that share positions (APE), in slots `context`; the tokens after them follow the longest one."""
-
-    context: slice
-    longest_tokens: int
-    attention: ParallelAttention
 
 
 @dataclass(eq=False)
@@ -72,10 +62,7 @@ class RowPass:
         outputs = []
         for rows, num_keys, mask in self._segments:
             part = query[:, :, rows], keys[:, :, :num_keys], values[:, :, :num_keys], scaling, mask
-            if parallel is None:
-                outputs.append(attend(*part))
-            else:
-                outputs.append(attend_parallel(*part, parallel.context, parallel.attention))
+            outputs.append(attend_parallel(*part, parallel) if parallel else attend(*part))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
 

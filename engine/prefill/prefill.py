@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from engine.cache.node import Node
+from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, ParallelLayout, RowPass
+from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.prefill.context import PromptContext
 from engine.strategies.base import Strategy
 from engine.trace import Trace

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine.model.attention import attend_parallel
+from engine.model.attention import ParallelLayout, attend_parallel
 from engine.model.sampling import TokenSampler, decode
 from engine.prompt.pack import pack
 from engine.strategies import APE
@@ -47,7 +47,7 @@ def test_merged_attention_is_the_papers_with_every_weight_written_out(parallel):
     keys, values = (torch.randn(1, 2, 21, 8, generator=generator) for _ in range(2))
     slots = torch.arange(16, 21)
     mask = torch.zeros(5, 21).masked_fill(torch.arange(21)[None] > slots[:, None], float("-inf"))[None, None]
-    merged = attend_parallel(query, keys, values, 0.3, mask, slice(3, 16), parallel)
+    merged = attend_parallel(query, keys, values, 0.3, mask, ParallelLayout(slice(3, 16), 13, parallel))
     for head in range(4):
         head_keys, head_values = keys[0, head // 2], values[0, head // 2]
         expected = merged_attention(query[0, head], head_keys, head_values, 0.3, range(3, 16), slots, parallel)
