@@ -96,11 +96,8 @@ def _recompute(
         slots = slice(context.spans[0].start, context.spans[-1].stop)
         buffer.parallel = ParallelLayout(slots, max(lengths), plan.parallel_attention)
     if plan.row_filter is not None:
-        rows = torch.cat((plan.rows, query_rows))
-        logits, rows_by_layer, first_filtered_layer = prefill_filtered(
-            decoder, ids[rows], buffer, rows, len(query_rows), plan.row_filter, cancel
-        )
-        filtered = rows_by_layer[first_filtered_layer:]
+        logits, rows_by_layer, first_layer = prefill_filtered(context, buffer, plan.rows, plan.row_filter, cancel)
+        filtered = rows_by_layer[first_layer:]
         ratio = sum(map(len, filtered)) / (len(filtered) * num_tokens) if num_tokens else 0.0
         flops = sum(spec.flops_at(torch.cat((kept, query_rows))) / spec.num_layers for kept in rows_by_layer)
         return logits, filtered[0], ratio, flops
@@ -113,34 +110,29 @@ def _recompute(
 
 @torch.inference_mode()
 def prefill_filtered(
-    decoder: Decoder,
-    ids: Tensor,
-    buffer: KVBuffer,
-    slots: Tensor,
-    num_query_tokens: int,
-    row_filter: RowFilter,
-    cancel: Event | None = None,
+    context: PromptContext, buffer: KVBuffer, rows: Tensor, row_filter: RowFilter, cancel: Event | None = None
 ) -> tuple[Tensor, list[Tensor], int]:
-    """Compute KV for `slots` [R] from token `ids` [R], dropping rows between layers as CacheBlend (arXiv:2405.16444).
+    """Compute KV for context `rows` [R] and the question, dropping rows between layers (CacheBlend, arXiv:2405.16444).
 
-    The last `num_query_tokens` rows are never dropped. Returns the logits [V] of the last row, the context slots that
-    got fresh KV in each layer, and the first filtered layer, or 0 if none was.
+    Returns the logits [V] of the last row, the context rows that got fresh KV in each layer, and the first filtered
+    layer, or 0 if none was.
     """
-    hidden, rotation = decoder.embed(ids[None], slots[None])
+    decoder, query_rows = context.cache.decoder, context.query_rows
+    slots = torch.cat((rows, query_rows))
+    hidden, rotation = decoder.embed(context.ids[slots][None], slots[None])
     row_pass = RowPass(buffer, slots)
     rows_by_layer = []
     first_filtered_layer = 0
-    context_slots, query_slots = slots.tensor_split([len(slots) - num_query_tokens])
     for layer in range(decoder.spec.num_layers):
-        kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, context_slots))
+        kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, rows))
         if kept is not None:
             first_filtered_layer = first_filtered_layer or layer
-            indices = torch.cat((kept, torch.arange(len(context_slots), len(context_slots) + num_query_tokens)))
+            indices = torch.cat((kept, torch.arange(len(rows), len(rows) + len(query_rows))))
             hidden = hidden[:, indices]
             rotation = rotation[0][:, indices], rotation[1][:, indices]
-            context_slots = context_slots[kept]
-            row_pass = RowPass(buffer, torch.cat((context_slots, query_slots)))
-        rows_by_layer.append(context_slots)
+            rows = rows[kept]
+            row_pass = RowPass(buffer, torch.cat((rows, query_rows)))
+        rows_by_layer.append(rows)
         hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel)
     return decoder.logits(hidden[0, -1]), rows_by_layer, first_filtered_layer
 
