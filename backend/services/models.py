@@ -83,6 +83,7 @@ class LocalModelService:
         device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else settings.device, settings.dtype)
         footprint = estimate_footprint(name, self.loader.settings.data / "models")
         typical_tokens = TYPICAL_PASSAGES * settings.chunk_size + TYPICAL_OTHER_TOKENS
+        token_bytes = footprint.kv_elements_per_token * dtype.itemsize
         return MemoryEstimate(
             name=name,
             model_type=footprint.model_type,
@@ -90,9 +91,9 @@ class LocalModelService:
             dtype=_dtype_name(dtype),
             device=_device_name(device),
             max_context_tokens=footprint.max_context_tokens,
-            weights_bytes=footprint.weights_bytes(dtype),
-            max_kv_bytes=footprint.kv_bytes(footprint.max_context_tokens, dtype),
-            typical_kv_bytes=footprint.kv_bytes(typical_tokens, dtype),
+            weights_bytes=footprint.num_parameters * dtype.itemsize,
+            max_kv_bytes=footprint.max_context_tokens * token_bytes,
+            typical_kv_bytes=min(typical_tokens, footprint.max_context_tokens) * token_bytes,
             download_bytes=footprint.download_bytes,
             free_bytes=free_bytes(device) + self._reclaimable_bytes(role, device),
         )

