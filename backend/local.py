@@ -51,10 +51,6 @@ class LocalBackend:
         """Start loading the models in the background."""
         self.loader.start()
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until loading has finished or failed."""
-        self.loader.wait(timeout)
-
     def status(self) -> Status:
         return self.loader.status
 

@@ -162,7 +162,7 @@ class RuntimeLoader:
         """Cancel the download of a running change; no effect after it."""
         self._download_cancelled.set()
 
-    def wait(self, timeout: float | None = None) -> None:
+    def wait(self, timeout: float) -> None:
         """Wait until loading or reloading has finished or failed."""
         if self._thread.is_alive():
             self._thread.join(timeout)

@@ -38,7 +38,7 @@ def filled(backend, folder):
 
 def change(backend, **choices):
     backend.models.apply(replace(backend.models.current(), **choices))
-    backend.wait(60)
+    backend.loader.wait(60)
     return backend.models.reload_status()
 
 
@@ -58,7 +58,7 @@ def test_a_reload_waits_for_a_short_call_and_later_calls_fail_with_a_message(sta
             with pytest.raises(ModelNotReady, match="reloading or closing"):
                 call()
         assert backend.documents() == [document] and backend.library.list_with_usage() == []
-    backend.wait(60)
+    backend.loader.wait(60)
     assert backend.documents() == [document] and backend.library.passages(document.id, 0, 3)
 
 
@@ -252,7 +252,7 @@ def test_a_question_cancelled_during_a_download_does_not_mention_the_settings(st
     assert answer.state == "stopped" and backend.models.reload_status().running
     assert not any("settings" in note for note in answer.notes)
     goes_on.set()
-    backend.wait(60)
+    backend.loader.wait(60)
 
 
 def test_hit_statistics_continue_after_a_reload(start, models, tmp_path):
@@ -395,7 +395,7 @@ def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatc
     assert begun.wait(60) and backend.models.reload_status().can_stop
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
     backend.models.cancel_download()
-    backend.wait(60)
+    backend.loader.wait(60)
     assert (
         "stopped" in backend.models.reload_status().error
         and backend.loader.runtime is runtime
