@@ -264,7 +264,7 @@ def test_training_finds_the_answers():
         return statistics.fmean(span_training._evaluate(scorer, examples, 20, ignore))
 
     untrained, before = accuracy(), float(sum(loss_of(number).detach() for number in range(200, 210))) / 10
-    for number in range(250):
+    for number in range(400):  # fewer come close to the bound: rounding depends on the number of threads
         optimizer.zero_grad()
         loss_of(number).backward()
         optimizer.step()
