@@ -31,9 +31,7 @@ Item = TypeVar("Item")
 
 
 class LocalBackend:
-    """Models, documents and engine of one data folder; see `backend.interface.backend`.
-
-    The process must hold the folder's FolderLock and create only one instance.
+    """Models, documents and engine of one data folder, whose FolderLock the process must hold.
 
     overrides  the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
     """
@@ -52,10 +50,6 @@ class LocalBackend:
     def start(self) -> None:
         """Start loading the models in the background."""
         self.loader.start()
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until loading has finished or failed."""
-        self.loader.wait(timeout)
 
     def status(self) -> Status:
         return self.loader.status

@@ -15,15 +15,14 @@ from engine.cache.cost_model import CostModel, load_or_measure, measure_costs
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.hit_stats import CacheStats
 from engine.engine import Engine
-from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable, UnsupportedModel
+from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable
 from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder
+from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
@@ -107,10 +106,7 @@ def fetch_models(config: ModelConfig, report: ProgressCallback = lambda message,
 
     Raises HubUnreachable and what `load_models` would raise for the configuration, before any download if possible.
     """
-    try:
-        select_dtype(config.device, config.dtype)
-    except ValueError as error:
-        raise UnsupportedModel(f"The {error}.") from error
+    select_dtype(config.device, config.dtype)
     for folder, file, error_class in (
         (config.lora_folder, LORA_WEIGHTS_FILE, LoraAdapterUnusable),
         (config.token_selector_folder, SELECTOR_FILE, TokenSelectorUnusable),

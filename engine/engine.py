@@ -9,7 +9,7 @@ from engine.errors import Cancelled
 from engine.generation.grounding import GroundingModel
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, stream_answer
 from engine.kv.chunk_cache import ChunkCache
-from engine.model.sampling import Sampler, SamplingParams
+from engine.model.sampling import Sampler, TokenSampler
 from engine.passages import PassageCache
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult, prefill
@@ -135,7 +135,7 @@ class Engine:
             if speculative is None or not speculative.accepted:
                 turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
             result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
-            sampling = SamplingParams(request.temperature, request.top_p, request.seed)
+            sampling = TokenSampler(request.temperature, request.top_p, request.seed)
             sampler = self.sampler(prepared, trace, sampling, cancel)
             first_id = sampler.sample(result.logits)
             trace.first_token()
@@ -205,16 +205,16 @@ class Engine:
         """
         shared = closing(self.prompt_context(prepared, trace, cancel)) if context is None else nullcontext(context)
         with shared as inputs:
-            return prefill(self.cache.decoder, inputs, strategy, trace, cancel)
+            return prefill(inputs, strategy, trace, cancel)
 
     def sampler(
-        self, prepared: PreparedPrompt, trace: Trace, sampling: SamplingParams, cancel: Event | None = None
+        self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
     ) -> Sampler:
         """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
         if self.grounding is None:
-            return sampling.sampler()
+            return sampling
         with trace.stage("ground"):
-            return self.grounding.sampler(sampling.sampler(), prepared, self.template, cancel)
+            return self.grounding.sampler(sampling, prepared, self.template, cancel)
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
         """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""

@@ -47,7 +47,7 @@ def test_a_start_without_a_model_names_the_flag_and_closes_cleanly(tmp_path):
     (tmp_path / "empty").mkdir()
     backend = LocalBackend(Settings(data=tmp_path / "data", model=str(tmp_path / "empty")))
     backend.start()
-    backend.wait(60)
+    backend.loader.wait(60)
     assert backend.status().failed and "--model PATH-OR-NAME" in backend.status().message
     with pytest.raises(LoadingFailed, match="Restart KVScope"):
         list(backend.ask(Request("Who?"), Event()))

@@ -23,8 +23,7 @@ from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
 from engine.model.loading.bundled import BUNDLED_MODEL
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import load_decoder
+from engine.model.loading.load import load_decoder, select_dtype
 from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kv.assemble import assemble
-from engine.kv.chunk_cache import prefill_chunk
+from engine.kv.chunk_cache import assemble, prefill_chunk
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prompt.template import MAX_QUERY_ROWS

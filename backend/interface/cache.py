@@ -10,15 +10,11 @@ from store.types import Chunk
 
 @dataclass(frozen=True, slots=True)
 class CachedPassage:
-    """One node of the knowledge tree and its passage.
-
-    The roles are 'primary', 'auxiliary' (KV of the auxiliary model), 'alone' (computed without the shared prefix), and
-    'other' if the chunk is unknown.
-    """
+    """One node of the knowledge tree and its passage."""
 
     node: NodeInfo
     chunk: Chunk | None = None  # None for KV of another library or model, or if the view is not complete
-    role: str = "other"
+    role: str = "other"  # or 'primary' or 'auxiliary' (the model), or 'alone': computed without the shared prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +39,7 @@ class CacheService(Protocol):
         """Pin or unpin a node and its ancestors, until the app ends or its settings change. Raises NotCached."""
 
     def evict(self, key: str, tier: str | None = None) -> EvictionResult:
-        """Evict a node and its descendants from one tier, or from all.
-
-        Raises NotCached, and PassageInUse if the node or a descendant is pinned or being read.
-        """
+        """Evict a node and its descendants from one tier or all. Raises NotCached, or PassageInUse if one is in use."""
 
     def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
-        """Set the budget of a tier, evict down to it, and save it.
-
-        Raises PassageInUse if more than the budget is pinned or being read.
-        """
+        """Set the budget of a tier, evict down to it, and save it. Raises PassageInUse if more is in use or pinned."""

@@ -57,7 +57,4 @@ class LibraryService(Protocol):
     def rename(self, document_id: str, name: str) -> Document: ...  # raises NoSuchDocument
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Chunk, embed and prefill documents again, one after the other; yield the progress of every document.
-
-        A document is unchanged until its new chunks are complete.
-        """
+        """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete."""

@@ -106,16 +106,10 @@ class ModelService(Protocol):
         """Return the settings that cannot be changed and the flag or variable of each: {'model': '--model'}."""
 
     def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
-        """Estimate the memory of a model (a folder or a name on the hub) as 'primary' or 'auxiliary'.
-
-        Of the settings, device, dtype and chunk size matter. Raises KVScopeError if the model cannot be used.
-        """
+        """Estimate the memory of a model, a folder or a name on the hub, in the role 'primary' or 'auxiliary'."""
 
     def apply(self, settings: SettingsChange) -> None:
-        """Start to change the settings; `reload_status` reports the progress.
-
-        Raises KVScopeError if a setting is invalid or set by a flag, nothing would change, or another change runs.
-        """
+        """Start to change settings. Raises KVScopeError if one is invalid or set by a flag, or if nothing changes."""
 
     def reload_status(self) -> ReloadStatus: ...  # of the latest change of settings
     def cancel_download(self) -> None: ...  # of a running change

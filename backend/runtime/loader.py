@@ -1,10 +1,8 @@
 """Loads models, library, cache tiers and engine, and changes the settings of a running backend.
 
-Settings change without a restart, one change at a time. Downloads and configuration checks run first, while the present
-models still answer. Only then are the running tasks cancelled and the runtime closed and rebuilt, in this order, so
-that two models need not fit into memory at once. If that fails, the previous runtime is rebuilt. KV on disk stays: it
-is keyed by the model's fingerprint and is reused when the model is loaded again. New budgets alone are applied to the
-open tiers at once.
+Downloads and configuration checks run first, while the present models still answer. Only then are the running tasks
+cancelled and the runtime closed and rebuilt, in this order, so that two models need not fit into memory at once. If
+that fails, the previous runtime is rebuilt. New budgets alone are applied to the open tiers at once.
 """
 
 import logging
@@ -27,7 +25,7 @@ from engine.cache.hit_stats import CacheStats
 from engine.cache.tier import Tier
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
-from engine.model.loading.dtype import select_dtype
+from engine.model.loading.load import select_dtype
 from engine.types import ChunkKV
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
@@ -120,7 +118,7 @@ class RuntimeLoader:
 
     def start(self) -> None:
         """Start to load everything for the first time; errors become the status."""
-        self._thread = Thread(target=self._load, name="loading", daemon=True)
+        self._thread = Thread(target=self._load, args=[self.open], name="loading", daemon=True)
         self._thread.start()
 
     def apply(self, new: Settings) -> None:
@@ -146,10 +144,9 @@ class RuntimeLoader:
                 self._thread.start()
 
     def set_budgets(self, budgets: Mapping[str, int]) -> EvictionResult:
-        """Set tier budgets in bytes, evict down to them, and save them.
+        """Set tier budgets in bytes, evict down to them, and save them. If it raises, nothing has changed.
 
-        Raises ModelNotReady, BadRequest for overridden settings, and what `CacheAdmin.set_budgets` raises, with
-        nothing changed.
+        Raises ModelNotReady, BadRequest for overridden settings, and what `CacheAdmin.set_budgets` raises.
         """
         with self._lock:
             if self.is_reloading:
@@ -165,7 +162,7 @@ class RuntimeLoader:
         """Cancel the download of a running change; no effect after it."""
         self._download_cancelled.set()
 
-    def wait(self, timeout: float | None = None) -> None:
+    def wait(self, timeout: float) -> None:
         """Wait until loading or reloading has finished or failed."""
         if self._thread.is_alive():
             self._thread.join(timeout)
@@ -188,34 +185,30 @@ class RuntimeLoader:
             log.error("%s", error)
             self.error = f"The settings are in use, but could not be saved for the next start. {error}"
 
-    def _load(self) -> None:
+    def _load(self, load: Callable[[], str]) -> None:
+        """Build the runtime; its status message or an error becomes the status."""
+        is_first = self.runtime is None
         try:
-            message = self.open()
-            self.on_ready(message)
+            message = load()
+            if is_first:
+                self.on_ready(message)
             self.status = Status(ready=True, message=message)
         except Cancelled:
             self.status = Status(ready=False, message="Closed")
         except Exception as error:  # noqa: BLE001  shown as status
-            self.status = Status(ready=False, message=_loading_error(error), failed=True)
+            self.error = _loading_error(error)
+            self.status = Status(ready=False, message=self.error, failed=True)
 
     def _reload(self, new: Settings) -> None:
-        is_first, old_status = self.runtime is None, self.status
+        old_status = self.status
         models = (model_config(new), new.reranker)
-        if is_first or models != (model_config(self.settings), self.settings.reranker):
+        if self.runtime is None or models != (model_config(self.settings), self.settings.reranker):
             self.error = self._download(new)
         if self.error:
             self.status = old_status
-            return
-        self.status = Status(ready=False, message="Unloading", progress=0.78)
-        with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
-            message = self._replace_runtime(new)
-        if self.runtime is None:
-            self.error = "" if self._tasks.is_closing else message
-            self.status = Status(ready=False, message=message, failed=not self._tasks.is_closing)
-            return
-        if is_first:
-            self.on_ready(message)
-        self.status = Status(ready=True, message=message)
+        else:
+            self.status = Status(ready=False, message="Unloading", progress=0.78)
+            self._load(lambda: self._replace_runtime(new))
 
     def _download(self, new: Settings) -> str:
         """Download the models that are not on this machine; return an error message, or an empty string."""
@@ -246,24 +239,25 @@ class RuntimeLoader:
             attempts = [new, previous]
             models = self.runtime.models if model_config(new) == model_config(previous) else None
         errors: list[str] = []
-        for settings in attempts:
-            self.settings = settings
-            try:
-                self.release()
-                message = self.open(models)
-            except Cancelled:
-                return "Closed"
-            except Exception as error:  # noqa: BLE001  shown to the user
-                errors.append(_loading_error(error))
-            else:
-                if errors:
-                    self.error = f"{errors[0]} The previous settings are in use again."
+        with self._tasks.drain(SHUTDOWN_TIMEOUT_S):
+            for settings in attempts:
+                self.settings = settings
+                try:
+                    self.release()
+                    message = self.open(models)
+                except Cancelled:
+                    raise
+                except Exception as error:  # noqa: BLE001  shown to the user
+                    errors.append(_loading_error(error))
                 else:
-                    self._save_settings()
-                return message
-            release_memory()  # after the except clause: the error no longer references partly loaded models
+                    if errors:
+                        self.error = f"{errors[0]} The previous settings are in use again."
+                    else:
+                        self._save_settings()
+                    return message
+                release_memory()  # after the except clause: the error no longer references partly loaded models
         self.settings = previous
-        return " The previous settings cannot be restored either: ".join(errors)
+        raise KVScopeError(" The previous settings cannot be restored either: ".join(errors))
 
     def open(self, models: Models | None = None) -> str:
         """Build the runtime for the current settings, with `models` if given; return its status message."""

@@ -23,8 +23,8 @@ DocumentKeys = dict[str, dict[str, str]]  # chunk id -> key in the tree -> role,
 class ChunkOwners:
     """Which chunk and model each KV in the tree belongs to. Thread-safe.
 
-    The tree's keys follow from a chunk's token ids. Tokenizing a long document takes seconds, so each call spends a
-    limited time on it, and the keys are remembered until other models are loaded.
+    Keys follow from token ids. Tokenizing a long document takes seconds, so each call spends a limited time on it, and
+    the keys are remembered until other models are loaded.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,4 @@
-"""Implementation of the Library page's interface: adding, re-indexing and deleting documents, and their KV usage.
-
-The chunks of a new document are prefilled, so that the first question can reuse their KV.
-"""
+"""Implementation of the Library page's interface: adding, re-indexing and deleting documents, and their KV usage."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -142,10 +139,7 @@ class LocalLibraryService:
     def _index(
         self, states: list[IngestProgress], start: IndexSteps, cancel: Event, failure_note: str = ""
     ) -> Iterator[list[IngestProgress]]:
-        """Index documents one after the other, updating and yielding their states.
-
-        `failure_note` is added to the message if a document does not get into the library.
-        """
+        """Index documents one after the other, yielding all states; `failure_note` is added to error messages."""
         with self.tasks.track(cancel):
             runtime = self.loader.ready()
             for i, state in enumerate(states):
@@ -156,7 +150,7 @@ class LocalLibraryService:
     def _index_document(
         self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str
     ) -> Iterator[IngestProgress]:
-        """Index one document and prefill its chunks. Errors become messages, once the steps have rolled back."""
+        """Index one document and prefill its chunks for the first question. Errors become messages, after rollback."""
 
         def failed(message: str) -> IngestProgress:
             return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())

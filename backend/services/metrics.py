@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -54,15 +55,12 @@ class Metrics:
             name: Counter(name, text, [MODEL, *labels], registry=registry) for name, (text, labels) in COUNTERS.items()
         }
         self._failures = Counter("kvscope:request_failures", "Requests that failed.", ["error"], registry=registry)
-        self._running = Gauge("vllm:num_requests_running", "Requests in prefill or decode.", registry=registry)
-        self._waiting = Gauge(
-            "vllm:num_requests_waiting", "Requests in retrieval or waiting for the model.", registry=registry
-        )
-        self._cache_usage = Gauge(
-            "vllm:kv_cache_usage_perc", "Used fraction of the fastest tier, 0 to 1.", registry=registry
-        )
-        self._tier_bytes = Gauge("kvscope:kv_bytes", "Bytes of chunk KV.", ["tier"], registry=registry)
-        self._tier_budgets = Gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"], registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        self._running = gauge("vllm:num_requests_running", "Requests in prefill or decode.")
+        self._waiting = gauge("vllm:num_requests_waiting", "Requests in retrieval or waiting for the model.")
+        self._cache_usage = gauge("vllm:kv_cache_usage_perc", "Used fraction of the fastest tier, 0 to 1.")
+        self._tier_bytes = gauge("kvscope:kv_bytes", "Bytes of chunk KV.", ["tier"])
+        self._tier_budgets = gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"])
 
     @contextmanager
     def track(self) -> Iterator[Callable[[Answer], Answer]]:

@@ -10,11 +10,10 @@ import torch
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
 from backend.runtime.loader import RuntimeLoader
-from engine.errors import BadRequest
 from engine.model.decoder import Decoder
 from engine.model.encoder import MAX_PIECES
 from engine.model.loading.bundled import BUNDLED_MODEL
-from engine.model.loading.dtype import select_dtype
+from engine.model.loading.load import select_dtype
 from engine.model.loading.resolve import estimate_footprint, free_bytes
 from engine.prompt.template import SYSTEM
 from store.ingest.chunker import ChunkConfig, chunk_config_of
@@ -81,12 +80,10 @@ class LocalModelService:
         return dict(self.loader.overrides)
 
     def estimate_memory(self, name: str, role: str, settings: SettingsChange) -> MemoryEstimate:
-        try:
-            device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else settings.device, settings.dtype)
-        except ValueError as error:
-            raise BadRequest(f"The {error}.") from error
+        device, dtype, _ = select_dtype("cpu" if role == "auxiliary" else settings.device, settings.dtype)
         footprint = estimate_footprint(name, self.loader.settings.data / "models")
         typical_tokens = TYPICAL_PASSAGES * settings.chunk_size + TYPICAL_OTHER_TOKENS
+        token_bytes = footprint.kv_elements_per_token * dtype.itemsize
         return MemoryEstimate(
             name=name,
             model_type=footprint.model_type,
@@ -94,9 +91,9 @@ class LocalModelService:
             dtype=_dtype_name(dtype),
             device=_device_name(device),
             max_context_tokens=footprint.max_context_tokens,
-            weights_bytes=footprint.weights_bytes(dtype),
-            max_kv_bytes=footprint.kv_bytes(footprint.max_context_tokens, dtype),
-            typical_kv_bytes=footprint.kv_bytes(typical_tokens, dtype),
+            weights_bytes=footprint.num_parameters * dtype.itemsize,
+            max_kv_bytes=footprint.max_context_tokens * token_bytes,
+            typical_kv_bytes=min(typical_tokens, footprint.max_context_tokens) * token_bytes,
             download_bytes=footprint.download_bytes,
             free_bytes=free_bytes(device) + self._reclaimable_bytes(role, device),
         )

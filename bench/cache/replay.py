@@ -18,7 +18,7 @@ from bench.tables import progress
 from engine.builder import Models, build_engine
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.model.sampling import SamplingParams
+from engine.model.sampling import TokenSampler
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
@@ -52,7 +52,7 @@ def replay(
     results: list[list[Served]] = [[] for _ in variants]
     for number, chosen in enumerate(progress(questions, "asking")):
         prompt = _prompt(engines[0].template, [passages[one] for one in chosen], number)
-        engines[0].sampler(prompt, Trace(), SamplingParams())  # encode the passages once for all variants
+        engines[0].sampler(prompt, Trace(), TokenSampler())  # encode the passages once for all variants
         for engine, (_, strategy), result in zip(engines, variants, results, strict=True):
             result.append(_ask(engine, strategy, prompt))
     return [result[count // 2 :] for result in results]

@@ -10,7 +10,7 @@ from bench.data.item import Splitter
 from engine.builder import ModelConfig, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig, from_tensors, to_tensors
 from engine.engine import Engine, PrefillResult
-from engine.model.sampling import SamplingParams
+from engine.model.sampling import TokenSampler
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.text_finder import TextFinder
 from engine.strategies import Strategy
@@ -67,7 +67,7 @@ def first_token(
 ) -> tuple[PrefillResult, float]:
     """Prefill a prompt and sample the first token, as the app does; return the prefill and the TTFT in ms."""
     result = engine.prefill(prompt, strategy, trace)
-    engine.sampler(prompt, trace, SamplingParams()).sample(result.logits)
+    engine.sampler(prompt, trace, TokenSampler()).sample(result.logits)
     trace.first_token()
     assert trace.ttft_ms is not None
     return result, trace.ttft_ms

@@ -27,9 +27,8 @@ from engine.analysis.variants import Variant, variants_of
 from engine.engine import Engine, PrefillResult
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.method import parse_params
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import LORA_WEIGHTS_FILE
-from engine.model.sampling import SamplingParams, decode_batch
+from engine.model.loading.load import LORA_WEIGHTS_FILE, select_dtype
+from engine.model.sampling import TokenSampler, decode_batch
 from engine.prefill.context import PromptContext
 from engine.prompt.pack import PreparedPrompt
 from engine.scoring.trained_selector import SELECTOR_FILE
@@ -193,7 +192,7 @@ def run_variants(
     for variant in variants:
         if variant.key != FULL:
             results[variant.key] = engine.prefill(prompt, variant.strategy, Trace(), context=context)
-    samplers = [engine.sampler(prompt, Trace(), SamplingParams()) for _ in results]
+    samplers = [engine.sampler(prompt, Trace(), TokenSampler()) for _ in results]
     answers = decode_batch(
         decoder,
         [result.buffer for result in results.values()],

@@ -17,7 +17,7 @@ from bench.tables import progress
 from engine.builder import build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.model.loading.dtype import select_dtype
+from engine.model.loading.load import select_dtype
 from engine.request import Request
 from engine.trace import Trace
 from store.kv.blobs import DiskBlobs

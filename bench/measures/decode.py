@@ -16,7 +16,7 @@ from bench.tables import progress
 from engine.builder import ModelConfig, load_models
 from engine.model.decoder import Decoder
 from engine.model.loading.resolve import resolve
-from engine.model.sampling import SamplingParams, decode
+from engine.model.sampling import TokenSampler, decode
 
 TITLE = "decoding, tokens per second"
 COLUMNS = {
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token."""
-    buffer, sampler = decoder.new_buffer(len(ids) + NEW_TOKENS), SamplingParams().sampler()
+    buffer, sampler = decoder.new_buffer(len(ids) + NEW_TOKENS), TokenSampler()
     first = sampler.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
     tokens = decode(decoder, buffer, first, sampler, frozenset(), NEW_TOKENS)
     next(tokens)
@@ -75,7 +75,7 @@ def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
 
 def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second if every token prefills all tokens before it."""
-    sampler, buffer = SamplingParams().sampler(), decoder.new_buffer(len(ids) + UNCACHED_TOKENS)
+    sampler, buffer = TokenSampler(), decoder.new_buffer(len(ids) + UNCACHED_TOKENS)
     began = time.perf_counter()
     for _ in range(UNCACHED_TOKENS):
         token = sampler.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))

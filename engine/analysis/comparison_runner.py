@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.generation.citations import cite
 from engine.generation.stream import GeneratedText, generate_text
-from engine.model.sampling import Sampler, SamplingParams
+from engine.model.sampling import Sampler, TokenSampler
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
@@ -162,14 +162,14 @@ class _VariantRunner:
                 if strategy.score_mode is not None:
                     context.scores(strategy.score_mode)
             self.engine.prefill(self.prompt, Direct(), trace, self.cancel, context)
-            self.engine.sampler(self.prompt, trace, SamplingParams(), self.cancel)
+            self.engine.sampler(self.prompt, trace, TokenSampler(), self.cancel)
 
     def prefill(self, variant: Variant) -> tuple[PrefillResult, Trace, int, Sampler]:
         """Return the prefill, its trace with the search time added to the TTFT, the first token and its sampler."""
         trace = Trace(synchronize=self.engine.cache.decoder.synchronize)
         with closing(self._context(trace)) as context:
             result = self.engine.prefill(self.prompt, variant.strategy, trace, self.cancel, context)
-            sampler = self.engine.sampler(self.prompt, trace, SamplingParams(), self.cancel)
+            sampler = self.engine.sampler(self.prompt, trace, TokenSampler(), self.cancel)
             first_token = sampler.sample(result.logits)
             trace.first_token()
         trace.ttft_ms = (trace.ttft_ms or 0.0) + self.search_ms

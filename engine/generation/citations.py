@@ -105,10 +105,7 @@ class StableText:
 
 
 class RepetitionDetector:
-    """Finds the first verbatim repetition of a sentence in a streamed text.
-
-    The last sentence is still growing and is not counted. A short one (a list item, 'Yes.') may occur twice.
-    """
+    """Finds the first verbatim repetition of a sentence in a streamed text; the last one, still growing, is ignored."""
 
     def __init__(self) -> None:
         self._occurrences = Counter[tuple[str, ...]]()
@@ -128,8 +125,8 @@ class RepetitionDetector:
 def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
     """Return the passage sentence that supports each [n] of an answer from `cite`: (rank, start, end), in characters.
 
-    It is the sentence of passage n with the largest word overlap with the sentence before the mark; words that few of
-    the passage's sentences contain count more. A mark without a passage or overlap is left out.
+    It has the largest word overlap with the sentence before the mark; words that few of the passage's sentences contain
+    count more. Marks without a passage or overlap are left out.
     """
     spans = []
     parts = CITATION_MARK.split(answer)

@@ -44,24 +44,18 @@ WORD_INTERIOR = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=
 
 @dataclass(frozen=True, slots=True)
 class QuoteState:
-    """A partial answer, and the passage text that its end may be quoting: the state of the constrained decoder.
-
-    ends   end offsets of the quoted text, in characters of all passages joined; it may occur at several places
-    score  of the best of the sentences there (or of the best words, with a span scorer): nats below the best of
-           all, 0 or less. Punctuation after a quote leaves the score unchanged.
-    """
+    """A partial answer, and the passage text that its end may be quoting: the state of the constrained decoder."""
 
     text: str = ""
-    ends: tuple[int, ...] = ()
-    score: float = 0.0
+    ends: tuple[int, ...] = ()  # of the quoted text at each place where it occurs, in characters of all passages joined
+    score: float = 0.0  # of the best sentence (or word, with a span scorer) there, in nats below the best of all
 
 
 class SentenceScores:
     """Scores partial answers by the sentences of the passages of one prompt.
 
-    standalone_question  with the earlier turns that it refers to; sentences are scored by its words
-    original_question    as the user wrote it; an answer that only repeats it is no answer. None if it is the same
-    min_score            of a word that no passage contains, in nats
+    Sentences are scored by the words of the standalone question, which includes earlier turns. An answer that only
+    repeats the original question is no answer.
     """
 
     def __init__(
@@ -86,7 +80,7 @@ class SentenceScores:
         best = max(scores, default=0.0)
         scale = min(1.0, MAX_RANGE / best) if best else 1.0
         self._unit_scores = [scale * (score - best) for score in scores]
-        self.min_score = -scale * best
+        self.min_score = -scale * best  # of a word that no passage contains, in nats
         self._refusal_score = self._follow(QuoteState(), NO_ANSWER.split()[0])[1]  # of its first word
         if span_scores is not None:
             self._add_span_scores(char_log_odds(self._text, passages, span_scores))

@@ -45,13 +45,10 @@ class PaddedBatch:
 
 @dataclass(frozen=True)
 class SpanScores:
-    """The (start, end) characters of each piece of a passage, and the log-odds that it is part of the answer.
+    """How likely each piece of a passage is part of the answer."""
 
-    [pieces] in nats, relative to the most likely piece of all passages: 0 or less.
-    """
-
-    spans: Sequence[tuple[int, int]]
-    log_odds: Tensor
+    spans: Sequence[tuple[int, int]]  # (start, end) characters of each piece
+    log_odds: Tensor  # [pieces] in nats, relative to the most likely piece of all passages: 0 or less
 
 
 class SpanScorerLayer(nn.Module):
@@ -82,12 +79,7 @@ class SpanScorerLayer(nn.Module):
 
 
 class SpanScorerNet(nn.Module):
-    """Layers that score the pieces of passages against a question. Attribute names are tensor names in the file.
-
-    width   of the encoder's vectors, in which the outputs of `encoder_layers` layers are concatenated
-    size    hidden size of the layers here
-    rarity  [vocabulary] inverse document frequency of each piece
-    """
+    """Layers that score the pieces of passages against a question. Attribute names are tensor names in the file."""
 
     def __init__(self, width: int, encoder_layers: int, size: int, vocabulary_size: int) -> None:
         super().__init__()
@@ -100,7 +92,7 @@ class SpanScorerNet(nn.Module):
         self.layers = nn.ModuleList(SpanScorerLayer(size, *convolution) for convolution in CONVOLUTIONS)
         self.norm = nn.LayerNorm(size)
         self.points = nn.Linear(size, 1)
-        self.rarity: Tensor
+        self.rarity: Tensor  # [vocabulary] inverse document frequency of each piece
         self.register_buffer("rarity", torch.zeros(vocabulary_size))
 
     def forward(self, passages: PaddedBatch, questions: PaddedBatch) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
-from engine.kv.assemble import chunk_spans
+from engine.kv.chunk_cache import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
 from engine.model.sampling import Sampler, decode, truncate_at

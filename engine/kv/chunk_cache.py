@@ -1,12 +1,14 @@
-"""Chunk KV of one model: read from the knowledge tree, or computed if that is faster (RAGCache, arXiv:2404.12457).
+"""Chunk KV of one model: read from the knowledge tree or, if that is faster, computed (RAGCache, arXiv:2404.12457).
 
-The keys of cached KV are digests of the model's weights and configuration, the shared prefix and the token ids.
+Chunks are assembled after the prefix by re-rotating their keys; attention between chunks is then missing. The first
+chunk is exact, as it follows the prefix in any case, and so is a whole path of the knowledge tree.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import inf
 from threading import Event, RLock
 
@@ -16,9 +18,9 @@ import torch
 from engine.cache.cost_model import CostModel
 from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.tier import Node, Record
-from engine.kv.assemble import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
+from engine.model.rope import rerotate_keys
 from engine.types import ChunkKV, Placement
 
 TokenIds = Sequence[int]
@@ -30,30 +32,21 @@ REPLICATE_HITS = 2  # hits after which a path is copied to disk; a chunk's own K
 
 @dataclass(frozen=True, slots=True)
 class ChunkSet:
-    """The KV of a prompt's chunks.
+    """The KV of a prompt's chunks, in prompt order."""
 
-    chunks           in prompt order; for `Placement.EXACT_PREFIX` the leading ones only
-    tiers            the source of each of the prompt's chunks: a tier's name, or 'computed' (now or by recomputation)
-    num_path_chunks  leading chunks that came from one path, so that their KV is exact at its positions
-    """
-
-    chunks: tuple[ChunkKV, ...]
-    tiers: tuple[str, ...]
-    num_path_chunks: int
+    chunks: tuple[ChunkKV, ...]  # for `Placement.EXACT_PREFIX` the leading ones only
+    tiers: tuple[str, ...]  # the source of each of the prompt's chunks: a tier's name, or 'computed' (now or later)
+    num_path_chunks: int  # leading chunks that came from one path, so that their KV is exact at its positions
 
 
 @dataclass
 class ChunkCache:
-    """Chunk KV of one model after one shared prefix, whose own KV is `prefix`.
-
-    tree   shared by all models; fingerprints keep their KV apart, and equal models share it
-    costs  measured prefill times; without them all tokens cost the same, and cached KV is always read
-    """
+    """Chunk KV of one model after one shared prefix, whose own KV is `prefix`."""
 
     decoder: Decoder
     prefix_ids: tuple[int, ...]
-    tree: KnowledgeTree[ChunkKV]
-    costs: CostModel | None = None
+    tree: KnowledgeTree[ChunkKV]  # shared by all models; fingerprints keep their KV apart, and equal models share it
+    costs: CostModel | None = None  # without them all tokens cost the same, and cached KV is always read
     _lock: RLock = field(default_factory=RLock)
     _unreplicated: list[str] = field(default_factory=list)  # keys to copy to the slowest tier
 
@@ -242,7 +235,32 @@ def prefill_chunk(decoder: Decoder, prefix: ChunkKV, ids: TokenIds, cancel: Even
     """Compute the KV of one chunk after the shared prefix. Raises Cancelled once `cancel` is set."""
     start = prefix.tokens
     buffer = decoder.new_buffer(start + len(ids))
-    buffer.keys[:, :, :start] = prefix.keys
-    buffer.values[:, :, :start] = prefix.values
+    assemble(buffer, prefix, (), decoder.spec.inv_freq)
     decoder.forward_rows(torch.tensor(ids), buffer, torch.arange(start, start + len(ids)), cancel)
     return ChunkKV(buffer.keys[:, :, start:].contiguous(), buffer.values[:, :, start:].contiguous(), start)
+
+
+def chunk_spans(prefix_tokens: int, lengths: list[int]) -> tuple[range, ...]:
+    """Return the consecutive slots of chunks with these token `lengths`, after the prefix."""
+    bounds = accumulate(lengths, initial=prefix_tokens)
+    return tuple(range(start, end) for start, end in pairwise(bounds))
+
+
+@torch.inference_mode()
+def assemble(
+    buffer: KVBuffer,
+    prefix: ChunkKV,
+    chunks: Sequence[ChunkKV],
+    inv_freq: torch.Tensor,
+    placement: Placement = Placement.CONCATENATED,
+) -> None:
+    """Write prefix and chunks, computed as the placement requires; keys are re-rotated only if it is CONCATENATED."""
+    spans = chunk_spans(prefix.tokens, [chunk.tokens for chunk in chunks])
+    buffer.keys[:, :, : prefix.tokens] = prefix.keys
+    buffer.values[:, :, : prefix.tokens] = prefix.values
+    for chunk, span in zip(chunks, spans, strict=True):
+        slots = slice(span.start, span.stop)
+        shift = span.start - chunk.start if placement is Placement.CONCATENATED else 0
+        rerotate_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, slots])
+        buffer.values[:, :, slots] = chunk.values
+    buffer.length = spans[-1].stop if spans else prefix.tokens

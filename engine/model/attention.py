@@ -4,6 +4,7 @@ transformers calls the attention function registered under `ATTENTION_NAME`. Our
 the layer's keyword arguments. So recomputation, scoring and decoding all use the model's own, unpatched layers.
 """
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -17,11 +18,17 @@ from engine.types import ParallelAttention
 ATTENTION_NAME = "kvscope"
 
 
-class AttentionPass(Protocol):
-    """One forward pass: where it keeps keys and values, and what each of its rows attends to.
+@dataclass(frozen=True, slots=True)
+class ParallelLayout:
+    """Chunks that share positions (APE), in slots `context`; the tokens after them follow the longest one."""
 
-    It replaces transformers' Cache inside a layer, hence the signature of `update`.
-    """
+    context: slice
+    longest_tokens: int
+    attention: ParallelAttention
+
+
+class AttentionPass(Protocol):
+    """One forward pass: its keys and values, and what its rows attend to. Takes the place of transformers' Cache."""
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Store the rows' keys (rotated) and values, [B, H, R, D]; return the keys and values to attend to."""
@@ -73,20 +80,15 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Te
 
 
 def attend_parallel(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scaling: float,
-    mask: Tensor | None,
-    context: slice,
-    parallel: ParallelAttention,
+    query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Tensor | None, layout: ParallelLayout
 ) -> Tensor:
-    """Return APE's attention (arXiv:2502.05431) to the `context` slots, which the mask must not mask, and all others.
+    """Return APE's attention (arXiv:2502.05431) to the context slots, which the mask must not mask, and all others.
 
     The context's logits are divided by the temperature, and its log-sum-exp is multiplied by scale and temperature.
     A softmax over both log-sum-exps then weights the two outputs. With temperature = scale = 1 this is plain attention.
     Computed in fp32; arguments and result as for `attend`.
     """
+    context, parallel = layout.context, layout.attention
     logits = attention_logits(query, keys, scaling, mask)
     context_logits = logits[..., context] / parallel.temperature
     other_logits = torch.cat((logits[..., : context.start], logits[..., context.stop :]), dim=-1)

@@ -1,8 +1,7 @@
-"""Token vectors from some layers of a small bidirectional model, and the base of the networks trained on them.
+"""Token vectors from layers of all-MiniLM-L6-v2, which retrieval uses too, and the base of networks trained on them.
 
-The model is all-MiniLM-L6-v2 (huggingface.co/sentence-transformers/all-MiniLM-L6-v2), which retrieval uses too: 30,522
-word pieces, six layers of width 384. The token selector reads the fourth layer, which still shows which word a piece
-belongs to; the span scorer reads the fourth and the last, which blends a passage into one meaning (docs/log.md).
+The token selector reads the fourth of its six layers, which still shows which word a piece belongs to; the span scorer
+reads the fourth and the last, which blends a passage into one meaning (docs/log.md).
 """
 
 import importlib.util
@@ -33,12 +32,7 @@ MAX_PIECES = 510  # of one window, without [CLS] and [SEP]
 
 
 class Encoder:
-    """Turns word pieces into vectors. Its weights are frozen.
-
-    model      a BERT; layers above the highest requested one are dropped
-    tokenizer  the model's own; text is data, so "[SEP]" in it is five ordinary characters
-    layers     whose hidden states are concatenated
-    """
+    """Turns word pieces into vectors: the concatenated hidden states of some layers of a frozen BERT."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, layers: Sequence[int]) -> None:
         model.encoder.layer = model.encoder.layer[: max(layers)]
@@ -79,16 +73,12 @@ def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> E
 
 
 class TrainedHead(ABC, Generic[Head, PassageData]):
-    """A frozen encoder and a network ("head") trained on its vectors; whatever depends on a passage alone is cached.
+    """A frozen encoder and a network ("head") trained on its vectors; whatever depends on a passage alone is cached."""
 
-    kind, error  name and error class of messages about its file
-    cache_size   upper bound on the sum of `_size_of` over the cached passages
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # its name in error messages
     error: ClassVar[type[KVScopeError]]
     file_name: ClassVar[str]
-    cache_size: ClassVar[int]
+    cache_size: ClassVar[int]  # upper bound on the sum of `_size_of` over the cached passages
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
         self.encoder = encoder

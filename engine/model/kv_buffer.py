@@ -1,7 +1,4 @@
-"""The KV buffer of one prompt, and forward passes over selected rows of it.
-
-Prefill, selective recomputation and a decode step are the same pass over different rows.
-"""
+"""The KV buffer of one prompt, and forward passes over rows of it: prefill, recomputation and decode steps."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,33 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.attention import attend, attend_parallel, attention_logits, causal_mask
-from engine.types import ParallelAttention
+from engine.model.attention import ParallelLayout, attend, attend_parallel, attention_logits, causal_mask
 
 SEGMENT_ROWS = 192  # rows that share a mask; each segment attends to the keys up to its last slot only
 
 
-@dataclass(frozen=True, slots=True)
-class ParallelLayout:
-    """Chunks that share positions (APE), in slots `context`; the tokens after them follow the longest one."""
-
-    context: slice
-    longest_tokens: int
-    attention: ParallelAttention
-
-
 @dataclass(eq=False)
 class KVBuffer:
-    """Preallocated keys and values of one prompt and its answer.
+    """Preallocated keys and values of one prompt and its answer. Slot i has position i, unless chunks are parallel."""
 
-    keys, values  [L, H, C, D], keys rotated; slot i has position i, unless chunks are parallel
-    length        used slots, counted from 0
-    parallel      None unless chunks share positions
-    """
-
-    keys: Tensor
-    values: Tensor
-    length: int = 0
+    keys: Tensor  # [L, H, C, D], rotated
+    values: Tensor  # [L, H, C, D]
+    length: int = 0  # used slots, from slot 0
     parallel: ParallelLayout | None = None
 
     @property
@@ -80,10 +62,7 @@ class RowPass:
         outputs = []
         for rows, num_keys, mask in self._segments:
             part = query[:, :, rows], keys[:, :, :num_keys], values[:, :, :num_keys], scaling, mask
-            if parallel is None:
-                outputs.append(attend(*part))
-            else:
-                outputs.append(attend_parallel(*part, parallel.context, parallel.attention))
+            outputs.append(attend_parallel(*part, parallel) if parallel else attend(*part))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
 

@@ -15,18 +15,6 @@ from engine.model.kv_buffer import BatchDecode, KVBuffer
 MIN_TEMPERATURE = 1e-4  # greedy below it: dividing logits by less overflows
 
 
-@dataclass(frozen=True)
-class SamplingParams:
-    """Temperature (0 is greedy), top-p (nucleus sampling, arXiv:1904.09751) and seed."""
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def sampler(self) -> "Sampler":
-        return TokenSampler(self)
-
-
 class Sampler(Protocol):
     """Chooses the tokens of one answer in order."""
 
@@ -35,19 +23,23 @@ class Sampler(Protocol):
         ...
 
 
+@dataclass
 class TokenSampler:
-    """Samples by temperature and top-p, with its own random generator."""
+    """Samples by temperature (0 is greedy) and top-p (nucleus sampling, arXiv:1904.09751), with its own generator."""
 
-    def __init__(self, params: SamplingParams) -> None:
-        self._params = params
-        self._generator = torch.Generator().manual_seed(params.seed)
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._generator = torch.Generator().manual_seed(self.seed)
 
     def sample(self, logits: Tensor) -> int:
-        if self._params.temperature < MIN_TEMPERATURE:
+        if self.temperature < MIN_TEMPERATURE:
             return int(logits.argmax())
-        probs, ids = (logits.cpu() / self._params.temperature).softmax(-1).sort(descending=True)
+        probs, ids = (logits.cpu() / self.temperature).softmax(-1).sort(descending=True)
         preceding = probs.cumsum(-1) - probs
-        probs = probs.masked_fill(preceding >= self._params.top_p, 0.0)
+        probs = probs.masked_fill(preceding >= self.top_p, 0.0)
         return int(ids[torch.multinomial(probs, 1, generator=self._generator)])
 
 

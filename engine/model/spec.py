@@ -17,26 +17,17 @@ ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # fixed frequencies
 
 @dataclass(frozen=True, slots=True)
 class SelfTestResult:
-    """How far recomputed logits are from the reference, in standard deviations of the reference logits.
+    """How far recomputed logits are from the reference, in standard deviations of the reference logits."""
 
-    deviation       root mean square of the differences; at most `bound`
-    max_difference  largest difference of a single logit
-    """
-
-    deviation: float
-    max_difference: float
-    bound: float
+    deviation: float  # root mean square of the differences
+    max_difference: float  # of a single logit
+    bound: float  # of the deviation
     ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Shapes and limits of a decoder.
-
-    inv_freq        RoPE frequencies, [D/2] fp32, radians per token
-    num_parameters  including the token embeddings, without a separate LM head
-    forward_config  other configuration values that change what the same weights compute; part of the fingerprint
-    """
+    """Shapes and limits of a decoder."""
 
     num_layers: int
     num_heads: int
@@ -45,9 +36,9 @@ class ModelSpec:
     hidden_size: int
     vocab_size: int
     max_positions: int
-    inv_freq: Tensor
-    num_parameters: int
-    forward_config: str = ""
+    inv_freq: Tensor  # RoPE frequencies, [D/2] fp32, radians per token
+    num_parameters: int  # including the token embeddings, without a separate LM head
+    forward_config: str = ""  # further values that change what the same weights compute; part of the fingerprint
 
     def kv_bytes(self, tokens: int, element_bytes: int) -> int:
         """Return the size of the KV of `tokens`."""
@@ -88,10 +79,7 @@ def read_spec(model: Any) -> ModelSpec:
 
 
 def check_config(config: Any, name: str) -> None:
-    """Check that the parsed config.json of model `name` describes a decoder with plain RoPE and full attention.
-
-    Raises ModelNotFound if it describes no model, and UnsupportedModel.
-    """
+    """Raise UnsupportedModel if a config.json lacks plain RoPE or full attention, ModelNotFound if it has no model."""
     if not isinstance(config, dict) or "model_type" not in config:
         raise ModelNotFound(f"The config.json of {name} does not describe a model.")
     if config["model_type"] not in MODEL_TYPES:

@@ -21,12 +21,7 @@ class TokenizedText:
 
 
 class TextTokenizer:
-    """A tokenizer that distinguishes data from our own template text.
-
-    template     recognizes special tokens
-    data         treats special tokens as ordinary characters
-    fingerprint  of the tokenizer's content
-    """
+    """A tokenizer that recognizes special tokens in our own `template` text, but not in `data`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         serialized = tokenizer.to_str()
@@ -39,7 +34,7 @@ class TextTokenizer:
         self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()[:16]
 
     def encode(self, text: str) -> TokenizedText:
-        """Return the ids and spans of a text, treating special tokens as ordinary characters."""
+        """Return the ids and spans of a text that is data."""
         encoding = self.data.encode(text, add_special_tokens=False)
         return TokenizedText(tuple(encoding.ids), tuple(encoding.offsets))
 

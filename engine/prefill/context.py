@@ -1,8 +1,4 @@
-"""The inputs of one prompt's prefill, computed on first use and kept: ids, chunk KV, attention and scores.
-
-Each request has its own context. The bench shares one among all methods compared on a question, so that all of them
-get the same inputs and nothing is computed twice.
-"""
+"""The inputs of one prompt's prefill, computed on first use and kept: ids, chunk KV, attention and scores."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,8 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import Cancelled
-from engine.kv.assemble import assemble, chunk_spans
-from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes
+from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes, assemble, chunk_spans
 from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
@@ -29,25 +24,16 @@ POLL_S = 0.05  # interval at which a request that waits for scores checks whethe
 
 @dataclass(frozen=True, slots=True)
 class ReferencePrefill:
-    """A full prefill: KV of the prompt, logits [V] of the first token, and the question's attention.
-
-    attention  [L, context tokens] fp32, of the last 256 question rows at most; mean over heads and rows
-    """
+    """A full prefill of a prompt."""
 
     buffer: KVBuffer
-    logits: Tensor
-    attention: Tensor
+    logits: Tensor  # [V] of the first token
+    attention: Tensor  # [L, context tokens] fp32: mean over heads and the last MAX_QUERY_ROWS rows of the question
 
 
 @dataclass(eq=False)
 class PromptContext:
-    """Token ids, spans and KV of one prompt; see `Engine.prompt_context`.
-
-    ids            [prompt tokens] prefix, chunks, suffix
-    spans          slots of each chunk
-    query_rows     slots of the suffix, [Q]
-    touched_nodes  tree nodes that were read; the caller records hits if an answer was generated from them
-    """
+    """Token ids, spans and KV of one prompt. Methods that are compared on a prompt share its context."""
 
     cache: ChunkCache
     template: PromptTemplate
@@ -62,11 +48,11 @@ class PromptContext:
         self._chunk_sets: dict[Placement, ChunkSet] = {}
         self._scores: dict[ScoreMode, Future[Tensor]] = {}
         self._closed = Event()
-        self.touched_nodes: TouchedNodes = []
+        self.touched_nodes: TouchedNodes = []  # tree nodes that were read, for `ChunkCache.record_hits`
         context_ids = (token for ids in self._chunk_ids for token in ids)
         self.ids = torch.tensor([*self.cache.prefix_ids, *context_ids, *self.prepared.suffix_ids])
-        self.spans = chunk_spans(len(self.cache.prefix_ids), [len(ids) for ids in self._chunk_ids])
-        self.query_rows = torch.arange(len(self.ids) - len(self.prepared.suffix_ids), len(self.ids))
+        self.spans = chunk_spans(len(self.cache.prefix_ids), [len(ids) for ids in self._chunk_ids])  # slots
+        self.query_rows = torch.arange(len(self.ids) - len(self.prepared.suffix_ids), len(self.ids))  # slots of suffix
 
     def new_buffer(self) -> KVBuffer:
         """Return an empty buffer with capacity for prompt and answer."""

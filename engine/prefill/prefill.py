@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from engine.cache.tier import Node
+from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, ParallelLayout, RowPass
+from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.prefill.context import PromptContext
 from engine.strategies.base import Strategy
 from engine.trace import Trace
@@ -20,33 +21,20 @@ from engine.types import Deviation, Placement, RecomputePlan, RowFilter, Selecti
 
 @dataclass(frozen=True)
 class PrefillResult:
-    """A prompt with complete KV.
+    """A prompt with complete KV."""
 
-    buffer            KV of the whole prompt, with capacity for the answer
-    logits            [V] of the first token
-    rows              [R] slots before the question that got fresh KV; with a row filter, those that passed it first
-    actual_ratio      recomputed / reusable tokens; with a row filter, the mean from the first filtered layer on
-    flops             floating-point operations of the main model's pass, the question and unfiltered layers included
-    tiers             the source of each chunk's KV: a tier's name, 'computed', or 'none' without reuse
-    num_path_chunks   leading chunks whose KV came from one exact path
-    num_exact_chunks  leading chunks whose KV in the buffer is exact
-    touched_nodes     tree nodes that were read
-    """
-
-    buffer: KVBuffer
-    logits: Tensor
-    rows: Tensor
-    actual_ratio: float
-    flops: float
-    tiers: tuple[str, ...]
-    num_path_chunks: int
-    num_exact_chunks: int
-    touched_nodes: tuple[Node, ...] = ()
+    buffer: KVBuffer  # with capacity for the answer
+    logits: Tensor  # [V] of the first token
+    rows: Tensor  # [R] slots before the question that got fresh KV; with a row filter, those that passed it first
+    actual_ratio: float  # recomputed / reusable tokens; with a row filter, the mean from the first filtered layer on
+    flops: float  # floating-point operations of the main model's pass, the question and unfiltered layers included
+    tiers: tuple[str, ...]  # the source of each chunk's KV: a tier's name, 'computed', or 'none' without reuse
+    num_path_chunks: int  # leading chunks whose KV came from one exact path
+    num_exact_chunks: int  # leading chunks whose KV in the buffer is exact
+    touched_nodes: tuple[Node, ...] = ()  # tree nodes that were read
 
 
-def prefill(
-    decoder: Decoder, context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None
-) -> PrefillResult:
+def prefill(context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> PrefillResult:
     """Load or compute the KV of a prompt, up to the first token's logits. Raises Cancelled once `cancel` is set."""
     tiers: tuple[str, ...] = ("none",) * len(context.spans)
     num_path_chunks = 0
@@ -61,7 +49,7 @@ def prefill(
     with trace.stage("select"):
         plan = plan_recompute(strategy, context.selection_context(strategy.placement))
     with trace.stage("recompute" if strategy.reuses_kv else "prefill"):
-        logits, rows, ratio, flops = _recompute(decoder, context, buffer, plan, cancel)
+        logits, rows, ratio, flops = _recompute(context, buffer, plan, cancel)
     nodes = tuple(context.touched_nodes)
     return PrefillResult(buffer, logits, rows, ratio, flops, tiers, num_path_chunks, plan.num_exact_chunks, nodes)
 
@@ -94,24 +82,22 @@ def _count_exact_chunks(plan: RecomputePlan, context: SelectionContext, strategy
 
 
 def _recompute(
-    decoder: Decoder, context: PromptContext, buffer: KVBuffer, plan: RecomputePlan, cancel: Event | None
+    context: PromptContext, buffer: KVBuffer, plan: RecomputePlan, cancel: Event | None
 ) -> tuple[Tensor, Tensor, float, float]:
     """Compute fresh KV for the plan's rows and the question in one pass; return logits, rows, actual ratio and FLOPs.
 
     A plan that covers the whole context runs the same pass as full prefill, so the result is equal bit for bit.
     """
-    spec, ids, query_rows = decoder.spec, context.ids, context.query_rows
+    decoder, spec = context.cache.decoder, context.cache.decoder.spec
+    ids, query_rows = context.ids, context.query_rows
     lengths = [len(span) for span in context.spans]
     num_tokens = sum(lengths)
     if plan.parallel_attention is not None and lengths:
         slots = slice(context.spans[0].start, context.spans[-1].stop)
         buffer.parallel = ParallelLayout(slots, max(lengths), plan.parallel_attention)
     if plan.row_filter is not None:
-        rows = torch.cat((plan.rows, query_rows))
-        logits, rows_by_layer, first_filtered_layer = prefill_filtered(
-            decoder, ids[rows], buffer, rows, len(query_rows), plan.row_filter, cancel
-        )
-        filtered = rows_by_layer[first_filtered_layer:]
+        logits, rows_by_layer, first_layer = prefill_filtered(context, buffer, plan.rows, plan.row_filter, cancel)
+        filtered = rows_by_layer[first_layer:]
         ratio = sum(map(len, filtered)) / (len(filtered) * num_tokens) if num_tokens else 0.0
         flops = sum(spec.flops_at(torch.cat((kept, query_rows))) / spec.num_layers for kept in rows_by_layer)
         return logits, filtered[0], ratio, flops
@@ -124,35 +110,29 @@ def _recompute(
 
 @torch.inference_mode()
 def prefill_filtered(
-    decoder: Decoder,
-    ids: Tensor,
-    buffer: KVBuffer,
-    slots: Tensor,
-    num_query_tokens: int,
-    row_filter: RowFilter,
-    cancel: Event | None = None,
+    context: PromptContext, buffer: KVBuffer, rows: Tensor, row_filter: RowFilter, cancel: Event | None = None
 ) -> tuple[Tensor, list[Tensor], int]:
-    """Compute KV for `slots` [R] from token `ids` [R], dropping rows between layers as CacheBlend (arXiv:2405.16444).
+    """Compute KV for context `rows` [R] and the question, dropping rows between layers (CacheBlend, arXiv:2405.16444).
 
-    Before each layer the filter may measure how far the rows' fresh KV deviates from the cached KV, and drop some. The
-    last `num_query_tokens` rows are never dropped. Returns the logits [V] of the last row, the context slots that got
-    fresh KV in each layer, and the first filtered layer, or 0 if none was.
+    Returns the logits [V] of the last row, the context rows that got fresh KV in each layer, and the first filtered
+    layer, or 0 if none was.
     """
-    hidden, rotation = decoder.embed(ids[None], slots[None])
+    decoder, query_rows = context.cache.decoder, context.query_rows
+    slots = torch.cat((rows, query_rows))
+    hidden, rotation = decoder.embed(context.ids[slots][None], slots[None])
     row_pass = RowPass(buffer, slots)
     rows_by_layer = []
     first_filtered_layer = 0
-    context_slots, query_slots = slots.tensor_split([len(slots) - num_query_tokens])
     for layer in range(decoder.spec.num_layers):
-        kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, context_slots))
+        kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, rows))
         if kept is not None:
             first_filtered_layer = first_filtered_layer or layer
-            indices = torch.cat((kept, torch.arange(len(context_slots), len(context_slots) + num_query_tokens)))
+            indices = torch.cat((kept, torch.arange(len(rows), len(rows) + len(query_rows))))
             hidden = hidden[:, indices]
             rotation = rotation[0][:, indices], rotation[1][:, indices]
-            context_slots = context_slots[kept]
-            row_pass = RowPass(buffer, torch.cat((context_slots, query_slots)))
-        rows_by_layer.append(context_slots)
+            rows = rows[kept]
+            row_pass = RowPass(buffer, torch.cat((rows, query_rows)))
+        rows_by_layer.append(rows)
         hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel)
     return decoder.logits(hidden[0, -1]), rows_by_layer, first_filtered_layer
 

@@ -18,22 +18,15 @@ MAX_COUNTED_PASSAGES = 128  # by an estimate; further passages are assumed to ha
 
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
-    """A prompt before prefill: what the model will read, in prompt order.
+    """A prompt before prefill: what the model will read, in prompt order."""
 
-    texts                the passages, stripped, as tokenized
-    standalone_question  the question preceded by the history it needs
-    suffix_ids           ids of everything after the passages
-    max_new_tokens       tokens left for the answer
-    hits                 the retrieved chunks the passages came from; empty if the passages were given
-    """
-
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  # of the passages, stripped
     passages: tuple[TokenizedText, ...]
-    standalone_question: str
+    standalone_question: str  # with the history it needs before it
     original_question: str
-    suffix_ids: tuple[int, ...]
-    max_new_tokens: int
-    hits: tuple[Hit, ...] = ()
+    suffix_ids: tuple[int, ...]  # everything after the passages
+    max_new_tokens: int  # tokens left for the answer
+    hits: tuple[Hit, ...] = ()  # of the passages; empty if they were given
     notes: tuple[str, ...] = ()
     num_dropped_chunks: int = 0
 

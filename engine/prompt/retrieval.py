@@ -1,8 +1,7 @@
 """Retrieve the passages for a request, stage by stage, and pack each stage's hits into a prompt.
 
-A standalone question is searched for as it is. A follow-up is searched for twice, alone and after the questions it
-needs, and the chunks of the previous prompt are a third ranking: "Who owns it?" then finds the chunks of "Which boat
-sails the Bay Route?" again.
+A follow-up is searched for twice, alone and after the questions it needs, and the chunks of the previous prompt are a
+third ranking: "Who owns it?" then finds the chunks of "Which boat sails the Bay Route?" again.
 """
 
 from collections.abc import Iterator, Sequence

@@ -22,11 +22,7 @@ _PLACEHOLDER = "\u241etext\u241e"  # of passages and question; never reaches the
 
 
 class PromptTemplate:
-    """Turns texts into the token ids of the prompt's parts, for a fast tokenizer with or without a chat template.
-
-    passage  `encode_passage`, memoized
-    end_ids  the id that ends a turn, in a tuple; empty if the tokenizer has none
-    """
+    """Turns texts into the token ids of the prompt's parts, for a fast tokenizer with or without a chat template."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = TextTokenizer(tokenizer.backend_tokenizer)
@@ -34,7 +30,7 @@ class PromptTemplate:
         self.prefix_ids = self.tokenizer.encode_template(before_passages)
         stop_ids = _stop_ids(tokenizer)
         self.stop_ids = frozenset(stop_ids)
-        self.end_ids = tuple(stop_ids[:1])
+        self.end_ids = tuple(stop_ids[:1])  # of a turn; empty if the tokenizer has none
         self.passage = LRUCache(self.encode_passage, MAX_CACHED_PASSAGES)
 
     def encode_passage(self, text: str) -> TokenizedText:

@@ -9,10 +9,7 @@ from store.types import Chunk, Document, Hit
 
 
 class TextFinder:
-    """A `Finder` over texts: each is one passage, ranked by the words it shares with the question.
-
-    A shared word counts by its inverse document frequency; equal texts keep the given order.
-    """
+    """A `Finder` over texts: each is one passage, ranked by the idf-weighted words that it shares with the question."""
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
         self._chunks = [
@@ -23,7 +20,6 @@ class TextFinder:
         self._document_frequency = Counter(word for words in self._words for word in words)
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield the `top_k` best texts once."""
         question_words = set(split_words(question))
         hits = []
         for chunk, words in zip(self._chunks, self._words, strict=True):
@@ -34,16 +30,13 @@ class TextFinder:
         yield sorted(hits, key=lambda hit: -hit.score)[:top_k]
 
     def documents(self) -> list[Document]:
-        """Return one document per text."""
         return [
             Document(chunk.document_id, chunk.document_name, len(chunk.text.encode()), None, 1, 0.0)
             for chunk in self._chunks
         ]
 
     def chunks(self, document_id: str) -> list[Chunk]:
-        """Return the text with this id; empty if there is none."""
         return [chunk for chunk in self._chunks if chunk.document_id == document_id]
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
-        """Return those of the chunks that exist, by their id."""
         return {chunk.id: chunk for chunk in self._chunks if chunk.id in ids}

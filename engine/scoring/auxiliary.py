@@ -1,14 +1,12 @@
 """Scores of context tokens by the auxiliary model's attention (CacheClip, arXiv:2510.10129).
 
-The auxiliary model has its own KV for every (prefix + chunk), so only the question's tokens are run. As in the paper,
-each chunk is scored independently, in one batch: a token's score is the last layer's attention to it, averaged over
-heads and question tokens, without the shared prefix. The paper finetunes its auxiliary model by an unpublished recipe;
-here it is an off-the-shelf model, or the main model itself. Joint scoring over all chunks and layers is ours.
-Scoring runs on the CPU, in parallel with loading the main model's KV.
+The auxiliary model has its own chunk KV, so only the question's tokens are run. The paper finetunes this model by an
+unpublished recipe; here it is an off-the-shelf model, or the main model itself. Joint scoring is ours. Scoring runs on
+the CPU, in parallel with loading the main model's KV.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
@@ -17,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kv.assemble import chunk_spans
-from engine.kv.chunk_cache import ChunkCache, TouchedNodes
+from engine.kv.chunk_cache import ChunkCache, TouchedNodes, chunk_spans
 from engine.model.attention import attention_logits, causal_mask
 from engine.model.rope import rerotate_keys
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
@@ -28,15 +25,11 @@ from engine.types import ChunkKV, ScoreMode
 
 @dataclass(frozen=True)
 class AuxiliaryScorer:
-    """Scores context tokens with the auxiliary model, or with a token selector in its place.
+    """Scores context tokens with the auxiliary model, or with a token selector in its place."""
 
-    cache, template  of the auxiliary model
-    selector         used for `ScoreMode.LEARNED`; without one, chunks are scored jointly
-    """
-
-    cache: ChunkCache
-    template: PromptTemplate
-    selector: TokenSelector | None = None
+    cache: ChunkCache  # of the auxiliary model
+    template: PromptTemplate  # likewise
+    selector: TokenSelector | None = None  # for `ScoreMode.LEARNED`; without one, chunks are scored jointly
 
     def resolve_mode(self, mode: ScoreMode) -> ScoreMode:
         """Return the mode that is actually used: JOINT instead of LEARNED without a selector."""
@@ -76,10 +69,9 @@ class AuxiliaryScorer:
     def score_per_chunk(
         self, query_ids: Sequence[int], chunks: Sequence[ChunkKV], cancel: Event | None = None
     ) -> list[Tensor]:
-        """Return the last layer's mean attention to each chunk, scored independently, [tokens] each, fp32."""
-        decoder, spec = self.cache.decoder, self.cache.decoder.spec
-        batch = _ChunkBatch(self.cache.prefix, chunks, len(query_ids), spec.num_layers - 1, spec.inv_freq)
-        decoder.forward(torch.tensor([query_ids] * len(chunks)), batch.positions, batch, cancel)
+        """Return the last layer's mean attention of the question to each chunk alone, [tokens] each, fp32."""
+        batch = _ChunkBatch(self.cache, chunks, len(query_ids))
+        self.cache.decoder.forward(torch.tensor([query_ids] * len(chunks)), batch.positions, batch, cancel)
         return [row[: chunk.tokens] for row, chunk in zip(batch.scores, chunks, strict=True)]
 
     @torch.inference_mode()
@@ -90,9 +82,8 @@ class AuxiliaryScorer:
 
         Each layer is normalised over the context, so that it has one vote, however much attention goes to the prefix.
         """
-        decoder, spec = self.cache.decoder, self.cache.decoder.spec
-        joint = _InPlacePass(self.cache.prefix, chunks, len(query_ids), spec.num_layers - 1, spec.inv_freq)
-        decoder.forward(torch.tensor([query_ids]), joint.positions, joint, cancel)
+        joint = _InPlacePass(self.cache, chunks, len(query_ids))
+        self.cache.decoder.forward(torch.tensor([query_ids]), joint.positions, joint, cancel)
         attention = torch.stack(joint.attention)
         attention /= attention.sum(-1, keepdim=True)
         return list(attention.sum(0).split([chunk.tokens for chunk in chunks]))
@@ -114,19 +105,16 @@ def align(scores: Tensor, source: Sequence[tuple[int, int]], target: Sequence[tu
 
 
 class _ChunkBatch:
-    """An `AttentionPass` with one batch row per chunk: prefix, chunk, padding, question.
+    """An `AttentionPass` with one batch row per chunk: prefix, chunk, padding, question."""
 
-    positions  of the question in each row, [B, Q]
-    scores     [B, longest chunk], available after the last layer
-    """
-
-    def __init__(
-        self, prefix: ChunkKV, chunks: Sequence[ChunkKV], num_query_tokens: int, last_layer: int, inv_freq: Tensor
-    ) -> None:
+    def __init__(self, cache: ChunkCache, chunks: Sequence[ChunkKV], num_query_tokens: int) -> None:
+        prefix, spec = cache.prefix, cache.decoder.spec
         start = prefix.tokens
         self._prefix = prefix
-        self._chunks = [_rerotate_chunk(chunk, start, inv_freq) for chunk in chunks]
-        self._last_layer = last_layer
+        self._chunks = [  # those of a path have later positions
+            replace(chunk, keys=rerotate_keys(chunk.keys, start - chunk.start, spec.inv_freq)) for chunk in chunks
+        ]
+        self._last_layer = spec.num_layers - 1
         query_start = start + max(chunk.tokens for chunk in chunks)
         self._query = slice(query_start, query_start + num_query_tokens)
         shape = (len(chunks), prefix.keys.shape[1], self._query.stop, prefix.keys.shape[3])
@@ -137,8 +125,8 @@ class _ChunkBatch:
         hidden[..., :query_start] = (torch.arange(query_start) >= ends[:, None])[:, None, None]  # padding
         hidden[..., self._query] = torch.ones(num_query_tokens, num_query_tokens, dtype=torch.bool).triu(1)
         self._mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))  # [B, 1, Q, N]
-        self.positions = ends[:, None] + torch.arange(num_query_tokens)
-        self.scores = torch.empty(0)
+        self.positions = ends[:, None] + torch.arange(num_query_tokens)  # of the question in each row, [B, Q]
+        self.scores = torch.empty(0)  # [B, longest chunk] after the last layer
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         start = self._prefix.tokens
@@ -161,39 +149,27 @@ class _ChunkBatch:
         return mixed.reshape(query.shape)
 
 
-def _rerotate_chunk(chunk: ChunkKV, start: int, inv_freq: Tensor) -> ChunkKV:
-    """Return a chunk with keys re-rotated to `start`; chunks of a path have later positions."""
-    if chunk.start == start:
-        return chunk
-    return ChunkKV(rerotate_keys(chunk.keys, start - chunk.start, inv_freq), chunk.values, start)
-
-
 class _InPlacePass:
     """An `AttentionPass` of the question over prefix and chunks, as if the chunks were concatenated.
 
-    No key is re-rotated and nothing is copied: rotating the query by R(-s) gives the same logits as rotating the key by
-    R(s), and the question is much shorter than the chunks. Everything runs in the model's dtype; only the mean over
-    heads and question tokens is fp32. Columns of the logits: context, prefix, question.
-
-    positions  of the question, [1, Q]
-    attention  [context tokens] fp32 of each layer so far, mean over query heads and question tokens
+    No key is re-rotated or copied: rotating the query by R(-s) gives the same logits as rotating the key by R(s), and
+    the question is much shorter than the chunks. Columns of the logits: context, prefix, question.
     """
 
-    def __init__(
-        self, prefix: ChunkKV, chunks: Sequence[ChunkKV], num_query_tokens: int, last_layer: int, inv_freq: Tensor
-    ) -> None:
+    def __init__(self, cache: ChunkCache, chunks: Sequence[ChunkKV], num_query_tokens: int) -> None:
+        prefix, spec = cache.prefix, cache.decoder.spec
         spans = chunk_spans(0, [chunk.tokens for chunk in chunks])
         self._prefix = prefix
-        self._last_layer = last_layer
-        self._inv_freq = inv_freq
+        self._last_layer = spec.num_layers - 1
+        self._inv_freq = spec.inv_freq
         self._chunks = [(kv, slice(span.start, span.stop)) for kv, span in zip(chunks, spans, strict=True)]
         self._context_tokens = spans[-1].stop
         shifts = [kv.start - prefix.tokens - columns.start for kv, columns in self._chunks]
         self._shifts = torch.tensor(shifts)[:, None, None]
         rows = torch.arange(num_query_tokens)
         self._mask = causal_mask(rows, num_query_tokens, torch.float32)[0].to(prefix.keys.device)
-        self.positions = rows[None] + prefix.tokens + self._context_tokens
-        self.attention: list[Tensor] = []
+        self.positions = rows[None] + prefix.tokens + self._context_tokens  # of the question, [1, Q]
+        self.attention: list[Tensor] = []  # of each layer so far, [context tokens] fp32
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Return prefix and question, the KV to which queries attend without rotation."""

@@ -1,9 +1,8 @@
 """A trained token selector: predicts which context tokens are worth recomputing for a question.
 
-Passages and questions are encoded independently by the first layers of the search model (engine.model.encoder). A
-trained head maps a question's vectors to queries and a passage's vectors to keys. A token's score is its attention
-over all passages: late interaction (ColBERT, arXiv:2004.12832). Keys of a passage are computed once, so a question
-costs one short encoder pass and one product. Trained by `python -m training selector`.
+Passages and questions are encoded independently (engine.model.encoder). A trained head maps a question's vectors to
+queries and a passage's vectors to keys, which are computed once. A token's score is its attention over all passages:
+late interaction (ColBERT, arXiv:2004.12832). Trained by `python -m training selector`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,9 @@ MAX_QUESTION_PIECES = 254  # word pieces; of a longer question the last ones
 
 
 class SelectorHead(nn.Module):
-    """Multi-head attention from a question to context tokens. Attribute names are tensor names in the file.
+    """Multi-head attention from a question to context tokens, weighted by a token's three distances.
 
-    Scores are weighted by three distances: to the passage's start, to its end and to the question. The first tokens of
-    a passage change most when recomputed, and the last passages receive most attention.
+    They are to its passage's start, to its end and to the question. Attribute names are tensor names in the file.
     """
 
     def __init__(self, width: int, heads: int, size: int) -> None:

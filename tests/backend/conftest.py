@@ -40,7 +40,7 @@ def start(tmp_path, models, monkeypatch):
         settings = Settings(data=tmp_path / "data", sample_docs=False, **settings)
         opened.append(LocalBackend(settings, overrides))
         opened[-1].start()
-        opened[-1].wait(60)
+        opened[-1].loader.wait(60)
         return opened[-1]
 
     yield open_backend

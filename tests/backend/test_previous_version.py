@@ -37,7 +37,7 @@ def backend(folder, monkeypatch):
     settings = read_settings(["--data", str(folder / "data"), "--model", model, "--auxiliary", model, "--no-samples"])
     backend = LocalBackend(settings)
     backend.start()
-    backend.wait(60)
+    backend.loader.wait(60)
     assert backend.status().ready, backend.status().message
     yield backend
     backend.close()

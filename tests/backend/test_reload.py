@@ -38,7 +38,7 @@ def filled(backend, folder):
 
 def change(backend, **choices):
     backend.models.apply(replace(backend.models.current(), **choices))
-    backend.wait(60)
+    backend.loader.wait(60)
     return backend.models.reload_status()
 
 
@@ -58,7 +58,7 @@ def test_a_reload_waits_for_a_short_call_and_later_calls_fail_with_a_message(sta
             with pytest.raises(ModelNotReady, match="reloading or closing"):
                 call()
         assert backend.documents() == [document] and backend.library.list_with_usage() == []
-    backend.wait(60)
+    backend.loader.wait(60)
     assert backend.documents() == [document] and backend.library.passages(document.id, 0, 3)
 
 
@@ -220,6 +220,15 @@ def test_a_budget_set_by_a_flag_cannot_be_changed_on_any_page(start):
     assert backend.tier_usage()[0].budget_bytes == 3 * 2**29
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_missing_device_is_named_with_its_remedy(start):
+    backend = start(device="cuda")
+    assert backend.status().message == (
+        "The device 'cuda' was requested, but this machine has no CUDA GPU; use --device cpu."
+    )
+    assert change(backend, device="cuda:1").error.startswith("The device 'cuda:1' was requested")
+
+
 def test_a_reranker_is_downloaded_while_the_present_models_answer(start, tmp_path, monkeypatch):
     backend, seen = filled(start(), tmp_path), []
     runtime = backend.loader.runtime
@@ -243,7 +252,7 @@ def test_a_question_cancelled_during_a_download_does_not_mention_the_settings(st
     assert answer.state == "stopped" and backend.models.reload_status().running
     assert not any("settings" in note for note in answer.notes)
     goes_on.set()
-    backend.wait(60)
+    backend.loader.wait(60)
 
 
 def test_hit_statistics_continue_after_a_reload(start, models, tmp_path):
@@ -367,7 +376,9 @@ def test_a_memory_estimate_uses_the_requested_dtype(start, models):
         and estimate.dtype == "fp32"
         and not estimate.download_bytes
     )
-    assert estimate.typical_kv_bytes <= estimate.max_kv_bytes < estimate.free_bytes and not estimate.exceeds_memory
+    spec = start(**both(models["two"])).loader.runtime.models.primary.spec
+    assert estimate.max_kv_bytes == spec.kv_bytes(spec.max_positions, 4) < estimate.free_bytes
+    assert estimate.typical_kv_bytes == estimate.max_kv_bytes and not estimate.exceeds_memory  # the context is short
 
 
 def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatch):
@@ -384,7 +395,7 @@ def test_cancelling_a_download_keeps_the_loaded_models(start, models, monkeypatc
     assert begun.wait(60) and backend.models.reload_status().can_stop
     assert last(backend.ask(ASK, Event())).state == "done"  # the present model answers meanwhile
     backend.models.cancel_download()
-    backend.wait(60)
+    backend.loader.wait(60)
     assert (
         "stopped" in backend.models.reload_status().error
         and backend.loader.runtime is runtime

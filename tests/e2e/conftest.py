@@ -31,7 +31,7 @@ class App:
         self.close()
         self._backend = LocalBackend(Settings(data=self._data))
         self._backend.start()
-        self._backend.wait(300)
+        self._backend.loader.wait(300)
         status = self._backend.status()
         assert status.ready and "Reading" not in status.message, status.message
         return self._backend

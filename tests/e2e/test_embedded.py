@@ -13,8 +13,7 @@ from torch.testing import assert_close
 
 from app import SAMPLE_QUESTIONS
 from backend.services.library import SAMPLES
-from engine.kv.assemble import assemble
-from engine.kv.chunk_cache import ChunkCache
+from engine.kv.chunk_cache import ChunkCache, assemble
 from engine.method import default_method
 from engine.model.loading.load import load_decoder
 from engine.prompt.template import PromptTemplate

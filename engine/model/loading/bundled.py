@@ -35,8 +35,6 @@ ProgressCallback = Callable[[str, float], None]  # called with a message and the
 def ensure_unpacked(folder: Path, report: ProgressCallback) -> Path:
     """Return the bundled model's folder inside `folder`, unpacked on the first call. Raises ModelNotFound."""
     target = folder / BUNDLED_MODEL
-    if (target / "config.json").exists():
-        return target
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):  # other processes wait
         if not (target / "config.json").exists():

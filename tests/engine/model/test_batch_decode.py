@@ -3,7 +3,7 @@
 import torch
 
 from engine.model.decoder import Decoder
-from engine.model.sampling import SamplingParams, decode, decode_batch
+from engine.model.sampling import TokenSampler, decode, decode_batch
 from tests.support import tiny
 
 PROMPTS = [torch.randint(3, 512, (n,), generator=torch.Generator().manual_seed(n)) for n in (5, 60, 23)]
@@ -19,15 +19,13 @@ def prefill(decoder, space):
 
 def batched(decoder, stop_ids, max_new_tokens, space):
     buffers, firsts = prefill(decoder, space)
-    return decode_batch(
-        decoder, buffers, firsts, [SamplingParams().sampler() for _ in firsts], stop_ids, max_new_tokens
-    )
+    return decode_batch(decoder, buffers, firsts, [TokenSampler() for _ in firsts], stop_ids, max_new_tokens)
 
 
 def one_by_one(decoder, stop_ids, max_new_tokens, space):
     buffers, firsts = prefill(decoder, space)
     pairs = zip(buffers, firsts, strict=True)
-    return [list(decode(decoder, b, first, SamplingParams().sampler(), stop_ids, max_new_tokens)) for b, first in pairs]
+    return [list(decode(decoder, b, first, TokenSampler(), stop_ids, max_new_tokens)) for b, first in pairs]
 
 
 def test_batched_answers_equal_single_ones(family):
@@ -46,7 +44,7 @@ def test_each_answer_ends_at_a_stop_id_or_when_its_buffer_is_full():
 def test_each_answer_has_its_own_sampler():
     decoder = Decoder(tiny.model(), None, "tiny")
     buffers, firsts = prefill(decoder, 30)
-    samplers = [SamplingParams(1.5, seed=seed).sampler() for seed in range(len(buffers))]
+    samplers = [TokenSampler(1.5, seed=seed) for seed in range(len(buffers))]
     answers = decode_batch(decoder, buffers, firsts, samplers, frozenset(), 20)
     for seed, (buffer, first, answer) in enumerate(zip(*prefill(decoder, 30), answers, strict=True)):
-        assert answer == list(decode(decoder, buffer, first, SamplingParams(1.5, seed=seed).sampler(), frozenset(), 20))
+        assert answer == list(decode(decoder, buffer, first, TokenSampler(1.5, seed=seed), frozenset(), 20))

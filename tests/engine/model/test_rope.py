@@ -43,6 +43,7 @@ def test_moves_add_up(plain):
 
 def test_a_zero_shift_copies_bit_for_bit(plain):
     half = plain.bfloat16()
+    assert_close(rerotate_keys(half, 0, INV_FREQ, out=torch.empty_like(half)), half, **EXACT)
     assert_close(rerotate_keys(half, 0, INV_FREQ), half, **EXACT)
 
 

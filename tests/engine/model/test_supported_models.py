@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from engine.errors import ModelNotFound, UnsupportedModel
+from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.dtype import select_dtype
-from engine.model.loading.load import load_decoder, selftest
+from engine.model.loading.load import load_decoder, select_dtype, selftest
 from engine.model.loading.resolve import resolve
 from engine.model.spec import check_config
 from tests.support import tiny
@@ -103,5 +102,5 @@ def test_dtype_follows_the_request_and_the_machine():
     assert "fp32 on the CPU" in text
     for wrong in ({"dtype": "int3"}, {} if torch.cuda.is_available() else {"device": "cuda"}):
         if wrong:
-            with pytest.raises(ValueError, match=r"got|requested"):
+            with pytest.raises(BadRequest, match=r"got|requested"):
                 select_dtype(**wrong)

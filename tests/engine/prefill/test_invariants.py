@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine.kv.assemble import assemble
+from engine.kv.chunk_cache import assemble
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer, RowPass
-from engine.model.sampling import SamplingParams, decode
+from engine.model.sampling import TokenSampler, decode
 from engine.types import ChunkKV
 from tests.support import tiny
 from tests.support.tolerance import EXACT, REORDERED, rotation_tolerance
@@ -122,7 +122,7 @@ def test_cached_decoding_equals_decoding_without_a_cache(model, decoder):
         expected.append(int(reference(model, ids)[2][-1].argmax()))
         ids = torch.cat((ids, torch.tensor(expected[-1:])))
     buffer = decoder.new_buffer(len(PROMPT) + 24)
-    sampler = SamplingParams().sampler()
+    sampler = TokenSampler()
     first = sampler.sample(decoder.forward_rows(PROMPT, buffer, torch.arange(len(PROMPT))))
     assert list(decode(decoder, buffer, first, sampler, frozenset(), 24)) == expected
 

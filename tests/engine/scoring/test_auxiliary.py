@@ -7,8 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import DynamicCache
 
-from engine.kv.assemble import chunk_spans
-from engine.kv.chunk_cache import ChunkCache
+from engine.kv.chunk_cache import ChunkCache, chunk_spans
 from engine.prompt.template import PromptTemplate
 from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SelectorHead, TokenSelector

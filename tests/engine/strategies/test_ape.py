@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine.model.attention import attend_parallel
-from engine.model.sampling import SamplingParams, decode
+from engine.model.attention import ParallelLayout, attend_parallel
+from engine.model.sampling import TokenSampler, decode
 from engine.prompt.pack import pack
 from engine.strategies import APE
 from engine.trace import Trace
@@ -47,7 +47,7 @@ def test_merged_attention_is_the_papers_with_every_weight_written_out(parallel):
     keys, values = (torch.randn(1, 2, 21, 8, generator=generator) for _ in range(2))
     slots = torch.arange(16, 21)
     mask = torch.zeros(5, 21).masked_fill(torch.arange(21)[None] > slots[:, None], float("-inf"))[None, None]
-    merged = attend_parallel(query, keys, values, 0.3, mask, slice(3, 16), parallel)
+    merged = attend_parallel(query, keys, values, 0.3, mask, ParallelLayout(slice(3, 16), 13, parallel))
     for head in range(4):
         head_keys, head_values = keys[0, head // 2], values[0, head // 2]
         expected = merged_attention(query[0, head], head_keys, head_values, 0.3, range(3, 16), slots, parallel)
@@ -86,7 +86,7 @@ def test_neutral_settings_are_plain_attention_over_parallel_chunks_for_question_
     prompt = prepare(engine)
     result = engine.prefill(prompt, NEUTRAL, Trace())
     assert_close(result.logits, parallel_logits(engine, prompt, family)[-1], **REORDERED)
-    sampler, expected = SamplingParams().sampler(), []
+    sampler, expected = TokenSampler(), []
     for _ in range(6):
         expected.append(int(parallel_logits(engine, prompt, family, expected)[-1].argmax()))
     first = sampler.sample(result.logits)

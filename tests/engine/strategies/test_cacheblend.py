@@ -37,12 +37,10 @@ def context(engine, prompt):
     return engine.prompt_context(prompt, Trace())
 
 
-def filtered_pass(engine, context, row_filter):
+def filtered_pass(context, row_filter):
     """Run all context rows and the question through a row filter."""
-    rows = torch.arange(context.spans[0].start, len(context.ids))
-    buffer = context.assemble(Placement.CONCATENATED)
-    ids, num_query_tokens = context.ids[rows], len(context.query_rows)
-    return prefill_filtered(engine.cache.decoder, ids, buffer, rows, num_query_tokens, row_filter)
+    rows = torch.arange(context.spans[0].start, context.spans[-1].stop)
+    return prefill_filtered(context, context.assemble(Placement.CONCATENATED), rows, row_filter)
 
 
 def expected_deviation(family, engine, context, layer):
@@ -69,7 +67,7 @@ def test_deviations_are_the_difference_of_two_plain_forward_passes(family, engin
     def measure_only(layer, deviation):
         deviations[layer] = deviation()
 
-    filtered_pass(engine, context, measure_only)
+    filtered_pass(context, measure_only)
     expected = expected_deviation(family, engine, context, check_layer)
     assert_close(deviations[check_layer].values, expected["values"], rtol=1e-3, atol=1e-3)
     assert_close(deviations[check_layer].keys, expected["keys"], rtol=1e-3, atol=1e-3)
@@ -110,7 +108,7 @@ def dense_logits(family, engine, context, rows_at):
 @pytest.mark.parametrize("gradual", [False, True])
 def test_the_pass_is_the_dense_one_with_stale_rows_left_stale(family, engine, context, deviation, gradual):
     strategy = CacheBlend(ratio=0.3, deviation=deviation, gradual=gradual)
-    logits, rows_at, _ = filtered_pass(engine, context, strategy.plan(context.selection_context()).row_filter)
+    logits, rows_at, _ = filtered_pass(context, strategy.plan(context.selection_context()).row_filter)
     num_rows = [len(rows) for rows in rows_at]
     assert_close(logits, dense_logits(family, engine, context, rows_at), **REORDERED)
     assert num_rows[0] == sum(map(len, context.spans)) and num_rows[1] < num_rows[0]

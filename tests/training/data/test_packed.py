@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine.kv.assemble import assemble
+from engine.kv.chunk_cache import assemble
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import RowPass
 from engine.types import ChunkKV
