@@ -1,6 +1,9 @@
-"""Shared settings of Gradio events: queues, visibility to API clients, and the session key."""
+"""What the handlers of Gradio's events share: queues, running tasks by session, and rate limiting of updates."""
 
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from threading import Event, Lock
+from time import monotonic
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -9,12 +12,84 @@ from backend.interface.backend import MAX_CONCURRENT_REQUESTS
 MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
 INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": 1}  # adding and re-indexing
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+INSTANT: dict[str, Any] = {"queue": False, **QUIET}
 # Gradio's default trigger mode, "once", drops an event while the browser still handles the listener's previous one.
 RUN_MODEL: dict[str, Any] = {**MODEL_QUEUE, **QUIET, "trigger_mode": "multiple"}
 
 Update = dict[Any, Any]  # component -> new value; components that are missing keep theirs
+Snapshot = TypeVar("Snapshot")
 
 
 def session_of(request: gr.Request) -> str:
     """Return Gradio's session hash, which is unique per browser tab."""
     return request.session_hash or "no session"
+
+
+class SessionTasks:
+    """The cancel Events of all running tasks, at most one per session. Thread-safe.
+
+    Sessions are Gradio's session hashes, one per browser tab; all of them share the page objects.
+    """
+
+    def __init__(self) -> None:
+        self._events: dict[str, Event] = {}
+        self._lock = Lock()
+
+    def start(self, session: str) -> Event | None:
+        """Mark the session as busy and return its cancel Event; None, and nothing changes, if it already is busy."""
+        event = Event()
+        with self._lock:
+            return event if self._events.setdefault(session, event) is event else None
+
+    def is_busy(self, session: str) -> bool:
+        """Return whether the session has a task that has not finished."""
+        return session in self._events
+
+    def stop(self, session: str) -> None:
+        """Cancel the session's task; its handler still has to call `finish`."""
+        if event := self._events.get(session):
+            event.set()
+
+    def finish(self, session: str, event: Event) -> None:
+        """Set `event` and remove its task, if it is still there. A task that the session started later is unaffected.
+
+        Call this before the UI shows that the work has ended, so that the next click is accepted.
+        """
+        event.set()
+        with self._lock:
+            if self._events.get(session) is event:
+                del self._events[session]
+
+    def discard(self, session: str) -> None:
+        """Cancel and remove the session's task, because its tab was closed."""
+        with self._lock:
+            event = self._events.pop(session, None)
+        if event:
+            event.set()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+
+def coalesce(
+    snapshots: Iterable[Snapshot],
+    milestone: Callable[[Snapshot], Hashable],
+    interval_s: float = 1 / 12,
+    clock: Callable[[], float] = monotonic,
+) -> Iterator[Snapshot]:
+    """Yield at most one snapshot per `interval_s`, plus the last one and each that changes its `milestone`.
+
+    Browsers render about ten updates per second smoothly, not a hundred.
+    """
+    pending: list[Snapshot] = []  # empty, or the newest snapshot that was not yielded
+    last_milestone: object = object()
+    due = clock()
+    for snapshot in snapshots:
+        pending = [snapshot]
+        reached = milestone(snapshot)
+        if reached != last_milestone or clock() >= due:
+            yield snapshot
+            pending = []
+            last_milestone = reached
+            due = clock() + interval_s
+    yield from pending

@@ -16,8 +16,7 @@ from engine.errors import BadRequest
 from engine.method import default_method
 from engine.request import ChatTurn, Request
 from store.types import Document
-from ui.events import INGEST_QUEUE, MODEL_QUEUE
-from ui.throttle import coalesce
+from ui.events import INGEST_QUEUE, MODEL_QUEUE, coalesce
 
 
 def build(backend: Backend) -> None:

@@ -35,6 +35,13 @@ window.kvscopeAsk = (() => {
       });
     },
 
+    // Scrolls to a new answer when it begins.
+    scrollToNew: (element) => {
+      new MutationObserver(() => {
+        if (element.querySelector(".kv-waiting")) element.closest("#reply").scrollIntoView({ block: "start" });
+      }).observe(element, { childList: true, subtree: true });
+    },
+
     // A card shows a few lines of its passage: scroll to the quoted sentence.
     showQuotes: (element) => {
       new MutationObserver(() => {

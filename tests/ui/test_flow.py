@@ -2,7 +2,6 @@
 
 import logging
 from threading import Event
-from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -14,12 +13,10 @@ from store.types import Document
 from tests.support.fake_backend.backend import METHODS
 from tests.ui.conftest import ME
 from ui import format as formats
-from ui.cancellation import SessionTasks
 from ui.components.method_options import extra_params
-from ui.events import MODEL_QUEUE
+from ui.events import MODEL_QUEUE, SessionTasks, coalesce
 from ui.layout import launch_options
 from ui.pages.ask.chat import Chat
-from ui.throttle import coalesce
 
 DEFAULTS = [param.default for method in METHODS for param in extra_params(method)]
 
@@ -48,14 +45,12 @@ def chat(page):
 
 
 def ask(page, question, method="full", chat=None, replaces_last=False):
-    """Begin a question and stream its answer, with the composer's inputs as on a fresh page."""
-    page.begin(question, ME)
-    return stream(page, question, method, chat, replaces_last)
+    """Stream the answer to a question, with the composer's inputs as on a fresh page."""
+    return page.respond(question, chat or Chat(), replaces_last, ME, *inputs(method))
 
 
-def stream(page, question, method="full", chat=None, replaces_last=False):
-    values = [method, 6, 20, 0, 64, [], False, *DEFAULTS]
-    return page.respond(question, chat or Chat(), replaces_last, ME, *values)
+def inputs(method="full"):
+    return [method, 6, 20, 0, 64, [], False, *DEFAULTS]
 
 
 def test_updates_are_rate_limited_except_milestones_and_the_last_one():
@@ -75,39 +70,36 @@ def test_coalescing_yields_nothing_for_nothing_and_nothing_twice():
 
 def test_stop_cancels_only_its_own_session():
     tasks = SessionTasks()
-    mine, yours = (tasks.start(each) and tasks.claim(each) for each in ("me", "you"))
+    mine, yours = (tasks.start(each) for each in ("me", "you"))
     tasks.stop("me")
     tasks.stop("nobody")
     assert mine.is_set() and not yours.is_set()
 
 
-def test_a_session_runs_one_task_at_a_time_which_is_claimed_once():
+def test_a_session_runs_one_task_at_a_time():
     tasks = SessionTasks()
-    assert tasks.claim("me") is None and tasks.start("me") and not tasks.start("me")
-    first = tasks.claim("me")
-    assert tasks.claim("me") is None and not tasks.start("me") and not first.is_set()
+    first = tasks.start("me")
+    assert tasks.start("me") is None and tasks.is_busy("me") and not first.is_set()
     tasks.finish("me", first)
     assert first.is_set() and not tasks.is_busy("me") and len(tasks) == 0
 
 
 def test_a_closed_tab_is_discarded_and_its_old_task_ends_without_effect():
     tasks = SessionTasks()
-    assert tasks.start("me")
+    old = tasks.start("me")
     tasks.discard("me")
     tasks.discard("nobody")
-    assert len(tasks) == 0 and tasks.claim("me") is None and tasks.start("me")
-    old = tasks.claim("me")
-    tasks.discard("me")
-    assert old.is_set() and tasks.start("me")
+    assert len(tasks) == 0 and old.is_set()
+    new = tasks.start("me")
     tasks.finish("me", old)
-    assert tasks.is_busy("me") and not tasks.claim("me").is_set()
+    assert tasks.is_busy("me") and not new.is_set()
 
 
 def test_closing_a_tab_discards_its_tasks_on_every_page(app):
     (unload,) = (fn for fn in app.blocks.fns.values() if fn.name == "close_session")
-    app.ask.begin("why?", ME)
+    cancel = app.ask.tasks.start(ME.session_hash)
     unload.fn(ME)
-    assert len(app.ask.tasks) == 0
+    assert len(app.ask.tasks) == 0 and cancel.is_set()
 
 
 def test_a_user_error_is_shown_and_not_logged_and_a_bug_is_both(caplog):
@@ -133,7 +125,6 @@ def test_launch_options_contain_no_address():
 
 
 def test_inputs_become_a_request(page, backend):
-    page.begin("  why?\n", ME)
     values = ["epic", 4, 35, 0.5, 64, ["d" * 64], True, *DEFAULTS]
     list(page.respond("  why?\n", Chat(), False, ME, *values))
     (request,) = backend.requests
@@ -154,25 +145,24 @@ def test_closing_the_stream_early_cancels_the_request_and_ends_the_task(page, ba
 
 @pytest.mark.parametrize("question", ["", " \n "])
 def test_an_empty_question_never_reaches_the_engine_and_keeps_the_last_answer(page, backend, question):
-    ((component, message),) = page.begin(question, ME).items()
+    (update,) = ask(page, question)
+    ((component, message),) = update.items()
     assert "Type a question first" in message and component is page.composer.message
-    assert list(stream(page, question)) == [gr.skip()]
-    assert backend.requests == []
+    assert backend.requests == [] and len(page.tasks) == 0
 
 
 def test_enter_while_an_answer_runs_neither_cancels_it_nor_asks_again(page, backend):
     answers = ask(page, "why?")
     next(answers)
-    assert page.begin("why?", ME) == page.begin("and then?", ME) == page.begin("", ME) == gr.skip()
-    assert list(stream(page, "and then?")) == [gr.skip()]
+    for question in ("why?", "and then?", ""):
+        assert list(ask(page, question)) == [gr.skip()]
     list(answers)
     assert [request.question for request in backend.requests] == ["why?"] and backend.cancelled == [False]
     assert len(page.tasks) == 0
 
 
 def test_a_complete_answer_clears_its_question_from_the_box_and_a_stopped_one_does_not(page):
-    assert page.begin(" why?\n", ME)[page.pending_question] == " why?\n"
-    *_, ended = stream(page, " why?\n")
+    *_, ended = ask(page, " why?\n")
     assert ended[page.carrier]["answered"] == " why?\n" and page.composer.question not in ended
     answers = ask(page, "and then?")
     next(answers)
@@ -183,15 +173,18 @@ def test_a_complete_answer_clears_its_question_from_the_box_and_a_stopped_one_do
 
 def test_the_session_is_free_again_before_the_page_shows_that_the_answer_has_ended(page):
     ended = next(update for update in ask(page, "why?") if page.carrier in update)
-    assert ended and page.begin("and then?", ME)[page.pending_question] == "and then?"
+    assert ended and "and then?" in next(ask(page, "and then?"))[page.results.reply]
 
 
 def test_retry_asks_the_last_question_again_and_keeps_the_text_in_the_box(page, chat):
-    begun = page.retry(chat, ME)
-    assert begun[page.pending_question] == "why?" and begun[page.replaces_last]
-    assert page.composer.question not in begun
-    assert page.retry(chat, ME) == gr.skip()
-    assert page.retry(Chat(), SimpleNamespace(session_hash="you")) == gr.skip()
+    answers = page.retry(chat, ME, *inputs())
+    begun = next(answers)
+    assert "why?" in begun[page.results.reply] and begun[page.results.thread] == ""
+    assert list(page.retry(chat, ME, *inputs())) == [gr.skip()]
+    *_, ended = answers
+    assert page.composer.question not in begun | ended
+    assert [turn.replaced for turn in ended[page.chat].turns] == [True, False]
+    assert list(page.retry(Chat(), ME, *inputs())) == [gr.skip()]
     assert page.edit(chat)[page.composer.question] == "why?" and page.edit(Chat()) == gr.skip()
 
 

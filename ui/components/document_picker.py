@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import gradio as gr
 
 from backend.interface.backend import Backend
-from ui.events import QUIET
+from ui.events import INSTANT
 from ui.format import short
 
 _MAX_NAME_CHARS = 48
@@ -31,7 +31,7 @@ class DocumentPicker:
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the choices whenever the sidebar's list of documents changes."""
-        document_list.change(self.refresh, self.documents, self.documents, queue=False, **QUIET)
+        document_list.change(self.refresh, self.documents, self.documents, **INSTANT)
 
     def refresh(self, selected: list[str] | None) -> gr.Dropdown:
         """Return the dropdown with the current documents; deleted ones are deselected."""

@@ -9,7 +9,7 @@ from backend.interface.errors import user_message
 from store.types import Document
 from ui.components.tiers import TIERS
 from ui.components.uploads import FORMATS, Uploads
-from ui.events import QUIET, Update
+from ui.events import INSTANT, Update
 from ui.format import count, day, size
 from ui.html import Markup, button, error_box, join, tag
 
@@ -47,10 +47,10 @@ class DocumentSidebar:
             self._pending_delete = gr.State("")  # id of the document whose deletion has to be confirmed, or ''
         self.uploads.wire(self.document_list, self.current)
         acted = [self.document_list, self._pending_delete, self._error]
-        self.document_list.click(self.act, self._pending_delete, acted, queue=False, **QUIET)
+        self.document_list.click(self.act, self._pending_delete, acted, **INSTANT)
         ticked = [self._status, self._timer, self.document_list, self._shown]
         for event in (page.load, self._timer.tick):
-            event(self.tick, [self._shown, self._pending_delete], ticked, queue=False, **QUIET)
+            event(self.tick, [self._shown, self._pending_delete], ticked, **INSTANT)
 
     def act(self, pending_delete: str, event: gr.EventData) -> Update:
         """Handle a button of the list: ask before deleting, delete, cancel, or clear the cache."""

@@ -1,14 +1,16 @@
 """Inputs that several pages have: question box, run and stop buttons, method, number of passages, recompute ratio."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
 from engine.method import MethodInfo, default_method
 from engine.request import Request
+from ui.events import Update
 
 _DEFAULTS = Request(question="")
+BESIDE_BOX: dict[str, Any] = {"scale": 0, "min_width": 92}  # buttons to the right of the question box
 _PASSAGES = "Number of retrieved passages the model reads (top-k)."
 
 
@@ -28,11 +30,21 @@ def question_box(label: str, placeholder: str, elem_id: str, autofocus: bool = F
     )
 
 
-def run_and_stop_buttons(label: str, run_id: str, stop_id: str) -> tuple[gr.Button, gr.Button]:
-    """Return the button that starts the work, and the Stop button that replaces it while the work runs."""
-    return (
-        gr.Button(label, variant="primary", scale=0, min_width=92, elem_id=run_id),
-        gr.Button("Stop", variant="stop", scale=0, min_width=92, visible=False, elem_id=stop_id),
+class RunButtons(NamedTuple):
+    """The button that starts the work, and the Stop button that replaces it while the work runs."""
+
+    run: gr.Button
+    stop: gr.Button
+
+    def show(self, running: bool) -> Update:
+        return {self.run: gr.Button(visible=not running), self.stop: gr.Button(visible=running)}
+
+
+def run_buttons(label: str, run_id: str, stop_id: str, **layout: Any) -> RunButtons:
+    """Return both buttons, with Stop hidden."""
+    return RunButtons(
+        gr.Button(label, variant="primary", elem_id=run_id, **layout),
+        gr.Button("Stop", variant="stop", visible=False, elem_id=stop_id, **layout),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import gradio as gr
 
 from backend.interface.backend import Backend
-from ui.events import QUIET, Update
+from ui.events import INSTANT, Update
 from ui.html import Markup, tag
 
 
@@ -21,7 +21,7 @@ class SampleQuestions:
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the visible questions whenever the sidebar's list of documents changes."""
-        document_list.change(self.current, None, [self._line, *self.buttons.values()], queue=False, **QUIET)
+        document_list.change(self.current, None, [self._line, *self.buttons.values()], **INSTANT)
 
     def current(self) -> Update:
         """Return the visible questions; all of them while the sample documents may still be added."""

@@ -11,9 +11,8 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
-from ui.events import INGEST_QUEUE, QUIET, Update, session_of
+from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.html import Markup, button, error_box, tag
-from ui.throttle import coalesce
 
 FORMATS = "PDF, DOCX, Markdown, HTML or text"
 # For a component that shows `render_progress`. It is redrawn many times a second, so a click might never complete:
@@ -60,8 +59,8 @@ class Uploads:
         outputs = [self.drop_zone, *self.progress_outputs(), document_list]
         # preprocess=False keeps each file's original name; Gradio has already checked that the file is an upload.
         self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **INGEST_QUEUE, **QUIET)
-        self._cancel.click(self.cancel, None, None, queue=False, **QUIET)
-        self.progress.click(self.cancel_one, None, None, queue=False, **QUIET)
+        self._cancel.click(self.cancel, None, None, **INSTANT)
+        self.progress.click(self.cancel_one, None, None, **INSTANT)
 
     def progress_outputs(self) -> list[Any]:
         """Return the components that `follow` updates."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ui.conftest import ME
 from tests.ui.pages.test_chat import TURN, chat
-from tests.ui.test_flow import stream
+from tests.ui.test_flow import ask
 from ui.format import UNKNOWN, day
 from ui.pages.ask.chat import Chat
 from ui.pages.ask.history import parse_summaries
@@ -32,11 +32,10 @@ def test_editing_a_question_ends_when_another_chat_is_opened(page, act):
 
 @pytest.mark.parametrize("act", ["open", "new", "delete", "rename", "markdown"])
 def test_a_chat_can_be_neither_left_nor_changed_while_an_answer_is_generated(page, act):
-    page.begin("why?", ME)
+    answers = ask(page, "why?", chat=chat(TURN))
+    assert " inert=" in next(answers)[page.chat_bar]
     assert press(page, act, title="Boats") == gr.skip()
     assert page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME) == {page.carrier: None}
-    answers = stream(page, "why?", chat=chat(TURN))
-    assert " inert=" in next(answers)[page.chat_bar]
     answers.close()
     assert press(page, act, title="Boats") != gr.skip()
     assert " inert=" not in page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME)[page.chat_bar]

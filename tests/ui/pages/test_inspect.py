@@ -109,7 +109,7 @@ def test_the_inspected_question_is_answered_and_the_quoted_text_marked(page, bac
     (request,) = backend.requests
     assert (request.question, request.method) == ("What is the code?", "cacheclip")
     assert (request.recompute_ratio, request.passages) == (0.35, 3)
-    assert last[page.ask_button].visible is True and last[page.stop_answer_button].visible is False
+    assert last[page.answer_buttons.run].visible is True and last[page.answer_buttons.stop].visible is False
     assert "kv-quoted" in page.redraw(last[page.session], "cacheclip", 35, 0)[page.text]
 
 
@@ -172,7 +172,7 @@ def test_errors_and_a_missing_question_are_shown_in_place(page, backend):
     assert "Type a question first" in inspect(page, "  ")[progress] and backend.inspection.requests == []
     backend.inspection.error = NoPassageFound("No passages were found for this question.")
     update = inspect(page)
-    assert "Add documents" in update[progress] and update[page.inspect_button].visible is True
+    assert "Add documents" in update[progress] and update[page.inspect_buttons.run].visible is True
     backend.inspection.error = RuntimeError("<b>boom</b>")
     assert "&lt;b&gt;boom" in inspect(page)[progress]
 

@@ -9,17 +9,10 @@ from gradio.components import Component
 from backend.interface.backend import Backend
 from engine.request import ChatTurn, Request
 from store.errors import KVScopeError
+from ui.components import inputs
 from ui.components.document_picker import DocumentPicker
-from ui.components.inputs import (
-    method_choice,
-    passages_slider,
-    question_box,
-    ratio_slider,
-    run_and_stop_buttons,
-    visibility,
-)
 from ui.components.method_options import MethodOptions
-from ui.events import QUIET, Update
+from ui.events import INSTANT, Update
 from ui.html import tag
 
 _DEFAULTS = Request(question="")
@@ -41,8 +34,8 @@ class Composer:
         by_name = {method.name: method for method in methods}
         with gr.Column(elem_id="composer", min_width=0):
             with gr.Row(elem_id="ask-row", equal_height=False):
-                self.question = question_box("Question", "Ask your documents…", "question", autofocus=True)
-                self.ask_button, self.stop_button = run_and_stop_buttons("Ask", "ask", "stop")
+                self.question = inputs.question_box("Question", "Ask your documents…", "question", autofocus=True)
+                self.buttons = inputs.run_buttons("Ask", "ask", "stop", **inputs.BESIDE_BOX)
             self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
             # Phones show this button instead of the settings.
             attributes = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
@@ -50,9 +43,9 @@ class Composer:
             gr.HTML(toggle, elem_id="settings-toggle", js_on_load=None)
             # Shared settings come first, so that choosing a method moves nothing but its own options.
             with gr.Row(elem_id="settings", equal_height=False):
-                method, default = method_choice(methods, "method")
-                passages = passages_slider("passages-count")
-                ratio = ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
+                method, default = inputs.method_choice(methods, "method")
+                passages = inputs.passages_slider("passages-count")
+                ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
                 self.picker = DocumentPicker(backend, "where")
                 self.whole = gr.Checkbox(
                     label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
@@ -71,19 +64,19 @@ class Composer:
             selected = by_name[name]
             return {
                 method: gr.update(info=selected.description),
-                ratio: gr.update(visible=visibility(selected.has_ratio)),
+                ratio: gr.update(visible=inputs.visibility(selected.has_ratio)),
                 **self.options.show(name),
             }
 
-        method.change(change_method, method, [method, ratio, *self.options.components()], queue=False, **QUIET)
+        method.change(change_method, method, [method, ratio, *self.options.components()], **INSTANT)
         documents = self.picker.documents
-        documents.change(self._whole_checkbox, documents, self.whole, queue=False, **QUIET)
+        documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
         self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens]
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the documents to choose from whenever the sidebar's list of documents changes."""
         documents = self.picker.documents
-        document_list.change(self.refresh, documents, [documents, self.whole], queue=False, **QUIET)
+        document_list.change(self.refresh, documents, [documents, self.whole], **INSTANT)
 
     def refresh(self, selected: list[str] | None) -> Update:
         """Return picker and checkbox for the current documents; deleted ones are deselected."""

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
-from ui.events import QUIET, Update, session_of
+from ui.events import INSTANT, Update, session_of
 from ui.format import count, day
 from ui.html import Markup, button, join, tag
 from ui.pages.ask.chat import MAX_TURNS, Chat
@@ -62,13 +62,13 @@ class ChatHistory:
     def connect(self, page: gr.Blocks) -> None:
         """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
         outputs = [self.chat, self.replaces_last, self.carrier, self.bar, *self.results]
-        page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, queue=False, **QUIET)
-        self.then_store(self.bar.click(self.handle_action, self.chat, outputs, queue=False, **QUIET))
+        page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, **INSTANT)
+        self.then_store(self.bar.click(self.handle_action, self.chat, outputs, **INSTANT))
 
     def then_store(self, event: Any) -> None:
         """After `event`, let the browser store what it was sent, and update the bar with its reply."""
         inputs = [self.carrier, self.chat]
-        event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, queue=False, **QUIET)
+        event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, **INSTANT)
 
     def restore(self, data: Any) -> Update:
         """Show the chat that the browser stored for this tab; a new one if there is none."""

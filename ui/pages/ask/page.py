@@ -10,17 +10,15 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.request import Answer
-from ui.cancellation import SessionTasks
 from ui.components.document_picker import QuestionInputs
 from ui.components.sample_questions import SampleQuestions
-from ui.events import QUIET, RUN_MODEL, Update, session_of
+from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, coalesce, session_of
 from ui.html import error_box, fact, join, tag
 from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
 from ui.pages.ask.history import ChatHistory, render_chat_bar
 from ui.pages.ask.passages import build_drawer
 from ui.pages.ask.results import NO_METRICS, Results, render_error, render_turns, render_waiting
-from ui.throttle import coalesce
 
 _TAGLINE = "Ask questions about your own documents, on this machine. Each passage is processed once and reused."
 _LEGEND = {
@@ -40,7 +38,6 @@ _UNCHANGED = "Stopped; nothing was added to the chat."
 _ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger);"
 _FOCUS_BOX_JS = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
 _CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
-_SCROLL_TO_ANSWER_JS = "() => document.querySelector('#reply')?.scrollIntoView({block: 'start'})"
 
 
 class Ask:
@@ -57,7 +54,6 @@ class Ask:
 
     def build(self, tab: gr.Tab) -> None:
         self.chat = gr.State(Chat(""))  # gets an id when the page is loaded
-        self.pending_question = gr.State("")  # the running one: the box may hold the next question already
         self.replaces_last = gr.State(False)
         self.carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
@@ -65,7 +61,7 @@ class Ask:
                 self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load="kvscopeChats.connect(element, trigger);")
                 tagline = gr.HTML(tag("p", _TAGLINE, class_="kv-tagline"), elem_id="tagline", js_on_load=None)
                 thread = gr.HTML(elem_id="thread", js_on_load=_ANSWER_JS)
-                reply = gr.HTML(elem_id="reply", js_on_load=_ANSWER_JS)
+                reply = gr.HTML(elem_id="reply", js_on_load=f"{_ANSWER_JS} kvscopeAsk.scrollToNew(element);")
                 passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
                 self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome") as welcome:
@@ -108,27 +104,15 @@ class Ask:
             return update | ({inputs.passages: last.best} if last.best else {})
 
         outputs = [inputs.question, inputs.passages, inputs.picker.documents, tabs]
-        clicked = getattr(self.results.reply, act)(send, self.chat, outputs, queue=False, **QUIET)
-        clicked.then(None, None, None, js=f"() => kvscopePress('{run_button}')", queue=False, **QUIET)
+        clicked = getattr(self.results.reply, act)(send, self.chat, outputs, **INSTANT)
+        clicked.then(None, None, None, js=f"() => kvscopePress('{run_button}')", **INSTANT)
 
-    def begin(self, question: str, request: gr.Request) -> Update:
-        """Acknowledge the click before the model is free; does nothing while the session is busy."""
-        session = session_of(request)
-        if not question.strip():
-            return gr.skip() if self.tasks.is_busy(session) else {self.composer.message: _NO_QUESTION}
-        if not self.tasks.start(session):
-            return gr.skip()
-        return {
-            self.composer.message: "",
-            self.pending_question: question,
-            self.results.reply: render_waiting(question),
-            **self._buttons(running=True),
-        }
-
-    def retry(self, chat: Chat, request: gr.Request) -> Update:
-        """Begin with the last question again; its answer will be replaced, and the question box is left alone."""
-        update = self.begin(chat.visible_turns[-1].question, request) if chat.visible_turns else gr.skip()
-        return {**update, self.replaces_last: True} if self.pending_question in update else update
+    def retry(self, chat: Chat, request: gr.Request, *settings: Any) -> Iterator[Update]:
+        """Ask the last question again; its answer is replaced, and the question box is left alone."""
+        if not chat.visible_turns:
+            yield gr.skip()
+            return
+        yield from self.respond(chat.visible_turns[-1].question, chat, True, request, *settings)
 
     def edit(self, chat: Chat) -> Update:
         """Copy the last question into the box; the next answer replaces its answer."""
@@ -139,22 +123,26 @@ class Ask:
     def respond(
         self, question: str, chat: Chat, replaces_last: bool, request: gr.Request, *settings: Any
     ) -> Iterator[Update]:
-        """Stream the answer to the question that has begun. The computation is cancelled however this ends."""
+        """Stream an answer, unless the session is busy. The computation is cancelled however this ends."""
         session = session_of(request)
-        cancel = self.tasks.claim(session)
-        if cancel is None:  # the click started nothing
+        if (cancel := self.tasks.start(session)) is None:
             yield gr.skip()  # a generator without any update would clear every output
             return
-        ended = {**self._buttons(running=False), self.replaces_last: False}
+        ended = {**self.composer.buttons.show(running=False), self.replaces_last: False}
         answer: Answer | None = None
         try:
+            if not question.strip():
+                yield {self.composer.message: _NO_QUESTION}
+                return
             earlier = chat.without_last() if replaces_last else chat
             chat_request = self.composer.to_request(question, settings, earlier.recent_history())
             method = self._methods[chat_request.method]
             yield {
                 **self.results.clear(earlier),
+                self.composer.message: "",
+                self.results.reply: render_waiting(question),
                 self.chat_bar: render_chat_bar(chat, None),
-                **self._buttons(running=True),
+                **self.composer.buttons.show(running=True),
             }
             shown: Hashable = None
             for answer in coalesce(self._backend.ask(chat_request, cancel), _milestone):
@@ -189,31 +177,22 @@ class Ask:
 
     def _connect(self) -> None:
         box = self.composer
-        acknowledged = [self.pending_question, self.results.reply, box.message, box.ask_button, box.stop_button]
-        begin: dict[str, Any] = {"fn": self.begin, "inputs": box.question, "outputs": acknowledged, "queue": False}
-        self._then_respond(gr.on([box.ask_button.click, box.question.submit], **begin, **QUIET))
+        reply = self.results.reply
+        inputs = [box.question, self.chat, self.replaces_last, *box.inputs()]
+        outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results, box.message, *box.buttons]
+        respond: dict[str, Any] = {"fn": self.respond, "inputs": inputs, "outputs": outputs, **RUN_MODEL}
+        self._then_store(gr.on([box.buttons.run.click, box.question.submit], **respond))
         for text, button in self._sample_questions.buttons.items():
-            filled = button.click(lambda text=text: text, None, box.question, queue=False, **QUIET)
-            self._then_respond(filled.then(**begin, **QUIET))
-        edited = [box.question, self.replaces_last]
-        self.results.reply.edit(self.edit, self.chat, edited, js=_FOCUS_BOX_JS, queue=False, **QUIET)
-        retried = [*acknowledged, self.replaces_last]
-        self._then_respond(self.results.reply.retry(self.retry, self.chat, retried, queue=False, **QUIET))
-        box.stop_button.click(self.stop, None, None, queue=False, **QUIET)
+            filled = button.click(lambda text=text: text, None, box.question, **INSTANT)
+            self._then_store(filled.then(**respond))
+        reply.edit(self.edit, self.chat, [box.question, self.replaces_last], js=_FOCUS_BOX_JS, **INSTANT)
+        self._then_store(reply.retry(self.retry, [self.chat, *box.inputs()], outputs, **RUN_MODEL))
+        box.buttons.stop.click(self.stop, None, None, **INSTANT)
 
-    def _then_respond(self, event: Any) -> None:
-        box = self.composer
-        inputs = [self.pending_question, self.chat, self.replaces_last, *box.inputs()]
-        outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results]
-        scrolled = event.then(None, None, None, js=_SCROLL_TO_ANSWER_JS, queue=False, **QUIET)
-        answered = scrolled.then(self.respond, inputs, [*outputs, box.ask_button, box.stop_button], **RUN_MODEL)
-        sent = [self.carrier, box.question]
-        cleared = answered.then(None, sent, box.question, js=_CLEAR_BOX_JS, queue=False, **QUIET)
-        self.history.then_store(cleared)
-
-    def _buttons(self, running: bool) -> Update:
-        box = self.composer
-        return {box.ask_button: gr.Button(visible=not running), box.stop_button: gr.Button(visible=running)}
+    def _then_store(self, event: Any) -> None:
+        """After the answer, clear the question box and let the browser store the chat."""
+        question = self.composer.question
+        self.history.then_store(event.then(None, [self.carrier, question], question, js=_CLEAR_BOX_JS, **INSTANT))
 
 
 def _milestone(answer: Answer) -> Hashable:

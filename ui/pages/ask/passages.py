@@ -20,7 +20,7 @@ from ui.components.excerpt import (
     render_passage_card,
 )
 from ui.components.tiers import TIERS
-from ui.events import QUIET
+from ui.events import INSTANT
 from ui.format import count, percent
 from ui.html import Markup, join, tag
 
@@ -116,9 +116,9 @@ def build_drawer(backend: Backend, *answers: gr.HTML) -> None:
             return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
 
     panel = gr.HTML(elem_id="drawer", js_on_load="kvscopeAsk.connectDrawer(element, trigger);")
-    panel.clear(lambda: "", None, panel, queue=False, **QUIET)
+    panel.clear(lambda: "", None, panel, **INSTANT)
     for answer in answers:
-        answer.select(show, None, panel, queue=False, **QUIET)
+        answer.select(show, None, panel, **INSTANT)
 
 
 def _panel(rank: str, title: str, *parts: Markup) -> Markup:

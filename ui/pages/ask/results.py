@@ -114,7 +114,7 @@ def render_answer(answer: Answer) -> Markup:
 
 def render_waiting(question: str) -> Markup:
     """Return the view between the click and the first snapshot of the answer."""
-    return _article(question, progress_line("Waiting for the model"), aria_busy="true")
+    return _article(question, progress_line("Waiting for the model"), class_="kv-reply kv-waiting", aria_busy="true")
 
 
 def render_error(question: str, message: str, text: str = "") -> Markup:

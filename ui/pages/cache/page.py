@@ -9,7 +9,7 @@ from backend.interface.backend import Backend
 from backend.interface.cache import CacheView, EvictionResult
 from backend.interface.errors import user_message
 from ui.components.tiers import TIERS
-from ui.events import QUIET, Update
+from ui.events import INSTANT, Update
 from ui.figures.hit_rate import hit_rate_figure
 from ui.format import GIB, count, size
 from ui.html import Markup, error_box, join, tag
@@ -67,9 +67,9 @@ class Cache:
             *(self.details, self._totals, self._hits, self.selection, self.poll),
         ]
         for event in (tab.select, self.poll.tick):
-            event(self.refresh, self.selection, outputs, queue=False, **QUIET)
+            event(self.refresh, self.selection, outputs, **INSTANT)
         for part in (self.actions, self._tiers, self.node_list, self.details):
-            part.click(self.act, self.selection, outputs, queue=False, **QUIET)
+            part.click(self.act, self.selection, outputs, **INSTANT)
 
     def refresh(self, selection: Selection) -> Update:
         return self._draw(replace(selection, pending=""))

@@ -11,11 +11,10 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison, Outcome
-from ui.cancellation import SessionTasks
 from ui.components.document_picker import DocumentPicker, QuestionInputs
-from ui.components.inputs import passages_slider, question_box, run_and_stop_buttons
+from ui.components.inputs import BESIDE_BOX, passages_slider, question_box, run_buttons
 from ui.components.sample_questions import SampleQuestions
-from ui.events import QUIET, RUN_MODEL, Update, session_of
+from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, session_of
 from ui.figures.pareto import pareto_figure
 from ui.html import error_box, join, tag
 from ui.pages.compare import table
@@ -52,7 +51,7 @@ class Compare:
                     question = question_box(
                         "Question to compare methods on", "One question for all methods…", "compare-question"
                     )
-                    self._run, self._stop = run_and_stop_buttons("Run", "compare-run", "compare-stop")
+                    self._buttons = run_buttons("Run", "compare-run", "compare-stop", **BESIDE_BOX)
                 inputs = self._build_settings(question)
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(tag("p", _INTRO, class_="kv-tagline"), js_on_load=None)
@@ -68,13 +67,13 @@ class Compare:
                 self._csv = gr.DownloadButton("Download CSV", size="sm", elem_id="download-csv")
                 self._json = gr.DownloadButton("Download JSON", size="sm", elem_id="download-json")
         outputs = [self._progress, self._welcome, self._table, self._answers, self._plot_column, self._figure]
-        outputs += [self._downloads, self._csv, self._json, self._run, self._stop]
+        outputs += [self._downloads, self._csv, self._json, *self._buttons]
         run: dict[str, Any] = {"fn": self.run, "inputs": inputs, "outputs": outputs, **RUN_MODEL}
-        gr.on([self._run.click, question.submit], **run)
+        gr.on([self._buttons.run.click, question.submit], **run)
         for text, button in self._sample_questions.buttons.items():
-            filled = button.click(lambda text=text: text, None, question, queue=False, **QUIET)
+            filled = button.click(lambda text=text: text, None, question, **INSTANT)
             filled.then(**run)
-        self._stop.click(self.stop, None, None, queue=False, **QUIET)
+        self._buttons.stop.click(self.stop, None, None, **INSTANT)
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the picker and the example questions whenever the sidebar's list of documents changes."""
@@ -93,8 +92,7 @@ class Compare:
     ) -> Iterator[Update]:
         """Stream a comparison, unless one is running. It is cancelled however this ends; its outcomes stay visible."""
         session = session_of(request)
-        cancel = self.tasks.claim(session) if self.tasks.start(session) else None
-        if cancel is None:
+        if (cancel := self.tasks.start(session)) is None:
             yield gr.skip()  # a generator without any update would clear every output
             return
         comparison: Comparison | None = None
@@ -111,7 +109,7 @@ class Compare:
                 self._answers: "",
                 self._plot_column: gr.Column(visible=False),
                 self._downloads: gr.Row(visible=False),
-                **self._buttons(running=True),
+                **self._buttons.show(running=True),
             }
             compare_request = CompareRequest(
                 question.strip(),
@@ -172,7 +170,7 @@ class Compare:
         Plotting waits for the end: a browser on the same machine needs a core for a second or two to draw the plot,
         which would slow down the measurements.
         """
-        update = update | self._buttons(running=False)
+        update = update | self._buttons.show(running=False)
         if comparison is None or not comparison.outcomes:
             yield update
             return
@@ -186,6 +184,3 @@ class Compare:
                 self._plot_column: gr.Column(visible=True),
                 self._figure: pareto_figure(comparison.outcomes),
             }
-
-    def _buttons(self, running: bool) -> Update:
-        return {self._run: gr.Button(visible=not running), self._stop: gr.Button(visible=running)}

@@ -17,14 +17,12 @@ from backend.interface.errors import user_message
 from engine.analysis.inspection import InspectedPassage, Inspection
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, Request, Source
-from ui.cancellation import SessionTasks
 from ui.components import inputs
 from ui.components.document_picker import DocumentPicker, QuestionInputs
-from ui.events import QUIET, RUN_MODEL, Update, session_of
+from ui.events import INSTANT, QUIET, RUN_MODEL, SessionTasks, Update, coalesce, session_of
 from ui.figures.inspection import agreement_figure, attention_figure, layer_kl_figure
 from ui.html import Markup, error_box, progress_line, tag
 from ui.pages.inspect import view
-from ui.throttle import coalesce
 
 _ALL_PASSAGES = ("All", 0)  # a choice and its value
 _INTRO = (
@@ -76,9 +74,7 @@ class Inspect:
                 question = inputs.question_box(
                     "Question to inspect", "Which question do you want to inspect?", "inspect-question"
                 )
-                self.inspect_button, self.stop_button = inputs.run_and_stop_buttons(
-                    "Inspect", "inspect-go", "inspect-stop"
-                )
+                self.inspect_buttons = inputs.run_buttons("Inspect", "inspect-go", "inspect-stop", **inputs.BESIDE_BOX)
                 passages = inputs.passages_slider("inspect-count", None)
                 self.question_inputs = QuestionInputs(
                     question, passages, DocumentPicker(self._backend, "inspect-where")
@@ -97,8 +93,7 @@ class Inspect:
     ) -> Iterator[Update]:
         """Inspect a question, unless the session is busy; stores the result for `show_passage` to draw."""
         session_id = session_of(request)
-        cancel = self.tasks.claim(session_id) if self.tasks.start(session_id) else None
-        if cancel is None:
+        if (cancel := self.tasks.start(session_id)) is None:
             yield gr.skip()  # a generator without any update would clear every output
             return
         update: Update = {}
@@ -171,8 +166,7 @@ class Inspect:
     ) -> Iterator[Update]:
         """Answer the inspected question, unless the session is busy; stores its quotes for `redraw` to mark."""
         session_id = session_of(request)
-        cancel = self.tasks.claim(session_id) if self.tasks.start(session_id) else None
-        if cancel is None:
+        if (cancel := self.tasks.start(session_id)) is None:
             yield gr.skip()
             return
         update: Update = {}
@@ -203,9 +197,8 @@ class Inspect:
             self.ratio = inputs.ratio_slider("inspect-ratio", info, default.has_ratio)
             self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
             with gr.Row(elem_id="inspect-apply-row"):
-                self.ask_button = gr.Button("Ask with these settings", variant="primary", elem_id="inspect-apply")
-                self.stop_answer_button = gr.Button(
-                    "Stop", variant="stop", visible=False, elem_id="inspect-answer-stop"
+                self.answer_buttons = inputs.run_buttons(
+                    "Ask with these settings", "inspect-apply", "inspect-answer-stop"
                 )
             self.answer_html = gr.HTML(elem_id="inspect-answer", js_on_load=None)
         with gr.Column(elem_id="inspect-text", min_width=0):
@@ -233,19 +226,17 @@ class Inspect:
         }
 
     def _buttons(self, running: bool) -> Update:
-        run = gr.Button(visible=not running)
-        stop = gr.Button(visible=running)
-        return {self.inspect_button: run, self.ask_button: run, self.stop_button: stop, self.stop_answer_button: stop}
+        return self.inspect_buttons.show(running) | self.answer_buttons.show(running)
 
     def _connect(self) -> None:
         question = self.question_inputs.question
-        buttons = [self.inspect_button, self.stop_button, self.ask_button, self.stop_answer_button]
+        buttons = [*self.inspect_buttons, *self.answer_buttons]
         choices = [self.session, self.method, self.ratio, self.passage_choice]
         redrawn = [self.summary, self.text, self.rank_scatter, self.agreement]
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
         settings = [question, self.question_inputs.passages, self.ratio, self.question_inputs.picker.documents]
         shown = [self.session, self.progress, self.intro, self.results, self.passage_choice, self.answer_html, self.kl]
-        submit = [self.inspect_button.click, question.submit]
+        submit = [self.inspect_buttons.run.click, question.submit]
         inspected = gr.on(submit, self.run_inspection, settings, [*shown, *buttons], **RUN_MODEL)
         inspected.then(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
         self.ratio.change(self.redraw, choices, redrawn, **instant)
@@ -253,10 +244,10 @@ class Inspect:
         self.passage_choice.input(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
         ask_inputs = [self.session, self.method, self.ratio]
         ask_outputs = [self.session, self.answer_html, *buttons]
-        answered = self.ask_button.click(self.answer, ask_inputs, ask_outputs, **RUN_MODEL)
+        answered = self.answer_buttons.run.click(self.answer, ask_inputs, ask_outputs, **RUN_MODEL)
         answered.then(self.redraw, choices, redrawn, **instant)
-        for button in (self.stop_button, self.stop_answer_button):
-            button.click(self.stop, None, None, queue=False, **QUIET)
+        for button in (self.inspect_buttons.stop, self.answer_buttons.stop):
+            button.click(self.stop, None, None, **INSTANT)
 
 
 def _observed_mask(source: Source, passage: InspectedPassage) -> np.ndarray:

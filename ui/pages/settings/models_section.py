@@ -8,7 +8,7 @@ import gradio as gr
 
 from backend.interface.errors import user_message
 from backend.interface.models import MemoryEstimate, ModelService
-from ui.events import QUIET, Update
+from ui.events import INSTANT, Update
 from ui.html import error_box, join, tag
 from ui.pages.settings.model_info import render_estimate, render_models
 from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, section
@@ -69,7 +69,7 @@ class ModelsSection:
         self.check_button.click(self.check, inputs, own, **RELOAD_QUEUE)
         self.load_button.click(self.load, inputs, [*outputs, *own], **RELOAD_QUEUE)
         self.load_anyway_button.click(self.load_anyway, inputs, [*outputs, *own], **RELOAD_QUEUE)
-        self.cancel_button.click(self.show, None, own, queue=False, **QUIET)
+        self.cancel_button.click(self.show, None, own, **INSTANT)
 
     def check(self, *values: Any) -> Iterator[Update]:
         """Show the memory estimates of the chosen models."""

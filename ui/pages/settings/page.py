@@ -10,10 +10,9 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
-from ui.cancellation import SessionTasks
 from ui.components.tiers import POLICIES
 from ui.components.uploads import ON_PRESS, render_progress
-from ui.events import INGEST_QUEUE, QUIET, Update, session_of
+from ui.events import INGEST_QUEUE, INSTANT, QUIET, SessionTasks, Update, coalesce, session_of
 from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
     render_models,
@@ -26,7 +25,6 @@ from ui.pages.settings.model_info import (
 )
 from ui.pages.settings.models_section import ModelsSection
 from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, section
-from ui.throttle import coalesce
 
 _DONE = "Done. These settings are in use and saved for the next start."
 _POLL_S = 0.15
@@ -91,7 +89,7 @@ class Settings:
         self.models.connect(outputs)
         self._apply_on_click(self.chunking.apply_button, self.chunking.inputs, outputs)
         self._apply_on_click(apply_cache, self.cache, outputs)
-        self._cancel.click(self._models.cancel_download, None, None, queue=False, **QUIET)
+        self._cancel.click(self._models.cancel_download, None, None, **INSTANT)
         tab.select(self.refresh, self.seen, outputs, **RELOAD_QUEUE)
 
     def refresh(self, seen: SettingsChange | None) -> Iterator[Update]:
@@ -180,7 +178,7 @@ class ChunkingSection:
                 gr.HTML(tag("p", APPLY_NOTE), js_on_load=None)
         shown = [self.stale, self.progress, self.reindex_button, self._stop, self.apply_button]
         self.reindex_button.click(self.reindex, None, shown, **INGEST_QUEUE, **QUIET)
-        self._stop.click(self.stop, None, None, queue=False, **QUIET)
+        self._stop.click(self.stop, None, None, **INSTANT)
 
     def updates(self) -> Update:
         """Return the documents that were chunked with other settings, and the button that re-indexes them."""
@@ -194,8 +192,7 @@ class ChunkingSection:
     def reindex(self, request: gr.Request) -> Iterator[Update]:
         """Re-index all documents that were chunked with other settings, showing the progress."""
         session = session_of(request)
-        self._tasks.start(session)
-        if (cancel := self._tasks.claim(session)) is None:  # this session is re-indexing already
+        if (cancel := self._tasks.start(session)) is None:  # this session is re-indexing already
             yield gr.skip()
             return
         idle: Update = {self._stop: gr.Button(visible=False), self.apply_button: gr.Button(interactive=True)}
