@@ -3,12 +3,10 @@
 import os
 from pathlib import Path
 
-DRAFT_SUFFIX = ".draft"
-
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace a file's content. Raises OSError, with the old content in place and no draft left."""
-    draft = path.with_name(path.name + DRAFT_SUFFIX)
+    draft = path.with_name(f"{path.name}.draft")
     try:
         write_synced(draft, data)
         replace_synced(draft, path)

@@ -34,9 +34,7 @@ def disk_full_as_store_full(action: str) -> Iterator[None]:
     """Raise StoreFull for an error that means a full disk; other errors pass. `action` completes 'cannot ...'."""
     try:
         yield
-    except StoreFull:
-        raise
     except Exception as error:
-        if is_disk_full(error):
-            raise StoreFull(f"The disk is full or read-only: cannot {action} ({error}).") from error
-        raise
+        if isinstance(error, StoreFull) or not is_disk_full(error):
+            raise
+        raise StoreFull(f"The disk is full or read-only: cannot {action} ({error}).") from error

@@ -11,8 +11,6 @@ class KVScopeError(Exception):
 
 
 class UnreadableDocument(KVScopeError):
-    """The file cannot be turned into text: empty, encrypted, binary, truncated or of an unsupported format."""
-
     hint = "Pick a PDF, DOCX, Markdown, HTML or text file that contains text."
 
 

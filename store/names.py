@@ -8,7 +8,6 @@ MAX_LENGTH = 120  # characters
 MAX_SUFFIX_LENGTH = 12  # characters; a longer one is part of the name
 INVISIBLE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")  # bidi controls etc.
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
-DEFAULT_NAME = "document"
 
 
 def clean_name(name: str) -> str:
@@ -20,7 +19,7 @@ def clean_name(name: str) -> str:
     printable = "".join(letter for letter in base if unicodedata.category(letter) not in UNPRINTABLE)
     clean = " ".join(INVISIBLE.sub("", printable).split())
     if not clean.strip(". "):
-        return DEFAULT_NAME
+        return "document"
     if len(clean) <= MAX_LENGTH:
         return clean
     stem, suffix = _split(clean)

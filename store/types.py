@@ -82,29 +82,11 @@ class Finder(Protocol):
     """The library as an engine sees it: staged retrieval, and lookup of documents and chunks."""
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield the hits after each retrieval stage, best first.
+        """Yield at most `top_k` hits after each retrieval stage, best first; at least one list, and the last is final.
 
         Each stage re-ranks everything, so hits may come, go and move between stages. No lock is held between two
-        stages; the caller may pause or stop early.
-
-        Parameters
-        ----------
-        question
-            Any text.
-        top_k
-            Maximum number of hits per stage.
-        documents
-            Ids of the documents to search; empty for all. Unknown ids match nothing.
-
-        Yields
-        ------
-        list of Hit
-            At least one list; the last one is final.
-
-        Raises
-        ------
-        ValueError
-            At the first step, if `top_k` is below 1.
+        stages; the caller may pause or stop early. `documents` are the ids of those to search, empty for all; unknown
+        ids match nothing. Raises ValueError at the first step if `top_k` is below 1.
         """
 
     def documents(self) -> list[Document]:

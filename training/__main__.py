@@ -36,6 +36,7 @@ from training.loop import TrainingConfig
 from training.lora import LORA_ADAPTER_FILES, LoraAdapterConfig
 from training.publish import publish
 
+HELP_FORMATTER = argparse.RawDescriptionHelpFormatter
 PRINT_INTERVAL_S = 20.0  # between two lines of progress
 FORMER_COMMANDS = {"pointer": "span-scorer"}
 FORMER_OPTIONS = {
@@ -95,8 +96,7 @@ def _run_average(arguments: argparse.Namespace) -> None:
     )
     corpora = _read_corpora(arguments)
     decoder = _load_decoder(arguments)
-    progress = _ProgressPrinter()
-    report = reader.average_adapters(decoder, corpora, arguments.adapters, arguments.out, config, progress)
+    report = reader.average_adapters(decoder, corpora, arguments.adapters, arguments.out, config, _ProgressPrinter())
     print("exact answers")
     for name, after in report["after"].items():
         print(f"{name:16} {after['exact']:6.3f}  ({after['n']})")
@@ -171,12 +171,10 @@ def _load_decoder(arguments: argparse.Namespace, lora_folder: Path | None = None
     return load_decoder(folder, device, dtype, name, lora_folder)
 
 
-def _publish(
-    arguments: argparse.Namespace, files: Sequence[str], selection_metric: Callable[[dict[str, Any]], float]
-) -> None:
+def _publish(arguments: argparse.Namespace, files: Sequence[str], metric: Callable[[dict[str, Any]], float]) -> None:
     target = arguments.publish_to
     if target is not None:
-        is_better = publish(arguments.out, target, files, selection_metric)
+        is_better = publish(arguments.out, target, files, metric)
         print(f"Published to {target}." if is_better else f"Not published: {target} has a better result.")
 
 
@@ -192,9 +190,8 @@ class _ProgressPrinter:
         now = time.monotonic()
         if stage != self._stage:
             self._stage = stage
-            self._start_s = now
+            self._start_s = self._next_print_s = now
             self._first_done = done
-            self._next_print_s = now
         if now < self._next_print_s and done < total:
             return
         self._next_print_s = now + PRINT_INTERVAL_S
@@ -205,10 +202,6 @@ class _ProgressPrinter:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command line; former names of commands and options still work."""
-    return _parser().parse_args(_with_current_names(words))
-
-
-def _with_current_names(words: Sequence[str]) -> list[str]:
     names = FORMER_OPTIONS
     if words[:1] == ["selector"]:  # it trains on each example several times, so examples are not steps
         names = names | {"--lessons": "--examples", "--steps": "--examples"}
@@ -216,12 +209,11 @@ def _with_current_names(words: Sequence[str]) -> list[str]:
     for word in words[1:]:
         name, equals, value = word.partition("=")
         current.append(f"{names.get(name, name)}{equals}{value}")
-    return current
+    return _parser().parse_args(current)
 
 
 def _parser() -> argparse.ArgumentParser:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=formatter)
+    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=HELP_FORMATTER)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     tokens = "maximum context tokens of an example"
 
@@ -260,14 +252,10 @@ def _add_command(
 ) -> Callable[..., argparse.Action]:
     """Add a subcommand with the shared arguments; return its `add_argument`."""
     description = (doc or "").strip()
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=description.split("\n")[0].rstrip("."),
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = description.split("\n")[0].rstrip(".")
+    parser = commands.add_parser(name, help=summary, description=description, formatter_class=HELP_FORMATTER)
     parser.set_defaults(run=run)
-    add = parser.add_argument
+    add: Callable[..., argparse.Action] = parser.add_argument
     add("data", nargs="+", metavar="DATA[:WEIGHT]")
     add("--out", type=Path, required=True, help="folder for checkpoints, result and report")
     add("--publish-to", type=Path, metavar="FOLDER", help="copy the result there if its report is better")

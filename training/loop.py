@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from engine.prompt.template import PromptTemplate
 from training.checkpoint import BadCheckpoint, load_checkpoint, save_checkpoint, to_json
 from training.data.corpus import Corpus
-from training.data.examples import DataMix, TrainingExamples, describe_eval_set, train_eval_split
+from training.data.examples import DataMix, TrainingExamples, train_eval_split
 from training.lora import LoraAdapter
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of one parameter
@@ -42,7 +42,18 @@ def prepare_run(
     torch.manual_seed(config.seed)
     examples, eval_examples = train_eval_split(prompt, corpora, config.mix, config.seed, config.eval_fraction)
     out.mkdir(parents=True, exist_ok=True)
-    eval_set = describe_eval_set(corpora, config.mix, config.eval_fraction, config.eval_examples)
+    eval_set = {  # keys of stored reports; only reports that agree in it are comparable
+        "materials": {
+            each.name: {"paragraphs": len(each.paragraphs), "questions": each.num_questions, "weight": each.weight}
+            for each in corpora
+        },
+        "held": config.eval_fraction,
+        "lessons": config.eval_examples,
+        "passages": config.mix.max_passages,
+        "tokens": config.mix.max_tokens,
+        "questions": config.mix.max_questions,
+        "absent": config.mix.unanswerable_fraction,
+    }
     return examples, eval_examples, eval_set
 
 
@@ -73,11 +84,8 @@ def train(
 ) -> float:
     """Train for `config.steps`, resuming from the last checkpoint in `folder`; return the seconds spent in all runs.
 
-    loss_of   returns the differentiable loss of a step
-    settings  describe the shape of what is trained and its examples, as JSON; a checkpoint can only be resumed with the
-              same ones and the same `config`
-
-    Raises BadCheckpoint if the checkpoint cannot be read or was made with other settings.
+    `settings` describe the shape of what is trained and its examples, as JSON. Raises BadCheckpoint if the checkpoint
+    cannot be read or was made with other settings or another `config`.
     """
     parameters = dict(trained.named_parameters())
     names = list(parameters)

@@ -23,9 +23,7 @@ TARGET_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"
 
 @dataclass(frozen=True)
 class LoraAdapterConfig:
-    """rank: of each linear layer's update, which is scaled by alpha / rank."""
-
-    rank: int = 16
+    rank: int = 16  # of each linear layer's update, which is scaled by alpha / rank
     alpha: int = 32
 
     def to_peft(self, inference_mode: bool = False) -> LoraConfig:
@@ -81,9 +79,7 @@ class LoraAdapter:
     @contextmanager
     def autocast(self) -> Iterator[None]:
         """Multiply in the decoder's dtype, although the updates are fp32."""
-        is_low_precision = self._decoder.dtype != torch.float32
-        with (
-            torch.autocast(self._decoder.device.type, self._decoder.dtype, enabled=is_low_precision),
-            disable_input_dtype_casting(self._decoder.model),
-        ):
+        decoder = self._decoder
+        autocast = torch.autocast(decoder.device.type, decoder.dtype, enabled=decoder.dtype != torch.float32)
+        with autocast, disable_input_dtype_casting(decoder.model):
             yield

@@ -6,20 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from training.checkpoint import to_json
 from training.data.corpus import BadCorpus
 
 REPORT_FILE = "report.json"
 
 
-def write_report(folder: Path, report: dict[str, Any]) -> None:
-    """Write the report of a training run into its folder."""
+def write_report(
+    folder: Path, model: str, config: Any, eval_set: dict[str, Any], results: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the report of a training run into its folder; return it."""
+    report = {"model": model, "config": to_json(config), "judged_by": eval_set, **results}
     (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
+    return report
 
 
 def publish(out: Path, target: Path, files: Sequence[str], selection_metric: Callable[[dict[str, Any]], float]) -> bool:
-    """Copy `files` and the report from `out` to `target` if the new report is better; return whether it was.
-
-    selection_metric  of a report; higher is better
+    """Copy `files` and the report from `out` to `target` if the new report has a higher metric; return whether it has.
 
     Raises BadCorpus if the two were evaluated on different questions or are for different models.
     """

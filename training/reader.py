@@ -50,15 +50,13 @@ def train_reader(
 ) -> dict[str, Any]:
     """Train, evaluate before and after, and write adapter and report into `out`; return the report.
 
-    init_from  a finished adapter to start from; its report becomes part of this one
-
-    Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, UnsupportedModel if
-    examples or adapter do not fit the model, and BadCheckpoint or CheckpointNotWritten.
+    Starts from the finished adapter `init_from`, if any; its report becomes part of this one. Resumes from the last
+    checkpoint in `out`. Raises BadCorpus if there are too few questions, UnsupportedModel if examples or adapter do not
+    fit the model, and BadCheckpoint or CheckpointNotWritten.
     """
     check_context_length(decoder, config.mix)
     examples, eval_examples, eval_set = prepare_run(PromptTemplate(decoder.tokenizer), corpora, config, out)
     adapter = LoraAdapter(decoder, config.lora)
-
     evaluate_now = partial(evaluate, decoder, adapter, eval_examples, config.eval_examples, progress)
     before = _evaluate_base_model(out, eval_set, evaluate_now)
     origin = None
@@ -72,18 +70,14 @@ def train_reader(
 
     data = [eval_set, config.seed, to_json(config.mix), origin]
     seconds = train(adapter, loss_of, config.training, out, {**to_json(config.lora), "data": data}, progress)
-    report = {
-        "model": decoder.name,
-        "config": to_json(config),
-        "judged_by": eval_set,
+    results = {
         "started_from": origin,
         "training_minutes": round(seconds / 60, 1),
         "before": before,
         "after": evaluate_now("Evaluating"),
     }
     adapter.save(out)
-    write_report(out, report)
-    return report
+    return write_report(out, decoder.name, config, eval_set, results)
 
 
 def average_adapters(
@@ -107,16 +101,12 @@ def average_adapters(
         adapter.load(folder)
         adapters.append({name: weight.clone() for name, weight in adapter.state_dict().items()})
     adapter.load_state_dict({name: torch.stack([one[name] for one in adapters]).mean(0) for name in adapters[0]})
-    report = {
-        "model": decoder.name,
-        "config": to_json(config),
-        "judged_by": eval_set,
+    results = {
         "averaged": [_describe_adapter(folder) for folder in folders],
         "after": evaluate(decoder, adapter, examples, config.eval_examples, progress, "Evaluating"),
     }
     adapter.save(out)
-    write_report(out, report)
-    return report
+    return write_report(out, decoder.name, config, eval_set, results)
 
 
 def selection_metric(report: dict[str, Any]) -> float:

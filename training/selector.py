@@ -31,10 +31,8 @@ CHECKPOINT_STEPS = 500
 
 @dataclass(frozen=True)
 class SelectorHeadConfig:
-    """num_heads, head_size: of the queries and keys."""
-
     num_heads: int = 8
-    head_size: int = 32
+    head_size: int = 32  # of the queries and keys
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,7 @@ class EncodedExample:
 
 
 def train_selector(
-    decoder: Decoder,
-    encoder: Encoder,
-    corpora: Sequence[Corpus],
-    out: Path,
-    config: SelectorConfig,
-    progress: Progress,
+    decoder: Decoder, encoder: Encoder, corpora: Sequence[Corpus], out: Path, config: SelectorConfig, progress: Progress
 ) -> dict[str, Any]:
     """Train a selector for a main model and write it and its report into `out`; return the report.
 
@@ -92,18 +85,14 @@ def train_selector(
     selector = TokenSelector(encoder, head)
     selector.save(out)
     eval_dataset = build_targets(decoder, eval_examples, config.eval_examples, None, data, progress)
-    report = {
-        "model": decoder.name,
-        "config": to_json(config),
-        "judged_by": eval_set,
+    results = {
         "questions": {
             "learned": sum(len(example.benefits) for example in encoded),
             "judged": sum(target is not None for targets in eval_dataset.values() for target in targets),
         },
         "agreement": _agreement(selector, prompt, eval_examples, eval_dataset, config.seed),
     }
-    write_report(out, report)
-    return report
+    return write_report(out, decoder.name, config, eval_set, results)
 
 
 def _encode_example(

@@ -15,13 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.generation.span_scorer import (
-    EncodedText,
-    SpanScorer,
-    SpanScorerNet,
-    encode_text,
-    pad_batch,
-)
+from engine.generation.span_scorer import EncodedText, SpanScorer, SpanScorerNet, encode_text, pad_batch
 from engine.model.encoder import PACKAGE, Encoder
 from engine.prompt.template import PromptTemplate
 from training.checkpoint import to_json
@@ -33,9 +27,7 @@ from training.publish import write_report
 
 @dataclass(frozen=True)
 class SpanScorerNetConfig:
-    """size: hidden size of the layers."""
-
-    size: int = 128
+    size: int = 128  # hidden size of the layers
 
 
 @dataclass(frozen=True)
@@ -57,11 +49,9 @@ def train_span_scorer(
 ) -> dict[str, Any]:
     """Train a span scorer and write it and its report into `out`; return the report.
 
-    prompt  measures passages in tokens of a main model
-
-    The report has the fraction of held-out questions for which the most likely piece of all passages is part of the
-    answer. Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and
-    BadCheckpoint or CheckpointNotWritten.
+    `prompt` measures passages in tokens of a main model. The report has the fraction of held-out questions for which
+    the most likely piece of all passages is part of the answer. Resumes from the last checkpoint in `out`. Raises
+    BadCorpus if there are too few questions, and BadCheckpoint or CheckpointNotWritten.
     """
     examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
     # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
@@ -74,16 +64,8 @@ def train_span_scorer(
     seconds = train(net, loss_of, config.training, out, settings, progress)
     SpanScorer(encoder, net).save(out)
     correct = evaluate(SpanScorer.load(out, encoder), eval_examples, config.eval_examples, progress)
-    report = {
-        "model": PACKAGE,
-        "config": to_json(config),
-        "judged_by": eval_set,
-        "seconds": seconds,
-        "questions": len(correct),
-        "right": sum(correct) / max(1, len(correct)),
-    }
-    write_report(out, report)
-    return report
+    results = {"seconds": seconds, "questions": len(correct), "right": sum(correct) / max(1, len(correct))}
+    return write_report(out, PACKAGE, config, eval_set, results)
 
 
 def _inverse_document_frequency(encoder: Encoder, corpora: Sequence[Corpus]) -> Tensor:

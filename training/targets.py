@@ -74,10 +74,9 @@ def build_targets(
 ) -> TargetDataset:
     """Return the targets of the first `count` examples; examples without a target are left out.
 
-    folder  checkpoints the targets; None to compute baselines instead, and checkpoint nothing
-    data    describes the examples, as JSON: a checkpoint can only be resumed with the same ones
-
-    Raises BadCorpus if no example has two passages, BadCheckpoint or CheckpointNotWritten.
+    `folder` is for checkpoints, which can only be resumed with the same `data`: a description of the examples, as JSON.
+    Without a folder, baselines are computed too. Raises BadCorpus if no example has two passages, BadCheckpoint or
+    CheckpointNotWritten.
     """
     targets = _load_targets(folder, data) if folder else {}
     stage = "Computing targets" if folder else "Computing evaluation targets"

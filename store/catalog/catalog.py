@@ -68,8 +68,8 @@ class Catalog:
 
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""
-        rows = self._connection.execute(f"{DOCUMENT} ORDER BY added_at DESC, rowid DESC")
-        return [Document(*row) for row in rows]
+        query = f"{DOCUMENT} ORDER BY added_at DESC, rowid DESC"
+        return [Document(*row) for row in self._connection.execute(query)]
 
     def document(self, document_id: str) -> Document:
         """Return a complete document. Raises NoSuchDocument."""
@@ -95,8 +95,7 @@ class Catalog:
 
     def owners(self, document_ids: Sequence[str]) -> list[str]:
         """Return the owners of the complete documents among these ids, or of all if empty."""
-        query = f"SELECT id, {OWNER} FROM documents WHERE NOT pending"
-        rows = self._connection.execute(query)
+        rows = self._connection.execute(f"SELECT id, {OWNER} FROM documents WHERE NOT pending")
         return [owner for document_id, owner in rows if not document_ids or document_id in document_ids]
 
     def parsed(self, document_id: str) -> ParsedDocument:

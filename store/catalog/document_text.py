@@ -17,21 +17,11 @@ MAX_PAGE_CHARS = 6000  # shown at most on each side of a chunk if it has
 SPACE = re.compile(r"\s+")
 
 
-def make_chunks(
-    document: Document, owner: str, parsed: ParsedDocument, spans: Sequence[tuple[int, int]]
-) -> list[Chunk]:
+def make_chunks(document: Document, owner: str, parsed: ParsedDocument, spans: list[tuple[int, int]]) -> list[Chunk]:
     """Return the chunks at these spans of a document's text, with ids that start with `owner`."""
+    text = parsed.text
     return [
-        Chunk(
-            id=f"{owner}-{index}",
-            document_id=document.id,
-            document_name=document.name,
-            index=index,
-            page=parsed.page_of(start),
-            start=start,
-            end=end,
-            text=parsed.text[start:end],
-        )
+        Chunk(f"{owner}-{index}", document.id, document.name, index, parsed.page_of(start), start, end, text[start:end])
         for index, (start, end) in enumerate(spans)
     ]
 
@@ -55,13 +45,10 @@ def join_chunks(chunks: Iterable[tuple[int, str, str | None]]) -> str:
     return "".join(parts)
 
 
-def estimate_page_starts(
-    num_pages: int | None, chunks: Sequence[tuple[int, int | None]], length: int
-) -> tuple[int, ...]:
-    """Return the first character of each page as the chunks tell it, late by up to a chunk: for earlier versions.
+def estimate_page_starts(num_pages: int | None, chunks: list[tuple[int, int | None]], length: int) -> tuple[int, ...]:
+    """Return the first character of each page as the chunks' (start, page) tell it, late by up to a chunk.
 
-    chunks  (start, page) of each, in reading order
-    length  characters of the text
+    For texts of `length` characters that an earlier version stored.
     """
     if not num_pages:
         return ()
@@ -85,13 +72,7 @@ def take_excerpt(chunk: Chunk, document: ParsedDocument) -> Excerpt:
     if truncated_after and (spaces := list(SPACE.finditer(text, chunk.end, end))):
         end = spaces[-1].start()
     # All pages that begin before the excerpt map to its first character; `dict` keeps the last of them.
-    pages = {max(0, at - start): page for page, at in enumerate(page_starts, 1) if at < end}
+    pages = tuple({max(0, at - start): page for page, at in enumerate(page_starts, 1) if at < end}.items())
     return Excerpt(
-        chunk,
-        text[start:end],
-        chunk.start - start,
-        chunk.end - start,
-        truncated_before,
-        truncated_after,
-        tuple(pages.items()),
+        chunk, text[start:end], chunk.start - start, chunk.end - start, truncated_before, truncated_after, pages
     )

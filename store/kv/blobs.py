@@ -32,8 +32,6 @@ SELECT = "SELECT key, size_bytes, sha256, note FROM blobs"
 
 @dataclass(frozen=True, slots=True)
 class _Blob:
-    """A row of the index."""
-
     key: str
     size_bytes: int  # of the file
     sha256: str  # of the file, hex

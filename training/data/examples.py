@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
 
 from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
@@ -177,25 +176,6 @@ def train_eval_split(
         TrainingExamples(prompt, train, distractors, mix, seed),
         TrainingExamples(prompt, held_out, distractors, eval_mix, EVAL_SEED),
     )
-
-
-def describe_eval_set(
-    corpora: Sequence[Corpus], mix: DataMix, eval_fraction: float, eval_examples: int
-) -> dict[str, Any]:
-    """Return, for reports, what determines the evaluation questions; only reports that agree in it are comparable."""
-    sizes = {
-        corpus.name: {"paragraphs": len(corpus.paragraphs), "questions": corpus.num_questions, "weight": corpus.weight}
-        for corpus in corpora
-    }
-    return {  # keys of stored reports
-        "materials": sizes,
-        "held": eval_fraction,
-        "lessons": eval_examples,
-        "passages": mix.max_passages,
-        "tokens": mix.max_tokens,
-        "questions": mix.max_questions,
-        "absent": mix.unanswerable_fraction,
-    }
 
 
 def check_context_length(decoder: Decoder, mix: DataMix) -> None:
