@@ -129,10 +129,8 @@ def release_memory() -> None:
 
 
 def _load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
-    if config.lora_folder is None:
-        return None
-    if config.span_scorer_folder is None:
-        return GroundingModel()
+    if config.lora_folder is None or config.span_scorer_folder is None:
+        return GroundingModel() if config.lora_folder else None
     encoder = load_encoder(dtype, (WORD_LAYER, SEMANTIC_LAYER))
     return GroundingModel(SpanScorer.load(config.span_scorer_folder, encoder))
 

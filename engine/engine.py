@@ -49,17 +49,6 @@ class Engine:
         Counts cache hits; pass one to keep counting across engines.
     disk_error
         Returns why KV cannot be written to disk, as a sentence; empty if it can.
-
-    Attributes
-    ----------
-    max_tokens : int
-        The context shared by prompt and answer, initially the main model's maximum.
-    passages : PassageCache
-        Warms and deletes what is cached per passage.
-    scheduler : Scheduler
-        Decides which request uses the model next.
-    speculator : Speculator
-        Starts prefill before retrieval has finished.
     """
 
     def __init__(
@@ -82,7 +71,7 @@ class Engine:
         self.speculator = Speculator[PreparedPrompt, PrefillResult](self.scheduler, same_prompt)
         self.stats = stats or CacheStats()
         self.disk_error = disk_error
-        self.max_tokens = cache.decoder.spec.max_positions
+        self.max_tokens = cache.decoder.spec.max_positions  # of prompt and answer together
         kv_caches = [(cache, template)]
         if auxiliary is not None and auxiliary.cache is not cache:
             kv_caches.append((auxiliary.cache, auxiliary.template))
@@ -140,7 +129,7 @@ class Engine:
             first_id = sampler.sample(result.logits)
             trace.first_token()
             fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
-            answer.notes += self._notes(strategy)
+            answer.notes += tuple(self._notes(strategy))
             self.stats.record(answer.sources)
             yield answer
             decoder = self.cache.decoder
@@ -149,17 +138,15 @@ class Engine:
             finally:
                 self.store_results(prepared, result)
 
-    def _notes(self, strategy: Strategy) -> tuple[str, ...]:
-        notes = []
+    def _notes(self, strategy: Strategy) -> Iterator[str]:
         if strategy.reuses_kv and self.disk_error():
-            notes.append("KV cannot be written to disk: it stays in memory and is lost on restart.")
+            yield "KV cannot be written to disk: it stays in memory and is lost on restart."
         has_selector = self.auxiliary is not None and self.auxiliary.selector is not None
         if strategy.score_mode is ScoreMode.LEARNED and not has_selector:
-            notes.append(
+            yield (
                 "This model has no trained token selector: the auxiliary model selected the tokens, "
                 "as in CacheClip joint."
             )
-        return tuple(notes)
 
     def estimate_budget(self, request: Request) -> ContextBudget:
         """Return how a request would divide the model's context, without a search. Raises QuestionTooLong."""

@@ -14,8 +14,6 @@ from engine.scheduler.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class PassageCache:
-    """Computes and deletes everything that is cached for a passage's text."""
-
     kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]  # the main model's, then the auxiliary's if it has its own
     heads: Sequence[TrainedHead[Any, Any]]  # token selector and span scorer, which encode passages
     scheduler: Scheduler  # computing waits for its turn on the main model

@@ -11,7 +11,6 @@ from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer, RowPass
 
 ANSWER_KL_TOKENS = 16  # first tokens of full prefill's answer, over which distributions are compared
-EPSILON = 1e-9  # added to every probability, so that its logarithm is finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def compare_logits(reference: Tensor, other: Tensor) -> Agreement:
 
 def renormalize(attention: Tensor) -> Tensor:
     """Return attention [..., T] over the context as a distribution, fp32."""
-    positive = attention.float() + EPSILON
+    positive = attention.float() + 1e-9  # so that every logarithm is finite
     return positive / positive.sum(-1, keepdim=True)
 
 

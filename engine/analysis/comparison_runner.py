@@ -77,10 +77,7 @@ def requested_variants(request: CompareRequest) -> list[Variant]:
 def _retrieval_request(request: CompareRequest) -> Request:
     """Return the request whose retrieval result all variants read."""
     return Request(
-        request.question,
-        passages=request.passages,
-        max_new_tokens=request.max_new_tokens,
-        documents=request.documents,
+        request.question, passages=request.passages, max_new_tokens=request.max_new_tokens, documents=request.documents
     )
 
 

@@ -132,8 +132,6 @@ class InspectionStep:
 
 def sum_into_bins(values: np.ndarray, bins: int) -> np.ndarray:
     """Return sums of adjacent columns of [..., T], [..., min(T, bins)]."""
-    if values.shape[-1] <= bins:
-        return values
     return np.add.reduceat(values, bin_starts(values.shape[-1], bins), axis=-1)
 
 
@@ -156,8 +154,6 @@ def window_starts(lengths: Sequence[int]) -> np.ndarray:
 def window_ranks(values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
     """Return the rank of each window by its mean of `values` [T]: 1 is the highest, ties go to the earlier window."""
     starts = window_starts(lengths)
-    if not len(starts):
-        return starts
     means = np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
     ranks = np.empty(len(starts), dtype=int)
     ranks[np.argsort(-means, kind="stable")] = np.arange(1, len(starts) + 1)

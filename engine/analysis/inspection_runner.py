@@ -114,15 +114,11 @@ def selection_by_ratio(strategy: Strategy, view: SelectionContext) -> RatioSelec
         return None
     base: Any = strategy
     by_ratio = [replace(base, ratio=percent / 100) for percent in range(PERCENTS)] if hasattr(base, "ratio") else [base]
-    return RatioSelection.from_masks(np.stack([_recompute_mask(each, view) for each in by_ratio]))
-
-
-def _recompute_mask(strategy: Strategy, view: SelectionContext) -> np.ndarray:
-    """Return which context tokens the strategy's plan recomputes, [T] bool."""
     start = view.spans[0].start
-    mask = np.zeros(start + view.context_tokens, dtype=bool)
-    mask[plan_recompute(strategy, view).rows.numpy()] = True
-    return mask[start:]
+    masks = np.zeros((len(by_ratio), start + view.context_tokens), dtype=bool)
+    for mask, each in zip(masks, by_ratio, strict=True):
+        mask[plan_recompute(each, view).rows.numpy()] = True
+    return RatioSelection.from_masks(masks[:, start:])
 
 
 def _build_inspection(

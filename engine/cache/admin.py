@@ -64,8 +64,6 @@ class EvictionResult:
 
 @dataclass(frozen=True)
 class CacheAdmin:
-    """Administers one knowledge tree; has no state of its own."""
-
     tree: KnowledgeTree[Any]
 
     def snapshot(self) -> TreeSnapshot:

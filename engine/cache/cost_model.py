@@ -48,7 +48,6 @@ class CostModel:
         return max(0.0, above * (1 - down) + below * down)
 
     def ms_per_token(self, cached: int, computed: int) -> float:
-        """Return T(cached, computed) / computed; 0 if nothing is computed."""
         return self.estimate_ms(cached, computed) / computed if computed else 0.0
 
 

@@ -20,9 +20,6 @@ from store.errors import StoreFull
 from store.types import BlobStore
 
 CPU = torch.device("cpu")
-MAX_QUEUED_BYTES = 256 * 2**20
-CLOSE_TIMEOUT_S = 10.0  # for writing the queue
-INT8_MAX = 127
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +78,6 @@ class CacheHierarchy:
             self._writer.wait_for_space()
 
     def drain(self) -> None:
-        """Wait until all queued KV is written."""
         if self._writer:
             self._writer.drain()
 
@@ -89,7 +85,7 @@ class CacheHierarchy:
         """Write the queue and the nodes' statistics to disk."""
         if self._writer is None:
             return
-        self._writer.close(CLOSE_TIMEOUT_S)
+        self._writer.close(timeout_s=10)
         try:
             self._writer.store.write_records(self.tree.records())
         except StoreFull as error:
@@ -98,8 +94,6 @@ class CacheHierarchy:
 
 @dataclass
 class MemoryStore:
-    """Chunk KV in the memory of one device."""
-
     device: torch.device
     _kv: dict[str, ChunkKV] = field(default_factory=dict)
 
@@ -175,7 +169,7 @@ class WriteBehind:
 
     store: DiskStore
     on_lost: Callable[[str], None]  # called from the writer thread with the key of KV that could not be written
-    max_queued_bytes: int = MAX_QUEUED_BYTES  # more is refused; the queue may exceed it by one entry
+    max_queued_bytes: int = 256 * 2**20  # more is refused; the queue may exceed it by one entry
     error: str = ""  # why the last write failed; empty after a success
 
     def __post_init__(self) -> None:
@@ -261,7 +255,10 @@ class WriteBehind:
                 self._writing = ""
                 self._changed.notify_all()
             if not is_written:
-                self._report_loss(key)
+                try:
+                    self.on_lost(key)  # may call `delete`, so the key must not be marked as being written
+                except Exception:
+                    log.exception("the loss of chunk KV could not be recorded")
 
     def _write(self, key: str, kv: ChunkKV, record: Record) -> bool:
         try:
@@ -273,12 +270,6 @@ class WriteBehind:
             return False
         self.error = ""
         return True
-
-    def _report_loss(self, key: str) -> None:
-        try:
-            self.on_lost(key)  # may call `delete`, so the key must not be marked as being written
-        except Exception:
-            log.exception("the loss of chunk KV could not be recorded")
 
 
 def to_tensors(kv: ChunkKV, bits: int) -> dict[str, Tensor]:
@@ -310,5 +301,5 @@ def from_tensors(tensors: dict[str, Tensor]) -> ChunkKV:
 
 def _quantize(tensor: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Return int8 values and fp32 scales, one scale for all values along `dim`."""
-    scales = tensor.float().abs().amax(dim, keepdim=True).clamp_min(1e-12) / INT8_MAX
+    scales = tensor.float().abs().amax(dim, keepdim=True).clamp_min(1e-12) / 127  # int8's largest value
     return (tensor.float() / scales).round().to(torch.int8), scales

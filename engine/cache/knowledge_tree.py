@@ -13,6 +13,7 @@ Invariants between two calls:
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from threading import RLock
 from time import perf_counter
 from typing import Generic
@@ -39,9 +40,6 @@ class KnowledgeTree(Generic[KV]):
         self._deletion_logs: list[list[str]] = []  # one for each block inside `track_deletions`
         self._lock = RLock()
 
-    def __len__(self) -> int:
-        return len(self.nodes)
-
     def __contains__(self, key: str) -> bool:
         return key in self.nodes
 
@@ -53,13 +51,8 @@ class KnowledgeTree(Generic[KV]):
 
     def match_prefix(self, keys: Sequence[str]) -> list[Node]:
         """Return the nodes of the longest cached prefix of a path, given the keys of its nodes from depth 1 on."""
-        nodes = []
         with self._lock:
-            for key in keys:
-                if key not in self.nodes:
-                    break
-                nodes.append(self.nodes[key])
-        return nodes
+            return [self.nodes[key] for key in takewhile(self.nodes.__contains__, keys)]
 
     @contextmanager
     def pinned_while(self, keys: Sequence[str]) -> Iterator[list[Node]]:
@@ -124,7 +117,6 @@ class KnowledgeTree(Generic[KV]):
             return node if node.replicas else None
 
     def record_hit(self, nodes: Sequence[Node]) -> None:
-        """Count one use of each node."""
         with self._lock:
             self.use_count += 1
             for node in nodes:

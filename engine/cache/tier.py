@@ -108,8 +108,6 @@ class Store(Protocol[KV]):
 
 @dataclass(eq=False)
 class Tier(Generic[KV]):
-    """One level of the cache hierarchy."""
-
     name: str  # 'device', 'host' or 'disk'
     budget_bytes: int  # never exceeded
     store: Store[KV]

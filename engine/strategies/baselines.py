@@ -12,8 +12,6 @@ from engine.types import NO_ROWS, Placement, RecomputePlan, SelectionContext
 
 @dataclass(frozen=True)
 class Full(Strategy):
-    """Full prefill without reuse: the upper bound of both quality and time."""
-
     label = "Full prefill"
     description = "Reuses nothing: every token is computed. Best answer, slowest first token."
     reuses_kv = False
@@ -61,8 +59,6 @@ class Prefix(Strategy):
 
 @dataclass(frozen=True)
 class RandomWindows(WindowStrategy):
-    """Random windows: the control for every selection at the same budget."""
-
     label = "Random windows"
     description = "Recomputes randomly drawn windows: the control."
 
@@ -76,8 +72,6 @@ class RandomWindows(WindowStrategy):
 
 @dataclass(frozen=True)
 class OracleWindows(WindowStrategy):
-    """Windows by the attention of a full prefill's last layer: a reference for selection; saves no time."""
-
     label = "Oracle windows"
     description = "Recomputes what a full prefill attends to: a reference, slower than full prefill."
 

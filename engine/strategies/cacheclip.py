@@ -15,12 +15,10 @@ from engine.types import ScoreMode, SelectionContext
 
 @dataclass(frozen=True)
 class CacheClip(WindowStrategy):
-    """The paper's scores (each chunk scored independently) with windows up to the budget."""
-
     label = "CacheClip"
     description = "Recomputes the windows a small model attends to for this question, up to the budget."
     paper = "2510.10129"
-    score_mode = ScoreMode.PER_CHUNK
+    score_mode = ScoreMode.PER_CHUNK  # as in the paper
 
     def scores(self, context: SelectionContext) -> Tensor:
         return context.per_chunk_scores()
@@ -28,8 +26,6 @@ class CacheClip(WindowStrategy):
 
 @dataclass(frozen=True)
 class CacheClipV1(CacheClip):
-    """The paper's first version (2025): tumbling windows of 8 with at least 5 candidates."""
-
     label = "CacheClip v1"
     description = "The paper's version of 2025: tumbling windows with 5 candidates; recomputes less than requested."
 
@@ -39,8 +35,6 @@ class CacheClipV1(CacheClip):
 
 @dataclass(frozen=True)
 class CacheClipV2(CacheClip):
-    """The paper's second version (2026): sliding windows of 8 with at least 5 candidates."""
-
     label = "CacheClip v2"
     description = "The paper's version of 2026: sliding windows with 5 candidates; recomputes less than requested."
 
@@ -66,11 +60,9 @@ class CacheClipJoint(WindowStrategy):
 
 @dataclass(frozen=True)
 class CacheClipTrained(WindowStrategy):
-    """Ours: scores of a token selector trained on which recomputed tokens help; see engine.scoring.trained_selector."""
-
     label = "CacheClip trained"
     description = "Ours: a small token selector, trained to predict which tokens to recompute."
-    score_mode = ScoreMode.LEARNED
+    score_mode = ScoreMode.LEARNED  # see engine.scoring.trained_selector
 
     def scores(self, context: SelectionContext) -> Tensor:
         return context.learned_scores()

@@ -77,7 +77,7 @@ def test_with_an_unlimited_cache_a_question_hits_every_path_requested_before():
 
 def test_without_a_policy_nothing_is_found():
     results, reuse = served(NO_CACHE, 2**40)
-    assert not any(one.hit_tokens for one in results) and len(reuse.tree) == 0
+    assert not any(one.hit_tokens for one in results) and not reuse.tree.nodes
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -274,7 +274,7 @@ def test_deleted_passage_is_gone_from_every_tier():
     assert len(blobs.tensors) == 2
     engine.passages.delete(TEXTS["tern"])
     assert not blobs.tensors
-    assert len(engine.cache.tree) == 0 and {tier.size_bytes for tier in engine.cache.tree.tiers} == {0}
+    assert not engine.cache.tree.nodes and {tier.size_bytes for tier in engine.cache.tree.tiers} == {0}
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "auxiliary of its own"])

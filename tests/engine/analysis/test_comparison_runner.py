@@ -64,7 +64,7 @@ def test_the_order_of_variants_changes_neither_answers_nor_distances():
 def test_a_comparison_caches_no_exact_paths_and_can_be_repeated():
     engine = make_engine(*NAMES)
     first = outcomes_of(engine, ASK)
-    assert len(engine.cache.tree) == len(NAMES)  # each passage alone, no exact path
+    assert len(engine.cache.tree.nodes) == len(NAMES)  # each passage alone, no exact path
     second = outcomes_of(engine, ASK)
     assert {key: results(one) for key, one in first.items()} == {key: results(one) for key, one in second.items()}
 
@@ -73,7 +73,7 @@ def test_exact_paths_of_earlier_answers_are_not_used():
     engine = make_engine(*NAMES)
     fresh = outcomes_of(engine, ASK)
     last(engine.ask(Request(ASK.question, method="full", passages=6, max_new_tokens=6)))
-    assert len(engine.cache.tree) > len(NAMES)
+    assert len(engine.cache.tree.nodes) > len(NAMES)
     after = outcomes_of(engine, ASK)
     assert after["direct@0"].kl == fresh["direct@0"].kl > 0
     assert after["cacheclip@0.3"].actual_ratio == fresh["cacheclip@0.3"].actual_ratio > 0

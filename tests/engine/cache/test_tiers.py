@@ -118,7 +118,7 @@ def test_kv_and_statistics_outlive_a_restart(tmp_path):
 def test_blobs_of_another_version_are_removed(note):
     blobs = MemoryBlobs()
     blobs.put("10a1", {"keys": torch.zeros(1)}, note)
-    assert len(make_hierarchy(blobs=blobs).tree) == 0 and not blobs.tensors
+    assert not make_hierarchy(blobs=blobs).tree.nodes and not blobs.tensors
 
 
 def test_kv_of_another_precision_is_removed():
@@ -126,8 +126,8 @@ def test_kv_of_another_precision_is_removed():
     cache = make_hierarchy(host_bytes=0, blobs=blobs, bits=8)
     cache.tree.insert("a1", RECORD, kv("a1"), 1.0)
     cache.drain()
-    assert len(make_hierarchy(blobs=blobs, bits=8).tree) == 1
-    assert len(make_hierarchy(blobs=blobs, bits=16).tree) == 0 and not blobs.tensors
+    assert len(make_hierarchy(blobs=blobs, bits=8).tree.nodes) == 1
+    assert not make_hierarchy(blobs=blobs, bits=16).tree.nodes and not blobs.tensors
 
 
 def test_a_disk_that_becomes_read_only_disables_the_disk_tier_only(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_kv_can_be_deleted_from_a_disk_that_cannot_be_written(tmp_path):
     cache.drain()
     blobs.index.execute("PRAGMA query_only = ON")
     cache.tree.delete("a1")
-    assert len(cache.tree) == 0 and cache.tree.tiers[1].size_bytes == 0
+    assert not cache.tree.nodes and cache.tree.tiers[1].size_bytes == 0
     assert not list(tmp_path.glob("*.safetensors"))
     blobs.close()
     assert not DiskBlobs(tmp_path).notes()
@@ -188,7 +188,7 @@ def test_without_a_disk_everything_stays_in_memory():
 def test_a_budget_smaller_than_one_chunk_stores_nothing():
     cache = make_hierarchy(host_bytes=10, disk_bytes=10)
     assert cache.tree.insert("a1", RECORD, kv("a1"), 1.0) is None
-    assert len(cache.tree) == 0
+    assert not cache.tree.nodes
 
 
 class SlowStore(DiskStore):

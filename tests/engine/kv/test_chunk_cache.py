@@ -46,7 +46,7 @@ def test_a_cancelled_prefill_stores_nothing_and_can_be_repeated(cache):
     cancel.set()
     with pytest.raises(Cancelled):
         cache.get_or_compute((5, 6, 7), cancel)
-    assert len(cache.tree) == 0
+    assert not cache.tree.nodes
     assert cache.get_or_compute((5, 6, 7))[1] == "computed"
 
 

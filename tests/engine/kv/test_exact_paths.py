@@ -170,7 +170,7 @@ def test_a_passage_deleted_while_in_use_is_gone_after_the_answer(method):
             engine.passages.delete(TEXTS["tern"])
     assert answer.state == "done"
     tern = engine.cache.chunk_key(engine.template.passage(TEXTS["tern"]).ids)
-    assert len(engine.cache.tree) == 1 and tern not in engine.cache.tree
+    assert len(engine.cache.tree.nodes) == 1 and tern not in engine.cache.tree
 
 
 def test_a_separate_auxiliary_model_has_ended_before_the_first_token():

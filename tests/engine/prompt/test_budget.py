@@ -53,7 +53,7 @@ def test_whole_document_that_does_not_fit_is_rejected_with_both_numbers():
         list(engine.ask(WHOLE))
     about = int(re.match(expected, str(refused.value))[1])
     assert about == pytest.approx(tokens(engine, STORY), rel=0.1)
-    assert len(engine.cache.tree) == 0
+    assert not engine.cache.tree.nodes
 
 
 def test_much_too_long_document_is_rejected_before_all_of_it_is_tokenized(monkeypatch):
@@ -134,7 +134,7 @@ def test_budget_searches_and_computes_nothing_and_needs_no_question():
     for whole in (False, True):
         budget = engine.estimate_budget(replace(WHOLE, question="", whole_document=whole))
         assert budget.fits_whole and budget.question_tokens == len(engine.template.suffix_ids(""))
-    assert engine.finder.questions == [] and len(engine.cache.tree) == 0
+    assert engine.finder.questions == [] and not engine.cache.tree.nodes
 
 
 @pytest.mark.parametrize(
