@@ -49,6 +49,17 @@ class Engine:
         Counts cache hits; pass one to keep counting across engines.
     disk_error
         Returns why KV cannot be written to disk, as a sentence; empty if it can.
+
+    Attributes
+    ----------
+    max_tokens : int
+        The context shared by prompt and answer, initially the main model's maximum.
+    passages : PassageCache
+        Warms and deletes what is cached per passage.
+    scheduler : Scheduler
+        Decides which request uses the model next.
+    speculator : Speculator
+        Starts prefill before retrieval has finished.
     """
 
     def __init__(

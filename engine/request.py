@@ -54,20 +54,44 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question and how to answer it. Ranges are checked by `engine.prompt.validate.validate`."""
+    """A question and how to answer it. Ranges are checked by `engine.prompt.validate.validate`.
+
+    Parameters
+    ----------
+    question
+        The user's question.
+    method
+        Name in `engine.STRATEGIES`, for example 'cacheclip', 'cacheblend' or 'full'.
+    recompute_ratio
+        Fraction of the passages' tokens to recompute, 0 to 1. Methods without a ratio ignore it.
+    passages
+        How many passages to retrieve (top-k).
+    max_new_tokens
+        Upper bound on the answer's length in tokens.
+    temperature, top_p, seed
+        Sampling; temperature 0 is greedy.
+    options
+        The method's other parameters by name. A missing one takes its default.
+    documents
+        Ids of the documents to search; empty for all.
+    history
+        Earlier turns of the conversation, oldest first.
+    whole_document
+        Use all passages of the one document in `documents`, in order, instead of searching.
+    """
 
     question: str
-    method: str = "cacheclip"  # name in `engine.STRATEGIES`, for example 'cacheclip', 'cacheblend' or 'full'
-    recompute_ratio: float = 0.2  # fraction of the passages' tokens to recompute; ignored by methods without a ratio
-    passages: int = 3  # how many to retrieve (top-k)
-    max_new_tokens: int = 256  # upper bound on the answer's length in tokens
-    temperature: float = 0.0  # 0 is greedy
+    method: str = "cacheclip"
+    recompute_ratio: float = 0.2
+    passages: int = 3
+    max_new_tokens: int = 256
+    temperature: float = 0.0
     top_p: float = 1.0
-    seed: int = 0  # of the sampling
-    options: Mapping[str, float | str | bool] = field(default_factory=dict)  # other parameters of the method, by name
-    documents: tuple[str, ...] = ()  # ids of the documents to search; empty for all
-    history: tuple[ChatTurn, ...] = ()  # earlier turns of the conversation, oldest first
-    whole_document: bool = False  # use all passages of the one document in `documents`, in order, without a search
+    seed: int = 0
+    options: Mapping[str, float | str | bool] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
+    history: tuple[ChatTurn, ...] = ()
+    whole_document: bool = False
 
 
 @dataclass(frozen=True, slots=True)

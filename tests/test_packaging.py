@@ -59,24 +59,26 @@ def test_a_fresh_installation_starts_and_answers(wheel, tmp_path):
     with (tmp_path / "log").open("w") as log:
         app = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
     try:
-        answer = _ask(f"http://127.0.0.1:{port}/v1/chat/completions", app, patience_s=300)
+        _wait_for_answer("Lindqvist", f"http://127.0.0.1:{port}/v1/chat/completions", app, patience_s=300)
     finally:
         app.send_signal(signal.SIGTERM)
         app.wait(60)
-    assert "Lindqvist" in answer["choices"][0]["message"]["content"]
 
 
-def _ask(url, app, patience_s):
+def _wait_for_answer(expected, url, app, patience_s):
+    """Ask until the answer is right: the sample documents are added one after the other."""
     question = {"role": "user", "content": "Who is the chief engineer of Harbour Line?"}
     body = json.dumps({"model": "kvscope", "messages": [question]}).encode()
+    answer = ""
     for _ in range(patience_s):
         assert app.poll() is None
         try:
             request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-            answer = json.load(urllib.request.urlopen(request, timeout=120))
-            if answer["kvscope"]["sources"]:
-                return answer
+            response = json.load(urllib.request.urlopen(request, timeout=120))
+            answer = response["choices"][0]["message"]["content"]
+            if expected in answer:
+                return
         except OSError:  # not listening yet, or 503 while the models load
             pass
         time.sleep(1)
-    raise AssertionError("no answer")
+    raise AssertionError(f"the last answer is {answer!r}")

@@ -16,14 +16,29 @@ class Strategy(ABC):
 
     A subclass is a frozen dataclass whose fields come from ``param_field``; they become sliders in the UI and arguments
     of the bench. An invalid value raises ValueError.
+
+    Attributes
+    ----------
+    label : str
+        Name in the UI.
+    description : str
+        One sentence for users: what the method recomputes.
+    paper : str
+        arXiv id, or "" for a baseline or a method of ours.
+    reuses_kv : bool
+        Whether cached chunk KV is read. If false, nothing is loaded.
+    score_mode : ScoreMode or None
+        Auxiliary scores that ``plan`` reads. Scoring then starts early, in parallel with loading.
+    placement : Placement
+        How cached chunks are placed into the prompt.
     """
 
-    label: ClassVar[str]  # name in the UI
-    description: ClassVar[str]  # one sentence for users: what the method recomputes
-    paper: ClassVar[str] = ""  # arXiv id; empty for a baseline or a method of ours
-    reuses_kv: ClassVar[bool] = True  # whether cached chunk KV is read; if false, nothing is loaded
-    score_mode: ClassVar[ScoreMode | None] = None  # scores that `plan` reads; computed early, while KV is loaded
-    placement: ClassVar[Placement] = Placement.CONCATENATED  # how cached chunks are placed into the prompt
+    label: ClassVar[str]
+    description: ClassVar[str]
+    paper: ClassVar[str] = ""
+    reuses_kv: ClassVar[bool] = True
+    score_mode: ClassVar[ScoreMode | None] = None
+    placement: ClassVar[Placement] = Placement.CONCATENATED
 
     def __post_init__(self) -> None:
         for param in list_params(type(self)):
@@ -50,9 +65,14 @@ class WindowStrategy(Strategy):
     """Base class of methods that score tokens and recompute the best windows of 8 within the budget.
 
     A new method implements ``scores`` and is registered in ``STRATEGIES``.
+
+    Parameters
+    ----------
+    ratio : float
+        Nominal recompute ratio, 0 to 1.
     """
 
-    ratio: float = ratio_param()  # nominal, 0 to 1
+    ratio: float = ratio_param()
 
     @abstractmethod
     def scores(self, context: SelectionContext) -> Tensor:
@@ -70,7 +90,20 @@ class WindowStrategy(Strategy):
         """
 
     def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
-        """Group ``scores`` [context tokens] into windows; return the ascending indices [R] of their tokens, int64."""
+        """Group scores into windows.
+
+        Parameters
+        ----------
+        scores : Tensor
+            ``[context tokens]``, from ``scores``.
+        context : SelectionContext
+            The prompt that was scored.
+
+        Returns
+        -------
+        Tensor
+            ``[R]`` int64, ascending indices of context tokens.
+        """
         return windows_within_budget(scores, context.lengths, self.ratio, context.num_exact_chunks)
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
