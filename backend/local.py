@@ -31,10 +31,7 @@ Item = TypeVar("Item")
 
 
 class LocalBackend:
-    """Models, documents and engine of one data folder, whose FolderLock the process must hold.
-
-    overrides  the flag or variable that sets a setting, by the setting's name; such settings cannot be changed
-    """
+    """Models, documents and engine of one data folder, whose FolderLock the process must hold."""
 
     def __init__(self, settings: Settings, overrides: Mapping[str, str] | None = None) -> None:
         self.tasks = TaskRegistry()
@@ -48,7 +45,6 @@ class LocalBackend:
             self.loader.on_ready = self.library.add_samples
 
     def start(self) -> None:
-        """Start loading the models in the background."""
         self.loader.start()
 
     def status(self) -> Status:

@@ -80,9 +80,8 @@ def _check_writable(target: Path | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=formatter)
     commands = parser.add_subparsers(dest="measure", required=True, metavar="MEASURE")
     for name, measure in {"report": report, **MEASURES}.items():
         command = commands.add_parser(
@@ -91,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
             help=measure.TITLE,
             description=measure.__doc__,
             epilog=_method_list() if name in COMPARES_METHODS else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=formatter,
         )
         if name != "report":
             _add_shared_arguments(command, name)

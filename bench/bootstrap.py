@@ -11,14 +11,13 @@ import numpy as np
 RESAMPLES = 2000
 
 
-def interval(statistic: Callable[..., np.ndarray], *columns: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """Return the low and high end of the 95 % percentile interval of a statistic.
+def interval(statistic: Callable[..., np.ndarray], *columns: Sequence[float]) -> tuple[float, float]:
+    """Return the low and high end of the 95 % percentile interval of a statistic; the columns are resampled together.
 
-    statistic  maps arrays [resamples, n], one per column, to [resamples]
-    columns    paired: every column is resampled with the same indices
+    `statistic` maps arrays [resamples, n], one per column, to [resamples].
     """
     values = [np.asarray(column, dtype=float) for column in columns]
-    indices = np.random.default_rng(seed).integers(0, len(values[0]), size=(RESAMPLES, len(values[0])))
+    indices = np.random.default_rng(0).integers(0, len(values[0]), size=(RESAMPLES, len(values[0])))
     low, high = np.nanpercentile(statistic(*(value[indices] for value in values)), [2.5, 97.5])
     return float(low), float(high)
 

@@ -35,14 +35,19 @@ def normalise(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
+@lru_cache(maxsize=1)
+def _jieba() -> jieba.Tokenizer:
+    """Load jieba's dictionary ourselves: jieba prints while loading, and trusts a cache file in /tmp."""
+    tokenizer = jieba.Tokenizer()
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    return tokenizer
+
+
 def words_zh(text: str) -> list[str]:
     """Return the words of a Chinese text as LongBench counts them: lower case, no punctuation or space."""
     words = ("".join(word.lower().translate(_NO_PUNCTUATION_ZH).split()) for word in _jieba().cut(text))
     return [word for word in words if word]
-
-
-def _spaced_zh(text: str) -> str:
-    return " ".join(_jieba().cut(text))
 
 
 def _f1(predicted: list[str], reference: list[str]) -> float:
@@ -90,17 +95,8 @@ METRICS: dict[str, Metric] = {
     "f1": _best(_f1, lambda text: normalise(text).split()),
     "f1_zh": _best(_f1, words_zh),  # this and ROUGE: LongBench (arXiv:2308.14508), with the libraries it uses
     "rouge_l": _best(_rouge_l),
-    "rouge_zh": _best(_rouge_l, _spaced_zh),
+    "rouge_zh": _best(_rouge_l, lambda text: " ".join(_jieba().cut(text))),
     "contains": _best(_contains, lambda text: normalise(text.translate(_SPACED_MARKS))),  # lenient
     "recall": _recall,  # RULER's string_match_all (arXiv:2404.06654): the share of the references that are found
     "not_there": _not_answered,  # whether the prediction says that there is no answer
 }
-
-
-@lru_cache(maxsize=1)
-def _jieba() -> jieba.Tokenizer:
-    """Load jieba's dictionary ourselves: jieba prints while loading, and trusts a cache file in /tmp."""
-    tokenizer = jieba.Tokenizer()
-    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
-    tokenizer.initialized = True
-    return tokenizer

@@ -78,10 +78,6 @@ class ChatRequest(BaseModel):
     max_completion_tokens: int | None = Field(default=None, description="goes before max_tokens")
     kvscope: KVScopeOptions | None = None
 
-    @property
-    def include_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
-
     def to_request(self, methods: Sequence[MethodInfo]) -> Request:
         """Return the request to the engine. Raises ApiError if a field is unsupported or invalid."""
         for field, values in _UNSUPPORTED.items():
@@ -147,7 +143,6 @@ def _conversation(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatTurn,
 
 
 def _text(content: Any, param: str) -> str:
-    """Return the text of a message: a string, or a list of text parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

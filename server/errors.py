@@ -48,13 +48,11 @@ class ApiError(Exception):
     retry: bool = False
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         details = ErrorDetails(message=self.message, type=kind, param=self.param, code=self.code)
         return ErrorResponse(error=details).model_dump()
 
     def response(self) -> JSONResponse:
-        """Return the HTTP response."""
         return JSONResponse(self.body(), self.status, {"Retry-After": "5"} if self.retry else None)
 
 

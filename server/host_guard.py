@@ -16,10 +16,9 @@ from server.errors import ApiError
 
 
 class HostGuard:
-    """Middleware in front of the UI and the API.
+    """Middleware in front of the UI and the API; the server listens on the address or name `host`.
 
-    host  the address or name the server listens on. If it stands for all addresses, any IP address and the machine's
-          own name are accepted: a rebound name is neither.
+    If that stands for all addresses, any IP address and the machine's own name are accepted: a rebound name is neither.
     """
 
     def __init__(self, app: ASGIApp, host: str) -> None:
@@ -37,7 +36,6 @@ class HostGuard:
             await ApiError(403, message).response()(scope, receive, send)
 
     def _refusal(self, headers: Headers) -> str | None:
-        """Return why a request is refused; None if it is accepted."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_own_name(_host_name(host)):
             return f"This server does not accept the host name {host!r}. Start it with --host to change that."

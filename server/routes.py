@@ -108,7 +108,8 @@ def _openai_api(backend: Backend) -> FastAPI:
             *_, last = await run_in_threadpool(list, answers)
             return JSONResponse(completion_body(chat.model, last))
         first = await run_in_threadpool(next, answers)  # up to here, an error changes the status
-        events = completion_events(chat.model, chain([first], answers), chat.include_usage)
+        include_usage = bool(chat.stream_options and chat.stream_options.include_usage)
+        events = completion_events(chat.model, chain([first], answers), include_usage)
         return _EventStream(events, answers, cancel)
 
     @api.get("/docs", include_in_schema=False)
@@ -139,7 +140,11 @@ class _OpenAIRoute(APIRoute):
         async def handle_errors(request: HttpRequest) -> Response:
             try:
                 if request.method == "POST":
-                    _check_content_type(request)
+                    # Web pages of other origins cannot send JSON without a preflight.
+                    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+                    if content_type != "application/json":
+                        message = f"The Content-Type must be application/json, not {content_type or 'missing'}."
+                        raise ApiError(415, message)
                     request = _LimitedRequest(request.scope, request.receive)
                     await request.body()  # here, because FastAPI would hide its errors
                 return await handle(request)
@@ -173,13 +178,6 @@ async def _cancel_at_end(request: HttpRequest, cancel: Event) -> None:
             pass
     finally:
         cancel.set()
-
-
-def _check_content_type(request: HttpRequest) -> None:
-    """Raise ApiError if the body is not JSON, which web pages of other origins cannot send without a preflight."""
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        raise ApiError(415, f"The Content-Type must be application/json, not {content_type or 'missing'}.")
 
 
 async def _unknown_url(request: HttpRequest, error: Exception) -> Response:

@@ -20,8 +20,6 @@ MAX_CONCURRENT_REQUESTS = 16  # including queued ones; the engine runs one at a 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """State of the engine."""
-
     ready: bool
     message: str  # 'Downloading the model', 'SmolLM2-135M-Instruct, bf16 on the CPU (AVX-512 BF16)', or an error
     failed: bool = False
@@ -31,17 +29,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """Chunk KV in one tier."""
-
     tier: str  # 'device', 'host' or 'disk'
     size_bytes: int
     budget_bytes: int
 
 
 class Backend(Protocol):
-    """Models, documents and engine.
-
-    Every error with a message for users is a KVScopeError. Calls made before the models are loaded raise
+    """Every error with a message for users is a KVScopeError. Calls made before the models are loaded raise
     ModelNotReady, or LoadingFailed if loading failed, instead of waiting. Setting a `cancel` event stops a computation
     within a layer or a token, and an ingest after its current step.
     """

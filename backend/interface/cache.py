@@ -10,8 +10,6 @@ from store.types import Chunk
 
 @dataclass(frozen=True, slots=True)
 class CachedPassage:
-    """One node of the knowledge tree and its passage."""
-
     node: NodeInfo
     chunk: Chunk | None = None  # None for KV of another library or model, or if the view is not complete
     role: str = "other"  # or 'primary' or 'auxiliary' (the model), or 'alone': computed without the shared prefix
@@ -19,8 +17,6 @@ class CachedPassage:
 
 @dataclass(frozen=True, slots=True)
 class CacheView:
-    """The state of the cache at one moment."""
-
     tiers: tuple[TierInfo, ...]  # fastest first
     max_budget_bytes: tuple[int, ...]  # by tier: the largest budget that this machine allows
     passages: tuple[CachedPassage, ...]  # parents before their children

@@ -10,8 +10,6 @@ from store.types import Chunk, Document, Excerpt
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """Progress of one file."""
-
     name: str
     stage: str  # 'waiting', 'parsed', 'chunked', 'embedded', 'indexed', 'prefilled', 'done' or 'failed'
     done: int
@@ -34,8 +32,6 @@ class DocumentUsage:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk with its KV."""
-
     chunk: Chunk
     tokens: int  # in the primary model
     tier: str  # the fastest that has its KV; '' if none has

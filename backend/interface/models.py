@@ -9,8 +9,6 @@ if TYPE_CHECKING:  # torch-free at run time
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One loaded model."""
-
     role: str  # 'primary', 'auxiliary', 'token_selector', 'span_scorer', 'embedder' or 'reranker'
     name: str
     num_parameters: int | None

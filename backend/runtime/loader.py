@@ -46,8 +46,6 @@ log = logging.getLogger("kvscope")
 
 @dataclass(frozen=True)
 class Runtime:
-    """Everything that is loaded."""
-
     models: Models
     library: DocumentLibrary
     tiers: CacheHierarchy
@@ -163,7 +161,6 @@ class RuntimeLoader:
         self._download_cancelled.set()
 
     def wait(self, timeout: float) -> None:
-        """Wait until loading or reloading has finished or failed."""
         if self._thread.is_alive():
             self._thread.join(timeout)
 

@@ -143,11 +143,9 @@ class Settings(BaseSettings):
         return init_settings, env_settings, _SavedPreferences(settings_cls)
 
     def mutable_values(self) -> dict[str, Any]:
-        """Return the values of MUTABLE_SETTINGS by name."""
         return self.model_dump(include=set(MUTABLE_SETTINGS))
 
     def updated(self, values: Mapping[str, Any]) -> "Settings":
-        """Return a copy with other values."""
         return Settings(**{**self.model_dump(), **values})
 
 
@@ -207,10 +205,7 @@ def read_settings(arguments: list[str] | None = None) -> Settings:
 
 
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the flag or variable that sets each mutable setting, if there is one: {'model': '--model'}.
-
-    arguments  of the command line; this process's by default
-    """
+    """Return the flag or variable that sets each mutable setting, if there is one: {'model': '--model'}."""
     given = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
     given |= {name.upper() for name in environment}
     overridden = {}

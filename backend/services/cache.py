@@ -61,15 +61,12 @@ class ChunkOwners:
         return known
 
     def discard(self, document_id: str) -> None:
-        """Discard the keys of a document whose chunks change."""
         with self._lock:
             self._keys.pop(document_id, None)
 
 
 @dataclass
 class LocalCacheService:
-    """Shows and changes the tree of the loaded runtime; see `backend.interface.cache`."""
-
     loader: RuntimeLoader
     chunk_owners: ChunkOwners
 

@@ -29,8 +29,6 @@ log = logging.getLogger("kvscope")
 
 @dataclass
 class LocalLibraryService:
-    """Shows and changes the documents of the loaded library; see `backend.interface.library`."""
-
     loader: RuntimeLoader
     tasks: TaskRegistry
     chunk_owners: ChunkOwners
@@ -73,7 +71,6 @@ class LocalLibraryService:
             return runtime.library.rename(document_id, name)
 
     def delete(self, document_id: str) -> None:
-        """Delete a document, its chunks and their KV."""
         with self.loader.borrow() as runtime:
             library, passages = runtime.library, runtime.engine.passages
             with passages.track_deletions():

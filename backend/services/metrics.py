@@ -87,7 +87,6 @@ class Metrics:
                 self._count(answer, time.monotonic() - start)
 
     def render(self) -> str:
-        """Return all metrics in the Prometheus text format 0.0.4."""
         tiers = self._tier_usage()
         for tier in tiers:
             self._tier_bytes.labels(tier.tier).set(tier.size_bytes)

@@ -30,8 +30,6 @@ PACKAGES = ("torch", "transformers", "gradio", "chromadb", "sentence-transformer
 
 @dataclass
 class LocalModelService:
-    """Shows and changes the models and settings of a loader; see `backend.interface.models`."""
-
     loader: RuntimeLoader
 
     def loaded(self) -> list[ModelInfo]:

@@ -166,7 +166,6 @@ def _cost_model(arguments: Namespace) -> tuple[CostModel, int]:
 
 
 def _aggregate(served: Sequence[Served]) -> dict[str, Any]:
-    """Return the fields that all rows have."""
     ttfts_ms = [one.ttft_ms for one in served]
     return {
         "hit_rate": sum(one.hit_tokens for one in served) / sum(one.tokens for one in served),

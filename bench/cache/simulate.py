@@ -19,7 +19,6 @@ from engine.scheduler.scheduler import WaitingRequest, pop_next
 
 NO_CACHE = "none"  # no KV is kept
 PREFIX_TOKENS, QUESTION_TOKENS = 48, 32  # tokens
-OPERATION_REPEATS = 2000
 
 
 class SizeStore:
@@ -60,7 +59,6 @@ class SimulatedCache:
         return cached, int(sum(self._tokens[one] for one in documents)) - cached + QUESTION_TOKENS
 
     def serve(self, documents: tuple[int, ...]) -> Served:
-        """Serve a question: reuse, compute the rest, store it."""
         cached, compute = self.lengths(documents)
         ms = self._costs.estimate_ms(PREFIX_TOKENS + cached, compute)
         if self._stores_kv:
@@ -132,8 +130,7 @@ def measure_operations(nodes: int) -> list[dict[str, Any]]:
     tree: KnowledgeTree[int] = KnowledgeTree([Tier("host", nodes, SizeStore())])
 
     def insert(key: str, parent: str | None = None) -> None:
-        name = key.rpartition("/")[2] if parent else key
-        tree.insert(key, Record(name, parent, 1), 1, float(rng.random()))
+        tree.insert(key, Record(key.rpartition("/")[2], parent, 1), 1, float(rng.random()))
 
     for number in range(nodes // 2):
         insert(str(number))
@@ -146,7 +143,7 @@ def measure_operations(nodes: int) -> list[dict[str, Any]]:
         durations_us.setdefault(operation, []).append(1e6 * (time.perf_counter() - began))
         return result
 
-    for repeat in range(OPERATION_REPEATS):
+    for repeat in range(2000):
         root = str(rng.integers(nodes // 2))
         matched = timed("lookup", tree.match_prefix, [root, f"{root}/x"])
         timed("use", tree.record_hit, matched)

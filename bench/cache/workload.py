@@ -13,17 +13,11 @@ POPULAR_FRACTION = 0.03  # of the documents
 
 @dataclass(frozen=True)
 class RequestStreamConfig:
-    """Shape of the stream.
-
-    drift  number of questions within which ten random tenths of the documents exchange popularity, about two thirds of
-           all; 0 disables it
-    """
-
     documents: int = 100_000
     passages: int = 2  # per question, drawn by popularity, distinct, in the order drawn
     skew: float = 0.6  # fraction of the draws that goes to the most popular 3 % of the documents; 0.03 is uniform
     tokens: tuple[int, int] = (128, 1024)  # minimum and maximum length of a document, uniform
-    drift: int = 0
+    drift: int = 0  # questions within which ten random tenths of the documents, about two thirds, exchange popularity
 
     def __post_init__(self) -> None:
         if not POPULAR_FRACTION <= self.skew < 1:
@@ -45,7 +39,6 @@ class RequestStream:
         self._names = self._rng.permutation(config.documents)  # popularity is independent of length
 
     def questions(self, count: int) -> Iterator[tuple[int, ...]]:
-        """Yield the documents of each of `count` questions."""
         config = self._config
         for _ in range(count):
             self._num_questions += 1
@@ -72,8 +65,6 @@ def zipf_exponent(documents: int, skew: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a question found and took."""
-
     hit_tokens: int  # cached
     tokens: int  # of all its passages
     ttft_ms: float

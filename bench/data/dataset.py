@@ -18,12 +18,10 @@ NEW_TOKENS = {"f1": 32, "f1_zh": 64}
 
 
 def load_items(source: str, num_passages: int, seed: int, samples: int | None, absent: bool = False) -> list[Item]:
-    """Return `samples` items of a file or a hub data set in a seeded order, or all of them.
+    """Return `samples` items of a file or a hub data set in a seeded order, or all; fewer are a prefix of more.
 
-    num_passages  for a question about a paragraph, at most as many as the file has; rows with passages keep theirs
-    absent        leave out the gold paragraph; the correct answer is then that there is none
-
-    A smaller sample is a prefix of a larger one. Raises InvalidDataset and DatasetsMissing.
+    Rows with passages of their own ignore `num_passages`. `absent` leaves out the gold paragraph; the correct answer is
+    then that there is none. Raises InvalidDataset and DatasetsMissing.
     """
     group, questions = read_questions(source)
     raw = _with_ids(questions, group)

@@ -39,9 +39,7 @@ class RawQuestion:
 def read_questions(source: str) -> tuple[str, list[RawQuestion]]:
     """Return the name and the questions of a path, or of `owner/name` or `owner/name:config:split` on the hub.
 
-    Questions without an answer (SQuAD 2's impossible ones) are left out. Raises InvalidDataset for a missing or damaged
-    file, an unknown format, or a field that does not match its format, and DatasetsMissing if a hub data set is named
-    without `datasets`.
+    Questions without an answer (SQuAD 2's impossible ones) are left out. Raises InvalidDataset and DatasetsMissing.
     """
     path = Path(source)
     if path.exists():
@@ -116,9 +114,8 @@ def _parse_row(where: str, fields: Any) -> list[RawQuestion]:
             try:
                 return [question for question in parse(fields) if question.question and question.answers]
             except (TypeError, KeyError, ValueError, AttributeError) as error:
-                raise InvalidDataset(
-                    f"{where} looks like {names}, but one of its fields has another type or content."
-                ) from error
+                message = f"{where} looks like {names}, but one of its fields has another type or content."
+                raise InvalidDataset(message) from error
     known = ", ".join(map(str, fields)) or "none"
     raise InvalidDataset(f"{where} has an unknown format: its fields are {known}; known formats: {'; '.join(FORMATS)}.")
 
@@ -167,7 +164,6 @@ FORMATS: dict[str, Callable[[Fields], list[RawQuestion]]] = {
 def _question(
     fields: Fields, question: Any, answers: Any, passages: Sequence[str] = (), paragraph: str = ""
 ) -> RawQuestion:
-    """Return a question. Raises ValueError if it has no text to answer from."""
     if not paragraph and not any(passages):
         raise ValueError("no text")
     name = str(fields.get("id") or fields.get("_id") or "")

@@ -9,8 +9,6 @@ Splitter = Callable[[str], list[str]]  # splits a long text into passages, as th
 
 @dataclass(frozen=True)
 class Item:
-    """One question over given passages."""
-
     id: str
     question: str
     passages: tuple[str, ...]

@@ -31,10 +31,8 @@ class SampleFile:
         (stored,) = self._parse(1, [*lines, torn][0], made_with=dict)
         if stored != self.settings:
             changed = [name for name, value in self.settings.items() if stored.get(name) != value]
-            raise InvalidArgument(
-                f"{path} holds samples of another {', '.join(changed) or 'program'}. Choose another --json or "
-                "delete that file."
-            )
+            what = f"samples of another {', '.join(changed) or 'program'}"
+            raise InvalidArgument(f"{path} holds {what}. Choose another --json or delete that file.")
         if torn:
             path.write_bytes(b"\n".join(lines) + b"\n")
         for number, line in enumerate(lines[1:], 2):
@@ -63,9 +61,8 @@ class SampleFile:
             if not all(map(isinstance, values, kinds.values())):
                 raise TypeError
         except (ValueError, TypeError, KeyError) as error:
-            raise InvalidArgument(
-                f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
-            ) from error
+            message = f"{self._path}, line {number}, is damaged. Delete that line, or choose another --json."
+            raise InvalidArgument(message) from error
         return values
 
     def _merge(self, sample: str, about: dict[str, Any], outcomes: dict[str, dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from threading import Event
 
@@ -18,33 +18,19 @@ from engine.trace import Trace
 from engine.types import ChunkKV
 from store.ingest.chunker import ChunkConfig, split
 
-HOST_BYTES = 3 * 2**30
-
 
 def model_config(arguments: Namespace) -> ModelConfig:
     """Return the model configuration of the command line."""
-    return ModelConfig(
-        folder=Path(arguments.data) / "models",
-        model=arguments.model,
-        auxiliary_model=arguments.auxiliary_model,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        lora_adapter=arguments.lora_adapter,
-        span_scorer=arguments.span_scorer,
-        token_selector=arguments.token_selector,
-    )
+    names = [field.name for field in fields(ModelConfig) if field.name != "folder"]
+    return ModelConfig(Path(arguments.data) / "models", **{name: getattr(arguments, name) for name in names})
 
 
 def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto") -> Engine:
-    """Return an engine that keeps chunk KV in memory only.
-
-    kv_bits    8: chunk KV is quantized and dequantized, as an 8-bit disk tier would do
-    grounding  'off': decode without grounding
-    """
+    """Return an engine that keeps chunk KV in memory only; 8 `kv_bits` round it as an 8-bit disk tier would."""
     models = load_models(config)
     if grounding == "off":
         models = replace(models, grounding=None)
-    tiers = CacheHierarchy(CacheHierarchyConfig(HOST_BYTES, disk_bytes=0), None, models.primary.device)
+    tiers = CacheHierarchy(CacheHierarchyConfig(host_bytes=3 * 2**30, disk_bytes=0), None, models.primary.device)
     engine = build_engine(models, lambda tokenizer: TextFinder(), tiers)
     if kv_bits == 8:
         compute = engine.cache.compute

@@ -111,8 +111,7 @@ def run_items(
     samples = []
     for item in progress(items, title):
         name = f"{item.name}/{length}"
-        missing = finished.missing(name, [variant.key for variant in variants])
-        if missing:
+        if missing := finished.missing(name, [variant.key for variant in variants]):
             prompt, num_dropped = prepare_item(engine, item, length)
             about = {
                 "group": item.group,
@@ -203,8 +202,7 @@ def run_variants(
     )
 
     def answer_logits(result: PrefillResult) -> Tensor:
-        answer_ids = answers[0][:ANSWER_KL_TOKENS]
-        return logits_along(decoder, result.buffer, result.logits, len(context.ids), answer_ids)
+        return logits_along(decoder, result.buffer, result.logits, len(context.ids), answers[0][:ANSWER_KL_TOKENS])
 
     expected = answer_logits(results[FULL])
     reusing = {variant.key for variant in variants if variant.strategy.reuses_kv}
@@ -223,11 +221,9 @@ def run_variants(
 
 
 def prepare_item(engine: Engine, item: Item, max_tokens: int) -> tuple[PreparedPrompt, int]:
-    """Return an item's prompt, and how many of its passages were dropped to fit.
+    """Return an item's prompt, and how many of its passages were dropped to fit into `max_tokens` of context.
 
-    max_tokens  of the context; passages in the middle are dropped first, as LongBench truncates
-
-    Raises InvalidArgument if no passage fits.
+    Passages in the middle are dropped first, as LongBench truncates. Raises InvalidArgument if no passage fits.
     """
     template = engine.template
     question = template.suffix_ids(item.question) + template.tokenizer.encode(item.opening).ids
@@ -249,8 +245,7 @@ def _full_prefill(engine: Engine, context: PromptContext) -> PrefillResult:
     reference = context.reference
     rows = torch.arange(int(context.query_rows[0]))
     operations = engine.cache.decoder.spec.flops_at(torch.arange(len(context.ids)))
-    num_chunks = len(context.spans)
-    return PrefillResult(reference.buffer, reference.logits, rows, 1.0, operations, (), 0, num_chunks)
+    return PrefillResult(reference.buffer, reference.logits, rows, 1.0, operations, (), 0, len(context.spans))
 
 
 def _oracle_overlap(context: PromptContext, result: PrefillResult) -> float | None:

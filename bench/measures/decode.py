@@ -38,9 +38,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     model = arguments.model
     config = ModelConfig(folder, model, model, arguments.device, arguments.dtype, "off", token_selector="off")
     decoder = load_models(config).primary
-    reference: Any = AutoModelForCausalLM.from_pretrained(
-        resolve(model, folder), dtype=decoder.dtype, local_files_only=True
-    )
+    weights = resolve(model, folder)
+    reference: Any = AutoModelForCausalLM.from_pretrained(weights, dtype=decoder.dtype, local_files_only=True)
     reference.to(decoder.device)
     rows = []
     for length in arguments.lengths:
@@ -86,11 +85,10 @@ def uncached(decoder: Decoder, ids: torch.Tensor) -> float:
 @torch.inference_mode()
 def transformers(model: Any, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token: one long generation minus a generation of one token."""
-    ids, times = ids[None].to(model.device), []
+    ids = ids[None].to(model.device)
+    mask, times = torch.ones_like(ids), []
     for new in (1, NEW_TOKENS):
         began = time.perf_counter()
-        model.generate(
-            ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, attention_mask=torch.ones_like(ids)
-        )
+        model.generate(ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, attention_mask=mask)
         times.append(time.perf_counter() - began)
     return (NEW_TOKENS - 1) / (times[1] - times[0])

@@ -39,9 +39,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
     finished = open_samples(arguments, "ruler")
     if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
-        raise InvalidArgument(
-            f"The model's context is {engine.max_tokens:,} tokens; --context-lengths {too_long[0]} is more."
-        )
+        message = f"The model's context is {engine.max_tokens:,} tokens; --context-lengths {too_long[0]} is more."
+        raise InvalidArgument(message)
 
     def count_tokens(passage: str) -> int:
         return len(engine.template.encode_passage(passage).ids)

@@ -11,7 +11,6 @@ from engine.trace import Trace
 
 TITLE = "loading chunk KV against recomputing it"
 COLUMNS = {"tier": "tier", "length": "length", "load_ms": "load ms", "ttft_ms": "TTFT ms", "n": "n"}
-HOST = 0  # place of the memory tier in the hierarchy
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
@@ -35,7 +34,7 @@ def measure(work: Workload, number: int) -> dict[str, dict[str, float]]:
         elif tier == "disk":
             cache.flush()
             work.tiers.drain()
-            cache.tree.clear(HOST)
+            cache.tree.clear(0)  # the memory tier
         trace = Trace()
         prompt = work.engine.prepare(work.request(number), trace)
         result, ttft_ms = first_token(work.engine, prompt, Direct(), trace)

@@ -30,7 +30,6 @@ _HUES = {
     "ape": "#6b8e23",
     "oracle": "#222222",
 }
-_OTHER_HUE = "#9aa1ab"
 AXIS_TITLES = {
     "answer_kl": "answer KL to full prefill, nats",
     "quality": "quality",
@@ -46,19 +45,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Write the report; return the number of rows per file."""
-    tables, all_rows, counts = [], list[dict[str, Any]](), []
-    for path in arguments.rows:
-        rows = _read(path)
-        all_rows += [{**row, "file": path.stem} for row in rows]
-        counts.append({"file": path.stem, "rows": len(rows)})
-        tables.append(f"## {path.stem}\n\n{markdown(columns_for(rows), rows)}\n")
+    files = [(path.stem, _read(path)) for path in arguments.rows]
+    tables = [f"## {name}\n\n{markdown(columns_for(rows), rows)}\n" for name, rows in files]
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "report.md").write_text("\n".join(["# Results", "", *tables]), encoding="utf-8")
-    plots = figures(all_rows)
+    plots = figures([{**row, "file": name} for name, rows in files for row in rows])
     drawn = [figure.to_html(full_html=False, include_plotlyjs=not number) for number, figure in enumerate(plots)]
     page = "<!doctype html>\n<meta charset=utf-8>\n<title>Results</title>\n" + "\n".join(drawn or ["Nothing to plot."])
     (arguments.out / "report.html").write_text(page, encoding="utf-8")
-    return counts
+    return [{"file": name, "rows": len(rows)} for name, rows in files]
 
 
 def columns_for(rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -125,6 +120,6 @@ def _line(method: str, points: Sequence[dict[str, Any]], name: str) -> go.Scatte
         cliponaxis=False,  # ratio 0 lies on the axis
         name=method,
         legendgroup=method,
-        line={"color": _HUES.get(method.partition(":")[0], _OTHER_HUE), "width": 1.5},
+        line={"color": _HUES.get(method.partition(":")[0], "#9aa1ab"), "width": 1.5},
         marker={"size": 7, "symbol": "circle" if method.startswith("cacheclip") else "diamond"},
     )

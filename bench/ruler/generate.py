@@ -68,9 +68,8 @@ def _passages(sample: TaskSample, tokens: int, measure: Callable[[str], int], sp
 def largest_fitting(length: Callable[[int], int], limit: int, start: int = 16) -> int | None:
     """Return the largest size with `length(size) <= limit`, or one within a 200th of it; None if 0 is too long.
 
-    length  grows roughly in proportion to the size and by at least 1 per step; small fluctuations are allowed. It is
-            called a few times only, since it tokenizes the whole text
-    start   the size that is tried first
+    `length` grows roughly in proportion to the size and by at least 1 per step; small fluctuations are allowed. It is
+    called a few times only, first with `start`, since it tokenizes the whole text.
     """
     fits, short = 0, length(0)
     if short > limit:

@@ -90,7 +90,9 @@ class NeedleTask:
         return f"One of the special magic {self.value}s for {name} is: {value}."
 
     def _draw_key(self, rng: Random) -> str:
-        return _draw_uuid(rng) if self.key == "uuid" else words.draw_key(rng)
+        if self.key == "uuid":
+            return _draw_uuid(rng)
+        return f"{rng.choice(words.ADJECTIVES)}-{rng.choice(words.NOUNS)}"
 
 
 def variable_tracking(rng: Random, text: list[str], max_tokens: int) -> TaskSample:
@@ -195,7 +197,6 @@ def _draw_uuid(rng: Random) -> str:
 
 
 def _distinct(draw: Callable[[], str], count: int) -> list[str]:
-    """Return `count` distinct draws."""
     drawn: dict[str, None] = {}
     while len(drawn) < count:
         drawn[draw()] = None

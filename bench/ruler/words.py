@@ -1,7 +1,5 @@
 """Plain English words; a key is an adjective and a noun joined by a hyphen, as in RULER."""
 
-from random import Random
-
 ADJECTIVES = (
     "able amber ancient autumn azure bitter bland blithe bold brave brief bright brisk broad broken bronze busy "
     "calm careful cheap civil classic clean clever coarse cold common copper coral cosy crimson crisp curious curly "
@@ -33,8 +31,3 @@ NOUNS = (
     "statue stream summit sunset teacher temple theatre thistle thunder tiger timber tower trumpet tulip tunnel "
     "turtle uncle valley village violin voyage waffle wagon walnut weaver whistle window winter wizard yacht"
 ).split()
-
-
-def draw_key(rng: Random) -> str:
-    """Return a key such as 'quiet-harbour'."""
-    return f"{rng.choice(ADJECTIVES)}-{rng.choice(NOUNS)}"
