@@ -115,10 +115,9 @@ def parse_summaries(rows: Any) -> list[ChatSummary]:
 
 
 def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: str = "") -> Markup:
-    """Return the bar. Renaming and the confirmation of deleting happen in the browser, without the server.
+    """Return the bar with the browser's `chats`; None disables it, while an answer is generated in this chat.
 
-    chats    all chats in this browser; None disables the bar, while an answer is generated in this chat
-    problem  why the browser could not save the chat: a key of `_STORAGE_PROBLEMS`, or anything else for none
+    Renaming and the confirmation of deleting happen in the browser. `problem` is a key of `_STORAGE_PROBLEMS` or none.
     """
     attributes = {"value": chat.name, "maxlength": _MAX_TITLE_CHARS, "aria_label": "Name of this chat"}
     name_input = tag("input", type="text", name_="title", **attributes)

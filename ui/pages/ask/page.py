@@ -41,10 +41,7 @@ _CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps te
 
 
 class Ask:
-    """Runs at most one question per session. Sessions share this object; `tasks` is the only per-session state.
-
-    samples  example questions for an empty page, each with the name of the document that answers it
-    """
+    """Runs at most one question per session. Sessions share this object; `tasks` is the only per-session state."""
 
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend = backend

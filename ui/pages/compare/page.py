@@ -149,13 +149,9 @@ class Compare:
             )
             with gr.Row(elem_id="compare-numbers", equal_height=False):
                 passages = passages_slider("compare-passages")
-                repeats = gr.Radio(
-                    list(_REPEATS),
-                    value="Once",
-                    label="Time each method",
-                    info="Methods take turns; the median is shown.",
-                    elem_id="compare-repeats",
-                )
+                info = "Methods take turns; the median is shown."
+                look: dict[str, Any] = {"label": "Time each method", "info": info, "elem_id": "compare-repeats"}
+                repeats = gr.Radio(list(_REPEATS), value="Once", **look)
             picker = DocumentPicker(self._backend, "compare-where")
         self.question_inputs = QuestionInputs(question, passages, picker)
         return [question, methods, ratios, passages, repeats, picker.documents]

@@ -1,8 +1,7 @@
 """The Inspect page: attention of both models for a question, and the tokens each method recomputes.
 
-Inspecting costs one full prefill; afterwards, sliders only redraw stored results. 'Ask with these settings' answers the
-question. After each of the two, a separate step redraws with the settings of that moment, which the user may have
-changed meanwhile.
+Inspecting costs one full prefill; afterwards, sliders only redraw stored results. After inspecting or asking, a
+separate step redraws with the settings of that moment, which the user may have changed meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
