@@ -26,10 +26,7 @@ def session_of(request: gr.Request) -> str:
 
 
 class SessionTasks:
-    """The cancel Events of all running tasks, at most one per session. Thread-safe.
-
-    Sessions are Gradio's session hashes, one per browser tab; all of them share the page objects.
-    """
+    """The cancel Events of all running tasks, at most one per session; all sessions share the pages. Thread-safe."""
 
     def __init__(self) -> None:
         self._events: dict[str, Event] = {}
@@ -45,9 +42,9 @@ class SessionTasks:
         """Return whether the session has a task that has not finished."""
         return session in self._events
 
-    def stop(self, session: str) -> None:
-        """Cancel the session's task; its handler still has to call `finish`."""
-        if event := self._events.get(session):
+    def stop(self, request: gr.Request) -> None:
+        """Handle a Stop button: cancel the session's task; its handler still has to call `finish`."""
+        if event := self._events.get(session_of(request)):
             event.set()
 
     def finish(self, session: str, event: Event) -> None:
@@ -62,10 +59,8 @@ class SessionTasks:
 
     def discard(self, session: str) -> None:
         """Cancel and remove the session's task, because its tab was closed."""
-        with self._lock:
-            event = self._events.pop(session, None)
-        if event:
-            event.set()
+        if event := self._events.get(session):
+            self.finish(session, event)
 
     def __len__(self) -> int:
         return len(self._events)

@@ -1,4 +1,4 @@
-// Keyboard shortcuts, the documents panel on phones, and labels for screen readers that Gradio lacks.
+// Keyboard shortcuts, the list of documents, its panel on phones, and labels for screen readers that Gradio lacks.
 (() => {
   "use strict";
   const question = () => document.querySelector("#question textarea, #question input");
@@ -12,6 +12,27 @@
     if (isVisible(button)) button.click();
     else if (tries) setTimeout(() => window.kvscopePress(selector, tries - 1), 50);
   };
+
+  // A click on a button of the list of documents becomes an event with its action and the document's id.
+  const connectList = (element, trigger) => {
+    element.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-act]");
+      if (button) trigger("click", { act: button.dataset.act, id: button.dataset.id });
+    });
+  };
+
+  // The progress of files is redrawn many times a second, so a click might never complete: cancelling reacts to
+  // pointerdown. A click with detail 0 comes from the keyboard.
+  const connectProgress = (element, trigger) => {
+    const press = (event) => {
+      const button = event.target.closest("button[data-act=cancel]");
+      if (button && (event.type !== "click" || event.detail === 0)) trigger("click", { place: button.dataset.id });
+    };
+    element.addEventListener("pointerdown", press);
+    element.addEventListener("click", press);
+    element.addEventListener("click", (event) => event.target.closest("[data-act=dismiss]")?.closest("li").remove());
+  };
+  window.kvscopeDocuments = { connectList, connectProgress };
 
   // Escape closes an open panel, or else stops the work of the visible page. Gradio closes dropdowns before the event
   // reaches the document, so they are checked in the capture phase.

@@ -2,6 +2,7 @@
 
 import logging
 from threading import Event
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -71,8 +72,8 @@ def test_coalescing_yields_nothing_for_nothing_and_nothing_twice():
 def test_stop_cancels_only_its_own_session():
     tasks = SessionTasks()
     mine, yours = (tasks.start(each) for each in ("me", "you"))
-    tasks.stop("me")
-    tasks.stop("nobody")
+    tasks.stop(ME)
+    tasks.stop(SimpleNamespace(session_hash="nobody"))
     assert mine.is_set() and not yours.is_set()
 
 
@@ -166,7 +167,7 @@ def test_a_complete_answer_clears_its_question_from_the_box_and_a_stopped_one_do
     assert ended[page.carrier]["answered"] == " why?\n" and page.composer.question not in ended
     answers = ask(page, "and then?")
     next(answers)
-    page.stop(ME)
+    page.tasks.stop(ME)
     *_, ended = answers
     assert ended[page.carrier]["answered"] is None
 
@@ -198,13 +199,13 @@ def test_an_error_keeps_the_answer_it_would_have_replaced_and_later_answers_repl
 def test_an_answer_stopped_before_its_first_word_replaces_none(page, chat):
     answers = ask(page, "why?", chat=chat, replaces_last=True)
     next(answers)
-    page.stop(ME)
+    page.tasks.stop(ME)
     *_, ended = answers
     assert ended[page.replaces_last] is False and page.chat not in ended
     assert "5730264" in ended[page.results.thread] and "nothing was added to the chat" in ended[page.results.reply]
     answers = ask(page, "and then?", chat=chat)
     next(answers)
-    page.stop(ME)
+    page.tasks.stop(ME)
     *_, ended = answers
     assert [turn.question for turn in ended[page.chat].visible_turns] == ["why?", "and then?"]
 

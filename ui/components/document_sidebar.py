@@ -16,22 +16,13 @@ from ui.html import Markup, button, error_box, join, tag
 _EMPTY = "No documents yet. Drop files on the box above or click it to choose some, then ask about them."
 _LOADING = "Your documents appear here once KVScope is ready."
 _USAGE = "Keys and values (KV) computed for your passages. After clearing, KVScope recomputes them when needed."
+_CONNECT_LIST = "kvscopeDocuments.connectList(element, trigger);"
 _LOADING_INTERVAL_S = 1.5
 _READY_INTERVAL_S = 10.0
-# Turns a click on a button inside our own HTML into an event with its action and document id.
-_ON_CLICK = """
-element.addEventListener('click', (event) => {
-    const button = event.target.closest('button[data-act]');
-    if (button) trigger('click', {act: button.dataset.act, id: button.dataset.id});
-});
-"""
 
 
 class DocumentSidebar:
-    """Polls the backend, because another tab or the first start may change the documents.
-
-    document_list  the list, which other components follow
-    """
+    """Polls the backend, because another tab or the first start may change the documents."""
 
     def __init__(self, backend: Backend, page: gr.Blocks) -> None:
         """Create and connect the components inside the open Blocks `page`."""
@@ -43,7 +34,7 @@ class DocumentSidebar:
             gr.HTML(join(tag("h2", "Documents"), tag("p", FORMATS, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(backend, height=104)
             self._error = gr.HTML(elem_id="documents-error", elem_classes="kv-error-box", js_on_load=None)
-            self.document_list = gr.HTML(elem_id="document-list", js_on_load=_ON_CLICK)
+            self.document_list = gr.HTML(elem_id="document-list", js_on_load=_CONNECT_LIST)
             self._pending_delete = gr.State("")  # id of the document whose deletion has to be confirmed, or ''
         self.uploads.wire(self.document_list, self.current)
         acted = [self.document_list, self._pending_delete, self._error]

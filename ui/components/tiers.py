@@ -4,30 +4,18 @@ from typing import NamedTuple
 
 
 class TierLabel(NamedTuple):
-    """How the UI presents one tier.
+    """How the UI presents one tier."""
 
-    name      on its own: 'Memory'
-    location  in a sentence: 'in memory'
-    colour    in figures; dark enough for white text on it, in both themes
-    speed     a few words about speed and lifetime
-    source    where reused KV was found: 'already in memory'
-    """
-
-    name: str
-    location: str
-    colour: str
-    speed: str
-    source: str
+    name: str  # on its own: 'Memory'
+    location: str  # in a sentence: 'in memory'
+    colour: str  # in figures; dark enough for white text on it, in both themes
+    speed: str  # a few words about speed and lifetime
+    source: str  # where reused KV was found: 'already in memory'
 
     @property
     def noun(self) -> str:
         """The name inside a sentence: 'GPU memory', 'memory', 'disk'."""
         return self.location.partition(" ")[2]
-
-    @property
-    def reused(self) -> str:
-        """Tooltip of a passage whose KV came from this tier."""
-        return f"Its keys and values (KV) were {self.source}."
 
 
 TIERS = {

@@ -15,17 +15,7 @@ from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.html import Markup, button, error_box, tag
 
 FORMATS = "PDF, DOCX, Markdown, HTML or text"
-# For a component that shows `render_progress`. It is redrawn many times a second, so a click might never complete:
-# cancelling reacts to pointerdown. A click with detail 0 comes from the keyboard.
-ON_PRESS = """
-const press = (event) => {
-    const button = event.target.closest('button[data-act=cancel]');
-    if (button && (event.type !== 'click' || event.detail === 0)) trigger('click', {place: button.dataset.id});
-};
-element.addEventListener('pointerdown', press);
-element.addEventListener('click', press);
-element.addEventListener('click', (event) => event.target.closest('[data-act=dismiss]')?.closest('li').remove());
-"""
+CONNECT_PROGRESS = "kvscopeDocuments.connectProgress(element, trigger);"  # for a component with `render_progress`
 _POLL_S = 0.2
 _CANCELLED = "Cancelled before processing started."
 _STEPS = ("parsed", "chunked", "embedded", "prefilled")
@@ -48,7 +38,7 @@ class Uploads:
             elem_id=f"{name}upload",
             elem_classes="kv-upload",
         )
-        self.progress = gr.HTML(elem_id=f"{name}progress", elem_classes="kv-progress", js_on_load=ON_PRESS)
+        self.progress = gr.HTML(elem_id=f"{name}progress", elem_classes="kv-progress", js_on_load=CONNECT_PROGRESS)
         self._cancel = gr.Button("Cancel", size="sm", visible=False, elem_id=f"cancel-{name}upload")
         self._error = gr.HTML(elem_id=f"{name}upload-error", elem_classes="kv-error-box", js_on_load=None)
 

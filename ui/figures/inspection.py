@@ -30,14 +30,10 @@ _LANES = (
 
 
 def attention_figure(auxiliary: np.ndarray, primary: np.ndarray, lengths: list[int], first: int = 1) -> go.Figure:
-    """Return the heat map: the main model's layers from bottom to top, the auxiliary model above them.
+    """Return the heat map: the main model's layers [L, T] from bottom to top, the auxiliary model [T] above them.
 
-    The colour is a bin's attention relative to the average of its row, on a logarithmic scale.
-
-    auxiliary  [T] attention over the tokens shown
-    primary    [L, T]
-    lengths    tokens of each passage shown; their sum is T
-    first      number of the first passage shown
+    The colour is a bin's attention relative to the average of its row, on a logarithmic scale. `lengths` are the
+    tokens of each passage shown, T in total; `first` is the number of the first of them.
     """
     layers, tokens = primary.shape
     starts = bin_starts(tokens, _MAP_BINS)
@@ -76,9 +72,8 @@ def agreement_figure(
 ) -> go.Figure:
     """Return Jaccard similarity over the recompute ratio: auxiliary model, chosen method, other methods, chance.
 
-    curves   [101], by method name and for 'auxiliary'; NaN where undefined
-    percent  current ratio of the slider, marked by a line
-    point    the Jaccard similarity of a chosen method without a ratio, drawn at `percent`; else None
+    `curves` [101] are by method name and for 'auxiliary', NaN where undefined; `percent` is the slider's ratio, marked
+    by a line, at which `point`, the similarity of a chosen method without a ratio, is drawn instead of a curve.
     """
     figure = go.Figure()
     ratios = np.arange(101) / 100
@@ -130,11 +125,9 @@ def _add_line(figure: go.Figure, curve: np.ndarray, name: str, line: dict[str, o
 def sparklines(
     auxiliary: np.ndarray, primary: np.ndarray, recomputed: np.ndarray, peaks: tuple[float, float]
 ) -> Markup:
-    """Return three labelled curves of one passage, in at most 120 columns.
+    """Return three labelled curves of one passage, each [tokens], in at most 120 columns.
 
-    auxiliary, primary  [tokens] attention
-    recomputed          [tokens] bool
-    peaks               attention per token at full height, of the auxiliary and of the main model; higher is clipped
+    `peaks` are the attention per token at full height, of the auxiliary and of the main model; higher is clipped.
     """
     heights = (
         np.sqrt(_column_means(auxiliary) / (peaks[0] or np.inf)),
@@ -150,10 +143,7 @@ def sparklines(
 
 
 def peak(values: np.ndarray, parts: list[slice]) -> float:
-    """Return the 98 % quantile of the columns of all parts: the top of their common scale.
-
-    With the maximum, one attention sink would flatten everything else.
-    """
+    """Return the top of the parts' common scale: their 98 % quantile, as the maximum may be a sink."""
     columns = [_column_means(values[part]) for part in parts if part.stop > part.start]
     return float(np.quantile(np.concatenate(columns), 0.98)) if columns else 0.0
 
@@ -176,10 +166,8 @@ def _column_means(values: np.ndarray) -> np.ndarray:
 def rank_scatter(ranks: np.ndarray, recomputed: np.ndarray, correlation: float, windows: int) -> Markup:
     """Return one dot per window; the most attended windows are at the top right, recomputed ones stand out.
 
-    ranks        [2, dots] of the auxiliary model (x) and of the main model (y); 1 is the most attended window
-    recomputed   [dots] bool
-    correlation  rank correlation of all windows
-    windows      number of ranked windows; a single passage has fewer dots
+    `ranks` [2, dots] are those of the auxiliary model (x) and of the main model (y), 1 the most attended of all
+    `windows`, of which a single passage has fewer dots; `recomputed` is [dots] bool.
     """
     x, y = (ranks - 1) / max(windows - 1, 1)
     points = (_SIDE * np.stack([1 - x, y], axis=1)).round().astype(int)

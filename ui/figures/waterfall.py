@@ -23,9 +23,8 @@ def waterfall_figure(stages: Iterable[Stage], ttft_ms: float | None, full_ms: fl
     """Return the stages before the first token, in start order, and a dotted line at the first token.
 
     A stage is included if its midpoint is before the first token, so decoding is not. Without a TTFT, all stages are
-    drawn. Stages with the same name share a row, labelled with the sum of their durations.
-
-    full_ms  measured TTFT of full prefill for the same question, drawn as a grey bar; None if not measured
+    drawn. Stages with the same name share a row, labelled with the sum of their durations. `full_ms`, the measured TTFT
+    of full prefill for the same question, is drawn as a grey bar.
     """
     shown = sorted(
         (stage for stage in stages if ttft_ms is None or stage.start_ms + stage.length_ms / 2 < ttft_ms),

@@ -239,7 +239,7 @@ def test_stopping_keeps_what_is_finished(page, backend):
     for update in page.run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", [], ME):
         updates.append(update)
         if "CacheClip" in texts_of(updates):
-            page.stop(ME)
+            page.tasks.stop(ME)
     assert "Stopped early" in shown(updates) and "kv-comparison" in shown(updates)
 
 

@@ -37,33 +37,23 @@ class TurnSource:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a chat keeps of an answer. Browsers store chats as JSON under these names: do not rename the fields.
-
-    method    its label
-    options   those that differ from the method's defaults, as text
-    nominal   target recompute ratio; None if the method has none
-    realised  actual recompute ratio; None if the request was stopped before prefill ended
-    whole     computed with full prefill, so its TTFT is the baseline
-    replaced  retried or edited since: kept in the metrics table, hidden in the thread
-    scope     ids of the documents searched; empty: all
-    best      number of passages requested; 0 if a whole document was used
-    """
+    """What a chat keeps of an answer. Browsers store chats as JSON under these names: do not rename the fields."""
 
     question: str
     text: str
     stopped: bool
-    method: str
-    options: tuple[str, ...]
-    nominal: float | None
-    realised: float | None
+    method: str  # its label
+    options: tuple[str, ...]  # those that differ from the method's defaults, as text
+    nominal: float | None  # target recompute ratio; None if the method has none
+    realised: float | None  # actual recompute ratio; None if the request was stopped before prefill ended
     ttft_ms: float | None
     tokens_per_second: float | None
     passages: tuple[TurnSource, ...] = ()
     context_tokens: int = 0
-    whole: bool = False
-    replaced: bool = False
-    scope: tuple[str, ...] = ()
-    best: int = 0
+    whole: bool = False  # computed with full prefill, so its TTFT is the baseline
+    replaced: bool = False  # retried or edited since: kept in the metrics table, hidden in the thread
+    scope: tuple[str, ...] = ()  # ids of the documents searched; empty: all
+    best: int = 0  # number of passages requested; 0 if a whole document was used
 
     @classmethod
     def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
@@ -105,16 +95,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation. Browsers store it as JSON under these names: do not rename the fields.
+    """A conversation. Browsers store it as JSON under these names: do not rename the fields."""
 
-    id     random; empty until the first turn if the browser has no storage
-    title  given by the user; empty: the first question is shown
-    at     Unix time of the last turn
-    """
-
+    # Random; empty until the first turn if the browser has no storage.
     id: str = field(default_factory=lambda: secrets.token_hex(8))
-    title: str = ""
-    at: float = 0.0
+    title: str = ""  # given by the user; empty: the first question is shown
+    at: float = 0.0  # Unix time of the last turn
     turns: tuple[Turn, ...] = ()
 
     @classmethod

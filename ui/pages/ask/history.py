@@ -45,19 +45,14 @@ _SUMMARY_ADAPTER = TypeAdapter(ChatSummary)
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """The events of the bar.
-
-    replaces_last  whether the next answer replaces the chat's last turn; reset when another chat is opened
-    carrier        JSON exchanged with the browser script that stores the chats
-    is_busy        whether a session's question is running; its chat cannot be changed meanwhile
-    """
+    """The events of the bar."""
 
     chat: gr.State
-    replaces_last: gr.State
-    carrier: gr.JSON
+    replaces_last: gr.State  # whether the next answer replaces the chat's last turn; reset when a chat is opened
+    carrier: gr.JSON  # exchanged with the browser script that stores the chats
     bar: gr.HTML
     results: Results
-    is_busy: Callable[[str], bool]
+    is_busy: Callable[[str], bool]  # whether a session's question is running; its chat cannot be changed meanwhile
 
     def connect(self, page: gr.Blocks) -> None:
         """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
@@ -103,10 +98,7 @@ class ChatHistory:
         return {**update, self.bar: render_chat_bar(chat, summaries, str(stored.get("problem")))}
 
     def save(self, chat: Chat, answered: str | None = None) -> Update:
-        """Keep the chat in the session and send it to the browser.
-
-        answered  the completed question; the question box is cleared if it still holds it
-        """
+        """Send the chat to the browser too; the question box is cleared if it still holds the question `answered`."""
         return {self.chat: chat, self.carrier: {"chat": asdict(chat), "answered": answered}}
 
     def _open(self, chat: Chat) -> Update:
@@ -123,14 +115,12 @@ def parse_summaries(rows: Any) -> list[ChatSummary]:
 
 
 def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: str = "") -> Markup:
-    """Return the bar. Renaming and the confirmation of deleting happen in the browser, without the server.
+    """Return the bar with the browser's `chats`; None disables it, while an answer is generated in this chat.
 
-    chats    all chats in this browser; None disables the bar, while an answer is generated in this chat
-    problem  why the browser could not save the chat: a key of `_STORAGE_PROBLEMS`, or anything else for none
+    Renaming and the confirmation of deleting happen in the browser. `problem` is a key of `_STORAGE_PROBLEMS` or none.
     """
-    name_input = tag(
-        "input", type="text", name_="title", value=chat.name, maxlength=_MAX_TITLE_CHARS, aria_label="Name of this chat"
-    )
+    attributes = {"value": chat.name, "maxlength": _MAX_TITLE_CHARS, "aria_label": "Name of this chat"}
+    name_input = tag("input", type="text", name_="title", **attributes)
     actions = (
         button("new", None, "New chat", title="Start a new chat; this one stays in the list"),
         button("rename", None, "Rename"),

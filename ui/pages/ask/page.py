@@ -41,10 +41,7 @@ _CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps te
 
 
 class Ask:
-    """Runs at most one question per session. Sessions share this object; `tasks` is the only per-session state.
-
-    samples  example questions for an empty page, each with the name of the document that answers it
-    """
+    """Runs at most one question per session. Sessions share this object; `tasks` is the only per-session state."""
 
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend = backend
@@ -75,9 +72,8 @@ class Ask:
                 history = gr.HTML(elem_id="history", js_on_load=None)
         build_drawer(self._backend, thread, reply)
         self.results = Results(thread, reply, passages, metrics, figure, download, history, tagline, welcome)
-        self.history = ChatHistory(
-            self.chat, self.replaces_last, self.carrier, self.chat_bar, self.results, self.tasks.is_busy
-        )
+        state = (self.chat, self.replaces_last, self.carrier)
+        self.history = ChatHistory(*state, self.chat_bar, self.results, self.tasks.is_busy)
         self._connect()
 
     def wire(self, page: gr.Blocks, document_list: gr.HTML) -> None:
@@ -172,9 +168,6 @@ class Ask:
         finally:
             self.tasks.finish(session, cancel)
 
-    def stop(self, request: gr.Request) -> None:
-        self.tasks.stop(session_of(request))
-
     def _connect(self) -> None:
         box = self.composer
         reply = self.results.reply
@@ -187,7 +180,7 @@ class Ask:
             self._then_store(filled.then(**respond))
         reply.edit(self.edit, self.chat, [box.question, self.replaces_last], js=_FOCUS_BOX_JS, **INSTANT)
         self._then_store(reply.retry(self.retry, [self.chat, *box.inputs()], outputs, **RUN_MODEL))
-        box.buttons.stop.click(self.stop, None, None, **INSTANT)
+        box.buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
     def _then_store(self, event: Any) -> None:
         """After the answer, clear the question box and let the browser store the chat."""

@@ -11,20 +11,13 @@ from backend.interface.errors import user_message
 from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, Source, TextSpan
-from ui.components.excerpt import (
-    Span,
-    find_quote,
-    highlight_quotes,
-    page_label,
-    render_excerpt,
-    render_passage_card,
-)
+from ui.components.excerpt import Span, find_quote, highlight_quotes, page_label, render_excerpt, render_passage_card
 from ui.components.tiers import TIERS
 from ui.events import INSTANT
 from ui.format import count, percent
 from ui.html import Markup, join, tag
 
-_TIERS = {name: (tier.noun, tier.reused) for name, tier in TIERS.items()} | {
+_TIERS = {name: (tier.noun, f"Its keys and values (KV) were {tier.source}.") for name, tier in TIERS.items()} | {
     "computed": ("computed now", "Not cached before: its keys and values (KV) were computed and stored."),
     "none": ("no cache", "This method recomputes every token and reuses nothing."),
 }

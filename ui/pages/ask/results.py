@@ -18,11 +18,8 @@ from ui.html import Markup, button, error_box, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.passages import render_passages
 
-NO_METRICS = tag(
-    "p",
-    "Ask a question to see where the time goes and how much is reused or recomputed.",
-    class_="kv-muted kv-empty",
-)
+_NO_METRICS = "Ask a question to see where the time goes and how much is reused or recomputed."
+NO_METRICS = tag("p", _NO_METRICS, class_="kv-muted kv-empty")
 _BUTTONS = {
     "copy": ("Copy", "Copy the answer"),
     "retry": ("Retry", "Ask again with the current settings"),

@@ -48,9 +48,8 @@ class Compare:
         with gr.Column(elem_id="compare-page", min_width=0):
             with gr.Column(elem_id="compare-box", min_width=0):
                 with gr.Row(elem_id="compare-row", equal_height=False):
-                    question = question_box(
-                        "Question to compare methods on", "One question for all methods…", "compare-question"
-                    )
+                    hint = "One question for all methods…"
+                    question = question_box("Question to compare methods on", hint, "compare-question")
                     self._buttons = run_buttons("Run", "compare-run", "compare-stop", **BESIDE_BOX)
                 inputs = self._build_settings(question)
             with gr.Column(elem_id="compare-welcome") as self._welcome:
@@ -73,7 +72,7 @@ class Compare:
         for text, button in self._sample_questions.buttons.items():
             filled = button.click(lambda text=text: text, None, question, **INSTANT)
             filled.then(**run)
-        self._buttons.stop.click(self.stop, None, None, **INSTANT)
+        self._buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the picker and the example questions whenever the sidebar's list of documents changes."""
@@ -132,9 +131,6 @@ class Compare:
             self.tasks.finish(session, cancel)
         yield from self._finished(comparison, update)
 
-    def stop(self, request: gr.Request) -> None:
-        self.tasks.stop(session_of(request))
-
     def _build_settings(self, question: gr.Textbox) -> list[Any]:
         with gr.Column(elem_id="compare-settings", min_width=0):
             methods = gr.CheckboxGroup(
@@ -153,13 +149,9 @@ class Compare:
             )
             with gr.Row(elem_id="compare-numbers", equal_height=False):
                 passages = passages_slider("compare-passages")
-                repeats = gr.Radio(
-                    list(_REPEATS),
-                    value="Once",
-                    label="Time each method",
-                    info="Methods take turns; the median is shown.",
-                    elem_id="compare-repeats",
-                )
+                info = "Methods take turns; the median is shown."
+                look: dict[str, Any] = {"label": "Time each method", "info": info, "elem_id": "compare-repeats"}
+                repeats = gr.Radio(list(_REPEATS), value="Once", **look)
             picker = DocumentPicker(self._backend, "compare-where")
         self.question_inputs = QuestionInputs(question, passages, picker)
         return [question, methods, ratios, passages, repeats, picker.documents]

@@ -1,8 +1,7 @@
 """The Inspect page: attention of both models for a question, and the tokens each method recomputes.
 
-Inspecting costs one full prefill; afterwards, sliders only redraw stored results. 'Ask with these settings' answers the
-question. After each of the two, a separate step redraws with the settings of that moment, which the user may have
-changed meanwhile.
+Inspecting costs one full prefill; afterwards, sliders only redraw stored results. After inspecting or asking, a
+separate step redraws with the settings of that moment, which the user may have changed meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,17 +75,13 @@ class Inspect:
                 )
                 self.inspect_buttons = inputs.run_buttons("Inspect", "inspect-go", "inspect-stop", **inputs.BESIDE_BOX)
                 passages = inputs.passages_slider("inspect-count", None)
-                self.question_inputs = QuestionInputs(
-                    question, passages, DocumentPicker(self._backend, "inspect-where")
-                )
+                picker = DocumentPicker(self._backend, "inspect-where")
+                self.question_inputs = QuestionInputs(question, passages, picker)
             self.progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
             self.intro = gr.HTML(tag("p", _INTRO, class_="kv-intro"), elem_id="inspect-empty", js_on_load=None)
             with gr.Column(elem_id="inspect-results", min_width=0, visible=False) as self.results:
                 self._build_results()
         self._connect()
-
-    def stop(self, request: gr.Request) -> None:
-        self.tasks.stop(session_of(request))
 
     def run_inspection(
         self, question: str, passages: float, target: float, documents: list[str], request: gr.Request
@@ -197,9 +192,8 @@ class Inspect:
             self.ratio = inputs.ratio_slider("inspect-ratio", info, default.has_ratio)
             self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
             with gr.Row(elem_id="inspect-apply-row"):
-                self.answer_buttons = inputs.run_buttons(
-                    "Ask with these settings", "inspect-apply", "inspect-answer-stop"
-                )
+                label = "Ask with these settings"
+                self.answer_buttons = inputs.run_buttons(label, "inspect-apply", "inspect-answer-stop")
             self.answer_html = gr.HTML(elem_id="inspect-answer", js_on_load=None)
         with gr.Column(elem_id="inspect-text", min_width=0):
             gr.HTML(view.render_legend(), js_on_load=None, elem_id="inspect-legend")
@@ -247,7 +241,7 @@ class Inspect:
         answered = self.answer_buttons.run.click(self.answer, ask_inputs, ask_outputs, **RUN_MODEL)
         answered.then(self.redraw, choices, redrawn, **instant)
         for button in (self.inspect_buttons.stop, self.answer_buttons.stop):
-            button.click(self.stop, None, None, **INSTANT)
+            button.click(self.tasks.stop, None, None, **INSTANT)
 
 
 def _observed_mask(source: Source, passage: InspectedPassage) -> np.ndarray:

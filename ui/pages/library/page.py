@@ -36,14 +36,9 @@ class Library:
             self.uploads = Uploads(self._backend, height=132, name="library-")
             with gr.Row(elem_id="library-head", equal_height=False):
                 self.summary = gr.HTML(elem_id="library-summary", js_on_load=None)
-                self._filter = gr.Textbox(
-                    label="Filter documents by name",
-                    placeholder="Filter by name",
-                    show_label=False,
-                    container=False,
-                    max_lines=1,
-                    elem_id="library-filter",
-                )
+                look: dict[str, Any] = {"placeholder": "Filter by name", "show_label": False, "container": False}
+                label = "Filter documents by name"
+                self._filter = gr.Textbox(label=label, max_lines=1, elem_id="library-filter", **look)
             self.error = gr.HTML(elem_id="library-error", elem_classes="kv-error-box", js_on_load=None)
             self.table = gr.HTML(elem_id="library-list", js_on_load="window.kvLibrary?.table(element, trigger, watch);")
             self.poll = gr.Timer(1.0, active=False)  # runs while usage is being counted and after re-indexing
@@ -155,6 +150,5 @@ class Library:
         library = self._backend.library
         passages = library.passages(view.open, view.first, table.PASSAGES_PER_PAGE)
         is_listed = any(passage.chunk.id == view.in_context for passage in passages)
-        return table.render_preview(
-            passages, view.first, total, library.excerpt(view.in_context) if is_listed else None
-        )
+        excerpt = library.excerpt(view.in_context) if is_listed else None
+        return table.render_preview(passages, view.first, total, excerpt)

@@ -23,22 +23,16 @@ COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -
     "computed": ("Cached", _CACHED, lambda usage: usage.size_bytes),
     "added": ("Added", "Date added", lambda usage: usage.document.added_at),
 }
-_ACTIONS = (  # act, verb, tooltip, path of the icon
-    (
-        "rename",
-        "Rename",
-        "Rename",
-        "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3",
-    ),
-    (
-        "reindex",
-        "Re-index",
-        "Re-index: chunk, embed and compute it again",
-        "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14",
-    ),
-    ("delete", "Delete", "Delete", "M4.5 7h15 M9.5 7V4.8h5V7 M6.5 7l.8 12.2h9.4L17.5 7 M10.3 10.5v5.5 M13.7 10.5v5.5"),
-)
+# Paths of icons.
 _CHEVRON = "M9 6l6 6-6 6"
+_PENCIL = "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3"
+_CIRCLE = "M20 5v5h-5 M4 19v-5h5 M5.6 9A7 7 0 0 1 18 7.6L20 10 M18.4 15A7 7 0 0 1 6 16.4L4 14"
+_BIN = "M4.5 7h15 M9.5 7V4.8h5V7 M6.5 7l.8 12.2h9.4L17.5 7 M10.3 10.5v5.5 M13.7 10.5v5.5"
+_ACTIONS = (  # act, verb, tooltip, icon
+    ("rename", "Rename", "Rename", _PENCIL),
+    ("reindex", "Re-index", "Re-index: chunk, embed and compute it again", _CIRCLE),
+    ("delete", "Delete", "Delete", _BIN),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
 from ui.components.tiers import POLICIES
-from ui.components.uploads import ON_PRESS, render_progress
+from ui.components.uploads import CONNECT_PROGRESS, render_progress
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, SessionTasks, Update, coalesce, session_of
 from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
@@ -51,16 +51,12 @@ class Settings:
     """The page. Settings are global; only what a session has entered and not applied yet is per session.
 
     Applying settings reloads what they change, for all sessions, and continues when the tab is closed.
-
-    tasks   running re-indexing by session
-    status  progress of the latest reload, above all sections
-    seen    State: the settings that this session saw last
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._models = backend.models
-        self.tasks = SessionTasks()
+        self.tasks = SessionTasks()  # running re-indexing
 
     def build(self, tab: gr.Tab) -> None:
         with gr.Column(elem_id="settings-page", elem_classes="kv-page", min_width=0):
@@ -81,7 +77,7 @@ class Settings:
                 gr.HTML(render_theme_buttons(), elem_id="themes", js_on_load="kvTheme.connect(element);")
             with section("About", _ABOUT):
                 self._about = gr.HTML(elem_id="about", js_on_load=None)
-            self.seen = gr.State(self._models.current())
+            self.seen = gr.State(self._models.current())  # the settings that this session saw last
         self._inputs = (self.models.inputs, self.chunking.inputs, self.cache)
         outputs: list[Any] = [self.status, self._cancel, self._usage, self._about, self.seen]
         outputs += [self.models.loaded, self.chunking.stale, self.chunking.reindex_button]
@@ -168,7 +164,7 @@ class ChunkingSection:
                 add(gr.Slider, "chunk_size", _SIZE_INFO, 16, 4096, step=1, label="Passage length", buttons=[])
                 add(gr.Slider, "chunk_overlap", _OVERLAP_INFO, 0, max_overlap, step=1, label="Overlap", buttons=[])
             self.stale = gr.HTML(elem_id="passages-stale", js_on_load=None)
-            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=ON_PRESS)
+            self.progress = gr.HTML(elem_id="passages-progress", js_on_load=CONNECT_PROGRESS)
             with gr.Row(elem_classes="kv-actions"):
                 self.apply_button = gr.Button("Apply", elem_id="passages-apply", min_width=100, scale=0)
                 self.reindex_button = gr.Button(
@@ -178,7 +174,7 @@ class ChunkingSection:
                 gr.HTML(tag("p", APPLY_NOTE), js_on_load=None)
         shown = [self.stale, self.progress, self.reindex_button, self._stop, self.apply_button]
         self.reindex_button.click(self.reindex, None, shown, **INGEST_QUEUE, **QUIET)
-        self._stop.click(self.stop, None, None, **INSTANT)
+        self._stop.click(self._tasks.stop, None, None, **INSTANT)
 
     def updates(self) -> Update:
         """Return the documents that were chunked with other settings, and the button that re-indexes them."""
@@ -212,7 +208,3 @@ class ChunkingSection:
             yield {**self.updates(), **idle, self.progress: error_box(user_message(error))}
         finally:
             self._tasks.finish(session, cancel)
-
-    def stop(self, request: gr.Request) -> None:
-        """Cancel this session's re-indexing; documents that are finished stay re-indexed."""
-        self._tasks.stop(session_of(request))
