@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import gradio as gr
 
@@ -19,9 +18,16 @@ class DocumentPicker:
     def __init__(self, backend: Backend, elem_id: str) -> None:
         """Create the dropdown inside the open Blocks."""
         self._backend = backend
-        look: dict[str, Any] = {"min_width": 120, "elem_id": elem_id, "elem_classes": "kv-where"}
-        info = "Leave empty to search all documents."
-        self.documents = gr.Dropdown(self._choices(), multiselect=True, value=[], label="Search in", info=info, **look)
+        self.documents = gr.Dropdown(
+            self._choices(),
+            multiselect=True,
+            value=[],
+            label="Search in",
+            info="Leave empty to search all documents.",
+            min_width=120,
+            elem_id=elem_id,
+            elem_classes="kv-where",
+        )
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the choices whenever the sidebar's list of documents changes."""

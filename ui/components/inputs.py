@@ -16,8 +16,18 @@ _PASSAGES = "Number of retrieved passages the model reads (top-k)."
 
 def question_box(label: str, placeholder: str, elem_id: str, autofocus: bool = False) -> gr.Textbox:
     """Return the text box for a question."""
-    look: dict[str, Any] = {"show_label": False, "container": False, "max_lines": 8, "scale": 1, "min_width": 120}
-    return gr.Textbox(label=label, placeholder=placeholder, autofocus=autofocus, elem_id=elem_id, **look)
+    return gr.Textbox(
+        label=label,
+        placeholder=placeholder,
+        show_label=False,
+        container=False,
+        lines=1,
+        max_lines=8,
+        autofocus=autofocus,
+        scale=1,
+        min_width=120,
+        elem_id=elem_id,
+    )
 
 
 class RunButtons(NamedTuple):
@@ -51,9 +61,16 @@ def ratio_slider(elem_id: str, info: str, visible: bool) -> gr.Slider:
 def method_choice(methods: Sequence[MethodInfo], elem_id: str) -> tuple[gr.Dropdown, MethodInfo]:
     """Return the dropdown of methods, and the one selected initially."""
     default = default_method(methods)
-    choices = [(method.label, method.name) for method in methods]
-    look: dict[str, Any] = {"filterable": False, "min_width": 120, "elem_id": elem_id}
-    return gr.Dropdown(choices, value=default.name, label="Method", info=default.description, **look), default
+    dropdown = gr.Dropdown(
+        [(method.label, method.name) for method in methods],
+        value=default.name,
+        label="Method",
+        info=default.description,
+        filterable=False,
+        min_width=120,
+        elem_id=elem_id,
+    )
+    return dropdown, default
 
 
 def visibility(visible: bool) -> Any:

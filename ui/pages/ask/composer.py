@@ -47,8 +47,9 @@ class Composer:
                 passages = inputs.passages_slider("passages-count")
                 ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
                 self.picker = DocumentPicker(backend, "where")
-                shown: dict[str, Any] = {"visible": "hidden", "min_width": 120, "elem_id": "whole"}
-                self.whole = gr.Checkbox(label=_WHOLE, info=_WHOLE_INFO, **shown)
+                self.whole = gr.Checkbox(
+                    label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
+                )
                 self.options = MethodOptions(methods, default.name)
             with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
                 look: dict[str, Any] = {"buttons": [], "min_width": 200}

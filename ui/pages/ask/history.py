@@ -119,8 +119,9 @@ def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: st
 
     Renaming and the confirmation of deleting happen in the browser. `problem` is a key of `_STORAGE_PROBLEMS` or none.
     """
-    attributes = {"value": chat.name, "maxlength": _MAX_TITLE_CHARS, "aria_label": "Name of this chat"}
-    name_input = tag("input", type="text", name_="title", **attributes)
+    name_input = tag(
+        "input", type="text", name_="title", value=chat.name, maxlength=_MAX_TITLE_CHARS, aria_label="Name of this chat"
+    )
     actions = (
         button("new", None, "New chat", title="Start a new chat; this one stays in the list"),
         button("rename", None, "Rename"),

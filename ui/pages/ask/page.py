@@ -72,8 +72,9 @@ class Ask:
                 history = gr.HTML(elem_id="history", js_on_load=None)
         build_drawer(self._backend, thread, reply)
         self.results = Results(thread, reply, passages, metrics, figure, download, history, tagline, welcome)
-        state = (self.chat, self.replaces_last, self.carrier)
-        self.history = ChatHistory(*state, self.chat_bar, self.results, self.tasks.is_busy)
+        self.history = ChatHistory(
+            self.chat, self.replaces_last, self.carrier, self.chat_bar, self.results, self.tasks.is_busy
+        )
         self._connect()
 
     def wire(self, page: gr.Blocks, document_list: gr.HTML) -> None:

@@ -156,9 +156,18 @@ def _tier_card(tier: TierInfo, max_budget_bytes: int) -> Markup:
     budget_gib = tier.budget_bytes / GIB
     usage = tier.size_bytes / tier.budget_bytes if tier.budget_bytes else 0.0
     bar = tag("span", class_="kv-bar-fill", style=f"width:{min(100.0, 100 * usage):.1f}%;background:{label.colour}")
-    limits = {"min": "0", "max": f"{max(0.5, max_budget_bytes / GIB):.1f}", "step": "0.1"}
-    attributes = {"data_id": tier.name, "aria_label": f"Budget of {label.name}, in GiB", "title": _BUDGET}
-    slider = tag("input", type="range", **limits, value=f"{budget_gib:.1f}", data_act="budget", **attributes)
+    slider = tag(
+        "input",
+        type="range",
+        min="0",
+        max=f"{max(0.5, max_budget_bytes / GIB):.1f}",
+        step="0.1",
+        value=f"{budget_gib:.1f}",
+        data_act="budget",
+        data_id=tier.name,
+        aria_label=f"Budget of {label.name}, in GiB",
+        title=_BUDGET,
+    )
     return tag(
         "section",
         tag("h3", swatch(label.colour), label.name, tag("small", label.speed)),

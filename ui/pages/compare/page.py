@@ -149,9 +149,13 @@ class Compare:
             )
             with gr.Row(elem_id="compare-numbers", equal_height=False):
                 passages = passages_slider("compare-passages")
-                info = "Methods take turns; the median is shown."
-                look: dict[str, Any] = {"label": "Time each method", "info": info, "elem_id": "compare-repeats"}
-                repeats = gr.Radio(list(_REPEATS), value="Once", **look)
+                repeats = gr.Radio(
+                    list(_REPEATS),
+                    value="Once",
+                    label="Time each method",
+                    info="Methods take turns; the median is shown.",
+                    elem_id="compare-repeats",
+                )
             picker = DocumentPicker(self._backend, "compare-where")
         self.question_inputs = QuestionInputs(question, passages, picker)
         return [question, methods, ratios, passages, repeats, picker.documents]

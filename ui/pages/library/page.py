@@ -36,9 +36,14 @@ class Library:
             self.uploads = Uploads(self._backend, height=132, name="library-")
             with gr.Row(elem_id="library-head", equal_height=False):
                 self.summary = gr.HTML(elem_id="library-summary", js_on_load=None)
-                look: dict[str, Any] = {"placeholder": "Filter by name", "show_label": False, "container": False}
-                label = "Filter documents by name"
-                self._filter = gr.Textbox(label=label, max_lines=1, elem_id="library-filter", **look)
+                self._filter = gr.Textbox(
+                    label="Filter documents by name",
+                    placeholder="Filter by name",
+                    show_label=False,
+                    container=False,
+                    max_lines=1,
+                    elem_id="library-filter",
+                )
             self.error = gr.HTML(elem_id="library-error", elem_classes="kv-error-box", js_on_load=None)
             self.table = gr.HTML(elem_id="library-list", js_on_load="window.kvLibrary?.table(element, trigger, watch);")
             self.poll = gr.Timer(1.0, active=False)  # runs while usage is being counted and after re-indexing
