@@ -1,4 +1,4 @@
-"""Links from an answer: a citation to its passage, the question to the Inspect and Compare pages."""
+"""All pages together: links from an answer to passages and pages, and accessibility (axe-core)."""
 
 import time
 
@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from store.types import Document
+from tests.support.page_checks import contrast, in_both_themes, serious
 
 pytestmark = pytest.mark.browser
 
@@ -60,3 +61,28 @@ def test_one_click_sends_the_question_and_its_documents_to_another_page(answered
     for request in (backend.inspection.requests[-1], backend.comparison.requests[-1]):
         assert request.documents == ("e" * 64,) and request.passages == 5
     assert answered.errors == []
+
+
+def test_no_page_has_a_serious_violation_and_text_has_enough_contrast(visit):
+    tab = visit()
+    violations = {}
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    expect(tab.page.locator("#waterfall .bars path").first).to_be_visible()  # until then Gradio shows a placeholder
+    for theme in in_both_themes(tab.page):
+        for place in (
+            "#reply .kv-text",
+            "#passages mark",
+            "#metrics small",
+            "#document-list p",
+            ".kv-badge",
+            ".kv-notes li",
+        ):
+            assert contrast(tab.page, place) >= 4.5, (theme, place)
+    for button in tab.page.get_by_role("tab").all():
+        button.click()
+        expect(button).to_have_attribute("aria-selected", "true")
+        for theme in in_both_themes(tab.page):
+            if found := serious(tab.page):
+                violations[button.inner_text(), theme] = found
+    assert not violations
