@@ -28,6 +28,14 @@ ARGUMENTS = [
 ]
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)  # generous: a busy machine draws late, and no test here is about speed
+WATCH_STOP = """() => {
+    window.stopWasShown = false;
+    const look = () => {
+        window.stopWasShown = Boolean(document.querySelector("#stop")?.checkVisibility());
+        if (!window.stopWasShown) requestAnimationFrame(look);
+    };
+    look();
+}"""
 SAMPLES = {"What is the maintenance code of the Morning Gannet?": "one.txt", "Which form do staff use?": "two.txt"}
 
 
@@ -44,8 +52,9 @@ class Visit:
         """Ask a question and return when the page shows Stop; the fake backend answers no sooner."""
         with self.backend.paused():
             self.page.fill("#question textarea", question)
+            self.page.evaluate(WATCH_STOP)  # before the click, because the real model cannot be paused
             self.page.click("#ask")
-            self.page.wait_for_selector("#stop")  # polls every frame, because the real model cannot be paused
+            self.page.wait_for_function("window.stopWasShown", timeout=PATIENCE_MS)
 
     def go(self, name: str) -> None:
         """Open a page by its tab; narrow windows keep the tabs in a menu."""

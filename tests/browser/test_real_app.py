@@ -80,6 +80,12 @@ def ready(tab):
     expect(tab.page.locator("#status")).not_to_contain_text("Adding the sample", timeout=LONG_MS)
 
 
+def answer(tab):
+    tab.ask(QUESTION)
+    tab.finish(LONG_MS)
+    expect(tab.page.locator("#question textarea")).to_have_value("")  # it is cleared after the answer
+
+
 def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
@@ -90,16 +96,14 @@ def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
     tab.page.set_input_files("#upload input[type=file]", document)
     expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
 
-    tab.ask(QUESTION)
-    tab.finish(LONG_MS)
+    answer(tab)
     expect(tab.page.locator("#passages")).to_contain_text("4417")
     expect(tab.page.locator(".kv-passage mark").first).to_be_visible()
     expect(tab.page.locator("#waterfall")).to_contain_text("Recompute")
     expect(tab.page.locator("#history")).to_contain_text("20 %")
 
     tab.move_ratio(0)
-    tab.ask(QUESTION)
-    tab.finish(LONG_MS)
+    answer(tab)
     expect(tab.page.locator("#history tbody tr")).to_have_count(2)
     expect(tab.page.locator(".kv-passage mark")).to_have_count(0)
 
@@ -116,8 +120,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     """The other pages' main ways, on what the test before has left."""
     tab = visit(app.url)
     ready(tab)
-    tab.ask(QUESTION)
-    tab.finish(LONG_MS)
+    answer(tab)
     tab.page.locator("#reply .kv-cite").first.click()
     expect(tab.page.locator("#drawer mark")).to_be_in_viewport()
     tab.page.keyboard.press("Escape")
@@ -162,8 +165,7 @@ def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data,
         tab = visit(again.url)
         ready(tab)
         expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
-        tab.ask(QUESTION)
-        tab.finish(LONG_MS)
+        answer(tab)
         expect(tab.page.locator("#passages")).to_contain_text("4417")
         expect(tab.page.locator("#passages")).to_contain_text("disk")
         assert tab.errors == [] and tab.outside == []
