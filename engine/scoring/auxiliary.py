@@ -1,7 +1,7 @@
 """Scores of context tokens by the auxiliary model's attention (CacheClip, arXiv:2510.10129).
 
 The auxiliary model has its own chunk KV, so only the question's tokens are run. The paper finetunes this model by an
-unpublished recipe; here it is an off-the-shelf model, or the main model itself. Joint scoring is ours. Scoring runs on
+unpublished recipe; here it is a published model, or the main model itself. Joint scoring is ours. Scoring runs on
 the CPU, in parallel with loading the main model's KV.
 """
 
