@@ -87,7 +87,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     token_selector = None
     if config.token_selector_folder is not None:
         token_selector = TokenSelector.load(config.token_selector_folder, load_encoder(cpu_dtype))
-    grounding = _load_grounding(config, cpu_dtype)
+    grounding = load_grounding(config, cpu_dtype)
 
     def load(name: str, device: torch.device, dtype: torch.dtype, progress: float) -> Decoder:
         folder = resolve(name, config.folder, report)
@@ -128,7 +128,8 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
+def load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
+    """Load the span scorer if there is one; None without a LoRA adapter. Raises SpanScorerUnusable."""
     if config.lora_folder is None or config.span_scorer_folder is None:
         return GroundingModel() if config.lora_folder else None
     encoder = load_encoder(dtype, (WORD_LAYER, SEMANTIC_LAYER))

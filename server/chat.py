@@ -75,7 +75,7 @@ class ChatRequest(BaseModel):
     top_p: float | None = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     max_tokens: int | None = Field(default=None, description="maximum tokens of the answer")
-    max_completion_tokens: int | None = Field(default=None, description="goes before max_tokens")
+    max_completion_tokens: int | None = Field(default=None, description="takes precedence over max_tokens")
     kvscope: KVScopeOptions | None = None
 
     def to_request(self, methods: Sequence[MethodInfo]) -> Request:

@@ -72,7 +72,7 @@ class Backend(Protocol):
         """
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
-        """Run the token selection of one question without answering it; the last step contains the result."""
+        """Select tokens for a question without answering it; the last step contains the result."""
 
     def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         """Run a question through several methods, yielding the comparison after each run.

@@ -104,7 +104,7 @@ def _delay_last_stage(engine: Engine, extra_ms: float) -> None:
 
 
 def compare_speculation(work: Workload, extra_ms: float) -> dict[str, Any]:
-    """Return a row: each question is asked without speculation and with it; medians in milliseconds."""
+    """Ask each question without speculation and with it; return a row of medians, in milliseconds."""
     _delay_last_stage(work.engine, extra_ms)
     plain_ms, speculative_ms, same = list[float](), list[float](), list[bool]()
     for number in progress(work.numbers, f"{extra_ms:g} ms last stage"):

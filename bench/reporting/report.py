@@ -117,7 +117,7 @@ def _line(method: str, points: Sequence[dict[str, Any]], name: str) -> go.Scatte
         y=[row[name] for row in points],
         error_y=error_y,
         mode="lines+markers",
-        cliponaxis=False,  # ratio 0 lies on the axis
+        cliponaxis=False,  # or markers at ratio 0 would be cut off at the axis
         name=method,
         legendgroup=method,
         line={"color": _HUES.get(method.partition(":")[0], "#9aa1ab"), "width": 1.5},

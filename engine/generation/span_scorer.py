@@ -144,7 +144,7 @@ class SpanScorer(TrainedHead[SpanScorerNet, EncodedText]):
         for text in texts:
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            passages.append(self._passages(text))
+            passages.append(self.passages(text))
         if not any(passage.pieces.ids for passage in passages) or not encoded_question.pieces.ids:
             return [SpanScores(passage.pieces.spans, torch.zeros(len(passage.pieces.ids))) for passage in passages]
         logits = self.head(pad_batch(passages), pad_batch([encoded_question] * len(passages)))

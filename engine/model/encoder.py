@@ -83,7 +83,7 @@ class TrainedHead(ABC, Generic[Head, PassageData]):
     def __init__(self, encoder: Encoder, head: Head) -> None:
         self.encoder = encoder
         self.head = head.eval().requires_grad_(False)
-        self._passages = LRUCache(self._encode_passage, self.cache_size, self._size_of)
+        self.passages = LRUCache(self._encode_passage, self.cache_size, self._size_of)
 
     @classmethod
     def load(cls, folder: Path, encoder: Encoder) -> Self:
@@ -126,16 +126,16 @@ class TrainedHead(ABC, Generic[Head, PassageData]):
 
     def warm(self, text: str, passage: TokenizedText) -> None:
         """Cache a passage unless the cache is full."""
-        if not self._passages.is_full:
-            self._passages(text.strip(), passage)
+        if not self.passages.is_full:
+            self.passages(text.strip(), passage)
 
     def evict(self, text: str) -> None:
         """Drop a passage from the cache."""
-        self._passages.evict(text.strip())
+        self.passages.evict(text.strip())
 
     def clear(self) -> None:
         """Empty the cache."""
-        self._passages.clear()
+        self.passages.clear()
 
     def save(self, folder: Path) -> None:
         """Write the head in bf16."""

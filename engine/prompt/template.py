@@ -28,7 +28,7 @@ class PromptTemplate:
         self.tokenizer = TextTokenizer(tokenizer.backend_tokenizer)
         before_passages, self._before_question, self._after_question = _render(tokenizer).split(_PLACEHOLDER)
         self.prefix_ids = self.tokenizer.encode_template(before_passages)
-        stop_ids = _stop_ids(tokenizer)
+        stop_ids = find_stop_ids(tokenizer)
         self.stop_ids = frozenset(stop_ids)
         self.end_ids = tuple(stop_ids[:1])  # of a turn; empty if the tokenizer has none
         self.passage = LRUCache(self.encode_passage, MAX_CACHED_PASSAGES)
@@ -62,7 +62,7 @@ def _render(tokenizer: Any) -> str:
         return tokenizer.apply_chat_template(turns, **settings)
 
 
-def _stop_ids(tokenizer: Any) -> list[int]:
+def find_stop_ids(tokenizer: Any) -> list[int]:
     """Return the ids that end an answer, the chat template's end of turn first."""
     vocabulary = tokenizer.get_vocab()
     ids = [vocabulary.get(token) for token in ("<|im_end|>", "<|eot_id|>", "<|endoftext|>")]

@@ -77,7 +77,7 @@ class TokenSelector(TrainedHead[SelectorHead, Tensor]):
         for text, passage in zip(texts, passages, strict=True):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            keys.append(self._passages(text.strip(), passage))
+            keys.append(self.passages(text.strip(), passage))
         return self.head(
             question_vectors(self.encoder, question), torch.cat(keys), [len(passage.ids) for passage in passages]
         )

@@ -133,7 +133,7 @@ def test_the_embedder_is_loaded_before_the_first_question_and_kept_across_reload
 
 
 def test_a_reload_stops_a_running_question_with_a_message(start, models, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.prompt.template._stop_ids", lambda tokenizer: [])
+    monkeypatch.setattr("engine.prompt.template.find_stop_ids", lambda tokenizer: [])
     monkeypatch.setattr("engine.generation.stream.RepetitionDetector.update", lambda detector, text: None)
     backend = filled(start(), tmp_path)
     answers = backend.ask(Request(ASK.question, max_new_tokens=1800, temperature=1.5), Event())
@@ -344,7 +344,7 @@ def test_a_span_scorer_is_listed_with_its_memory(start, monkeypatch):
     span_scorer = SpanScorer(
         load_encoder(torch.float32, (WORD_LAYER, SEMANTIC_LAYER)), SpanScorerNet(768, 2, 16, 30522)
     )
-    monkeypatch.setattr("engine.builder._load_grounding", lambda *_: GroundingModel(span_scorer))
+    monkeypatch.setattr("engine.builder.load_grounding", lambda *_: GroundingModel(span_scorer))
     info = start().models.loaded()[2]
     assert (info.role, info.dtype, info.num_parameters) == ("span_scorer", "fp32", span_scorer.num_parameters)
     assert info.memory_bytes > 4 * 22_000_000 and "6 layers" in info.name

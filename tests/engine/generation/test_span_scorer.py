@@ -154,17 +154,17 @@ def test_warming_does_nothing_if_the_cache_is_full(monkeypatch):
     pieces = len(encode("37 cars.")[0].pieces.ids)
     monkeypatch.setattr(SpanScorer, "cache_size", pieces)
     scorer, text = span_scorer(), TEXTS["ferry"]
-    scorer._passages("37 cars.")
+    scorer.passages("37 cars.")
     scorer.warm(text, PromptTemplate(tiny.tokenizer()).passage(text))
-    assert scorer._passages.keys() == ["37 cars."]
+    assert scorer.passages.keys() == ["37 cars."]
 
 
 def test_the_engine_warms_and_forgets_passages_of_the_span_scorer():
     engine, text = make_engine("ferry", "tern", grounding=GroundingModel(span_scorer())), TEXTS["ferry"]
     engine.passages.warm(text)
-    assert engine.grounding.span_scorer._passages.keys() == [text.strip()]
+    assert engine.grounding.span_scorer.passages.keys() == [text.strip()]
     engine.passages.delete(text)
-    assert not engine.grounding.span_scorer._passages.keys()
+    assert not engine.grounding.span_scorer.passages.keys()
 
 
 def test_characters_get_the_log_odds_of_their_pieces_whatever_the_white_space():

@@ -88,7 +88,7 @@ def test_an_unknown_model_is_an_error_with_a_hint(name, tmp_path, monkeypatch):
 
 
 def test_a_missing_wheel_and_registry_is_an_error_with_a_hint(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.model.loading.bundled._find_installed", lambda: None)
+    monkeypatch.setattr("engine.model.loading.bundled.find_installed", lambda: None)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(ModelNotFound, match="--model PATH-OR-NAME"):
