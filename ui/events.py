@@ -38,6 +38,10 @@ class SessionTasks:
         with self._lock:
             return event if self._events.setdefault(session, event) is event else None
 
+    def get(self, session: str) -> Event | None:
+        """Return the Event of the session's task, or None if it has none."""
+        return self._events.get(session)
+
     def is_busy(self, session: str) -> bool:
         """Return whether the session has a task that has not finished."""
         return session in self._events

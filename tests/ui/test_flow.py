@@ -46,12 +46,14 @@ def chat(page):
 
 
 def ask(page, question, method="full", chat=None, replaces_last=False):
-    """Stream the answer to a question, with the composer's inputs as on a fresh page."""
-    return page.respond(question, chat or Chat(), replaces_last, ME, *inputs(method))
+    """Click Ask and stream the answer, with the composer's inputs as on a fresh page."""
+    pending = page.acknowledge(question, ME)[page.pending_question]
+    return stream(page, pending, method, chat, replaces_last)
 
 
-def inputs(method="full"):
-    return [method, 6, 20, 0, 64, [], False, *DEFAULTS]
+def stream(page, pending, method="full", chat=None, replaces_last=False):
+    values = [method, 6, 20, 0, 64, [], False, *DEFAULTS]
+    return page.respond(pending, chat or Chat(), replaces_last, ME, *values)
 
 
 def test_updates_are_rate_limited_except_milestones_and_the_last_one():
@@ -127,6 +129,7 @@ def test_launch_options_contain_no_address():
 
 def test_inputs_become_a_request(page, backend):
     values = ["epic", 4, 35, 0.5, 64, ["d" * 64], True, *DEFAULTS]
+    page.acknowledge("  why?\n", ME)
     list(page.respond("  why?\n", Chat(), False, ME, *values))
     (request,) = backend.requests
     assert (request.question, request.passages, request.max_new_tokens) == ("why?", 4, 64)
@@ -146,9 +149,11 @@ def test_closing_the_stream_early_cancels_the_request_and_ends_the_task(page, ba
 
 @pytest.mark.parametrize("question", ["", " \n "])
 def test_an_empty_question_never_reaches_the_engine_and_keeps_the_last_answer(page, backend, question):
-    (update,) = ask(page, question)
+    update = page.acknowledge(question, ME)
+    assert update.pop(page.pending_question) == ""
     ((component, message),) = update.items()
     assert "Type a question first" in message and component is page.composer.message
+    assert list(stream(page, "")) == [gr.skip()]
     assert backend.requests == [] and len(page.tasks) == 0
 
 
@@ -156,10 +161,19 @@ def test_enter_while_an_answer_runs_neither_cancels_it_nor_asks_again(page, back
     answers = ask(page, "why?")
     next(answers)
     for question in ("why?", "and then?", ""):
-        assert list(ask(page, question)) == [gr.skip()]
+        assert page.acknowledge(question, ME) == {page.pending_question: ""}
+    assert list(stream(page, "")) == [gr.skip()]
     list(answers)
     assert [request.question for request in backend.requests] == ["why?"] and backend.cancelled == [False]
     assert len(page.tasks) == 0
+
+
+def test_stop_before_the_model_is_free_ends_the_task_without_an_answer(page, backend):
+    pending = page.acknowledge("why?", ME)[page.pending_question]
+    page.tasks.stop(ME)
+    *_, ended = stream(page, pending)
+    assert page.chat not in ended or not ended[page.chat].turns[-1].text
+    assert ended[page.composer.buttons.run].visible and len(page.tasks) == 0
 
 
 def test_a_complete_answer_clears_its_question_from_the_box_and_a_stopped_one_does_not(page):
@@ -174,18 +188,18 @@ def test_a_complete_answer_clears_its_question_from_the_box_and_a_stopped_one_do
 
 def test_the_session_is_free_again_before_the_page_shows_that_the_answer_has_ended(page):
     ended = next(update for update in ask(page, "why?") if page.carrier in update)
-    assert ended and "and then?" in next(ask(page, "and then?"))[page.results.reply]
+    assert ended and "and then?" in page.acknowledge("and then?", ME)[page.results.reply]
 
 
 def test_retry_asks_the_last_question_again_and_keeps_the_text_in_the_box(page, chat):
-    answers = page.retry(chat, ME, *inputs())
-    begun = next(answers)
-    assert "why?" in begun[page.results.reply] and begun[page.results.thread] == ""
-    assert list(page.retry(chat, ME, *inputs())) == [gr.skip()]
-    *_, ended = answers
+    begun = page.retry(chat, ME)
+    assert begun[page.pending_question] == "why?" and begun[page.replaces_last]
+    assert "why?" in begun[page.results.reply] and begun[page.composer.buttons.stop].visible
+    assert page.retry(chat, ME) == {page.pending_question: ""}
+    *_, ended = stream(page, "why?", chat=chat, replaces_last=True)
     assert page.composer.question not in begun | ended
     assert [turn.replaced for turn in ended[page.chat].turns] == [True, False]
-    assert list(page.retry(Chat(), ME, *inputs())) == [gr.skip()]
+    assert page.retry(Chat(), ME) == {page.pending_question: ""}
     assert page.edit(chat)[page.composer.question] == "why?" and page.edit(Chat()) == gr.skip()
 
 

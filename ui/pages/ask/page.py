@@ -51,6 +51,7 @@ class Ask:
 
     def build(self, tab: gr.Tab) -> None:
         self.chat = gr.State(Chat(""))  # gets an id when the page is loaded
+        self.pending_question = gr.State("")  # of the last click; empty if that started nothing
         self.replaces_last = gr.State(False)
         self.carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
@@ -104,12 +105,26 @@ class Ask:
         clicked = getattr(self.results.reply, act)(send, self.chat, outputs, **INSTANT)
         clicked.then(None, None, None, js=f"() => kvscopePress('{run_button}')", **INSTANT)
 
-    def retry(self, chat: Chat, request: gr.Request, *settings: Any) -> Iterator[Update]:
-        """Ask the last question again; its answer is replaced, and the question box is left alone."""
+    def acknowledge(self, question: str, request: gr.Request) -> Update:
+        """Start the session's task and show Stop before `respond`: on a small machine, prefill delays the browser."""
+        session = session_of(request)
+        if not question.strip() and not self.tasks.is_busy(session):
+            return {self.pending_question: "", self.composer.message: _NO_QUESTION}
+        if not question.strip() or self.tasks.start(session) is None:
+            return {self.pending_question: ""}
+        return {
+            self.pending_question: question,
+            self.composer.message: "",
+            self.results.reply: render_waiting(question),
+            **self.composer.buttons.show(running=True),
+        }
+
+    def retry(self, chat: Chat, request: gr.Request) -> Update:
+        """Acknowledge the last question again; its answer is replaced, and the question box is left alone."""
         if not chat.visible_turns:
-            yield gr.skip()
-            return
-        yield from self.respond(chat.visible_turns[-1].question, chat, True, request, *settings)
+            return {self.pending_question: ""}
+        update = self.acknowledge(chat.visible_turns[-1].question, request)
+        return {**update, self.replaces_last: True} if update[self.pending_question] else update
 
     def edit(self, chat: Chat) -> Update:
         """Copy the last question into the box; the next answer replaces its answer."""
@@ -120,26 +135,21 @@ class Ask:
     def respond(
         self, question: str, chat: Chat, replaces_last: bool, request: gr.Request, *settings: Any
     ) -> Iterator[Update]:
-        """Stream an answer, unless the session is busy. The computation is cancelled however this ends."""
+        """Stream the answer to an acknowledged question. The computation is cancelled however this ends."""
         session = session_of(request)
-        if (cancel := self.tasks.start(session)) is None:
-            yield gr.skip()  # a generator without any update would clear every output
+        if not question or (cancel := self.tasks.get(session)) is None:
+            yield gr.skip()  # the click started nothing; a generator without any update would clear every output
             return
         ended = {**self.composer.buttons.show(running=False), self.replaces_last: False}
         answer: Answer | None = None
         try:
-            if not question.strip():
-                yield {self.composer.message: _NO_QUESTION}
-                return
             earlier = chat.without_last() if replaces_last else chat
             chat_request = self.composer.to_request(question, settings, earlier.recent_history())
             method = self._methods[chat_request.method]
             yield {
                 **self.results.clear(earlier),
-                self.composer.message: "",
                 self.results.reply: render_waiting(question),
                 self.chat_bar: render_chat_bar(chat, None),
-                **self.composer.buttons.show(running=True),
             }
             shown: Hashable = None
             for answer in coalesce(self._backend.ask(chat_request, cancel), _milestone):
@@ -172,21 +182,24 @@ class Ask:
     def _connect(self) -> None:
         box = self.composer
         reply = self.results.reply
-        inputs = [box.question, self.chat, self.replaces_last, *box.inputs()]
-        outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results, box.message, *box.buttons]
-        respond: dict[str, Any] = {"fn": self.respond, "inputs": inputs, "outputs": outputs, **RUN_MODEL}
-        self._then_store(gr.on([box.buttons.run.click, box.question.submit], **respond))
+        acknowledged = [self.pending_question, box.message, reply, *box.buttons]
+        acknowledge: dict[str, Any] = {"fn": self.acknowledge, "inputs": box.question, "outputs": acknowledged}
+        self._then_respond(gr.on([box.buttons.run.click, box.question.submit], **acknowledge, **INSTANT))
         for text, button in self._sample_questions.buttons.items():
             filled = button.click(lambda text=text: text, None, box.question, **INSTANT)
-            self._then_store(filled.then(**respond))
+            self._then_respond(filled.then(**acknowledge, **INSTANT))
         reply.edit(self.edit, self.chat, [box.question, self.replaces_last], js=_FOCUS_BOX_JS, **INSTANT)
-        self._then_store(reply.retry(self.retry, [self.chat, *box.inputs()], outputs, **RUN_MODEL))
+        self._then_respond(reply.retry(self.retry, self.chat, [*acknowledged, self.replaces_last], **INSTANT))
         box.buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
-    def _then_store(self, event: Any) -> None:
-        """After the answer, clear the question box and let the browser store the chat."""
-        question = self.composer.question
-        self.history.then_store(event.then(None, [self.carrier, question], question, js=_CLEAR_BOX_JS, **INSTANT))
+    def _then_respond(self, event: Any) -> None:
+        """After `event`, stream the answer, clear the question box, and let the browser store the chat."""
+        box = self.composer
+        inputs = [self.pending_question, self.chat, self.replaces_last, *box.inputs()]
+        outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results, *box.buttons]
+        answered = event.then(self.respond, inputs, outputs, **RUN_MODEL)
+        sent = [self.carrier, box.question]
+        self.history.then_store(answered.then(None, sent, box.question, js=_CLEAR_BOX_JS, **INSTANT))
 
 
 def _milestone(answer: Answer) -> Hashable:
