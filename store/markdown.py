@@ -1,6 +1,6 @@
 """The Markdown of parsed documents: headings, lists, and tables whose cells repeat their column's header.
 
-Parsers write a table row as a line of its own, `| Model: A10 | Weight: 151 kg | Fuse: 20 A |`, so that search and reader
+Parsers write a table row as a line of its own, `| Model: A10 | Weight: 151 kg |`, so that search and reader
 understand it without the rows above it, wherever a chunk starts.
 """
 
@@ -85,9 +85,9 @@ def split_blocks(text: str) -> list[Block]:
 
 
 def contexts_at(text: str, offsets: Sequence[int]) -> list[tuple[str, ...]]:
-    """Return what the reader needs to know before each of the ascending offsets: headings, outermost first, and caption.
+    """Return what a reader needs to know before each of the ascending offsets: headings, outermost first, and caption.
 
-    These are the headings of the sections around an offset, and the line above the list or table that it lies inside of.
+    These are the headings of the sections around it, and the line above the list or table that it lies inside of.
     """
     contexts: list[tuple[str, ...]] = []
     path: list[tuple[int, str]] = []
