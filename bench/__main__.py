@@ -15,7 +15,7 @@ from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.measures import attention, decode, quality, ruler, scoring, tiers, ttft
+from bench.measures import attention, decode, documents, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -25,6 +25,7 @@ from store.errors import KVScopeError
 
 MEASURES = {
     "quality": quality,
+    "documents": documents,
     "ruler": ruler,
     "ttft": ttft,
     "decode": decode,
@@ -35,7 +36,7 @@ MEASURES = {
 }
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
 RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
-COMPARES_METHODS = (*RESUMABLE, "ttft")  # the others accept --methods and --ratios, but do not use them
+COMPARES_METHODS = (*RESUMABLE, "documents", "ttft")  # the others accept --methods and --ratios, but do not use them
 METHODS = [name for name in STRATEGIES if name not in ("full", "prefix")]  # compared by default
 
 

@@ -86,8 +86,8 @@ class Engine:
         kv_caches = [(cache, template)]
         if auxiliary is not None and auxiliary.cache is not cache:
             kv_caches.append((auxiliary.cache, auxiliary.template))
-        heads = [auxiliary.selector if auxiliary else None, grounding.span_scorer if grounding else None]
-        self.passages = PassageCache(kv_caches, [head for head in heads if head is not None], self.scheduler)
+        selectors = [auxiliary.selector] if auxiliary is not None and auxiliary.selector is not None else []
+        self.passages = PassageCache(kv_caches, selectors, self.scheduler)
 
     def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
         """Answer a request, token by token.

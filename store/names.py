@@ -22,18 +22,19 @@ def clean_name(name: str) -> str:
         return "document"
     if len(clean) <= MAX_LENGTH:
         return clean
-    stem, suffix = _split(clean)
+    stem, suffix = split_suffix(clean)
     return f"{stem[: MAX_LENGTH - len(suffix) - 1].rstrip()}…{suffix}"
 
 
 def unique_name(name: str, existing: set[str]) -> str:
     """Return the name, or the first of `name (2).pdf`, `name (3).pdf`, ... that does not exist yet."""
-    stem, suffix = _split(name)
+    stem, suffix = split_suffix(name)
     numbered = (f"{stem} ({number}){suffix}" for number in count(2))
     return next(candidate for candidate in chain([name], numbered) if candidate not in existing)
 
 
-def _split(name: str) -> tuple[str, str]:
+def split_suffix(name: str) -> tuple[str, str]:
+    """Return a name without its suffix, and the suffix with its dot; '' if there is none."""
     stem, _, suffix = name.rpartition(".")
     if not stem or len(suffix) > MAX_SUFFIX_LENGTH:
         return name, ""

@@ -38,6 +38,12 @@ class Chunk:
     start: int  # characters into the document's text
     end: int
     text: str
+    context: str = ""  # document, headings and caption that it stands under; empty in libraries of an earlier version
+
+    @property
+    def passage(self) -> str:
+        """The text that is searched and read: the chunk after its context."""
+        return f"{self.context}\n\n{self.text}" if self.context else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +108,16 @@ class Finder(Protocol):
 class Embedder(Protocol):
     """Maps texts to vectors of length 1, so that a dot product is a cosine similarity; see `store.retrieval.minilm`.
 
-    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, and its
-    similarity is that of its best segment.
+    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, each after
+    the chunk's context, and its similarity is that of its best segment.
     """
 
     @property
     def fingerprint(self) -> str:
         """Identifies the model; vectors of different ones must not share an index. Any precision ranks alike."""
 
-    def segments(self, text: str) -> list[str]:
-        """Split a text into segments that fit the model, in order; at least one."""
+    def segments(self, text: str, context: str = "") -> list[str]:
+        """Split a text into segments that fit the model after `context`, in order; at least one."""
 
     def truncate_left(self, text: str) -> str:
         """Return the longest end of a text that fits the model: a question usually follows a pasted text."""

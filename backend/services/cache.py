@@ -54,7 +54,7 @@ class ChunkOwners:
                     start = monotonic()  # reading the chunks is not counted
                     while pending and monotonic() - start < max_s:
                         chunk = pending.pop(0)
-                        keys[chunk.id] = _chunk_keys(engine, chunk.text)
+                        keys[chunk.id] = _chunk_keys(engine, chunk.passage)
                     is_complete = not pending
                     max_s -= monotonic() - start
                 known[document.id] = dict(keys) if is_complete else None

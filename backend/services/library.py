@@ -49,7 +49,7 @@ class LocalLibraryService:
         with self.loader.borrow() as runtime:
             cache, tree = runtime.engine.cache, runtime.tiers.tree
             for chunk in runtime.library.chunks(document_id)[start : start + count]:
-                ids = runtime.engine.template.passage(chunk.text).ids
+                ids = runtime.engine.template.passage(chunk.passage).ids
                 nodes = tree.match_prefix([cache.chunk_key(ids)])
                 level = nodes[0].level if nodes else len(tree.tiers)
                 tier = tree.tiers[level].name if level < len(tree.tiers) else ""
@@ -75,9 +75,9 @@ class LocalLibraryService:
             library, passages = runtime.library, runtime.engine.passages
             with passages.track_deletions():
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
-                texts = {chunk.text for chunk in library.chunks(document_id)}
+                texts = {chunk.passage for chunk in library.chunks(document_id)}
                 keys = [key for text in texts for key in passages.delete(text)]
-                for text in {chunk.text for chunk in library.delete(document_id)} - texts:
+                for text in {chunk.passage for chunk in library.delete(document_id)} - texts:
                     passages.delete(text)
                 for key in keys:
                     runtime.tiers.tree.delete(key)  # a running question may have computed it again
@@ -122,11 +122,11 @@ class LocalLibraryService:
     def _rechunk(self, runtime: Runtime, document_id: str) -> Iterator[Progress]:
         """Yield the steps of re-indexing; delete the KV of old chunks while their texts are still known."""
         library = runtime.library
-        old_texts = [chunk.text for chunk in library.chunks(document_id)]
+        old_texts = [chunk.passage for chunk in library.chunks(document_id)]
         for step in library.reindex(document_id):
             is_indexed = step.stage == "indexed"
             if is_indexed or (step.stage == "embedded" and step.done == step.total):
-                current = {chunk.text for chunk in library.chunks(document_id)} if is_indexed else set()
+                current = {chunk.passage for chunk in library.chunks(document_id)} if is_indexed else set()
                 for text in old_texts:
                     if text not in current:
                         runtime.engine.passages.delete(text)
@@ -168,9 +168,9 @@ class LocalLibraryService:
                     break  # more KV would evict other chunks, or the document was deleted
                 runtime.tiers.wait_for_space()
                 yield IngestProgress(name, stage, done, len(chunks), warning)
-                runtime.engine.passages.warm(chunk.text, cancel)
+                runtime.engine.passages.warm(chunk.passage, cancel)
                 if not runtime.library.chunks_by_id([chunk.id]):
-                    runtime.engine.passages.delete(chunk.text)
+                    runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
             yield IngestProgress(name, "done", len(chunks), len(chunks), warning)

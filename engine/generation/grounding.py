@@ -63,7 +63,7 @@ class SentenceScores:
         passages: Sequence[str],
         standalone_question: str,
         original_question: str | None = None,
-        span_scores: Sequence[SpanScores] | None = None,
+        span_scores: SpanScores | None = None,
     ) -> None:
         sentences_of = [_normalized_sentences(passage) for passage in passages]
         sentences = [sentence for of_passage in sentences_of for sentence in of_passage]

@@ -1,188 +1,206 @@
-"""Score each word piece of the passages by how likely it is part of the answer to a question.
+"""Find the span of the passages that answers a question: extractive question answering with a small cross-encoder.
 
-Passages and questions are encoded independently by the search model (engine.model.encoder), so a passage is encoded
-once for all questions: phrase retrieval (DenSPI, arXiv:1906.05807), with a few small layers instead of one dot product.
-The encoder is bidirectional and the generator is not, so the two make different errors; engine.generation.grounding
-combines them. Trained by `python -m training span-scorer`.
+all-MiniLM-L6-v2, which retrieval uses too, is finetuned to read the question and a passage together and to score every
+word piece as the start and as the end of the answer (BERT, arXiv:1810.04805, section 4.2). The scores of all passages
+are normalized together, with one more outcome: that none of them answers (shared normalization, arXiv:1710.10723; no
+answer as in SQuAD 2.0, arXiv:1806.03822). The encoder is bidirectional and the generator is not, so the two make
+different errors; engine.generation.grounding combines them. Trained by `python -m training span-scorer`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
 from threading import Event
+from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from engine.errors import Cancelled, SpanScorerUnusable
-from engine.model.encoder import Encoder, TrainedHead
-from engine.model.tokenizer import TokenizedText
+from engine.model.tokenizer import TextTokenizer, TokenizedText
 
-SPAN_SCORER_FILE = "pointer.safetensors"
-NUM_HEADS = 4
-CONVOLUTIONS = ((5, 1), (7, 3), (7, 1))  # of each layer: kernel size and dilation
-MAX_QUESTION_TOKENS = 64  # word pieces; of a longer question the last ones
-
-
-@dataclass(frozen=True)
-class EncodedText:
-    """A text's word pieces and their vectors [pieces, width], in fp16."""
-
-    pieces: TokenizedText
-    vectors: Tensor
+SPAN_SCORER_FILE = "span_scorer.safetensors"
+MAX_QUESTION_PIECES = 64  # of a longer question the last ones
+MAX_PIECES = 512  # of question, passage and special tokens: the encoder has so many positions
+NUM_SPECIAL = 3  # [CLS], and [SEP] after question and passage
+MAX_SPAN_PIECES = 400  # a list or the steps of a procedure can be long
+MIN_PROBABILITY = 1e-12  # lower ones are clipped
+BATCH_PAIRS = 8  # per forward pass; bounds its memory
 
 
 @dataclass(frozen=True)
-class PaddedBatch:
-    """B texts, padded to the longest: vectors [B, L, width] in fp32, ids [B, L], and mask [B, L], False for padding."""
+class Window:
+    """The pieces of one passage, or of a part of a longer one, that are read together with the question."""
 
-    vectors: Tensor
-    ids: Tensor
-    mask: Tensor
+    passage: int
+    ids: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]  # characters of each piece in the passage
+
+
+@dataclass(frozen=True)
+class Span:
+    """A possible answer: characters of a passage, and the probability that this is the answer."""
+
+    passage: int
+    start: int
+    end: int
+    probability: float
 
 
 @dataclass(frozen=True)
 class SpanScores:
-    """How likely each piece of a passage is part of the answer."""
+    """How likely each piece of some windows starts, and ends, the answer to a question.
 
-    spans: Sequence[tuple[int, int]]  # (start, end) characters of each piece
-    log_odds: Tensor  # [pieces] in nats, relative to the most likely piece of all passages: 0 or less
+    Log-probabilities [windows, pieces] in nats, -inf for padding. Those of all windows and of no answer sum to 1.
+    """
 
+    windows: tuple[Window, ...]
+    starts: Tensor
+    ends: Tensor
+    no_answer: float  # probability that no passage answers
 
-class SpanScorerLayer(nn.Module):
-    """Cross-attention to the question and a depthwise convolution over the passage, each with a residual connection."""
+    @cached_property
+    def best(self) -> Span | None:
+        """The most likely span; None without passages."""
+        best = None
+        for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
+            joint = (starts[:, None] + ends).masked_fill(~_ordered(len(starts)), -torch.inf)
+            start, end = divmod(int(joint.argmax()), len(starts))
+            probability = math.exp(0.5 * float(joint[start, end]))
+            if best is None or probability > best.probability:
+                best = Span(window.passage, window.spans[start][0], window.spans[end][1], probability)
+        return best
 
-    def __init__(self, size: int, kernel_size: int, dilation: int) -> None:
-        super().__init__()
-        padding = dilation * (kernel_size // 2)
-        self.looking = nn.LayerNorm(size)
-        self.query = nn.Linear(size, size)
-        self.key = nn.Linear(size, 2 * size)  # and value
-        self.seen = nn.Linear(size, size)
-        self.nearing = nn.LayerNorm(size)
-        self.near = nn.Conv1d(size, size, kernel_size, padding=padding, dilation=dilation, groups=size)
-        self.up = nn.Linear(size, 2 * size)
-        self.down = nn.Linear(2 * size, size)
-        self.dropout = nn.Dropout(0.1)
+    def log_odds(self) -> list[Tensor]:
+        """Return for each window the log-probability of its pieces to lie inside the answer, relative to the largest.
 
-    def forward(self, passages: Tensor, passage_mask: Tensor, questions: Tensor, question_mask: Tensor) -> Tensor:
-        """Return the updated passages [B, L, size]; questions is [B, Q, size], the masks are [B, L] and [B, Q]."""
-        projections = (self.query(self.looking(passages)), *self.key(questions).chunk(2, -1))
-        query, key, value = (each.unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2) for each in projections)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=question_mask[:, None, None])
-        passages = passages + self.dropout(self.seen(attended.transpose(1, 2).flatten(2)))
-        normalized = self.nearing(passages) * passage_mask[..., None]
-        local = self.near(normalized.transpose(1, 2)).transpose(1, 2)
-        return passages + self.dropout(self.down(F.gelu(self.up(local))))
-
-
-class SpanScorerNet(nn.Module):
-    """Layers that score the pieces of passages against a question. Attribute names are tensor names in the file."""
-
-    def __init__(self, width: int, encoder_layers: int, size: int, vocabulary_size: int) -> None:
-        super().__init__()
-        self.encoder_layers = encoder_layers
-        self.passage = nn.Linear(width, size)
-        self.question = nn.Linear(width, size)
-        self.passage_norm = nn.LayerNorm(size)
-        self.question_norm = nn.LayerNorm(size)
-        self.likeness = nn.Linear(encoder_layers + 2, size)
-        self.layers = nn.ModuleList(SpanScorerLayer(size, *convolution) for convolution in CONVOLUTIONS)
-        self.norm = nn.LayerNorm(size)
-        self.points = nn.Linear(size, 1)
-        self.rarity: Tensor  # [vocabulary] inverse document frequency of each piece
-        self.register_buffer("rarity", torch.zeros(vocabulary_size))
-
-    def forward(self, passages: PaddedBatch, questions: PaddedBatch) -> Tensor:
-        """Return a logit for each piece of the passages, [B, L]; -inf for padding."""
-        features = self.likeness(self.match_features(passages, questions))
-        hidden = self.passage_norm(self.passage(passages.vectors)) + features
-        question = self.question_norm(self.question(questions.vectors))
-        for layer in self.layers:
-            hidden = layer(hidden, passages.mask, question, questions.mask)
-        logits: Tensor = self.points(self.norm(hidden))[..., 0]
-        return logits.masked_fill(~passages.mask, -torch.inf)
-
-    def match_features(self, passages: PaddedBatch, questions: PaddedBatch) -> Tensor:
-        """Return how each piece matches the question, [B, L, encoder_layers + 2].
-
-        Per encoder layer, the cosine with the most similar piece of the question; the idf of a piece that the question
-        contains too, else 0; and the passage's mean MaxSim by the last layer (ColBERT, arXiv:2004.12832).
+        A piece is inside if the answer starts at or before it and ends at or after it.
         """
-        features = []
-        layers = (batch.vectors.chunk(self.encoder_layers, -1) for batch in (passages, questions))
-        for passage_vectors, question_vectors in zip(*layers, strict=True):
-            cosines = F.normalize(passage_vectors, dim=-1) @ F.normalize(question_vectors, dim=-1).transpose(1, 2)
-            features.append(cosines.masked_fill(~questions.mask[:, None], -1.0).amax(2))
-        max_sim = cosines.masked_fill(~passages.mask[..., None], -1.0).amax(1)
-        mean_max_sim = (max_sim * questions.mask).sum(1, keepdim=True) / questions.mask.sum(1, keepdim=True)
-        is_shared = ((passages.ids[:, :, None] == questions.ids[:, None]) & questions.mask[:, None]).any(2)
-        idf = 0.1 * is_shared * self.rarity[passages.ids]
-        return torch.stack((*features, idf, (5 * mean_max_sim - 3).expand_as(idf)), -1)
+        inside = self.starts.exp().cumsum(1) - self.ends.exp().cumsum(1) + self.ends.exp()
+        log_probs = inside.clamp_min(MIN_PROBABILITY).log()
+        log_probs -= log_probs.max() if log_probs.numel() else 0.0
+        return [row[: len(window.ids)] for window, row in zip(self.windows, log_probs, strict=True)]
 
 
-class SpanScorer(TrainedHead[SpanScorerNet, EncodedText]):
-    """The encoder with the trained layers; it reads text, so it serves any main model."""
+class SpanScorer(nn.Module):
+    """A BERT encoder with start and end scores for each word piece."""
 
-    kind = "span scorer"
-    error = SpanScorerUnusable
-    file_name = SPAN_SCORER_FILE
-    cache_size = 65_536  # word pieces of passages whose vectors stay in memory, 1.5 KB each
+    def __init__(self, encoder: Any, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.outputs = nn.Linear(encoder.config.hidden_size, 2, dtype=encoder.dtype)
+        self.tokenizer = TextTokenizer(tokenizer)
+        self._cls, self._sep, self._pad = map(self.tokenizer.template.token_to_id, ("[CLS]", "[SEP]", "[PAD]"))
 
-    @staticmethod
-    def _untrained_head(encoder: Encoder, tensors: Mapping[str, Tensor]) -> SpanScorerNet:
-        size = tensors["points.weight"].shape[-1]
-        return SpanScorerNet(encoder.width, len(encoder.layers), size, encoder.tokenizer.template.get_vocab_size())
+    @classmethod
+    def load(cls, folder: Path, encoder: Any, tokenizer: Tokenizer) -> Self:
+        """Return the scorer in a folder. Raises SpanScorerUnusable if its file is damaged or of another encoder."""
+        path = folder / SPAN_SCORER_FILE
+        try:
+            tensors = load_file(path)
+        except (OSError, SafetensorError) as cause:
+            raise SpanScorerUnusable(f"The span scorer in {path} cannot be read ({cause}).") from cause
+        scorer = cls(encoder, tokenizer)
+        if {name: t.shape for name, t in tensors.items()} != {n: t.shape for n, t in scorer.trained_weights().items()}:
+            raise SpanScorerUnusable(f"The span scorer in {path} was trained for another encoder or version.")
+        scorer.load_state_dict(tensors, strict=False)
+        return scorer.eval().requires_grad_(False)
 
-    @torch.inference_mode()
-    def score(self, question: str, texts: Sequence[str], cancel: Event | None = None) -> list[SpanScores]:
-        """Return the scores of each passage's pieces for a question. Raises Cancelled once `cancel` is set."""
-        encoded_question = encode_text(self.encoder, question, MAX_QUESTION_TOKENS)
-        passages = list[EncodedText]()
-        for text in texts:
+    def save(self, folder: Path) -> None:
+        """Write the trained weights in bf16."""
+        tensors = {name: t.detach().to(torch.bfloat16).contiguous() for name, t in self.trained_weights().items()}
+        save_file(tensors, folder / SPAN_SCORER_FILE)
+
+    def trained_weights(self) -> dict[str, Tensor]:
+        """Return the weights that training changes: all but the embeddings of word pieces, positions and types."""
+        return {name: weight for name, weight in self.named_parameters() if ".embeddings." not in name}
+
+    def windows(self, question_ids: Sequence[int], passages: Iterable[TokenizedText]) -> list[Window]:
+        """Return the windows of passages that fit next to a question; a longer passage is cut into equal parts."""
+        max_pieces = MAX_PIECES - NUM_SPECIAL - len(question_ids)
+        windows = []
+        for index, passage in enumerate(passages):
+            size = math.ceil(len(passage.ids) / max(1, math.ceil(len(passage.ids) / max_pieces)))
+            for start in range(0, len(passage.ids), size or 1):
+                part = slice(start, start + size)
+                windows.append(Window(index, passage.ids[part], passage.spans[part]))
+        return windows
+
+    def forward(
+        self, pairs: Sequence[tuple[Sequence[int], Window]], cancel: Event | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return start and end logits, [pairs, pieces] each, of pairs of a question's ids and a window; -inf pads.
+
+        Pairs of similar length share a pass of the encoder. Raises Cancelled once `cancel` is set.
+        """
+        rows = [torch.empty(0, 2)] * len(pairs)
+        by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1].ids))
+        for start in range(0, len(pairs), BATCH_PAIRS):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            passages.append(self.passages(text))
-        if not any(passage.pieces.ids for passage in passages) or not encoded_question.pieces.ids:
-            return [SpanScores(passage.pieces.spans, torch.zeros(len(passage.pieces.ids))) for passage in passages]
-        logits = self.head(pad_batch(passages), pad_batch([encoded_question] * len(passages)))
-        log_odds = logits - logits.max()
-        spans = (passage.pieces.spans for passage in passages)
-        return [SpanScores(each, row[: len(each)]) for each, row in zip(spans, log_odds, strict=True)]
+            batch = by_length[start : start + BATCH_PAIRS]
+            for index, logits in zip(batch, self._batch_logits([pairs[index] for index in batch]), strict=True):
+                rows[index] = logits
+        starts, ends = pad_sequence(rows, batch_first=True, padding_value=-torch.inf).unbind(-1)
+        return starts, ends
 
-    def _encode_passage(self, text: str, passage: TokenizedText | None = None) -> EncodedText:
-        return encode_text(self.encoder, text)
+    def _batch_logits(self, pairs: Sequence[tuple[Sequence[int], Window]]) -> list[Tensor]:
+        """Return start and end logits [pieces, 2] of each pair's window."""
+        ids = [torch.tensor([self._cls, *question, self._sep, *window.ids, self._sep]) for question, window in pairs]
+        offsets = [len(question) + 2 for question, _ in pairs]
+        types = [(torch.arange(len(row)) >= offset).long() for row, offset in zip(ids, offsets, strict=True)]
+        hidden = self.encoder(
+            input_ids=pad_sequence(ids, batch_first=True, padding_value=self._pad),
+            token_type_ids=pad_sequence(types, batch_first=True),
+            attention_mask=pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+        ).last_hidden_state
+        logits = self.outputs(hidden).float()
+        return [row[offset : len(each) - 1] for row, offset, each in zip(logits, offsets, ids, strict=True)]
 
-    def _size_of(self, data: EncodedText) -> int:
-        return len(data.pieces.ids)
+    @torch.inference_mode()
+    def score(self, question: str, texts: Sequence[str], cancel: Event | None = None) -> SpanScores:
+        """Return the scores of the passages' pieces for a question. Raises Cancelled once `cancel` is set."""
+        question_ids = self.encode_question(question)
+        windows = self.windows(question_ids, map(self.tokenizer.encode, texts))
+        if not windows:
+            return SpanScores((), torch.empty(0, 0), torch.empty(0, 0), 1.0)
+        starts, ends = self([(question_ids, window) for window in windows], cancel)
+        (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)
+        return SpanScores(tuple(windows), starts, ends, math.exp(0.5 * float(no_start + no_end)))
+
+    def encode_question(self, question: str) -> tuple[int, ...]:
+        return self.tokenizer.encode(question).ids[-MAX_QUESTION_PIECES:]
 
 
-def encode_text(encoder: Encoder, text: str, max_tokens: int = 0) -> EncodedText:
-    """Return a text's word pieces with their vectors, or its last `max_tokens` ones (0: all)."""
-    pieces = encoder.tokenizer.encode(text)
-    pieces = TokenizedText(pieces.ids[-max_tokens:], pieces.spans[-max_tokens:])
-    return EncodedText(pieces, encoder.embed(pieces.ids).half())
+def normalize(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities of logits [windows, pieces], and of no answer, whose logit is 0."""
+    log_sum = torch.cat([logits.flatten(), logits.new_zeros(1)]).logsumexp(0)
+    return logits - log_sum, -log_sum
 
 
-def pad_batch(texts: Sequence[EncodedText]) -> PaddedBatch:
-    """Return texts as the rows of one batch."""
-    lengths = torch.tensor([len(text.pieces.ids) for text in texts])
-    vectors = pad_sequence([text.vectors.float() for text in texts], batch_first=True)
-    ids = pad_sequence([torch.tensor(text.pieces.ids, dtype=torch.long) for text in texts], batch_first=True)
-    return PaddedBatch(vectors, ids, torch.arange(ids.shape[1]) < lengths[:, None])
+@cache
+def _ordered(num_pieces: int) -> Tensor:
+    """Return which pairs of a start and an end [pieces, pieces] are a span that is not too long."""
+    return torch.ones(num_pieces, num_pieces, dtype=torch.bool).triu().tril(MAX_SPAN_PIECES - 1)
 
 
-def char_log_odds(text: str, passages: Sequence[str], span_scores: Sequence[SpanScores]) -> list[float]:
+def char_log_odds(text: str, passages: Sequence[str], scores: SpanScores) -> list[float]:
     """Return the largest log-odds, or -inf, of each character of `text`: the passages with different white space."""
+    by_passage = [[-math.inf] * len(passage) for passage in passages]
+    for window, log_odds in zip(scores.windows, scores.log_odds(), strict=True):
+        of_passage = by_passage[window.passage]
+        for (start, end), value in zip(window.spans, log_odds.tolist(), strict=True):
+            of_passage[start:end] = [max(value, other) for other in of_passage[start:end]]
     aligned = [-math.inf] * len(text)
     offsets = (offset for offset, character in enumerate(text) if not character.isspace())
-    for passage, scores in zip(passages, span_scores, strict=True):
-        log_odds = [-math.inf] * len(passage)
-        for (start, end), value in zip(scores.spans, scores.log_odds.tolist(), strict=True):
-            log_odds[start:end] = [max(value, other) for other in log_odds[start:end]]
-        for character, value in zip(passage, log_odds, strict=True):
+    for passage, values in zip(passages, by_passage, strict=True):
+        for character, value in zip(passage, values, strict=True):
             if not character.isspace():
                 aligned[next(offsets)] = value
     return aligned

