@@ -15,19 +15,7 @@ from bench.documents.refusals import is_refusal, opens_with_refusal
 
 FILES = Path(__file__).parent / "files"
 QUESTIONS = Path(__file__).parent / "questions.jsonl"
-TYPES = (
-    "fact",
-    "table",
-    "list",
-    "steps",
-    "yes_no",
-    "summary",
-    "comparison",
-    "followup",
-    "multi_part",
-    "refusal",
-    "chat",
-)
+TYPES = "fact table list steps yes_no summary comparison followup multi_part refusal chat".split()
 ENOUGH = {"list": 0.75, "summary": 0.6}  # share of the required groups; elsewhere all
 
 

@@ -16,6 +16,7 @@ SPACED_THOUSANDS = re.compile(r"(?<![\d.,:-])\d{1,3}(?: \d{3})+(?![\d]|[.:-]\d)"
 CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d{2})(?![\d:])")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:(?:,\d{3})+(?:\.\d+)?|(?:\.\d{3})+(?:,\d+)?)")
+DECIMAL = re.compile(r"\d+(?:\.\d+|,\d{1,3})")
 NO_MARK = re.compile(r"\.(?!\d)|(?<!\d)\.|[^\w.%]|_")  # a point within a number is kept
 NUMBER_AND_UNIT = re.compile(r"(?<!\w)(\d[\d.]*)(?=[^\W\d_])")
 WORD = re.compile(r"[^\W\d_]+")
@@ -34,15 +35,17 @@ def normalise(text: str, join_spaced: bool = False) -> str:
 
 
 def _number(digits: str) -> str:
-    """Return a number without thousands separators and closing zeros, with a decimal point; a date keeps its points."""
+    """Return a number without thousands separators and closing zeros, with a decimal point.
+
+    Points of a date stay; commas between more than two numbers, as in a row of a CSV file, become spaces.
+    """
     if THOUSANDS.fullmatch(digits):
         separator = next(mark for mark in digits if not mark.isdigit())
         digits = digits.replace(separator, "")
-    parts = re.split("[.,]", digits)
-    if len(parts) != 2:
-        return ".".join(parts)
-    whole, fraction = parts[0].lstrip("0") or "0", parts[1].rstrip("0")
-    return f"{whole}.{fraction}" if fraction else whole
+    if DECIMAL.fullmatch(digits):
+        whole, fraction = re.split("[.,]", digits)
+        return f"{whole.lstrip('0') or '0'}.{fraction}".rstrip("0").rstrip(".")
+    return " ".join(map(_number, digits.split(","))) if "," in digits else digits
 
 
 def contains(text: str, wanted: str) -> bool:
