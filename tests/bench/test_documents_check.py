@@ -103,6 +103,11 @@ def test_of_a_list_or_a_summary_a_part_is_enough(type_, enough):
         "There is no information about this.",
         "The price is not stated.",
         "None of the passages answers this.",
+        "No price is given.",
+        "The manual does not give the price.",
+        "I can only answer questions about your documents.",
+        "Dazu finde ich leider nichts.",
+        "Die Satzung nennt keine Namen.",
         "Das steht nicht in Ihren Dokumenten.",
         "Die Abschnitte enthalten dazu keine Angaben.",
         "Der Preis wird nicht genannt.",
@@ -114,7 +119,15 @@ def test_declining_is_recognised_and_right_for_refusals_only(text):
     assert not is_right(replace(FACT, required=()), text)
 
 
-@pytest.mark.parametrize("text", ["Jane Austen wrote it.", "No, dogs are not allowed.", "Block B is not affected."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Jane Austen wrote it.",
+        "No, dogs are not allowed.",
+        "It does not include heating.",
+        "Der Antrag wurde nicht angenommen.",
+    ],
+)
 def test_an_answer_is_no_refusal(text):
     assert not is_refusal(text) and not is_right(REFUSAL, text)
 
