@@ -6,15 +6,24 @@ from threading import Event
 
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
+from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
-from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, stream_answer
+from engine.generation.stream import (
+    fill_evidence,
+    fill_prefill_fields,
+    fill_prompt_fields,
+    fill_quoted_answer,
+    stream_answer,
+)
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.sampling import Sampler, TokenSampler
 from engine.passages import PassageCache
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult, prefill
 from engine.prompt.pack import PreparedPrompt, estimate_budget, same_prompt
+from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.retrieval import prepare_stages
+from engine.prompt.small_talk import reply
 from engine.prompt.template import PromptTemplate
 from engine.prompt.validate import build_strategy, validate
 from engine.request import Answer, ContextBudget, Request
@@ -123,6 +132,10 @@ class Engine:
     def _run(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
         request, trace, num_prefix_tokens = answer.request, answer.trace, len(self.template.prefix_ids)
         strategy = build_strategy(request)
+        if question_kind(request.question) is QuestionKind.SMALL_TALK:
+            answer.text = reply(request.question, self.finder)
+            trace.first_token()
+            return
 
         def run_prefill(prepared: PreparedPrompt, trace: Trace, cancel: Event) -> PrefillResult:
             return self.prefill(prepared, strategy, trace, cancel)
@@ -135,8 +148,10 @@ class Engine:
             if speculative is None or not speculative.accepted:
                 turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
             result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
+            evidence = self.evidence(prepared, trace, cancel)
+            quotes_are_answer = evidence is not None and fill_quoted_answer(answer, evidence)
             sampling = TokenSampler(request.temperature, request.top_p, request.seed)
-            sampler = self.sampler(prepared, trace, sampling, cancel)
+            sampler = self.sampler(prepared, trace, sampling, cancel, evidence)
             first_id = sampler.sample(result.logits)
             trace.first_token()
             fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
@@ -145,7 +160,12 @@ class Engine:
             yield answer
             decoder = self.cache.decoder
             try:
-                yield from stream_answer(answer, decoder, self.template, prepared, result, first_id, sampler, cancel)
+                if not quotes_are_answer:
+                    yield from stream_answer(
+                        answer, decoder, self.template, prepared, result, first_id, sampler, cancel
+                    )
+                    if evidence is not None:
+                        fill_evidence(answer, evidence)
             finally:
                 self.store_results(prepared, result)
 
@@ -205,14 +225,30 @@ class Engine:
         with shared as inputs:
             return prefill(inputs, strategy, trace, cancel)
 
+    def evidence(self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None) -> Evidence | None:
+        """Return what the passages say about the question; None without a span scorer. Raises Cancelled."""
+        if self.grounding is None:
+            return None
+        with trace.stage("ground"):
+            return self.grounding.evidence(prepared, cancel)
+
     def sampler(
-        self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
+        self,
+        prepared: PreparedPrompt,
+        trace: Trace,
+        sampling: Sampler,
+        cancel: Event | None = None,
+        evidence: Evidence | None = None,
     ) -> Sampler:
-        """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
+        """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled.
+
+        `evidence` spares the span scorer's pass if it is known.
+        """
         if self.grounding is None:
             return sampling
+        evidence = evidence or self.evidence(prepared, trace, cancel)
         with trace.stage("ground"):
-            return self.grounding.sampler(sampling, prepared, self.template, cancel)
+            return self.grounding.sampler(sampling, prepared, self.template, evidence)
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
         """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""

@@ -44,6 +44,17 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Quote:
+    """A part of a passage that supports an answer: `source.text[start:end]`."""
+
+    rank: int  # of the source, from 1
+    start: int
+    end: int
+    text: str
+    document: str = ""  # its name
+
+
+@dataclass(frozen=True, slots=True)
 class ChatTurn:
     """An earlier question of the conversation, its answer, and the ids of the chunks in its prompt, in order."""
 
@@ -128,6 +139,9 @@ class Answer:
     truncated: bool = False  # the answer ended because it reached `max_new_tokens` or the end of the context
     tokens_per_second: float | None = None  # decode speed, without the first token
     notes: tuple[str, ...] = ()  # sentences for the user, such as that passages did not fit
+    quotes: tuple[Quote, ...] = ()  # what supports the answer, or comes closest if there is none
+    is_quoted: bool = False  # the answer consists of the quotes, not of a model's words
+    confidence: float | None = None  # probability that the answer is right; None if it was not estimated
 
     def as_dict(self) -> dict[str, Any]:
         """Return the downloadable trace: request, metrics, sources without their text, stages."""

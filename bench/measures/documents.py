@@ -37,7 +37,14 @@ ALL = "all"
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of this measure."""
     add = parser.add_argument
-    add("folder", nargs="?", type=Path, default=QUESTIONS.parent, metavar="FOLDER", help="with files/ and questions.jsonl")
+    add(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=QUESTIONS.parent,
+        metavar="FOLDER",
+        help="with files/ and questions.jsonl",
+    )
     add("--split", choices=["dev", "held", "all"], default="all", help="part of the questions; tune on dev only")
     add("--types", nargs="+", metavar="TYPE", help="only these types of questions")
     add("--passages", type=int, default=3, help="passages to retrieve")

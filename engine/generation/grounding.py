@@ -23,6 +23,7 @@ from threading import Event
 import torch
 from torch import Tensor
 
+from engine.generation.evidence import Evidence
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
 from engine.model.sampling import Sampler
 from engine.prompt.followups import CLITIC, STOP_WORD
@@ -175,12 +176,16 @@ class GroundingModel:
 
     span_scorer: SpanScorer | None = None
 
+    def evidence(self, prepared: PreparedPrompt, cancel: Event | None = None) -> Evidence | None:
+        """Return what the passages say about the question; None without passages or span scorer. Raises Cancelled."""
+        return Evidence(self.span_scorer, prepared, cancel) if self.span_scorer and prepared.texts else None
+
     def sampler(
-        self, sampler: Sampler, prepared: PreparedPrompt, prompt: PromptTemplate, cancel: Event | None = None
+        self, sampler: Sampler, prepared: PreparedPrompt, prompt: PromptTemplate, evidence: Evidence | None
     ) -> "GroundedSampler":
-        """Return the sampler for one answer. Raises Cancelled."""
+        """Return the sampler for one answer."""
+        span_scores = evidence.scores if evidence else None
         question = prepared.standalone_question
-        span_scores = None if self.span_scorer is None else self.span_scorer.score(question, prepared.texts, cancel)
         scores = SentenceScores(prepared.texts, question, prepared.original_question, span_scores)
         return GroundedSampler(sampler, scores, prompt.tokenizer.decode, prompt.stop_ids)
 

@@ -8,7 +8,7 @@ different errors; engine.generation.grounding combines them. Trained by `python 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -68,8 +68,14 @@ class SpanScores:
     @cached_property
     def best(self) -> Span | None:
         """The most likely span; None without passages."""
+        return self.best_in([window.passage for window in self.windows])
+
+    def best_in(self, passages: Collection[int]) -> Span | None:
+        """Return the most likely span of some of the passages; None if they have no pieces."""
         best = None
         for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
+            if window.passage not in passages:
+                continue
             joint = (starts[:, None] + ends).masked_fill(~_ordered(len(starts)), -torch.inf)
             start, end = divmod(int(joint.argmax()), len(starts))
             probability = math.exp(0.5 * float(joint[start, end]))
@@ -82,10 +88,14 @@ class SpanScores:
 
         A piece is inside if the answer starts at or before it and ends at or after it.
         """
+        log_probs = [inside.clamp_min(MIN_PROBABILITY).log() for inside in self.inside()]
+        best = max((float(row.max()) for row in log_probs), default=0.0)
+        return [row - best for row in log_probs]
+
+    def inside(self) -> list[Tensor]:
+        """Return for each window the probability of its pieces to lie inside the answer."""
         inside = self.starts.exp().cumsum(1) - self.ends.exp().cumsum(1) + self.ends.exp()
-        log_probs = inside.clamp_min(MIN_PROBABILITY).log()
-        log_probs -= log_probs.max() if log_probs.numel() else 0.0
-        return [row[: len(window.ids)] for window, row in zip(self.windows, log_probs, strict=True)]
+        return [row[: len(window.ids)].clamp(0, 1) for window, row in zip(self.windows, inside, strict=True)]
 
 
 class SpanScorer(nn.Module):

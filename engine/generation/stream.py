@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
+from engine.generation.evidence import Evidence, format_quotes
 from engine.kv.chunk_cache import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
@@ -17,8 +18,9 @@ from engine.model.sampling import Sampler, decode, truncate_at
 from engine.model.tokenizer import TokenizedText
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.template import PromptTemplate
+from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
+from engine.text import CITATION_MARK
 
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
@@ -126,6 +128,28 @@ def stream_answer(
             answer.truncated = len(generated.tokens) >= prepared.max_new_tokens
     answer.text, cited_ranks = cite(generated.text.strip(), prepared.texts, answer.request.question)
     answer.sources = _with_citations(answer.sources, cited_ranks)
+
+
+def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
+    """Answer with quotes if the question asks for them, or that there is no answer; return whether this was done."""
+    answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
+    if not evidence.has_answer:
+        answer.text, answer.confidence = NO_ANSWER, evidence.scores.no_answer
+        return True
+    answer.is_quoted = bool(answer.quotes)
+    if answer.is_quoted:
+        answer.text = format_quotes(answer.quotes)
+        answer.confidence = 1 - evidence.scores.no_answer
+        answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
+    return answer.is_quoted
+
+
+def fill_evidence(answer: Answer, evidence: Evidence) -> None:
+    """Set quotes and confidence of an answer in a model's words."""
+    text = CITATION_MARK.sub("", answer.text)
+    is_refusal = text.strip() == NO_ANSWER
+    answer.quotes = tuple(evidence.closest() if is_refusal else evidence.supporting(text))
+    answer.confidence = evidence.scores.no_answer if is_refusal else evidence.confidence(text)
 
 
 def _with_citations(sources: Sequence[Source], ranks: Collection[int]) -> tuple[Source, ...]:
