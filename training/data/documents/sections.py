@@ -1,0 +1,457 @@
+"""Write the sections of a document, with the questions that each piece of text answers."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from store.markdown import format_table
+from training.data.documents import phrasing
+from training.data.documents.values import Value
+from training.data.documents.vocabulary import Attribute
+from training.data.documents.world import Entity, Question, World
+
+MAX_COLUMNS = 7  # besides that of the names
+REWORDED_FRACTION = 0.15  # of the sections are written anew for a second version
+LIST_MARKERS = ("- ", "- ", "* ", "• ", "a) ")
+STEP_MARKERS = ("{}. ", "{}. ", "{}) ")
+
+
+@dataclass
+class Piece:
+    """Text that is not split, and the questions it answers."""
+
+    text: str
+    questions: list[Question] = field(default_factory=list)
+    is_heading: bool = False
+    is_row: bool = False  # of a table that continues
+    has_pronoun: bool = False  # for something that the piece before it names
+
+
+class Writer:
+    """Writes a document piece by piece."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pieces: list[Piece] = []
+        self._lists = world.words.lists
+        self._topics: dict[str, list[list[tuple[str, ...]]]] = {}
+        self._count = 0
+
+    def heading(self, text: str, level: int) -> None:
+        """Add a heading."""
+        self.pieces.append(Piece(f"{'#' * level} {text}", is_heading=True))
+
+    def write(self, content: str) -> None:
+        """Add one content of a section, like 'table:site' or 'list:risks'."""
+        self._count += 1
+        name, *arguments = content.split(":")
+        rng = self.world.rng("section", self._count, content, reworded=REWORDED_FRACTION)
+        getattr(self, f"_write_{name}")(rng, *arguments)
+
+    # Sentences
+
+    def _write_fill(self, rng: Random, topic: str = "general", sentences: int = 0) -> None:
+        self._paragraph(rng, [], topic, sentences or rng.randint(3, 6))
+
+    def _write_facts(self, rng: Random, class_name: str = "", topic: str = "general") -> None:
+        world = self.world
+        entities = [world.subject]
+        if class_name and class_name != world.subject.entity_class.name:
+            entities = world.entities(class_name, rng.choice((2, 2, 3)), self._count)
+            if not entities:
+                return
+        attributes = [
+            attribute for attribute in entities[0].entity_class.attributes if not attribute.name.endswith("*")
+        ]
+        attributes = rng.sample(attributes, min(len(attributes), rng.randint(3, 6) if len(entities) == 1 else 3))
+        pairs = [(entity, attribute) for attribute in attributes for entity in entities]
+        if rng.random() < 0.5:
+            pairs = [(entity, attribute) for entity in entities for attribute in attributes]
+        pairs = [pair for pair in pairs if len(entities) == 1 or rng.random() < 0.85]
+        statements = []
+        for index, (entity, attribute) in enumerate(pairs):
+            can_shorten = index % 4 > 0 and pairs[index - 1][0] is entity
+            statements.append(self._fact(entity, attribute, rng, can_shorten))
+        for start in range(0, len(statements), 4):
+            self._paragraph(rng, statements[start : start + 4], topic, rng.randint(1, 3))
+
+    def _fact(self, entity: Entity, attribute: Attribute, rng: Random, can_shorten: bool) -> Piece:
+        world = self.world
+        value = world.value(entity, attribute).text
+        template = rng.choice((*attribute.says, *attribute.says, *self._lists["say_noun"]))
+        noun = rng.choice(attribute.nouns)
+        name = rng.choice(entity.entity_class.prefixes) + entity.name
+        pronouns = entity.entity_class.pronouns
+        is_shortened = can_shorten and pronouns and (template.startswith("{E}") or not world.is_german)
+        is_shortened = is_shortened and rng.random() < 0.5
+        if is_shortened:
+            name = rng.choice(pronouns)
+            if template.startswith("{E} ") and rng.random() < 0.3:
+                name = self._lists["it"][0] if not world.is_german else name
+        sentence = world.sentence(template, rng, E=name, V=value, l=noun)
+        piece = Piece(sentence, [self._value_question("fact", entity, attribute, value, text=sentence)])
+        piece.has_pronoun = bool(is_shortened)
+        if not is_shortened:
+            wrong = (
+                world.notation.draw(attribute.value, rng, world.year).text if "part:" not in attribute.value else value
+            )
+            is_right = rng.random() < 0.5 or wrong == value or wrong in sentence
+            answer = f"{self._lists['yes_no'][0 if is_right else 1]}: {sentence}"
+            ask = partial(self._ask_whether, attribute, entity, value if is_right else wrong)
+            piece.questions.append(Question("yes/no", (entity.name, attribute.name, "whether"), answer, ask))
+        return piece
+
+    def _write_trend(self, rng: Random, topic: str = "general") -> None:
+        world = self.world
+        subject = world.subject
+        yearly = [attribute for attribute in subject.entity_class.attributes if attribute.name.endswith("*")]
+        statements = []
+        for attribute in rng.sample(yearly, min(len(yearly), rng.randint(2, 4))):
+            years = [str(world.year - back) for back in (0, 1)]
+            new, old = (world.value(subject, attribute, year) for year in years)
+            if new.text == old.text:
+                continue
+            noun = rng.choice(attribute.nouns)
+            given = dict(E=subject.name, l=noun, V=new.text, V0=old.text, y=years[0], y0=years[1])
+            if rng.random() < 0.5 and new.number is not None and old.number is not None:
+                templates = self._lists["say_rise" if new.number > old.number else "say_fall"]
+                sentence = world.sentence(rng.choice(templates), rng, **given)
+            else:
+                says = [f"{self._lists['in_year'][0].replace('{p}', '{y}')}, {self._lower(s)}" for s in attribute.says]
+                first = world.sentence(rng.choice(says), rng, **given)
+                second = world.sentence(rng.choice(self._lists["say_before"]), rng, **given)
+                sentence = f"{first} {second}"
+            texts = (new.text, old.text)
+            questions = [
+                self._value_question("fact", subject, attribute, text, year, sentence)
+                for text, year in zip(texts, years, strict=True)
+            ]
+            statements.append(Piece(sentence, questions))
+        self._paragraph(rng, statements, topic, rng.randint(1, 3))
+
+    def _write_dated(self, rng: Random) -> None:
+        world = self.world
+        subject = world.subject
+        numeric = [a for a in subject.entity_class.attributes if a.value.startswith(("money", "pct", "dur", "num"))]
+        numeric = [attribute for attribute in numeric if not attribute.name.endswith("*")]
+        if not numeric:
+            return
+        attribute = rng.choice(numeric)
+        new, old = world.value(subject, attribute).text, world.value(subject, attribute, "old").text
+        day = world.notation.draw("date:-2-0.9", world.rng("dated", attribute.name, world.version), world.year).text
+        if new == old:
+            return
+        given = dict(E=subject.name, l=rng.choice(attribute.nouns), V=new, V0=old, D=day)
+        sentence = world.sentence(rng.choice(self._lists["say_dated"]), rng, **given)
+        questions = []
+        for name, answer in (("new", new), ("old", old), ("since", day)):
+            key = (subject.name, attribute.name, name)
+            answer = answer if answer in sentence else answer[:1].upper() + answer[1:]
+            templates = self._lists[f"ask_{name}"]
+            questions.append(Question("dated", key, answer, partial(self._ask_dated, templates, attribute, day, new)))
+        self._paragraph(rng, [Piece(sentence, questions)], "general", rng.randint(1, 3))
+
+    def _ask_dated(self, templates: Sequence[str], attribute: Attribute, day: str, new: str, rng: Random) -> str:
+        name = phrasing.entity_in_question(self.world, self.world.subject, rng)
+        return self.world.fill(rng.choice(templates), rng, e=name, l=rng.choice(attribute.nouns), D=day, V=new)
+
+    def _write_version(self, rng: Random) -> None:
+        world = self.world
+        if not world.version_label or world.kind.version == "year":
+            return
+        draw = partial(world.notation.draw, rng=world.rng("dates", world.version), current_year=world.year)
+        day, author = draw("date:0-0.9").text, draw("person").text
+        given = dict(v=world.version_label, D=day, P=author, doc=world.noun)
+        sentence = world.sentence(rng.choice(self._lists["say_version"]), rng, **given)
+        questions = [
+            Question("dated", ("document", name), answer, partial(self._ask_filled, self._lists[f"ask_{name}"], given))
+            for name, answer in (("valid_from", day), ("author", author), ("version", world.version_label))
+            if answer in sentence
+        ]
+        self._paragraph(rng, [Piece(sentence, questions)], "general", rng.randint(0, 1))
+
+    def _ask_filled(self, templates: Sequence[str], given: dict[str, str], rng: Random) -> str:
+        return self.world.fill(rng.choice(templates), rng, **given)
+
+    def _write_rule(self, rng: Random, topic: str) -> None:
+        statements = []
+        for _ in range(rng.choice((1, 2, 2, 3))):
+            if (entry := self._take("rule", topic, rng)) is None:
+                break
+            asks, yes, no = entry
+            is_yes = self.world.rng("rule", asks[0], reworded=0.4).random() < 0.5
+            given = self._given(rng)
+            sentence = self.world.sentence(rng.choice(yes if is_yes else no), rng, **given)
+            answer = f"{self._lists['yes_no'][0 if is_yes else 1]}: {sentence}"
+            ask = partial(self._ask_filled, asks, given)
+            statements.append(Piece(sentence, [Question("yes/no", ("rule", asks[0]), answer, ask)]))
+        self._paragraph(rng, statements, topic, rng.randint(1, 3))
+
+    def _write_reason(self, rng: Random, topic: str) -> None:
+        """Write reasons, consequences, definitions and manners: entries with their own or with shared sentences."""
+        statements = []
+        for _ in range(rng.choice((2, 2, 3))):
+            directive = rng.choice(
+                [name for name in ("why", "if", "def", "how") if f"{name} {topic}" in self.world.words.entries]
+            )
+            if (entry := self._take(directive, topic, rng)) is None:
+                continue
+            given = self._given(rng)
+            if directive == "how":
+                asks, (template, *_) = entry[0], (rng.choice(entry[1]),)
+            elif directive == "why":
+                subject, participle = rng.choice(entry[0]), rng.choice(entry[1])
+                cause = rng.choice(entry[2] if len(entry) > 2 and rng.random() < 0.7 else self._lists["cause"])
+                auxiliary, _, participle = participle.partition(" ")
+                given |= dict(s=self.world.fill(subject, rng, **given), x=auxiliary, p=participle)
+                given["c"] = self.world.fill(cause, rng, **given)
+                asks, template = self._lists["ask_why"], rng.choice(self._lists["say_why"])
+            else:
+                given |= dict(
+                    c=self.world.fill(rng.choice(entry[0]), rng, **given),
+                    r=self.world.fill(rng.choice(entry[1]), rng, **given),
+                )
+                asks, template = self._lists[f"ask_{directive}"], rng.choice(self._lists[f"say_{directive}"])
+            sentence = self.world.sentence(template, rng, **given)
+            match = re.search(r"\[(.*?)\]", sentence)
+            assert match, f"no answer is marked in {sentence!r}"
+            question = Question(
+                "reason", (directive, template, *given.values()), match[1], partial(self._ask_filled, asks, given)
+            )
+            plain = sentence.replace("[", "").replace("]", "")
+            answer = question.answer if question.answer in plain else question.answer[:1].upper() + question.answer[1:]
+            plain = plain[:1].upper() + plain[1:]
+            if answer not in plain:
+                answer = answer[:1].upper() + answer[1:]
+            statements.append(Piece(plain, [Question("reason", question.key, answer, question.ask)]))
+        self._paragraph(rng, statements, topic, rng.randint(1, 3))
+
+    # Lists
+
+    def _write_list(self, rng: Random, topic: str) -> None:
+        if (entry := self._take("list", topic, rng)) is None:
+            return
+        nouns, intros, items = entry
+        given = self._given(rng)
+        changes = self.world.rng("list", nouns[0], reworded=0.5)
+        chosen = changes.sample(items, min(len(items), changes.randint(3, 7)))
+        lines = [self.world.sentence(item, rng, **given) for item in chosen]
+        marker = rng.choice(LIST_MARKERS)
+        if marker == "a) ":
+            lines = [f"{'abcdefghij'[at]}) {line}" for at, line in enumerate(lines)]
+        else:
+            lines = [marker + line for line in lines]
+        end = rng.choice(("", "", "."))
+        lines = [line + end for line in lines]
+        count = self._lists["number_word"][len(lines)]
+        noun = rng.choice(nouns)
+        intro = self.world.sentence(rng.choice((*intros, *self._lists["say_list"])), rng, n=noun, c=count, **given)
+        answer = "\n".join(lines)
+        ask = partial(self._ask_list, nouns, count, given)
+        separator = rng.choice(("\n", "\n\n"))
+        self.pieces.append(Piece(f"{intro}{separator}{answer}", [Question("list", ("list", nouns[0]), answer, ask)]))
+
+    def _ask_list(self, nouns: Sequence[str], count: str, given: dict[str, str], rng: Random) -> str:
+        return self.world.fill(rng.choice(self._lists["ask_list"]), rng, n=rng.choice(nouns), c=count, **given)
+
+    def _write_steps(self, rng: Random, topic: str) -> None:
+        if (entry := self._take("steps", topic, rng)) is None:
+            return
+        tasks, steps = entry
+        given = self._given(rng)
+        changes = self.world.rng("steps", tasks[0], reworded=0.5)
+        kept = sorted(changes.sample(range(len(steps)), max(min(3, len(steps)), len(steps) - changes.randint(0, 3))))
+        marker = rng.choice(STEP_MARKERS)
+        lines = [
+            marker.format(number) + self.world.sentence(steps[at], rng, **given) + "."
+            for number, at in enumerate(kept, 1)
+        ]
+        infinitive, gerund = (self.world.fill(task, rng, **given) for task in tasks)
+        intro = self.world.sentence(rng.choice(self._lists["say_steps"]), rng, i=infinitive, g=gerund)
+        answer = "\n".join(lines)
+        ask = partial(self._ask_filled, self._lists["ask_steps"], dict(i=infinitive, g=gerund))
+        self.pieces.append(Piece(f"{intro}\n\n{answer}", [Question("steps", ("steps", infinitive), answer, ask)]))
+
+    # Tables
+
+    def _write_kv(self, rng: Random) -> None:
+        world = self.world
+        subject = world.subject
+        attributes = [a for a in subject.entity_class.attributes if not a.name.endswith("*")]
+        attributes = rng.sample(attributes, min(len(attributes), rng.randint(4, 10)))
+        cells = [(world.label(attribute), world.value(subject, attribute).text) for attribute in attributes]
+        lines = format_table(cells, False).split("\n")
+        questions = [
+            [self._value_question("table", subject, attribute, text)]
+            for attribute, (_, text) in zip(attributes, cells, strict=True)
+        ]
+        self._rows("", lines, questions)
+
+    def _write_table(self, rng: Random, class_name: str) -> None:
+        world = self.world
+        rows = rng.choice((3, 4, 5, 6, 7, 8, 10, 12)) if rng.random() < 0.88 else rng.randint(13, 30)
+        entities = world.entities(class_name, rows, self._count)
+        if len(entities) < 2:
+            return
+        entity_class = entities[0].entity_class
+        attributes = [a for a in entity_class.attributes if not a.name.endswith("*")]
+        attributes = rng.sample(attributes, min(len(attributes), rng.choice((1, 2, 2, 3, 3, 4, 5, 6, MAX_COLUMNS))))
+        header = [rng.choice(entity_class.headers)]
+        columns = list[list[str]]()
+        questions: list[list[Question]] = [[] for _ in entities]
+        for attribute in attributes:
+            values = [world.value(entity, attribute) for entity in entities]
+            label, cells = self._column(attribute, values, rng)
+            header.append(label)
+            columns.append(cells)
+            for index, (entity, cell) in enumerate(zip(entities, cells, strict=True)):
+                questions[index].append(self._value_question("table", entity, attribute, cell))
+                if cells.count(cell) == 1:
+                    ask = partial(phrasing.ask_reverse, world, attribute, entity, values[index].text)
+                    key = ("reverse", class_name, attribute.name, values[index].text)
+                    questions[index].append(Question("reverse", key, entity.name, ask))
+            numbers = [value.number for value in values if value.number is not None]
+            if len(numbers) == len(values) <= 12:
+                for is_highest in (True, False):
+                    number = max(numbers) if is_highest else min(numbers)
+                    if numbers.count(number) == 1:
+                        entity = entities[numbers.index(number)]
+                        ask = partial(phrasing.ask_extreme, world, attribute, entity, is_highest)
+                        key = ("extreme", class_name, attribute.name, str(is_highest))
+                        questions[numbers.index(number)].append(Question("superlative", key, entity.name, ask))
+        table = [header, *([e.name, *cells] for e, *cells in zip(entities, *columns, strict=True))]
+        caption = ""
+        if rng.random() < 0.7:
+            caption = world.sentence(rng.choice(self._lists["say_table"]), rng, n=header[0], l=header[1])
+        has_header = len(header) == 2 or rng.random() < 0.92
+        lines = format_table(table if has_header else table[1:], has_header).split("\n")
+        self._rows(caption, lines, questions)
+
+    def _column(self, attribute: Attribute, values: Sequence[Value], rng: Random) -> tuple[str, list[str]]:
+        """Return a column's header and cells; sometimes the header has the unit."""
+        label = self.world.label(attribute)
+        units = {value.unit for value in values}
+        if len(units) == 1 and "" not in units and rng.random() < 0.3:
+            (unit,) = units
+            if all(value.text.endswith(unit) for value in values):
+                shown = rng.choice(
+                    (f"{label} ({unit.strip()})", f"{label} [{unit.strip()}]", f"{label} in {unit.strip()}")
+                )
+                return shown, [value.text.removesuffix(unit) for value in values]
+        return label, [value.text for value in values]
+
+    def _write_series(self, rng: Random) -> None:
+        """Write the yearly values of the subject: years are columns or rows."""
+        world = self.world
+        subject = world.subject
+        yearly = [attribute for attribute in subject.entity_class.attributes if attribute.name.endswith("*")]
+        yearly = rng.sample(yearly, min(len(yearly), rng.randint(3, 8)))
+        years = [str(world.year - back) for back in range(rng.choice((2, 2, 3, 3, 4, 5)))]
+        years = years if rng.random() < 0.6 else years[::-1]
+        corner = rng.choice(self._lists["series_header"])
+        cells = [[world.value(subject, attribute, year).text for year in years] for attribute in yearly]
+        if rng.random() < 0.75:
+            table = [[corner, *years], *([world.label(a), *row] for a, row in zip(yearly, cells, strict=True))]
+        else:
+            table = [
+                [self._lists["year_header"][0], *map(world.label, yearly)],
+                *([y, *row] for y, *row in zip(years, *cells, strict=True)),
+            ]
+        lines = format_table(table, True).split("\n")
+        asked = [
+            [
+                self._value_question("table", subject, attribute, text, year)
+                for year, text in zip(years, row, strict=True)
+            ]
+            for attribute, row in zip(yearly, cells, strict=True)
+        ]
+        by_line = (
+            asked if len(lines) == len(yearly) and table[0][1] in years else list(map(list, zip(*asked, strict=True)))
+        )
+        caption = world.sentence(rng.choice(self._lists["say_series"]), rng) if rng.random() < 0.6 else ""
+        self._rows(caption, lines, by_line)
+
+    def _write_matrix(self, rng: Random, class_name: str, attribute_name: str, dimension: str) -> None:
+        """Write one attribute of several entities by month, zone, size ...: `@dim_...` lists the header first."""
+        world = self.world
+        entities = world.entities(class_name, rng.randint(3, 7), self._count)
+        if not entities:
+            return
+        attribute = next(a for a in entities[0].entity_class.attributes if a.name == attribute_name)
+        header, *all_columns = self._lists[f"dim_{dimension}"]
+        count = min(len(all_columns), rng.randint(3, 6))
+        start = rng.randint(0, len(all_columns) - count)
+        columns = all_columns[start : start + count]
+        cells = [[world.value(entity, attribute, column).text for column in columns] for entity in entities]
+        corner = rng.choice(entities[0].entity_class.headers)
+        lines = format_table(
+            [[corner, *columns], *([e.name, *row] for e, row in zip(entities, cells, strict=True))], True
+        )
+        questions = [
+            [
+                self._value_question("table", entity, attribute, text, column)
+                for column, text in zip(columns, row, strict=True)
+            ]
+            for entity, row in zip(entities, cells, strict=True)
+        ]
+        given = dict(l=world.label(attribute), n=corner, d=header)
+        self._rows(world.sentence(rng.choice(self._lists["say_matrix"]), rng, **given), lines.split("\n"), questions)
+
+    def _rows(self, caption: str, lines: Sequence[str], questions: Sequence[list[Question]]) -> None:
+        if caption:
+            self.pieces.append(Piece(caption, is_heading=True))
+        for index, (line, asked) in enumerate(zip(lines, questions, strict=True)):
+            self.pieces.append(Piece(line, asked, is_row=index > 0))
+
+    # Helpers
+
+    def _value_question(
+        self, type: str, entity: Entity, attribute: Attribute, answer: str, period: str = "", text: str = ""
+    ) -> Question:
+        """Ask for a value that `text` holds; it may start a sentence there."""
+        answer = answer if not text or answer in text else answer[:1].upper() + answer[1:]
+        ask = partial(self._ask_value, attribute, entity, period)
+        return Question(type, (entity.name, attribute.name, period), answer, ask)
+
+    def _ask_value(self, attribute: Attribute, entity: Entity, period: str, rng: Random) -> str:
+        is_implicit = entity is self.world.subject and rng.random() < 0.35
+        return phrasing.ask_value(self.world, attribute, entity, rng, period, is_implicit)
+
+    def _ask_whether(self, attribute: Attribute, entity: Entity, value: str, rng: Random) -> str:
+        name = phrasing.entity_in_question(self.world, entity, rng)
+        template = rng.choice(self._lists["ask_whether"])
+        return self.world.fill(template, rng, e=name, l=rng.choice(attribute.nouns), v=value)
+
+    def _paragraph(self, rng: Random, statements: Sequence[Piece], topic: str, fillers: int) -> None:
+        """Add a paragraph of statements with other sentences between them; of many, two paragraphs."""
+        sentences = list(statements)
+        for _ in range(fillers):
+            entry = self._take("fill", topic if rng.random() < 0.8 else "general", rng) or [("",)]
+            text = self.world.sentence(rng.choice(entry[0]), rng, **self._given(rng))
+            places = [at for at in range(len(sentences) + 1) if at == len(sentences) or not sentences[at].has_pronoun]
+            if text:
+                sentences.insert(rng.choice(places), Piece(text))
+        if sentences:
+            questions = [question for piece in sentences for question in piece.questions]
+            self.pieces.append(Piece(" ".join(piece.text for piece in sentences), questions))
+
+    def _take(self, directive: str, topic: str, rng: Random) -> list[tuple[str, ...]] | None:
+        """Return an entry that this document has not used yet."""
+        name = f"{directive} {topic}"
+        if name not in self._topics:
+            self._topics[name] = list(self.world.words.entries.get(name, ()))
+            self.world.rng("order", name).shuffle(self._topics[name])
+        entries = self._topics[name]
+        return entries.pop() if entries else None
+
+    def _given(self, rng: Random) -> dict[str, str]:
+        """Return words for the slots that a statement and its question share."""
+        world = self.world
+        names = ("person", "place", "product", "company")
+        return {name: world.fill(f"{{{name}}}", rng) for name in names} | {"S": world.subject.name}
+
+    def _lower(self, template: str) -> str:
+        first = template.split(" ")[0]
+        return template[:1].lower() + template[1:] if first in self._lists["lower_word"] else template
