@@ -1,6 +1,7 @@
 """Compose documents, split them into passages, and draw questions so that the types have their shares."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,20 +13,22 @@ from typing import Any
 from store.markdown import contexts_at
 from training.data.documents import phrasing
 from training.data.documents.sections import Piece, Writer
-from training.data.documents.vocabulary import read_vocabulary
+from training.data.documents.vocabulary import Attribute, read_vocabulary
 from training.data.documents.world import Entity, Question, World
 
 SHARES = {  # of the questions, in percent
     **{"table": 28, "reverse": 4, "superlative": 3, "fact": 25, "list": 8, "steps": 6, "yes/no": 6, "reason": 6},
     **{"dated": 4, "multi": 3, "unanswerable": 10},
 }
-GERMAN_FRACTION = 0.0
+GERMAN_FRACTION = 0.15
 FAMILY_FRACTION = 0.45  # of the kinds that have versions are written in two
 QUESTIONS_PER_PASSAGE = 4.5
 MIN_WORDS, MAX_WORDS = 60, 440  # of a passage
 MIN_PASSAGES, MAX_PASSAGES = 3, 12
-MAX_USES = 2  # of a fact, in different words
-NUM_ABSENT = 14  # candidates for unanswerable questions of a document
+REPEATED = ("list", "steps", "yes/no", "reason", "dated")  # types whose questions are asked twice, in other words
+MAX_USES = 2
+NUM_COMPARED = 8  # candidates, of which the one whose passage has the fewest questions is asked
+NUM_ABSENT = 24  # candidates for unanswerable questions of a document
 
 
 @dataclass
@@ -163,12 +166,14 @@ def _ask(
             break
         total = sum(asked.values()) + 1
         chosen = max(available, key=lambda type: SHARES[type] * total / sum(SHARES.values()) - asked[type])
-        passage, question = by_type[chosen].pop(0)
+        candidates = by_type[chosen]
+        nearest = min(range(min(NUM_COMPARED, len(candidates))), key=lambda at: len(candidates[at][0].asked))
+        passage, question = candidates.pop(nearest)
         uses[chosen, question.key] += 1
-        if uses[chosen, question.key] < MAX_USES:
+        if chosen in REPEATED and uses[chosen, question.key] < MAX_USES:
             by_type[chosen].append((passage, question))
         text = question.ask(rng)
-        if world.is_family and world.version_label:
+        if world.is_family and world.version_label and not _has_year(question):
             is_changed = question.key in siblings and siblings[question.key] != question.answer
             if rng.random() < (1.0 if is_changed or chosen == "superlative" else 0.2):
                 phrases = world.words.lists[
@@ -184,26 +189,25 @@ def _ask(
 
 def _multi_questions(world: World, passage: Passage, rng: Random) -> list[Question]:
     """Return questions for two values of an entity that a passage holds."""
-    by_entity: dict[str, list[Question]] = {}
+    by_entity: dict[str, dict[Any, Question]] = {}
     for question in passage.questions:
-        if question.type in ("table", "fact") and not question.key[2]:
-            by_entity.setdefault(question.key[0], []).append(question)
+        if question.subject and not question.key[2] and question.type in ("table", "fact"):
+            by_entity.setdefault(question.key[0], {})[question.key] = question
     found = []
     for name, questions in by_entity.items():
-        unique = list({question.key: question for question in questions}.values())
-        if len(unique) >= 2:
-            first, second = rng.sample(unique, 2)
+        if len(questions) >= 2:
+            first, second = rng.sample(list(questions.values()), 2)
             answer = f"{first.answer} {world.words.lists['and'][0]} {second.answer}"
-            entity: Entity = first.ask.args[1]  # type: ignore[attr-defined]
-            attributes = [question.ask.args[0] for question in (first, second)]  # type: ignore[attr-defined]
-            is_implicit = entity is world.subject and rng.random() < 0.35
-            ask = partial(_ask_several, world, attributes, entity, is_implicit)
+            pairs = [question.subject for question in (first, second) if question.subject]
+            ask = partial(_ask_several, world, pairs)
             found.append(Question("multi", (name, first.key[1], second.key[1]), answer, ask))
     return found
 
 
-def _ask_several(world: World, attributes: Any, entity: Entity, is_implicit: bool, rng: Random) -> str:
-    return phrasing.ask_several(world, attributes, entity, rng, is_implicit)
+def _ask_several(world: World, pairs: Sequence[tuple[Entity, Attribute]], rng: Random) -> str:
+    entity = pairs[0][0]
+    is_implicit = entity is world.subject and rng.random() < 0.35
+    return phrasing.ask_several(world, [attribute for _, attribute in pairs], entity, rng, is_implicit)
 
 
 def _absent_questions(
@@ -212,46 +216,37 @@ def _absent_questions(
     """Return questions for what neither the document nor its other version holds: attributes, entities, years."""
     all_passages = [*passages, *(passage for other in others for passage in other)]
     text = "\n".join(passage.context for passage in all_passages).casefold()
-    asked = [question for passage in passages for question in passage.questions if question.type in ("table", "fact")]
-    stated = {question.key for passage in all_passages for question in passage.questions}
-    stated_pairs = {key[:2] for key in stated}
+    subjects = [q.subject for passage in passages for q in passage.questions if q.subject]
+    stated = {question.key[:2] for passage in all_passages for question in passage.questions}
     found = []
-    for number in range(NUM_ABSENT if asked else 0):
-        entity: Entity = rng.choice(asked).ask.args[1]  # type: ignore[attr-defined]
-        attributes = entity.entity_class.attributes
-        attribute = rng.choice(attributes)
-        period, absent = "", ""
+    for number in range(NUM_ABSENT if subjects else 0):
+        entity, _ = rng.choice(subjects)
+        attribute = rng.choice(entity.entity_class.attributes)
+        period = str(world.year) if attribute.name.endswith("*") else ""
+        names = {word.casefold() for word in (*attribute.labels, *attribute.nouns)}
+        is_stated = any(re.search(rf"\b{re.escape(_without_article(name))}\b", text) for name in names)
         roll = rng.random()
-        if roll < 0.55:
-            words = {word.casefold() for word in (*attribute.labels, *attribute.nouns)}
-            if (entity.name, attribute.name) in stated_pairs or any(
-                word.removeprefix("the ") in text for word in words
-            ):
-                continue
+        if roll < 0.5 and not is_stated and (entity.name, attribute.name) not in stated:
             absent = attribute.labels[0]
-        elif roll < 0.85:
-            others_like_it = world.entities(entity.entity_class.name, 1, f"absent {number}")
-            if not others_like_it:
-                continue
-            (entity,) = others_like_it
-            absent = entity.name
-            period = str(world.year) if attribute.name.endswith("*") else ""
-        else:
-            attribute = rng.choice(
-                [a for a in world.subject.entity_class.attributes if a.name.endswith("*")] or [attribute]
-            )
-            if not attribute.name.endswith("*"):
-                continue
-            entity = world.subject
+        elif 0.5 <= roll < 0.8 and (like_it := world.entities(entity.entity_class.name, 1, f"absent {number}")):
+            entity, absent = like_it[0], like_it[0].name
+        elif roll >= 0.8 and period and entity is world.subject:
             period = absent = str(world.first_year + rng.choice((-9, -8, -7, 5, 6)))
-        if absent.casefold() in text:
+        else:
             continue
-        if attribute.name.endswith("*") and not period:
-            period = str(world.year)
-        ask = partial(phrasing.ask_value, world, attribute, entity, period=period)
-        question = Question("unanswerable", (entity.name, attribute.name, period), "", ask, absent)
-        found.append((rng.choice(passages), question))
+        if absent.casefold() not in text:
+            ask = partial(phrasing.ask_value, world, attribute, entity, period=period)
+            key = (entity.name, attribute.name, period)
+            found.append((rng.choice(passages), Question("unanswerable", key, "", ask, absent=absent)))
     return found
+
+
+def _has_year(question: Question) -> bool:
+    return bool(question.subject) and question.key[2].isdigit()
+
+
+def _without_article(noun: str) -> str:
+    return re.sub("^(the|der|die|das) ", "", noun)
 
 
 def _num_words(text: str) -> int:

@@ -1,5 +1,6 @@
 """Phrase questions as people ask them: with synonyms, politely, as keywords, in lower case, with typos."""
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -10,7 +11,8 @@ TYPO_FRACTION = 0.03
 LOWER_CASE_FRACTION = 0.08
 NO_MARK_FRACTION = 0.05  # of the questions end without '?'
 WRAPPED_FRACTION = 0.08  # of the questions are put politely
-ADJECTIVE_SEPARATOR = "/"
+COUNTED = re.compile(r"(?:many|much|viele|viel) \{e\}")  # the entity's name follows without an article
+ARTICLE = re.compile(r"\ba (?=[aeio])")
 
 
 def entity_in_question(world: World, entity: Entity, rng: Random, is_implicit: bool = False) -> str:
@@ -26,11 +28,14 @@ def ask_value(
     """Ask for an entity's value, of a period if one is given."""
     lists = world.words.lists
     name = entity_in_question(world, entity, rng, is_implicit)
-    pattern = rng.choice(attribute.asks) if attribute.asks and rng.random() < 0.6 else rng.choice(lists["ask_noun"])
+    general = lists["ask_noun_subject" if is_implicit and rng.random() < 0.5 else "ask_noun"]
+    pattern = rng.choice(attribute.asks if attribute.asks and rng.random() < 0.6 else general)
+    if COUNTED.search(pattern):
+        name = entity.name
     noun = rng.choice(attribute.nouns)
     if "{k}" in pattern:  # a keyword
         noun = rng.choice((*attribute.labels, noun)).removeprefix("the ")
-    question = world.fill(pattern, rng, e=name, l=noun, k=_without_article(world, noun))
+    question = world.fill(pattern, rng, e=name, l=noun, k=_without_article(world, noun), doc=world.noun)
     if period:
         question = add_qualifier(world, question, _period_phrase(world, period, rng), rng)
         if period.isdigit() and int(period) <= world.year:
@@ -44,7 +49,8 @@ def ask_reverse(world: World, attribute: Attribute, entity: Entity, value: str, 
         (*attribute.reverse, *attribute.reverse, *lists) if (lists := _list(world, "ask_reverse")) else ()
     )
     noun = rng.choice(entity.entity_class.nouns)
-    return world.fill(pattern, rng, n=noun, v=value, l=rng.choice(attribute.nouns))
+    name = rng.choice(attribute.nouns)
+    return world.fill(pattern, rng, n=noun, v=value, l=name, k=_without_article(world, name))
 
 
 def ask_extreme(world: World, attribute: Attribute, entity: Entity, is_highest: bool, rng: Random) -> str:
@@ -54,7 +60,8 @@ def ask_extreme(world: World, attribute: Attribute, entity: Entity, is_highest: 
         pattern = attribute.superlatives[0 if is_highest else 1]
     else:
         pattern = rng.choice(_list(world, "ask_highest" if is_highest else "ask_lowest"))
-    return world.fill(pattern, rng, n=noun, l=rng.choice(attribute.nouns))
+    name = rng.choice(attribute.nouns)
+    return world.fill(pattern, rng, n=noun, l=name, k=_without_article(world, name))
 
 
 def ask_several(world: World, attributes: Sequence[Attribute], entity: Entity, rng: Random, is_implicit: bool) -> str:
@@ -87,6 +94,7 @@ def in_past_tense(world: World, question: str) -> str:
 def finish(world: World, question: str, rng: Random) -> str:
     """Return a question in the style of a person: polite, hasty, with a typo."""
     question = question[:1].upper() + question[1:]
+    question = question if world.is_german else ARTICLE.sub("an ", question)
     first, _, rest = question.partition(" ")
     if first.lower() in _list(world, "question_word") and rng.random() < WRAPPED_FRACTION:
         question = world.fill(rng.choice(_list(world, "ask_politely")), rng, q=f"{first.lower()} {rest}", Q=question)

@@ -14,6 +14,7 @@ from training.data.documents.world import Entity, Question, World
 
 MAX_COLUMNS = 7  # besides that of the names
 REWORDED_FRACTION = 0.15  # of the sections are written anew for a second version
+JOINED_FRACTION = 0.25  # of the statements are joined to the one before
 LIST_MARKERS = ("- ", "- ", "* ", "• ", "a) ")
 STEP_MARKERS = ("{}. ", "{}. ", "{}) ")
 
@@ -74,14 +75,17 @@ class Writer:
         for index, (entity, attribute) in enumerate(pairs):
             can_shorten = index % 4 > 0 and pairs[index - 1][0] is entity
             statements.append(self._fact(entity, attribute, rng, can_shorten))
+        if rng.random() < 0.7 and (statement := self._statement("say", topic, rng)):
+            statements.append(statement)
         for start in range(0, len(statements), 4):
             self._paragraph(rng, statements[start : start + 4], topic, rng.randint(1, 3))
 
     def _fact(self, entity: Entity, attribute: Attribute, rng: Random, can_shorten: bool) -> Piece:
         world = self.world
         value = world.value(entity, attribute).text
-        template = rng.choice((*attribute.says, *attribute.says, *self._lists["say_noun"]))
+        template = rng.choice(attribute.says if attribute.says and rng.random() < 0.7 else self._lists["say_noun"])
         noun = rng.choice(attribute.nouns)
+        template = template.replace("{L}", noun[:1].upper() + noun[1:])
         name = rng.choice(entity.entity_class.prefixes) + entity.name
         pronouns = entity.entity_class.pronouns
         is_shortened = can_shorten and pronouns and (template.startswith("{E}") or not world.is_german)
@@ -100,7 +104,8 @@ class Writer:
             is_right = rng.random() < 0.5 or wrong == value or wrong in sentence
             answer = f"{self._lists['yes_no'][0 if is_right else 1]}: {sentence}"
             ask = partial(self._ask_whether, attribute, entity, value if is_right else wrong)
-            piece.questions.append(Question("yes/no", (entity.name, attribute.name, "whether"), answer, ask))
+            key = (entity.name, attribute.name, "whether")
+            piece.questions.append(Question("yes/no", key, answer, ask, (entity, attribute)))
         return piece
 
     def _write_trend(self, rng: Random, topic: str = "general") -> None:
@@ -117,7 +122,7 @@ class Writer:
             given = dict(E=subject.name, l=noun, V=new.text, V0=old.text, y=years[0], y0=years[1])
             if rng.random() < 0.5 and new.number is not None and old.number is not None:
                 templates = self._lists["say_rise" if new.number > old.number else "say_fall"]
-                sentence = world.sentence(rng.choice(templates), rng, **given)
+                sentence = world.sentence(rng.choice(templates), rng, L=noun[:1].upper() + noun[1:], **given)
             else:
                 says = [f"{self._lists['in_year'][0].replace('{p}', '{y}')}, {self._lower(s)}" for s in attribute.says]
                 first = world.sentence(rng.choice(says), rng, **given)
@@ -190,43 +195,34 @@ class Writer:
         self._paragraph(rng, statements, topic, rng.randint(1, 3))
 
     def _write_reason(self, rng: Random, topic: str) -> None:
-        """Write reasons, consequences, definitions and manners: entries with their own or with shared sentences."""
-        statements = []
-        for _ in range(rng.choice((2, 2, 3))):
-            directive = rng.choice(
-                [name for name in ("why", "if", "def", "how") if f"{name} {topic}" in self.world.words.entries]
-            )
-            if (entry := self._take(directive, topic, rng)) is None:
-                continue
-            given = self._given(rng)
-            if directive == "how":
-                asks, (template, *_) = entry[0], (rng.choice(entry[1]),)
-            elif directive == "why":
-                subject, participle = rng.choice(entry[0]), rng.choice(entry[1])
-                cause = rng.choice(entry[2] if len(entry) > 2 and rng.random() < 0.7 else self._lists["cause"])
-                auxiliary, _, participle = participle.partition(" ")
-                given |= dict(s=self.world.fill(subject, rng, **given), x=auxiliary, p=participle)
-                given["c"] = self.world.fill(cause, rng, **given)
-                asks, template = self._lists["ask_why"], rng.choice(self._lists["say_why"])
+        names = [name for name in ("why", "if", "def", "how") if f"{name} {topic}" in self.world.words.entries]
+        statements = [self._statement(rng.choice(names), topic, rng) for _ in range(rng.choice((2, 2, 3)))]
+        self._paragraph(rng, [piece for piece in statements if piece], topic, rng.randint(1, 3))
+
+    def _statement(self, directive: str, topic: str, rng: Random) -> Piece | None:
+        """Return a reason, consequence, definition, manner or other fact, with the marked words as the answer."""
+        if (entry := self._take(directive, topic, rng)) is None:
+            return None
+        given = self._given(rng)
+        fill = partial(self.world.fill, rng=rng, **given)
+        if directive in ("how", "say"):
+            asks, templates, *_ = entry
+        else:
+            asks, templates = self._lists[f"ask_{directive}"], self._lists[f"say_{directive}"]
+            first = rng.choice(entry[0])
+            if directive == "why":
+                verb, _, rest = fill(rng.choice(entry[1])).partition(" ")
+                causes = entry[2] if len(entry) > 2 and rng.random() < 0.7 else self._lists["cause"]
+                given |= dict(s=fill(first), x=verb, p=rest, c=fill(rng.choice(causes)))
             else:
-                given |= dict(
-                    c=self.world.fill(rng.choice(entry[0]), rng, **given),
-                    r=self.world.fill(rng.choice(entry[1]), rng, **given),
-                )
-                asks, template = self._lists[f"ask_{directive}"], rng.choice(self._lists[f"say_{directive}"])
-            sentence = self.world.sentence(template, rng, **given)
-            match = re.search(r"\[(.*?)\]", sentence)
-            assert match, f"no answer is marked in {sentence!r}"
-            question = Question(
-                "reason", (directive, template, *given.values()), match[1], partial(self._ask_filled, asks, given)
-            )
-            plain = sentence.replace("[", "").replace("]", "")
-            answer = question.answer if question.answer in plain else question.answer[:1].upper() + question.answer[1:]
-            plain = plain[:1].upper() + plain[1:]
-            if answer not in plain:
-                answer = answer[:1].upper() + answer[1:]
-            statements.append(Piece(plain, [Question("reason", question.key, answer, question.ask)]))
-        self._paragraph(rng, statements, topic, rng.randint(1, 3))
+                second = entry[1][entry[0].index(first)] if directive == "def" else rng.choice(entry[1])
+                given |= dict(c=fill(first), r=fill(second))
+        before, answer, after = re.split(r"[\[\]]", self.world.fill(rng.choice(templates), rng, **given))
+        sentence = self.world.sentence(before + answer + after, rng)
+        answer = answer if answer in sentence else answer[:1].upper() + answer[1:]
+        ask = partial(self._ask_filled, asks, given)
+        key = (directive, asks[0] if directive in ("how", "say") else first, given.get("s", ""))
+        return Piece(sentence, [Question("fact" if directive == "say" else "reason", key, answer, ask)])
 
     # Lists
 
@@ -237,7 +233,8 @@ class Writer:
         given = self._given(rng)
         changes = self.world.rng("list", nouns[0], reworded=0.5)
         chosen = changes.sample(items, min(len(items), changes.randint(3, 7)))
-        lines = [self.world.sentence(item, rng, **given) for item in chosen]
+        filled = self.world.fill("\n".join(chosen), rng, product=given["product"]).split("\n")
+        lines = [line[:1].upper() + line[1:] for line in filled]
         marker = rng.choice(LIST_MARKERS)
         if marker == "a) ":
             lines = [f"{'abcdefghij'[at]}) {line}" for at, line in enumerate(lines)]
@@ -384,7 +381,10 @@ class Writer:
         count = min(len(all_columns), rng.randint(3, 6))
         start = rng.randint(0, len(all_columns) - count)
         columns = all_columns[start : start + count]
-        cells = [[world.value(entity, attribute, column).text for column in columns] for entity in entities]
+        values = [[world.value(entity, attribute, column) for column in columns] for entity in entities]
+        if attribute.value.startswith("clock"):
+            values = [sorted(row, key=lambda value: value.number or 0) for row in values]
+        cells = [[value.text for value in row] for row in values]
         corner = rng.choice(entities[0].entity_class.headers)
         lines = format_table(
             [[corner, *columns], *([e.name, *row] for e, row in zip(entities, cells, strict=True))], True
@@ -413,7 +413,7 @@ class Writer:
         """Ask for a value that `text` holds; it may start a sentence there."""
         answer = answer if not text or answer in text else answer[:1].upper() + answer[1:]
         ask = partial(self._ask_value, attribute, entity, period)
-        return Question(type, (entity.name, attribute.name, period), answer, ask)
+        return Question(type, (entity.name, attribute.name, period), answer, ask, (entity, attribute))
 
     def _ask_value(self, attribute: Attribute, entity: Entity, period: str, rng: Random) -> str:
         is_implicit = entity is self.world.subject and rng.random() < 0.35
@@ -426,16 +426,30 @@ class Writer:
 
     def _paragraph(self, rng: Random, statements: Sequence[Piece], topic: str, fillers: int) -> None:
         """Add a paragraph of statements with other sentences between them; of many, two paragraphs."""
-        sentences = list(statements)
+        sentences = list[Piece]()
+        for piece in statements:
+            is_joined = sentences and rng.random() < JOINED_FRACTION and _can_join(sentences[-1], piece)
+            if is_joined:
+                sentences[-1] = self._join(sentences[-1], piece, rng)
+            else:
+                sentences.append(piece)
         for _ in range(fillers):
             entry = self._take("fill", topic if rng.random() < 0.8 else "general", rng) or [("",)]
-            text = self.world.sentence(rng.choice(entry[0]), rng, **self._given(rng))
+            text = self.world.sentence(entry[0][0], rng) if entry[0][0] else ""
             places = [at for at in range(len(sentences) + 1) if at == len(sentences) or not sentences[at].has_pronoun]
             if text:
                 sentences.insert(rng.choice(places), Piece(text))
         if sentences:
             questions = [question for piece in sentences for question in piece.questions]
             self.pieces.append(Piece(" ".join(piece.text for piece in sentences), questions))
+
+    def _join(self, first: Piece, second: Piece, rng: Random) -> Piece:
+        """Join two statements to one sentence; it cannot support an answer to a yes/no question."""
+        text = f"{first.text[:-1]}{rng.choice(self._lists['joint'])} {self._lower(second.text)}"
+        questions = [question for question in (*first.questions, *second.questions) if question.type != "yes/no"]
+        if any(question.answer not in text for question in questions):
+            return first
+        return Piece(text, questions, has_pronoun=first.has_pronoun)
 
     def _take(self, directive: str, topic: str, rng: Random) -> list[tuple[str, ...]] | None:
         """Return an entry that this document has not used yet."""
@@ -449,9 +463,16 @@ class Writer:
     def _given(self, rng: Random) -> dict[str, str]:
         """Return words for the slots that a statement and its question share."""
         world = self.world
-        names = ("person", "place", "product", "company")
-        return {name: world.fill(f"{{{name}}}", rng) for name in names} | {"S": world.subject.name}
+        given = {name: world.fill(f"{{{name}}}", rng) for name in ("person", "place", "product", "company", "goods")}
+        given |= {"S": world.subject.name}
+        return given | ({"product": world.subject.name} if world.kind.subject == "product" else {})
 
     def _lower(self, template: str) -> str:
         first = template.split(" ")[0]
         return template[:1].lower() + template[1:] if first in self._lists["lower_word"] else template
+
+
+def _can_join(first: Piece, second: Piece) -> bool:
+    """Return whether two statements of values are short enough for one sentence."""
+    is_short = len(first.text) + len(second.text) < 160
+    return is_short and all(question.subject for question in (*first.questions, *second.questions))

@@ -87,7 +87,7 @@ class Notation:
             return Value(text, number, text.lstrip("0123456789.,-"))
         number = math.exp(rng.uniform(math.log(low), math.log(high))) if low > 0 else rng.uniform(low, high)
         number = round(number, self._decimals(bounds, rng)) if "." in bounds else _round_some(round(number), rng)
-        units = self._choice(unit).split(",")  # 'day,days'
+        units = unit.split(",")  # 'day,days'
         shown = units[0 if number == 1 else -1]
         words = self._lists["number_word"]
         if kind == "dur" and 2 <= number <= 12 and rng.random() < 0.25:

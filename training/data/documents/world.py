@@ -10,6 +10,7 @@ from training.data.documents.values import Notation, Value
 from training.data.documents.vocabulary import Attribute, EntityClass, Kind, read_vocabulary
 
 SLOT = re.compile(r"\{([^{}]+)\}")
+NEAR_VALUE = re.compile("num|money|pct")  # values that differ little from period to period
 CHANGED_FRACTION = 0.4  # of the values, from one version to the next
 
 
@@ -30,6 +31,7 @@ class Question:
     key: tuple[str, ...]  # of the fact: the same in both versions
     answer: str
     ask: Callable[[Random], str]
+    subject: tuple[Entity, Attribute] | None = None  # of questions for a value
     absent: str = ""  # of an unanswerable question: what the document does not mention
 
 
@@ -87,7 +89,13 @@ class World:
         is_year = len(period) == 4 and period.isdigit()
         is_changed = self.version and not is_year and self.rng("changed", *key).random() < CHANGED_FRACTION
         rng = Random(f"{self.seed} value {key} {is_changed}")
-        return self.notation.draw(attribute.value, rng, self.year if is_changed else self.first_year)
+        spec = attribute.value
+        if period and (usual := self.value(entity, attribute).number) and usual > 0 and NEAR_VALUE.match(spec):
+            kind, bounds, *unit = spec.split(":")
+            low, high = usual * 0.75, usual * 1.35
+            near = f"{low:.2f}-{high:.2f}" if "." in bounds or kind == "money" else f"{int(low)}-{int(high) + 2}"
+            spec = ":".join([kind, near, *unit])
+        return self.notation.draw(spec, rng, self.year if is_changed else self.first_year)
 
     def label(self, attribute: Attribute) -> str:
         """Return the label of an attribute in this document's tables."""
