@@ -27,6 +27,7 @@ MIN_WORDS, MAX_WORDS = 60, 440  # of a passage
 MIN_PASSAGES, MAX_PASSAGES = 3, 12
 REPEATED = ("list", "steps", "yes/no", "reason", "dated")  # types whose questions are asked twice, in other words
 MAX_USES = 2
+NAMED_DOCUMENT_FRACTION = 0.15  # of the questions about no entity, besides those that cannot be answered
 NUM_COMPARED = 8  # candidates, of which the one whose passage has the fewest questions is asked
 NUM_ABSENT = 24  # candidates for unanswerable questions of a document
 
@@ -76,17 +77,19 @@ def generate_documents(count: int, seed: int) -> Iterator[list[Passage]]:
         recent = [*recent, kind.name][-5:]
         is_family = kind.version != "none" and rng.random() < FAMILY_FRACTION and count - done > 1
         worlds = [World(f"{seed} {number}", language, kind, version, is_family) for version in range(1 + is_family)]
-        family = [_write_passages(world) for world in worlds]
+        writers = [_write_document(world) for world in worlds]
+        family = [_split(world, writer.pieces) for world, writer in zip(worlds, writers, strict=True)]
+        unused = [{question.key: question for question in writer.unused_questions()} for writer in writers]
+        missing = [question for key, question in unused[0].items() if all(key in other for other in unused)]
         for index, (world, passages) in enumerate(zip(worlds, family, strict=True)):
             others = family[:index] + family[index + 1 :]
-            _ask(world, passages, others, asked, Random(f"{seed} {number} questions {index}"))
+            _ask(world, passages, others, missing, asked, Random(f"{seed} {number} questions {index}"))
             yield passages
         done += len(family)
         number += 1
 
 
-def _write_passages(world: World) -> list[Passage]:
-    """Write a document and split it at ends of pieces."""
+def _write_document(world: World) -> Writer:
     rng = world.rng("layout")
     writer = Writer(world)
     goal = rng.choice((300, 450, 600, 800, 1000, 1300))
@@ -99,17 +102,19 @@ def _write_passages(world: World) -> list[Passage]:
         if sum(_num_words(piece.text) for piece in writer.pieces) >= goal:
             break
         if has_headings:
-            writer.heading(rng.choice(headings), level)
+            writer.heading(world.fill(rng.choice(headings), rng), level)
         before = len(writer.pieces)
         for content in contents:
             options = content.split("/")
             writer.write(rng.choice(options))
         if len(writer.pieces) == before and has_headings:
             writer.pieces.pop()
-    return _split(world, writer.pieces, rng)
+    return writer
 
 
-def _split(world: World, pieces: Sequence[Piece], rng: Random) -> list[Passage]:
+def _split(world: World, pieces: Sequence[Piece]) -> list[Passage]:
+    """Split a document into passages at ends of pieces; each starts with the document's name and headings."""
+    rng = world.rng("split")
     text, offsets = "", []
     for piece in pieces:
         if text:
@@ -144,7 +149,12 @@ def _split(world: World, pieces: Sequence[Piece], rng: Random) -> list[Passage]:
 
 
 def _ask(
-    world: World, passages: Sequence[Passage], others: Sequence[Sequence[Passage]], asked: Counter[str], rng: Random
+    world: World,
+    passages: Sequence[Passage],
+    others: Sequence[Sequence[Passage]],
+    missing: Sequence[Question],
+    asked: Counter[str],
+    rng: Random,
 ) -> None:
     """Draw questions for the passages of a document: the next type is the one that `asked` lacks most."""
     by_type: dict[str, list[tuple[Passage, Question]]] = {type: [] for type in SHARES}
@@ -153,6 +163,11 @@ def _ask(
             assert question.type in ("yes/no", "multi") or question.answer in passage.context, question
             by_type[question.type].append((passage, question))
     by_type["unanswerable"] = _absent_questions(world, passages, others, rng)
+    text = "\n".join(passage.context for passages in (passages, *others) for passage in passages).casefold()
+    absent = [question for question in missing if question.absent.casefold() not in text]
+    by_type["unanswerable"] += [
+        (rng.choice(passages), question) for question in rng.sample(absent, min(4, len(absent)))
+    ]
     for candidates in by_type.values():
         rng.shuffle(candidates)
     siblings = {
@@ -180,6 +195,10 @@ def _ask(
                     "in_version_number" if world.kind.version == "number" else "in_version_year"
                 ]
                 qualifier = world.fill(rng.choice(phrases), rng, v=world.version_label, doc=world.noun)
+                text = phrasing.add_qualifier(world, text, qualifier, rng)
+        elif not question.subject and chosen != "dated":
+            if rng.random() < (0.9 if chosen == "unanswerable" else NAMED_DOCUMENT_FRACTION):
+                qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
                 text = phrasing.add_qualifier(world, text, qualifier, rng)
         text = phrasing.finish(world, text, rng)
         if answers.setdefault(text, question.answer) == question.answer and (text, question) not in passage.asked:
@@ -237,7 +256,7 @@ def _absent_questions(
         if absent.casefold() not in text:
             ask = partial(phrasing.ask_value, world, attribute, entity, period=period)
             key = (entity.name, attribute.name, period)
-            found.append((rng.choice(passages), Question("unanswerable", key, "", ask, absent=absent)))
+            found.append((rng.choice(passages), Question("unanswerable", key, "", ask, (entity, attribute), absent)))
     return found
 
 

@@ -7,9 +7,9 @@ from random import Random
 
 from training.data.documents.vocabulary import Vocabulary
 
-ONSETS = "b br c d dr f fl g gr h j k kr l m n p pr qu r s st t tr v w z".split()
-VOWELS = "a a a e e e i i o o u ai ea io".split()
-CODAS = "l n r s x m nd th ck v".split()
+ONSETS = "b br c d dr f fl g gr h j k kr l m n p pr qu r s st t tr v w z"
+VOWELS = "a a a e e e i i o o u ai ea io"
+CODAS = "l n r s x m nd th ck v"
 SERIES = (
     "100",
     "200",
@@ -28,13 +28,15 @@ SERIES = (
     "Go",
     "XL",
 )
+UMLAUTS = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
 LETTERS = "ABCDEFGHKLMNPRSTVWX"
 
 
 def stem(rng: Random, syllables: int = 2) -> str:
     """Return a pronounceable word with a capital."""
-    parts = [rng.choice(ONSETS) + rng.choice(VOWELS) for _ in range(syllables)]
-    return ("".join(parts) + (rng.choice(CODAS) if rng.random() < 0.7 else "")).capitalize()
+    onsets, vowels, codas = ONSETS.split(), VOWELS.split(), CODAS.split()
+    parts = [rng.choice(onsets) + rng.choice(vowels) for _ in range(syllables)]
+    return ("".join(parts) + (rng.choice(codas) if rng.random() < 0.7 else "")).capitalize()
 
 
 def code(pattern: str, rng: Random) -> str:
@@ -44,7 +46,7 @@ def code(pattern: str, rng: Random) -> str:
 
 def slug(text: str) -> str:
     """Return a text as it appears in a file name."""
-    text = text.lower().translate(str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"}))
+    text = text.lower().translate(UMLAUTS)
     text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-")
 

@@ -56,7 +56,8 @@ def ask_reverse(world: World, attribute: Attribute, entity: Entity, value: str, 
 def ask_extreme(world: World, attribute: Attribute, entity: Entity, is_highest: bool, rng: Random) -> str:
     """Ask which entity has the highest or the lowest value."""
     noun = rng.choice(entity.entity_class.nouns)
-    if len(attribute.superlatives) == 2 and rng.random() < 0.75:
+    is_size = attribute.value.startswith(("num", "money", "pct", "dur"))
+    if len(attribute.superlatives) == 2 and (not is_size or rng.random() < 0.75):
         pattern = attribute.superlatives[0 if is_highest else 1]
     else:
         pattern = rng.choice(_list(world, "ask_highest" if is_highest else "ask_lowest"))
@@ -91,10 +92,17 @@ def in_past_tense(world: World, question: str) -> str:
     return " ".join(words)
 
 
+def in_dative(question: str) -> str:
+    """Correct the article after German prepositions."""
+    return re.sub(
+        r"\b([Vv]on|[Bb]ei|[Zz]u|in|an) d(as|ie)\b", lambda m: f"{m[1]} d{'em' if m[2] == 'as' else 'er'}", question
+    )
+
+
 def finish(world: World, question: str, rng: Random) -> str:
     """Return a question in the style of a person: polite, hasty, with a typo."""
     question = question[:1].upper() + question[1:]
-    question = question if world.is_german else ARTICLE.sub("an ", question)
+    question = in_dative(question) if world.is_german else ARTICLE.sub("an ", question)
     first, _, rest = question.partition(" ")
     if first.lower() in _list(world, "question_word") and rng.random() < WRAPPED_FRACTION:
         question = world.fill(rng.choice(_list(world, "ask_politely")), rng, q=f"{first.lower()} {rest}", Q=question)

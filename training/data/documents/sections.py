@@ -15,6 +15,7 @@ from training.data.documents.world import Entity, Question, World
 MAX_COLUMNS = 7  # besides that of the names
 REWORDED_FRACTION = 0.15  # of the sections are written anew for a second version
 JOINED_FRACTION = 0.25  # of the statements are joined to the one before
+CLEAR_KINDS = ("phone", "email", "money", "person", "date", "size", "hours", "score")  # understood without a header
 LIST_MARKERS = ("- ", "- ", "* ", "• ", "a) ")
 STEP_MARKERS = ("{}. ", "{}. ", "{}) ")
 
@@ -204,19 +205,18 @@ class Writer:
         if (entry := self._take(directive, topic, rng)) is None:
             return None
         given = self._given(rng)
-        fill = partial(self.world.fill, rng=rng, **given)
-        if directive in ("how", "say"):
+                if directive in ("how", "say"):
             asks, templates, *_ = entry
         else:
             asks, templates = self._lists[f"ask_{directive}"], self._lists[f"say_{directive}"]
             first = rng.choice(entry[0])
             if directive == "why":
-                verb, _, rest = fill(rng.choice(entry[1])).partition(" ")
+                verb, _, rest = self.world.fill(rng.choice(entry[1]), rng, **given).partition(" ")
                 causes = entry[2] if len(entry) > 2 and rng.random() < 0.7 else self._lists["cause"]
-                given |= dict(s=fill(first), x=verb, p=rest, c=fill(rng.choice(causes)))
+                given |= dict(s=self.world.fill(first, rng, **given), x=verb, p=rest, c=self.world.fill(rng.choice(causes), rng, **given))
             else:
                 second = entry[1][entry[0].index(first)] if directive == "def" else rng.choice(entry[1])
-                given |= dict(c=fill(first), r=fill(second))
+                given |= dict(c=self.world.fill(first, rng, **given), r=self.world.fill(second, rng, **given))
         before, answer, after = re.split(r"[\[\]]", self.world.fill(rng.choice(templates), rng, **given))
         sentence = self.world.sentence(before + answer + after, rng)
         answer = answer if answer in sentence else answer[:1].upper() + answer[1:]
@@ -308,9 +308,10 @@ class Writer:
                 if cells.count(cell) == 1:
                     ask = partial(phrasing.ask_reverse, world, attribute, entity, values[index].text)
                     key = ("reverse", class_name, attribute.name, values[index].text)
-                    questions[index].append(Question("reverse", key, entity.name, ask))
+                    questions[index].append(Question("reverse", key, entity.name, ask, (entity, attribute)))
             numbers = [value.number for value in values if value.number is not None]
-            if len(numbers) == len(values) <= 12:
+            can_rank = attribute.superlatives or attribute.value.startswith(("num", "money", "pct", "dur"))
+            if len(numbers) == len(values) <= 12 and can_rank:
                 for is_highest in (True, False):
                     number = max(numbers) if is_highest else min(numbers)
                     if numbers.count(number) == 1:
@@ -324,6 +325,15 @@ class Writer:
             caption = world.sentence(rng.choice(self._lists["say_table"]), rng, n=header[0], l=header[1])
         has_header = len(header) == 2 or rng.random() < 0.92
         lines = format_table(table if has_header else table[1:], has_header).split("\n")
+        if not has_header:  # only what a cell shows by itself can be asked
+            kinds = [attribute.value.partition(":")[0] for attribute in attributes]
+            clear = {
+                a.name
+                for a, kind in zip(attributes, kinds, strict=True)
+                if kinds.count(kind) == 1 and kind in CLEAR_KINDS
+            }
+            for asked in questions:
+                asked[:] = [q for q in asked if q.subject and q.subject[1].name in clear]
         self._rows(caption, lines, questions)
 
     def _column(self, attribute: Attribute, values: Sequence[Value], rng: Random) -> tuple[str, list[str]]:
@@ -445,7 +455,11 @@ class Writer:
 
     def _join(self, first: Piece, second: Piece, rng: Random) -> Piece:
         """Join two statements to one sentence; it cannot support an answer to a yes/no question."""
-        text = f"{first.text[:-1]}{rng.choice(self._lists['joint'])} {self._lower(second.text)}"
+        is_same = {q.subject and q.subject[0] for q in first.questions} == {
+            q.subject and q.subject[0] for q in second.questions
+        }
+        joint = rng.choice(self._lists["joint"][: 1 if is_same else None])
+        text = f"{first.text[:-1]}{joint} {self._lower(second.text)}"
         questions = [question for question in (*first.questions, *second.questions) if question.type != "yes/no"]
         if any(question.answer not in text for question in questions):
             return first
@@ -459,6 +473,25 @@ class Writer:
             self.world.rng("order", name).shuffle(self._topics[name])
         entries = self._topics[name]
         return entries.pop() if entries else None
+
+    def unused_questions(self) -> list[Question]:
+        """Return questions for rules, lists and steps of the document's topics that it does not have."""
+        world, found = self.world, []
+        for name, entries in self._topics.items():
+            for entry in entries:
+                given = self._given(world.rng("unused", entry[0]))
+                if name.startswith("rule"):
+                    ask = partial(self._ask_filled, entry[0], given)
+                elif name.startswith("steps"):
+                    infinitive, gerund = (world.fill(task, world.rng("unused"), **given) for task in entry[0])
+                    ask = partial(self._ask_filled, self._lists["ask_steps"], dict(i=infinitive, g=gerund))
+                elif name.startswith("list"):
+                    asks = [ask for ask in self._lists["ask_list"] if "{c}" not in ask]
+                    ask = partial(self._ask_filled, asks, dict(n=entry[0][-1]))
+                else:
+                    continue
+                found.append(Question("unanswerable", (name, entry[0][0]), "", ask, absent=entry[0][-1]))
+        return found
 
     def _given(self, rng: Random) -> dict[str, str]:
         """Return words for the slots that a statement and its question share."""

@@ -45,7 +45,9 @@ class Notation:
         self._percent = rng.choice(("{} %", "{} Prozent") if self._is_german else PERCENT_FORMATS)
         self._groups = rng.random() < 0.9
         self._has_ampm = not self._is_german and rng.random() < 0.4
-        self._range = rng.choice((" to ", "–", " – ") if not self._is_german else (" bis ", "–", " – "))
+        self._range = rng.choice(
+            (" to ", "\u2013", " \u2013 ") if not self._is_german else (" bis ", "\u2013", " \u2013 ")
+        )
 
     def draw(self, spec: str, rng: Random, current_year: int) -> Value:
         """Return a value of a specification like 'num:0.5-400:kg' or 'date:-3-1'."""
@@ -58,11 +60,11 @@ class Notation:
         if kind == "code":
             return Value(code(self._choice(rest), rng))
         if kind == "score":
-            return Value(f"{rng.randint(0, 5)}{self._choice(':/–')}{rng.randint(0, 5)}")
+            return Value(f"{rng.randint(0, 5)}{self._choice(':/\u2013')}{rng.randint(0, 5)}")
         if kind == "size":
             unit = self._choice("mm/cm")
             sizes = (self.number(rng.randint(4, 140) * (5 if unit == "mm" else 1)) for _ in range(3))
-            return Value(f"{' × '.join(sizes)} {unit}")
+            return Value(f"{' \u00d7 '.join(sizes)} {unit}")
         low, high = self._bounds(bounds)
         if kind == "date":
             day = date(current_year, 1, 1) + timedelta(rng.randint(int(low * 365), int(high * 365)))

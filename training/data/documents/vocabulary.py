@@ -86,10 +86,12 @@ def read_vocabulary(language: str) -> Vocabulary:
             words.kinds[-1] = Kind(**{**vars(kind), "sections": (*kind.sections, (fields[0], contents))})
         elif directive.startswith("@"):
             words.lists[directive[1:]] = tuple(item for values in fields for item in values)
-        elif directive == "fill":
-            words.entries[f"fill {topic}"] += [[(sentence,)] for sentence in fields[0]]
         else:
-            words.entries[f"{directive} {topic}"].append(fields)
+            entries = [fields]
+            if directive == "fill":
+                entries = [[(sentence,)] for sentence in fields[0]]
+            for name in topic.split(","):
+                words.entries[f"{directive} {name}"] += entries
     for name, ((pattern,), headers, nouns, pronouns, prefixes) in classes:
         prefixes = tuple(prefix.replace("_", " ").replace("-", "") for prefix in prefixes)
         words.classes[name] = EntityClass(name, pattern, headers, nouns, pronouns, prefixes, tuple(attributes[name]))

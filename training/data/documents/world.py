@@ -60,6 +60,8 @@ class World:
         given = {"E": self.subject.name, "slug": slug(self.subject.name)[:40].strip("-")}
         self.title = self.fill(Random(f"{seed} title").choice(kind.titles), Random(f"{seed} title"), **given)
         self.stem = self.fill(Random(f"{seed} stem").choice(kind.stems), Random(f"{seed} stem"), **given)
+        if is_family and self.version_label not in self.stem:
+            self.stem += Random(f"{seed} separator").choice(("-v", "_v", "-")) + self.version_label
 
     def rng(self, *purpose: object, reworded: float = 0.0) -> Random:
         """Return the random numbers for a purpose: the same in both versions, unless drawn to be reworded."""
