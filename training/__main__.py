@@ -31,6 +31,7 @@ from store.data_folder import default_data_folder
 from training import reader, selector, span_scorer
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, read_corpora
+from training.data.documents.generate import write_documents
 from training.data.examples import EVAL_SEED, DataMix
 from training.loop import TrainingConfig
 from training.lora import LORA_ADAPTER_FILES, LoraAdapterConfig
@@ -135,6 +136,14 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     print(f"Answer scored highest: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --span-scorer {arguments.out}")
     _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)
+
+
+def _run_documents(arguments: argparse.Namespace) -> None:
+    counts = write_documents(arguments.count, arguments.seed, arguments.out)
+    total = sum(counts.values())
+    for name, count in counts.most_common():
+        print(f"{name:14} {count:7} {count / total:6.1%}")
+    print(f"Train with it: python -m training reader {arguments.out} --out FOLDER")
 
 
 def _read_corpora(arguments: argparse.Namespace) -> list[Corpus]:
@@ -244,6 +253,13 @@ def _parser() -> argparse.ArgumentParser:
     add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__, defaults.eval_examples)
     add("--steps", type=int, default=defaults.training.steps, help="one example each, with up to 12 questions")
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
+
+    documents = "Write invented documents with questions, as data for the other commands."
+    command = commands.add_parser("documents", help=documents.rstrip("."), description=documents)
+    command.set_defaults(run=_run_documents)
+    command.add_argument("--count", type=int, default=3000, help="documents; of those in two versions, each counts")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
     return parser
 
 

@@ -1,7 +1,7 @@
 """Read training data: paragraphs with questions from JSON lines, or without questions from text and Markdown files.
 
 A line of JSON is {"context": ..., "qas": [{"question": ..., "answers": [...]}], "title": ...}, as in SQuAD; the title
-is optional.
+is optional. A question without answers cannot be answered from the document.
 """
 
 import json
@@ -21,10 +21,11 @@ class BadCorpus(KVScopeError):
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A passage and pairs of a question about it and the answer."""
+    """A passage, pairs of a question about it and the answer, and questions that its document does not answer."""
 
     text: str
     questions: tuple[tuple[str, str], ...] = ()
+    unanswerable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ def _parse_row(line: str, location: str) -> Paragraph:
         row: Any = json.loads(line)
         title = f"{row['title']}\n" if row.get("title") else ""
         pairs = ((qa["question"].strip(), qa["answers"][0].strip()) for qa in row["qas"] if qa["answers"])
-        return Paragraph(title + row["context"].strip(), tuple(pair for pair in pairs if all(pair)))
+        unanswerable = tuple(filter(None, (qa["question"].strip() for qa in row["qas"] if not qa["answers"])))
+        return Paragraph(title + row["context"].strip(), tuple(pair for pair in pairs if all(pair)), unanswerable)
     except json.JSONDecodeError as error:
         raise BadCorpus(f"{location} is not JSON: {error.msg} at column {error.colno}.") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:

@@ -1,0 +1,127 @@
+"""Synthetic documents: seeded, with answers that stand in the passage and questions in the intended proportions."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from training.data.corpus import read_corpora
+from training.data.documents.generate import SHARES, generate_documents, write_documents
+from training.data.documents.vocabulary import read_vocabulary
+
+NUM_DOCUMENTS = 200
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return list(generate_documents(NUM_DOCUMENTS, seed=3))
+
+
+def test_the_same_seed_gives_the_same_file_and_another_seed_another(tmp_path):
+    texts = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_documents(12, seed, tmp_path / name)
+        texts.append((tmp_path / name).read_text())
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_file_is_a_corpus_with_unanswerable_questions(tmp_path):
+    file = tmp_path / "documents.jsonl"
+    types = write_documents(20, 5, file)
+    (corpus,) = read_corpora(file)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(corpus.paragraphs) == len(rows)
+    assert corpus.num_questions == sum(types.values()) - types["unanswerable"]
+    asked = [(question, row) for row in rows for question in row["qas"] if not question["answers"]]
+    kept = [question for paragraph in corpus.paragraphs for question in paragraph.unanswerable]
+    assert kept == [question["question"] for question, _ in asked] and len(kept) == types["unanswerable"] > 0
+
+
+def test_documents_have_3_to_12_passages_of_limited_length(documents):
+    assert len(documents) == NUM_DOCUMENTS
+    for passages in documents:
+        stems = {passage.context.split("\n\n")[0].split(" > ")[0] for passage in passages}
+        assert len(stems) == 1 and 3 <= len(passages) <= 12
+        assert all(60 <= len(passage.context.split()) <= 450 for passage in passages)
+
+
+def test_every_answer_stands_in_its_passage(documents):
+    for passage in (passage for passages in documents for passage in passages):
+        for _, question in passage.asked:
+            if question.type == "yes/no":
+                word, _, sentence = question.answer.partition(": ")
+                assert word in ("Yes", "No", "Ja", "Nein") and sentence in passage.context
+            elif question.type == "multi":
+                assert any(
+                    first in passage.context and second in passage.context
+                    for word in (" and ", " und ")
+                    for first, second in _splits(question.answer, word)
+                )
+            elif question.type != "unanswerable":
+                assert question.answer and question.answer in passage.context
+
+
+def _splits(answer, word):
+    parts = answer.split(word)
+    return [(word.join(parts[:at]), word.join(parts[at:])) for at in range(1, len(parts))]
+
+
+def test_types_have_their_shares(documents):
+    counts = Counter(question.type for passages in documents for passage in passages for _, question in passage.asked)
+    total = sum(counts.values())
+    for name, share in SHARES.items():
+        assert counts[name] / total == pytest.approx(share / sum(SHARES.values()), abs=0.015), name
+
+
+def test_a_question_has_one_answer_in_a_document(documents):
+    for passages in documents:
+        answers = {}
+        for passage in passages:
+            for text, question in passage.asked:
+                assert answers.setdefault(text, question.answer) == question.answer
+
+
+def test_what_unanswerable_questions_ask_for_is_absent(documents):
+    absent = 0
+    for passages in documents:
+        text = "\n".join(passage.context for passage in passages).casefold()
+        for question in (question for passage in passages for _, question in passage.asked):
+            if question.type == "unanswerable":
+                absent += 1
+                assert question.absent and question.absent.casefold() not in text
+    assert absent > 100
+
+
+def test_versions_of_a_document_differ_in_name_and_values(documents):
+    families = 0
+    for first, second in pairwise(documents):
+        facts = [
+            {question.key: question.answer for passage in passages for question in passage.questions}
+            for passages in (first, second)
+        ]
+        shared = facts[0].keys() & facts[1].keys()
+        if len(shared) > len(facts[0]) / 2:
+            families += 1
+            stems = {passages[0].context.split("\n")[0].split(" > ")[0] for passages in (first, second)}
+            assert len(stems) == 2 and any(facts[0][key] != facts[1][key] for key in shared)
+    assert families > 20
+
+
+def test_kinds_are_many_and_all_their_contents_exist():
+    english, german = read_vocabulary("english"), read_vocabulary("german")
+    assert len(english.kinds) >= 25 and len(german.kinds) >= 12
+    for words in (english, german):
+        for kind in words.kinds:
+            assert kind.subject in words.classes
+            for content in (content for _, contents in kind.sections for content in contents):
+                name, *arguments = content.split(":")
+                if name in ("table", "matrix") or (name == "facts" and arguments and arguments[0]):
+                    assert arguments[0] in words.classes, content
+                if name in ("fill", "list", "steps", "rule"):
+                    assert words.entries[f"{name} {arguments[0]}"], content
+                if name == "reason":
+                    assert any(words.entries[f"{entry} {arguments[0]}"] for entry in ("why", "if", "def", "how")), (
+                        content
+                    )
+    assert any("ist" in passage.context.split() for passages in generate_documents(30, 1) for passage in passages)
