@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ import torch
 
 from engine.builder import ModelConfig
 from engine.errors import KVScopeError
-from engine.generation.span_scorer import SPAN_SCORER_FILE
+from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.model.decoder import Decoder
-from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
+from engine.model.encoder import load_encoder, load_minilm
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.load import load_decoder, select_dtype
 from engine.model.loading.resolve import resolve
@@ -130,10 +131,13 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     training = replace(span_scorer.SpanScorerConfig.training, steps=arguments.steps, learning_rate=arguments.lr)
     config = span_scorer.SpanScorerConfig(seed=arguments.seed, eval_examples=arguments.eval_examples, training=training)
     corpora = _read_corpora(arguments)
-    encoder = load_encoder(select_dtype("cpu", arguments.dtype)[1], (WORD_LAYER, SEMANTIC_LAYER))
+    dtype = select_dtype("cpu", arguments.dtype)[1]
+    autocast = partial(torch.autocast, "cpu", dtype, enabled=dtype is not torch.float32)
+    minilm = load_minilm(torch.float32)
+    scorer = SpanScorer.load(arguments.init_from, *minilm) if arguments.init_from else SpanScorer(*minilm)
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
-    report = span_scorer.train_span_scorer(encoder, prompt, corpora, arguments.out, config, _ProgressPrinter())
-    print(f"Answer scored highest: {report['right']:.3f} of {report['questions']} questions")
+    report = span_scorer.train_span_scorer(scorer, prompt, corpora, arguments.out, config, _ProgressPrinter(), autocast)
+    print(f"Right outcome: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --span-scorer {arguments.out}")
     _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)
 
@@ -253,6 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__, defaults.eval_examples)
     add("--steps", type=int, default=defaults.training.steps, help="one example each, with up to 12 questions")
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
+    add("--init-from", type=Path, metavar="FOLDER", help="a finished span scorer to start from")
 
     documents = "Write invented documents with questions, as data for the other commands."
     command = commands.add_parser("documents", help=documents.rstrip("."), description=documents)

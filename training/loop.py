@@ -87,7 +87,7 @@ def train(
     `settings` describe the shape of what is trained and its examples, as JSON. Raises BadCheckpoint if the checkpoint
     cannot be read or was made with other settings or another `config`.
     """
-    parameters = dict(trained.named_parameters())
+    parameters = {name: weight for name, weight in trained.named_parameters() if weight.requires_grad}
     names = list(parameters)
     optimizer = torch.optim.AdamW(parameters.values(), betas=(0.9, 0.98), weight_decay=0.0)
     settings = to_json(config) | settings

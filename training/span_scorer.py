@@ -1,131 +1,142 @@
-"""Train a span scorer: layers over the encoder's vectors that score the words that answer a question.
+"""Finetune a span scorer: all-MiniLM-L6-v2 learns to mark the start and the end of the answer in passages.
 
-An example is some passages and questions whose answers occur in them verbatim. Every occurrence of an answer counts as
-correct, because the data does not say which one is meant: the loss is that of the best one (a soft maximum).
+An example is some passages and questions whose answers occur in them verbatim, or which they do not answer. Every
+occurrence of an answer counts as correct, because the data does not say which one is meant: the loss is the negative
+log-likelihood of any of them. A question is read with the passages of its answer and one more; the scores of a passage
+do not depend on the others.
 """
 
-import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.generation.span_scorer import EncodedText, SpanScorer, SpanScorerNet, encode_text, pad_batch
-from engine.model.encoder import PACKAGE, Encoder
-from engine.prompt.template import PromptTemplate
+from engine.generation.span_scorer import SpanScorer, Window, normalize
+from engine.model.encoder import PACKAGE
+from engine.prompt.template import NO_ANSWER, PromptTemplate
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
 from training.loop import Progress, RunConfig, TrainingConfig, prepare_run, train
 from training.publish import write_report
 
-
-@dataclass(frozen=True)
-class SpanScorerNetConfig:
-    size: int = 128  # hidden size of the layers
+MAX_OTHER_PASSAGES = 1  # read with a question, beside those that hold its answer
+VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # before the supporting sentence
+Place = tuple[int, int, int]  # window, first and last piece of an answer there
 
 
 @dataclass(frozen=True)
 class SpanScorerConfig(RunConfig):
     """How a span scorer is trained."""
 
-    mix: DataMix = field(default=DataMix(max_passages=4, max_tokens=800, max_questions=12, unanswerable_fraction=0.0))
-    training: TrainingConfig = field(default=TrainingConfig(4000, 1.5e-3, warmup_steps=100, checkpoint_steps=250))
-    net: SpanScorerNetConfig = field(default=SpanScorerNetConfig())
+    mix: DataMix = field(default=DataMix(max_passages=4, max_tokens=1000, max_questions=12, unanswerable_fraction=0.15))
+    training: TrainingConfig = field(default=TrainingConfig(4000, 1.5e-4, warmup_steps=100, checkpoint_steps=250))
 
 
 def train_span_scorer(
-    encoder: Encoder,
+    scorer: SpanScorer,
     prompt: PromptTemplate,
     corpora: Sequence[Corpus],
     out: Path,
     config: SpanScorerConfig,
     progress: Progress,
+    autocast: Callable[[], AbstractContextManager[Any]],
 ) -> dict[str, Any]:
     """Train a span scorer and write it and its report into `out`; return the report.
 
-    `prompt` measures passages in tokens of a main model. The report has the fraction of held-out questions for which
-    the most likely piece of all passages is part of the answer. Resumes from the last checkpoint in `out`. Raises
-    BadCorpus if there are too few questions, and BadCheckpoint or CheckpointNotWritten.
+    `prompt` measures passages in tokens of a main model; `autocast` is entered for each pass. The report has the
+    fraction of held-out questions whose most likely span is the answer, or is less likely than no answer where there is
+    none. Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint
+    or CheckpointNotWritten.
     """
     examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
     # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
     data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
-    document_frequency = _inverse_document_frequency(encoder, corpora)
-    net = SpanScorerNet(encoder.width, len(encoder.layers), config.net.size, len(document_frequency))
-    net.rarity += document_frequency
-    loss_of = make_loss(net, examples, encoder, config.seed)
-    settings = {**to_json(config.net), "data": data}
-    seconds = train(net, loss_of, config.training, out, settings, progress)
-    SpanScorer(encoder, net).save(out)
-    correct = evaluate(SpanScorer.load(out, encoder), eval_examples, config.eval_examples, progress)
+    scorer.requires_grad_(True).encoder.embeddings.requires_grad_(False)
+    encode = cache(scorer.tokenizer.encode)
+
+    def loss_of(step: int) -> Tensor:
+        texts, pairs = examples.texts(step)
+        rng = Random(f"{config.seed} {step}")
+        rows: list[tuple[Sequence[int], Window]] = []
+        questions: list[tuple[slice, list[Place]]] = []
+        for question, answer in pairs:
+            ids = scorer.encode_question(question)
+            windows = scorer.windows(ids, map(encode, texts))
+            places = [] if answer == NO_ANSWER else find_places(windows, texts, answer)
+            if not places and answer != NO_ANSWER:
+                continue  # not verbatim
+            kept = _draw_windows(len(windows), places, rng)
+            part = slice(len(rows), len(rows) + len(kept))
+            questions.append((part, [(kept.index(window), start, end) for window, start, end in places]))
+            rows += [(ids, windows[index]) for index in kept]
+        if not rows:
+            return torch.zeros((), requires_grad=True)
+        with autocast():
+            starts, ends = scorer(rows)
+        return torch.stack([_loss(starts[part], ends[part], places) for part, places in questions]).mean()
+
+    seconds = train(scorer, loss_of, config.training, out, {"data": data}, progress)
+    scorer.requires_grad_(False).save(out)
+    correct = evaluate(scorer, eval_examples, config.eval_examples, progress)
     results = {"seconds": seconds, "questions": len(correct), "right": sum(correct) / max(1, len(correct))}
     return write_report(out, PACKAGE, config, eval_set, results)
 
 
-def _inverse_document_frequency(encoder: Encoder, corpora: Sequence[Corpus]) -> Tensor:
-    """Return the idf of each word piece among the paragraphs, [vocabulary], in nats."""
-    counts = torch.zeros(encoder.tokenizer.template.get_vocab_size())
-    paragraphs = [paragraph for corpus in corpora for paragraph in corpus.paragraphs]
-    for paragraph in paragraphs:
-        counts[list(set(encoder.tokenizer.encode(paragraph.text).ids))] += 1
-    return torch.log(1 + len(paragraphs) / (1 + counts))
+def _loss(starts: Tensor, ends: Tensor, places: Sequence[Place]) -> Tensor:
+    """Return the negative log-likelihood of one question's answer, in nats; without places, of no answer."""
+    (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)
+    if not places:
+        return -(no_start + no_end)
+    return -torch.stack([starts[window, start] + ends[window, end] for window, start, end in places]).logsumexp(0)
 
 
-def make_loss(net: SpanScorerNet, examples: TrainingExamples, encoder: Encoder, seed: int) -> Callable[[int], Tensor]:
-    """Return the loss of each step: the negative log-likelihood of the answer's pieces per question, in nats."""
-    encode = cache(partial(encode_text, encoder))
-
-    def loss(step: int) -> Tensor:
-        torch.manual_seed((seed << 32) + step)  # of dropout, so that a resumed run equals an uninterrupted one
-        texts, pairs = examples.texts(step)
-        passages = [encode(text) for text in texts]
-        encoded_pairs = [(encode(question), find_occurrences(passages, texts, answer)) for question, answer in pairs]
-        trained = [(question, spans) for question, spans in encoded_pairs if question.pieces.ids and spans]
-        losses = [torch.zeros((), requires_grad=True)]
-        if trained:
-            questions = [question for question, _ in trained for _ in passages]
-            logits = net(pad_batch(passages * len(trained)), pad_batch(questions))
-            for row, (_, spans) in zip(logits.view(len(trained), len(passages), -1), trained, strict=True):
-                log_probs = row.flatten().log_softmax(0).view_as(row)
-                of_spans = torch.stack([log_probs[passage, pieces].mean() for passage, pieces in spans])
-                losses.append(math.log(len(of_spans)) - of_spans.logsumexp(0))
-        return torch.stack(losses).sum() / max(1, len(trained))
-
-    return loss
+def _draw_windows(count: int, places: Sequence[Place], rng: Random) -> list[int]:
+    """Return the windows with the answer and some others."""
+    with_answer = sorted({window for window, _, _ in places})
+    others = [index for index in range(count) if index not in with_answer]
+    num_others = MAX_OTHER_PASSAGES if with_answer else MAX_OTHER_PASSAGES + 1
+    return with_answer + rng.sample(others, min(num_others, len(others)))
 
 
-def find_occurrences(passages: Sequence[EncodedText], texts: Sequence[str], answer: str) -> list[tuple[int, list[int]]]:
-    """Return where an answer occurs as whole words: the index of a passage, and the indices of its pieces there."""
-    occurrences = []
-    for index, (passage, text) in enumerate(zip(passages, texts, strict=True)):
-        for match in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text, re.IGNORECASE):
-            spans = enumerate(passage.pieces.spans)
-            if pieces := [piece for piece, (start, end) in spans if start < match.end() and end > match.start()]:
-                occurrences.append((index, pieces))
-    return occurrences
+def find_places(windows: Sequence[Window], texts: Sequence[str], answer: str) -> list[Place]:
+    """Return where an answer occurs as whole words, without the verdict before a supporting sentence."""
+    pattern = re.compile(rf"(?<!\w){re.escape(VERDICT.sub('', answer, count=1))}(?!\w)", re.IGNORECASE)
+    places = []
+    for index, window in enumerate(windows):
+        for match in pattern.finditer(texts[window.passage]):
+            pieces = [i for i, (start, end) in enumerate(window.spans) if start < match.end() and end > match.start()]
+            if pieces and window.spans[pieces[-1]][1] >= match.end():  # not cut off by the window's end
+                places.append((index, pieces[0], pieces[-1]))
+    return places
 
 
 def evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progress: Progress) -> list[bool]:
-    """Return for each question whether the most likely piece of all passages is part of its answer."""
-    encode = cache(partial(encode_text, scorer.encoder))
+    """Return for each question whether the outcome with the highest probability, of all passages, is right."""
     correct = list[bool]()
     for index in range(count):
         texts, pairs = examples.texts(index)
-        passages = [encode(text) for text in texts]
         for question, answer in pairs:
-            if occurrences := find_occurrences(passages, texts, answer):
-                is_best = [scores.log_odds == 0.0 for scores in scorer.score(question, texts)]
-                correct.append(any(bool(is_best[passage][pieces].any()) for passage, pieces in occurrences))
+            scores = scorer.score(question, texts)
+            best = scores.best
+            declines = best is None or best.probability < scores.no_answer
+            if answer == NO_ANSWER:
+                correct.append(declines)
+            elif find_places(scores.windows, texts, answer):
+                expected = " ".join(VERDICT.sub("", answer, count=1).casefold().split())
+                found = best and " ".join(texts[best.passage][best.start : best.end].casefold().split())
+                correct.append(not declines and found == expected)
         progress("Evaluating", index + 1, count, 0.0)
     return correct
 
 
 def selection_metric(report: dict[str, Any]) -> float:
-    """Return the fraction of questions whose answer is scored highest."""
+    """Return the fraction of right outcomes."""
     return report["right"]

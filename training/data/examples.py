@@ -93,7 +93,8 @@ class TrainingExamples:
         nearby = (paragraphs[at % len(paragraphs)] for at in range(start - 3, start + 12))
         candidates = [pair for paragraph in nearby for pair in paragraph.questions[:2]]
         texts = [paragraph.text for paragraph in chosen]
-        return texts, self._draw_questions(texts, answerable, candidates, rng)
+        unanswerable = [question for paragraph in chosen for question in paragraph.unanswerable]
+        return texts, self._draw_questions(texts, answerable, candidates, rng, unanswerable)
 
     def _draw_synthetic(self, rng: Random) -> tuple[list[str], list[tuple[str, str]]]:
         source = self.distractors or [paragraph for corpus in self.corpora for paragraph in corpus.paragraphs]
@@ -121,11 +122,17 @@ class TrainingExamples:
         return kept or [Paragraph(paragraphs[0].text[:2000], paragraphs[0].questions)]
 
     def _draw_questions(
-        self, texts: Sequence[str], answerable: list[tuple[str, str]], candidates: list[tuple[str, str]], rng: Random
+        self,
+        texts: Sequence[str],
+        answerable: list[tuple[str, str]],
+        candidates: list[tuple[str, str]],
+        rng: Random,
+        unanswerable_questions: Sequence[str] = (),
     ) -> list[tuple[str, str]]:
         """Return questions in random order; those candidates whose answer is not in the passages are unanswerable."""
         context = "\n".join(texts).casefold()
         unanswerable = [(question, NO_ANSWER) for question, answer in candidates if answer.casefold() not in context]
+        unanswerable += [(question, NO_ANSWER) for question in unanswerable_questions]
         rng.shuffle(answerable)
         rng.shuffle(unanswerable)
         answerable = answerable[: self.mix.max_questions]
