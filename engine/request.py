@@ -6,6 +6,8 @@ from typing import Any
 
 from engine.trace import Trace
 
+MIN_TRUSTED_CONFIDENCE = 0.5  # of an answer; below it, the user is asked to check the source
+
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
@@ -143,6 +145,11 @@ class Answer:
     is_quoted: bool = False  # the answer consists of the quotes, not of a model's words
     confidence: float | None = None  # probability that the answer is right; None if it was not estimated
 
+    @property
+    def needs_check(self) -> bool:
+        """Whether the answer is so uncertain that the user should read the source."""
+        return self.confidence is not None and self.confidence < MIN_TRUSTED_CONFIDENCE
+
     def as_dict(self) -> dict[str, Any]:
         """Return the downloadable trace: request, metrics, sources without their text, stages."""
         return {
@@ -165,6 +172,9 @@ class Answer:
             "new_tokens": self.new_tokens,
             "tokens_per_second": self.tokens_per_second,
             "notes": list(self.notes),
+            "confidence": self.confidence,
+            "is_quoted": self.is_quoted,
+            "quotes": [{"rank": quote.rank, "document": quote.document, "text": quote.text} for quote in self.quotes],
             "sources": [
                 {
                     "rank": source.rank,

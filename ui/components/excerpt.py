@@ -1,12 +1,9 @@
 """Passages as HTML: cards, a passage in its surrounding text, and highlighted quotes."""
 
-from collections.abc import Iterable
-
 from engine.generation.citations import quoted_spans
 from store.types import Excerpt
-from ui.html import Markup, join, tag
-
-Span = tuple[int, int]  # start and end, in characters
+from ui.components.document_text import Span, render_document_text
+from ui.html import Markup, tag
 
 
 def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
@@ -14,9 +11,9 @@ def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
     return tag(
         "div",
         "… " if excerpt.truncated_before else None,
-        excerpt.text[: excerpt.start],
-        tag("mark", highlight_quotes(excerpt.chunk.text, [quote] if quote else [])),
-        excerpt.text[excerpt.end :],
+        render_document_text(excerpt.text[: excerpt.start]),
+        tag("mark", render_document_text(excerpt.chunk.text, [quote] if quote else [])),
+        render_document_text(excerpt.text[excerpt.end :]),
         " …" if excerpt.truncated_after else None,
         class_="kv-excerpt",
         dir="auto",
@@ -62,15 +59,3 @@ def page_label(excerpt: Excerpt, quote: Span | None = None) -> str:
 def find_quote(excerpt: Excerpt, answer: str) -> Span | None:
     """Return the span of the passage that supports the last sentence of `answer`; None if there is none."""
     return next(((start, end) for _, start, end in quoted_spans(f"{answer} [1]", [excerpt.chunk.text])), None)
-
-
-def highlight_quotes(text: str, quotes: Iterable[Span]) -> Markup:
-    """Return the text with each quote in an element of its own; parts of a quote outside the text are ignored."""
-    parts: list[Markup | str] = []
-    done = 0
-    for start, end in sorted(quotes):
-        start, end = max(start, done), min(end, len(text))
-        if start < end:
-            parts += [text[done:start], tag("em", text[start:end], class_="kv-quoted")]
-            done = end
-    return join(*parts, text[done:])

@@ -11,7 +11,8 @@ from backend.interface.errors import user_message
 from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, Source, TextSpan
-from ui.components.excerpt import Span, find_quote, highlight_quotes, page_label, render_excerpt, render_passage_card
+from ui.components.document_text import Span, highlight_quotes
+from ui.components.excerpt import find_quote, page_label, render_excerpt, render_passage_card
 from ui.components.tiers import TIERS
 from ui.events import INSTANT
 from ui.format import count, percent

@@ -16,6 +16,7 @@ from ui.figures.waterfall import waterfall_figure
 from ui.format import count, duration, percent, short
 from ui.html import Markup, button, error_box, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
+from ui.pages.ask.evidence import render_evidence
 from ui.pages.ask.passages import render_passages
 
 _NO_METRICS = "Ask a question to see where the time goes and how much is reused or recomputed."
@@ -103,6 +104,7 @@ def render_answer(answer: Answer) -> Markup:
         render_state(answer),
         tag("p", "The model returned an empty answer.", class_="kv-muted") if is_empty else None,
         _text(answer.text, answer.sources),
+        render_evidence(answer) if has_ended else None,
         notes if answer.notes else None,
         tag("div", *buttons, class_="kv-acts") if has_ended else None,
         aria_busy="false" if has_ended else "true",

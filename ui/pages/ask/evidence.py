@@ -1,0 +1,43 @@
+"""What supports an answer: how certain it is, and the quotes from the documents."""
+
+from engine.prompt.template import NO_ANSWER
+from engine.request import Answer, Quote
+from ui.components.document_text import render_document_text
+from ui.format import percent
+from ui.html import Markup, button, tag
+
+_CONFIDENCE = "Estimated probability that the answer is right, from how clearly the passages answer the question."
+_MIN_CONTEXT_CHARS = 600
+
+
+def render_evidence(answer: Answer) -> Markup | None:
+    """Return the quotes under a finished answer with its confidence; None if nothing was estimated."""
+    if answer.confidence is None:
+        return None
+    is_declined = answer.text == NO_ANSWER
+    if is_declined:
+        verdict, level = "Not found. Closest passages:", "none"
+    elif answer.needs_check:
+        verdict, level = "Check the source", "low"
+    else:
+        verdict, level = "Quoted from the document" if answer.is_quoted else "Supported by the document", "high"
+    share = None if is_declined else tag("span", f"{percent(answer.confidence)} confidence", title=_CONFIDENCE)
+    head = tag("p", tag("strong", verdict), share, class_=f"kv-verdict kv-verdict-{level}")
+    quotes = () if answer.is_quoted else (_quote(answer, quote) for quote in answer.quotes)
+    return tag("section", head, *quotes, class_="kv-evidence", aria_label="Evidence")
+
+
+def _quote(answer: Answer, quote: Quote) -> Markup:
+    source = answer.sources[quote.rank - 1]
+    page = "" if source.page is None else f", page {source.page}"
+    mark = button(
+        "select",
+        source.chunk,
+        str(quote.rank),
+        class_="kv-cite",
+        data_rank=quote.rank,
+        data_context=quote.text[:_MIN_CONTEXT_CHARS],
+        aria_label=f"Source {quote.rank}",
+    )
+    where = tag("footer", tag("bdi", f"{source.document}{page}"), " ", mark)
+    return tag("blockquote", render_document_text(quote.text), where, class_="kv-quote", dir="auto")
