@@ -188,7 +188,7 @@ def _ask(
         if chosen in REPEATED and uses[chosen, question.key] < MAX_USES:
             by_type[chosen].append((passage, question))
         text = question.ask(rng)
-        if world.is_family and world.version_label and not _has_year(question):
+        if world.is_family and world.version_label not in text and not _has_year(question):
             is_changed = question.key in siblings and siblings[question.key] != question.answer
             if rng.random() < (1.0 if is_changed or chosen == "superlative" else 0.2):
                 phrases = world.words.lists[
@@ -196,10 +196,9 @@ def _ask(
                 ]
                 qualifier = world.fill(rng.choice(phrases), rng, v=world.version_label, doc=world.noun)
                 text = phrasing.add_qualifier(world, text, qualifier, rng)
-        elif not question.subject and chosen != "dated":
-            if rng.random() < (0.9 if chosen == "unanswerable" else NAMED_DOCUMENT_FRACTION):
-                qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
-                text = phrasing.add_qualifier(world, text, qualifier, rng)
+        elif not question.subject and rng.random() < (0.9 if chosen == "unanswerable" else NAMED_DOCUMENT_FRACTION):
+            qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
+            text = phrasing.add_qualifier(world, text, qualifier, rng)
         text = phrasing.finish(world, text, rng)
         if answers.setdefault(text, question.answer) == question.answer and (text, question) not in passage.asked:
             passage.asked.append((text, question))
