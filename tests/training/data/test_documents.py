@@ -1,11 +1,13 @@
 """Synthetic documents: seeded, with answers that stand in the passage and questions in the intended proportions."""
 
 import json
+import sys
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
+from training import __main__ as command
 from training.data.corpus import read_corpora
 from training.data.documents.generate import SHARES, generate_documents, write_documents
 from training.data.documents.vocabulary import read_vocabulary
@@ -124,3 +126,10 @@ def test_kinds_are_many_and_all_their_contents_exist():
                 if name == "reason":
                     assert any(words.entries.get(f"{entry} {arguments[0]}") for entry in ("why", "if", "def", "how"))
     assert any("ist" in passage.context.split() for passages in generate_documents(30, 1) for passage in passages)
+
+
+def test_the_command_writes_the_file_and_prints_the_types(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "documents.jsonl"
+    monkeypatch.setattr(sys, "argv", ["training", "documents", "--count", "6", "--seed", "2", "--out", str(out)])
+    assert command.main() == 0
+    assert "unanswerable" in capsys.readouterr().out and len(out.read_text().splitlines()) >= 18

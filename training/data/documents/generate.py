@@ -158,8 +158,13 @@ def _ask(
 ) -> None:
     """Draw questions for the passages of a document: the next type is the one that `asked` lacks most."""
     by_type: dict[str, list[tuple[Passage, Question]]] = {type: [] for type in SHARES}
+    stated: dict[tuple[str, tuple[str, ...]], set[str]] = {}  # the answers of a question: different ones are dropped
+    for question in (question for passage in passages for question in passage.questions):
+        stated.setdefault((question.type, question.key), set()).add(question.answer.casefold())
     for passage in passages:
         for question in [*passage.questions, *_multi_questions(world, passage, rng)]:
+            if len(stated.get((question.type, question.key), ())) > 1:
+                continue
             assert question.type in ("yes/no", "multi") or question.answer in passage.context, question
             by_type[question.type].append((passage, question))
     by_type["unanswerable"] = _absent_questions(world, passages, others, rng)

@@ -16,6 +16,7 @@ MAX_COLUMNS = 7  # besides that of the names
 REWORDED_FRACTION = 0.15  # of the sections are written anew for a second version
 JOINED_FRACTION = 0.25  # of the statements are joined to the one before
 CLEAR_KINDS = ("phone", "email", "money", "person", "date", "size", "hours", "score")  # understood without a header
+GROUPED_FRACTION = 0.08  # of the tables have rows in two groups
 UNIT_IN_HEADER_FRACTION = 0.3  # of the columns whose values have the same unit
 LIST_MARKERS = ("- ", "- ", "* ", "• ", "a) ")
 STEP_MARKERS = ("{}. ", "{}. ", "{}) ")
@@ -329,6 +330,11 @@ class Writer:
         if rng.random() < 0.7:
             caption = world.sentence(rng.choice(self._lists["say_table"]), rng, n=header[0], l=header[1])
         has_header = len(header) == 2 or rng.random() < 0.92
+        if has_header and len(header) > 2 and len(entities) >= 4 and rng.random() < GROUPED_FRACTION:
+            half = len(entities) // 2
+            first, second = rng.sample(self._lists["dim_region"][1:], 2)
+            table = [header, [first], *table[1 : 1 + half], [second], *table[1 + half :]]
+            questions = [[], *questions[:half], [], *questions[half:]]
         lines = format_table(table if has_header else table[1:], has_header).split("\n")
         if not has_header:  # only what a cell shows by itself can be asked
             kinds = [attribute.value.partition(":")[0] for attribute in attributes]
