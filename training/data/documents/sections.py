@@ -127,8 +127,8 @@ class Writer:
                 templates = self._lists["say_rise" if new.number > old.number else "say_fall"]
                 sentence = world.sentence(rng.choice(templates), rng, L=noun[:1].upper() + noun[1:], **given)
             else:
-                says = [f"{self._lists['in_year'][0].replace('{p}', '{y}')}, {self._lower(s)}" for s in attribute.says]
-                first = world.sentence(rng.choice(says), rng, **given)
+                template = f"{rng.choice(self._lists['say_in_year'])} {self._lower(rng.choice(attribute.says))}"
+                first = world.sentence(template, rng, **given)
                 second = world.sentence(rng.choice(self._lists["say_before"]), rng, **given)
                 sentence = f"{first} {second}"
             texts = (new.text, old.text)

@@ -62,7 +62,7 @@ class World:
         self.title = self.fill(Random(f"{seed} title").choice(kind.titles), Random(f"{seed} title"), **given)
         self.stem = self.fill(Random(f"{seed} stem").choice(kind.stems), Random(f"{seed} stem"), **given)
         if Random(f"{seed} plain").random() < PLAIN_STEM_FRACTION:
-            self.stem = re.sub(r"[^\w .-]+", "", self.title)
+            self.stem = " ".join(re.sub(r"[^\w .-]+", " ", self.title).split())
         if is_family and self.version_label not in self.stem:
             self.stem += Random(f"{seed} separator").choice(("-v", "_v", "-")) + self.version_label
 
