@@ -1,11 +1,13 @@
 """Synthetic documents: seeded, with answers that stand in the passage and questions in the intended proportions."""
 
 import json
+import sys
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
+from training import __main__ as command
 from training.data.corpus import read_corpora
 from training.data.documents.generate import SHARES, generate_documents, write_documents
 from training.data.documents.vocabulary import read_vocabulary
@@ -114,14 +116,20 @@ def test_kinds_are_many_and_all_their_contents_exist():
     for words in (english, german):
         for kind in words.kinds:
             assert kind.subject in words.classes
-            for content in (content for _, contents in kind.sections for content in contents):
+            choices = [content for _, contents in kind.sections for content in contents]
+            for content in (content for choice in choices for content in choice.split("/")):
                 name, *arguments = content.split(":")
                 if name in ("table", "matrix") or (name == "facts" and arguments and arguments[0]):
                     assert arguments[0] in words.classes, content
                 if name in ("fill", "list", "steps", "rule"):
-                    assert words.entries[f"{name} {arguments[0]}"], content
+                    assert words.entries.get(f"{name} {arguments[0]}"), content
                 if name == "reason":
-                    assert any(words.entries[f"{entry} {arguments[0]}"] for entry in ("why", "if", "def", "how")), (
-                        content
-                    )
+                    assert any(words.entries.get(f"{entry} {arguments[0]}") for entry in ("why", "if", "def", "how"))
     assert any("ist" in passage.context.split() for passages in generate_documents(30, 1) for passage in passages)
+
+
+def test_the_command_writes_the_file_and_prints_the_types(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "documents.jsonl"
+    monkeypatch.setattr(sys, "argv", ["training", "documents", "--count", "6", "--seed", "2", "--out", str(out)])
+    assert command.main() == 0
+    assert "unanswerable" in capsys.readouterr().out and len(out.read_text().splitlines()) >= 18

@@ -158,8 +158,13 @@ def _ask(
 ) -> None:
     """Draw questions for the passages of a document: the next type is the one that `asked` lacks most."""
     by_type: dict[str, list[tuple[Passage, Question]]] = {type: [] for type in SHARES}
+    stated: dict[tuple[str, tuple[str, ...]], set[str]] = {}  # the answers of a question: different ones are dropped
+    for question in (question for passage in passages for question in passage.questions):
+        stated.setdefault((question.type, question.key), set()).add(question.answer.casefold())
     for passage in passages:
         for question in [*passage.questions, *_multi_questions(world, passage, rng)]:
+            if len(stated.get((question.type, question.key), ())) > 1:
+                continue
             assert question.type in ("yes/no", "multi") or question.answer in passage.context, question
             by_type[question.type].append((passage, question))
     by_type["unanswerable"] = _absent_questions(world, passages, others, rng)
@@ -188,7 +193,7 @@ def _ask(
         if chosen in REPEATED and uses[chosen, question.key] < MAX_USES:
             by_type[chosen].append((passage, question))
         text = question.ask(rng)
-        if world.is_family and world.version_label and not _has_year(question):
+        if world.is_family and world.version_label not in text and not _has_year(question):
             is_changed = question.key in siblings and siblings[question.key] != question.answer
             if rng.random() < (1.0 if is_changed or chosen == "superlative" else 0.2):
                 phrases = world.words.lists[
@@ -196,10 +201,9 @@ def _ask(
                 ]
                 qualifier = world.fill(rng.choice(phrases), rng, v=world.version_label, doc=world.noun)
                 text = phrasing.add_qualifier(world, text, qualifier, rng)
-        elif not question.subject and chosen != "dated":
-            if rng.random() < (0.9 if chosen == "unanswerable" else NAMED_DOCUMENT_FRACTION):
-                qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
-                text = phrasing.add_qualifier(world, text, qualifier, rng)
+        elif not question.subject and rng.random() < (0.9 if chosen == "unanswerable" else NAMED_DOCUMENT_FRACTION):
+            qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
+            text = phrasing.add_qualifier(world, text, qualifier, rng)
         text = phrasing.finish(world, text, rng)
         if answers.setdefault(text, question.answer) == question.answer and (text, question) not in passage.asked:
             passage.asked.append((text, question))

@@ -85,7 +85,7 @@ def in_past_tense(world: World, question: str) -> str:
     tenses = dict(pair.split("/") for pair in _list(world, "past_tense"))
     words = question.split(" ")
     for index, word in enumerate(words):
-        if word.lower() in tenses:
+        if word.lower() in tenses and words[index + 1 : index + 2] != ["you"]:
             past = tenses[word.lower()]
             words[index] = past.capitalize() if word[0].isupper() else past
             break

@@ -16,6 +16,8 @@ MAX_COLUMNS = 7  # besides that of the names
 REWORDED_FRACTION = 0.15  # of the sections are written anew for a second version
 JOINED_FRACTION = 0.25  # of the statements are joined to the one before
 CLEAR_KINDS = ("phone", "email", "money", "person", "date", "size", "hours", "score")  # understood without a header
+GROUPED_FRACTION = 0.08  # of the tables have rows in two groups
+UNIT_IN_HEADER_FRACTION = 0.3  # of the columns whose values have the same unit
 LIST_MARKERS = ("- ", "- ", "* ", "• ", "a) ")
 STEP_MARKERS = ("{}. ", "{}. ", "{}) ")
 
@@ -125,8 +127,8 @@ class Writer:
                 templates = self._lists["say_rise" if new.number > old.number else "say_fall"]
                 sentence = world.sentence(rng.choice(templates), rng, L=noun[:1].upper() + noun[1:], **given)
             else:
-                says = [f"{self._lists['in_year'][0].replace('{p}', '{y}')}, {self._lower(s)}" for s in attribute.says]
-                first = world.sentence(rng.choice(says), rng, **given)
+                template = f"{rng.choice(self._lists['say_in_year'])} {self._lower(rng.choice(attribute.says))}"
+                first = world.sentence(template, rng, **given)
                 second = world.sentence(rng.choice(self._lists["say_before"]), rng, **given)
                 sentence = f"{first} {second}"
             texts = (new.text, old.text)
@@ -205,24 +207,28 @@ class Writer:
         if (entry := self._take(directive, topic, rng)) is None:
             return None
         given = self._given(rng)
-                if directive in ("how", "say"):
+        if directive in ("how", "say"):
             asks, templates, *_ = entry
+            key = (directive, asks[0])
         else:
             asks, templates = self._lists[f"ask_{directive}"], self._lists[f"say_{directive}"]
             first = rng.choice(entry[0])
             if directive == "why":
-                verb, _, rest = self.world.fill(rng.choice(entry[1]), rng, **given).partition(" ")
                 causes = entry[2] if len(entry) > 2 and rng.random() < 0.7 else self._lists["cause"]
-                given |= dict(s=self.world.fill(first, rng, **given), x=verb, p=rest, c=self.world.fill(rng.choice(causes), rng, **given))
+                words = {"s": first, "p": rng.choice(entry[1]), "c": rng.choice(causes)}
             else:
                 second = entry[1][entry[0].index(first)] if directive == "def" else rng.choice(entry[1])
-                given |= dict(c=self.world.fill(first, rng, **given), r=self.world.fill(second, rng, **given))
+                words = {"c": first, "r": second}
+            given |= {name: self.world.fill(word, rng, **given) for name, word in words.items()}
+            given["x"], _, given["p"] = given.get("p", "").partition(" ")
+            key = (directive, first)
         before, answer, after = re.split(r"[\[\]]", self.world.fill(rng.choice(templates), rng, **given))
         sentence = self.world.sentence(before + answer + after, rng)
         answer = answer if answer in sentence else answer[:1].upper() + answer[1:]
-        ask = partial(self._ask_filled, asks, given)
-        key = (directive, asks[0] if directive in ("how", "say") else first, given.get("s", ""))
-        return Piece(sentence, [Question("fact" if directive == "say" else "reason", key, answer, ask)])
+        question = Question(
+            "fact" if directive == "say" else "reason", key, answer, partial(self._ask_filled, asks, given)
+        )
+        return Piece(sentence, [question])
 
     # Lists
 
@@ -324,6 +330,11 @@ class Writer:
         if rng.random() < 0.7:
             caption = world.sentence(rng.choice(self._lists["say_table"]), rng, n=header[0], l=header[1])
         has_header = len(header) == 2 or rng.random() < 0.92
+        if has_header and len(header) > 2 and len(entities) >= 4 and rng.random() < GROUPED_FRACTION:
+            half = len(entities) // 2
+            first, second = rng.sample(self._lists["dim_region"][1:], 2)
+            table = [header, [first], *table[1 : 1 + half], [second], *table[1 + half :]]
+            questions = [[], *questions[:half], [], *questions[half:]]
         lines = format_table(table if has_header else table[1:], has_header).split("\n")
         if not has_header:  # only what a cell shows by itself can be asked
             kinds = [attribute.value.partition(":")[0] for attribute in attributes]
@@ -340,7 +351,7 @@ class Writer:
         """Return a column's header and cells; sometimes the header has the unit."""
         label = self.world.label(attribute)
         units = {value.unit for value in values}
-        if len(units) == 1 and "" not in units and rng.random() < 0.3:
+        if len(units) == 1 and "" not in units and rng.random() < UNIT_IN_HEADER_FRACTION:
             (unit,) = units
             if all(value.text.endswith(unit) for value in values):
                 shown = rng.choice(

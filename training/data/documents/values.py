@@ -19,6 +19,8 @@ DATE_FORMATS = (
     "{d:02}.{m:02}.{y}",
 )
 GERMAN_DATE_FORMATS = ("{d}. {B} {y}", "{d:02}.{m:02}.{y}", "{d}.{m}.{y}", "{y}-{m:02}-{d:02}")
+SCORE_SEPARATORS = ":/\u2013"
+TIMES = " \u00d7 "
 PERCENT_FORMATS = ("{}%", "{} %", "{} percent")
 
 
@@ -60,11 +62,11 @@ class Notation:
         if kind == "code":
             return Value(code(self._choice(rest), rng))
         if kind == "score":
-            return Value(f"{rng.randint(0, 5)}{self._choice(':/\u2013')}{rng.randint(0, 5)}")
+            return Value(f"{rng.randint(0, 5)}{self._choice(SCORE_SEPARATORS)}{rng.randint(0, 5)}")
         if kind == "size":
             unit = self._choice("mm/cm")
             sizes = (self.number(rng.randint(4, 140) * (5 if unit == "mm" else 1)) for _ in range(3))
-            return Value(f"{' \u00d7 '.join(sizes)} {unit}")
+            return Value(f"{TIMES.join(sizes)} {unit}")
         low, high = self._bounds(bounds)
         if kind == "date":
             day = date(current_year, 1, 1) + timedelta(rng.randint(int(low * 365), int(high * 365)))

@@ -11,6 +11,7 @@ from training.data.documents.vocabulary import Attribute, EntityClass, Kind, rea
 
 SLOT = re.compile(r"\{([^{}]+)\}")
 NEAR_VALUE = re.compile("num|money|pct")  # values that differ little from period to period
+PLAIN_STEM_FRACTION = 0.15  # of the files have the title as their name
 CHANGED_FRACTION = 0.4  # of the values, from one version to the next
 
 
@@ -60,6 +61,8 @@ class World:
         given = {"E": self.subject.name, "slug": slug(self.subject.name)[:40].strip("-")}
         self.title = self.fill(Random(f"{seed} title").choice(kind.titles), Random(f"{seed} title"), **given)
         self.stem = self.fill(Random(f"{seed} stem").choice(kind.stems), Random(f"{seed} stem"), **given)
+        if Random(f"{seed} plain").random() < PLAIN_STEM_FRACTION:
+            self.stem = " ".join(re.sub(r"[^\w .-]+", " ", self.title).split())
         if is_family and self.version_label not in self.stem:
             self.stem += Random(f"{seed} separator").choice(("-v", "_v", "-")) + self.version_label
 
