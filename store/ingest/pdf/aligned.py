@@ -69,13 +69,7 @@ def _table_in(rows: list[list[Segment]], rules: Sequence[Rule]) -> list[Item]:
     wide = [index for index, row in enumerate(rows) if len(row) >= min_columns]
     if len(wide) < MIN_ROWS - is_framed:
         return list(rows)
-    num_spanning, gaps = max(
-        (
-            (skip, _gaps([rows[index] for index in wide[skip:]]))
-            for skip in range(len(wide) - MIN_ROWS + is_framed + 1)[:3]
-        ),
-        key=lambda pair: (len(pair[1]), -pair[0]),
-    )
+    num_spanning, gaps = _best_gaps([rows[index] for index in wide], MIN_ROWS - is_framed)
     if len(gaps) < min_columns - 1:
         return list(rows)
     first, last = wide[0], wide[-1]
@@ -94,6 +88,18 @@ def _table_in(rows: list[list[Segment]], rules: Sequence[Rule]) -> list[Item]:
         ]
         return [*rows[:first], *[[segment] for column in columns for segment in column], *rows[last + 1 :]]
     return [*rows[:first], table, *rows[last + 1 :]]
+
+
+def _best_gaps(rows: Sequence[list[Segment]], min_rows: int) -> tuple[int, list[Gap]]:
+    """Return how many rows from the top have cells over several columns, and the gaps between the columns below."""
+    choices = []
+    for num_spanning in range(min(MAX_HEADER_ROWS, len(rows))):
+        gaps = _gaps(rows[num_spanning:])
+        is_whole = len(gaps) < max(map(len, rows[num_spanning:]))  # a text over two columns makes gaps of its own
+        if not num_spanning or len(rows) - num_spanning >= (1 if is_whole else min_rows):
+            choices.append((is_whole, len(gaps), -num_spanning, gaps))
+    _, _, skipped, gaps = max(choices)
+    return -skipped, gaps
 
 
 def _gaps(rows: Sequence[list[Segment]]) -> list[Gap]:

@@ -19,12 +19,18 @@ MIN_HEADING_SIZE = 1.15  # of a heading above columns, relative to the text
 class Box(Protocol):
     """Something with a text on a page."""
 
-    text: str
-    x0: float
-    top: float
-    x1: float
-    bottom: float
-    size: float
+    @property
+    def text(self) -> str: ...
+    @property
+    def x0(self) -> float: ...
+    @property
+    def top(self) -> float: ...
+    @property
+    def x1(self) -> float: ...
+    @property
+    def bottom(self) -> float: ...
+    @property
+    def size(self) -> float: ...
 
 
 B = TypeVar("B", bound=Box)
@@ -111,4 +117,5 @@ def _is_prose(boxes: Sequence[B]) -> bool:
     lines = [box.text for box in boxes if len(box.text) >= MIN_PROSE_CHARS]
     is_cased = any(line.upper() != line.lower() for line in lines)
     num_lower = sum(line[0].islower() for line in lines)
-    return len(lines) >= MIN_LINES and 2 * len(lines) > len(boxes) and (num_lower >= MIN_LOWER or not is_cased)
+    is_most = 2 * sum(map(len, lines)) > sum(len(box.text) for box in boxes)
+    return len(lines) >= MIN_LINES and is_most and (num_lower >= MIN_LOWER or not is_cased)

@@ -227,6 +227,7 @@ def _join_pages(pages: Sequence[Sequence[Block]], vocabulary: frozenset[str]) ->
     """Return each page's text and what separates it from the next one."""
     result: list[tuple[str, str]] = []
     for number, blocks in enumerate(pages):
+        blocks = [block for block in blocks if block.text]
         text = blocks[0].text if blocks else ""
         for above, block in pairwise(blocks):
             text += ("\n" if above.kind == block.kind == "list" else "\n\n") + block.text

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,8 +42,12 @@ def make_segment(words: Sequence[Word]) -> Segment:
     """Return the segment of words on a line; right-to-left text stays in the order of the file."""
     is_rtl = is_right_to_left("".join(word.text for word in words))
     words = sorted(words, key=lambda word: word.index if is_rtl else word.x0)
-    largest = max(words, key=lambda word: (round(word.size, 1), len(word.text)))
-    top, bottom = largest.baseline - 0.8 * largest.size, largest.baseline + 0.2 * largest.size
+    sizes = Counter[float]()
+    for word in words:
+        sizes[round(word.size, 1)] += len(word.text)
+    usual = sizes.most_common(1)[0][0]
+    main = next(word for word in words if round(word.size, 1) == usual)
+    top, bottom = main.baseline - 0.8 * main.size, main.baseline + 0.2 * main.size
     x0, x1 = min(word.x0 for word in words), max(word.x1 for word in words)
     return Segment(
         " ".join(word.text for word in words),
@@ -50,8 +55,8 @@ def make_segment(words: Sequence[Word]) -> Segment:
         top,
         x1,
         bottom,
-        largest.baseline,
-        largest.size,
+        main.baseline,
+        main.size,
         all(word.bold for word in words),
         tuple(words),
     )

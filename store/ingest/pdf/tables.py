@@ -68,7 +68,8 @@ def _grids(rules: Sequence[Rule]) -> list[list[tuple[float, float, float, float]
 
 def _edge(rule: Rule) -> dict[str, Any]:
     orientation = "v" if rule.x0 == rule.x1 else "h"
-    return dict(x0=rule.x0, x1=rule.x1, top=rule.top, bottom=rule.bottom, orientation=orientation)
+    size = dict(width=rule.x1 - rule.x0, height=rule.bottom - rule.top)  # pdfplumber changes them when it joins edges
+    return dict(x0=rule.x0, x1=rule.x1, top=rule.top, bottom=rule.bottom, orientation=orientation, **size)
 
 
 def _open_sides(edges: Sequence[dict]) -> list[Rule]:
