@@ -17,6 +17,7 @@ MIN_COLUMNS = 3  # two if horizontal lines frame the table
 MIN_GAP = 0.6  # between columns, in font sizes
 MAX_ROW_DISTANCE = 2.6  # between baselines, in font sizes
 MAX_SINGLE_WIDTH = 0.5  # of the region: a wider row without gaps is text
+MIN_HEADING_SIZE = 1.08  # of text between two tables, relative to theirs
 MAX_MEAN_CHARS = 45  # of a cell; more is text in columns
 TIGHT = 1.35  # distance of baselines, in font sizes, of lines in one cell
 LEADER = re.compile(r"(?:\.\s?){4,}|(?:\u2026\s?){2,}|(?:_\s?){4,}")  # in tables of contents and forms
@@ -32,10 +33,11 @@ def find_aligned(rows: Sequence[list[Segment]], rules: Sequence[Rule]) -> list[I
     items: list[Item] = []
     group: list[list[Segment]] = []
     for row in rows:
-        if group and (not _is_near(group[-1], row) or _is_text(row, width)):
+        is_text = _is_text(row, width) or (bool(group) and _is_heading(group[-1], row))
+        if group and (is_text or not _is_near(group[-1], row)):
             items += _table_in(group, rules)
             group = []
-        if _is_text(row, width):
+        if is_text:
             items.append(row)
         else:
             group.append(row)
@@ -44,6 +46,11 @@ def find_aligned(rows: Sequence[list[Segment]], rules: Sequence[Rule]) -> list[I
 
 def _is_near(above: list[Segment], row: list[Segment]) -> bool:
     return row[0].baseline - above[0].baseline < MAX_ROW_DISTANCE * max(row[0].size, above[0].size)
+
+
+def _is_heading(above: list[Segment], row: list[Segment]) -> bool:
+    """Return whether a row is a heading below a table, not a row of it."""
+    return len(row) == 1 and row[0].size > MIN_HEADING_SIZE * above[0].size
 
 
 def _is_text(row: list[Segment], width: float) -> bool:

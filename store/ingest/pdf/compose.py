@@ -44,7 +44,7 @@ def compose(pages: Sequence[Page], deadline: float) -> list[tuple[str, str]]:
     for page, blocks in zip(pages, contents, strict=True):
         if page.aside and asides[page.aside] == 1:  # else a watermark
             blocks.append(Block("paragraph", page.aside))
-    vocabulary = vocabulary_of(word.text for page in words for word in page)
+    vocabulary = vocabulary_of(words)
     _format_tables(contents, vocabulary)
     _format_texts([block for blocks in contents for block in blocks], vocabulary)
     return _join_pages(contents, vocabulary)

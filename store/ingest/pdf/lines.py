@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from store.ingest.pdf.page import Word
 
@@ -128,13 +129,20 @@ def glue(before: str, after: str, vocabulary: frozenset[str]) -> tuple[str, str]
     if (start + end).lower() in vocabulary:
         return before[:-1], ""
     is_name = end[0].isupper() and not (start.isupper() and len(start) > 3)
-    is_compound = before[: hyphenated.start()].endswith("-") or COMPOUND_START.fullmatch(start) or is_name
-    is_compound = is_compound or f"{start}-{end}".lower() in vocabulary
+    are_words = {start.lower(), end.lower()} <= vocabulary
+    is_compound = COMPOUND_START.fullmatch(start) or is_name or f"{start}-{end}".lower() in vocabulary
+    is_compound = is_compound or (are_words and before[: hyphenated.start()].endswith("-"))  # 'state-of-the-art'
     return (before if is_compound else before[:-1]), ""
 
 
-def vocabulary_of(texts: Iterable[str]) -> frozenset[str]:
-    """Return the words of texts in lower case."""
+def vocabulary_of(pages: Iterable[Sequence[Word]]) -> frozenset[str]:
+    """Return the words of pages in lower case, without parts of words that a line end may have broken."""
+    texts = (
+        word.text
+        for words in pages
+        for before, word in pairwise([Word("", 0, 0, 0, 0), *words])
+        if not before.text.endswith("-") and not word.text.endswith("-")
+    )
     return frozenset(word.lower() for text in texts for word in WORD.findall(text))
 
 

@@ -9,6 +9,7 @@ from store.ingest.pdf.lines import Segment, build_segments, rows_of
 from store.ingest.pdf.page import Word
 
 MAX_LINES = 4  # of a header or footer
+MAX_ROW_DISTANCE = 2.2  # between a table's header and its next row, in font sizes
 MAX_SHIFT = 4.0  # points between positions that are the same
 MAX_SIZE = 1.15  # relative to the text; a larger line is a heading, which can differ in its number only
 MARGIN = 0.15  # of the page's height, where page numbers stand
@@ -26,7 +27,8 @@ class _Line:
     """One of a page's outermost lines."""
 
     text: str
-    step: int  # its distance from the page's edge, in steps of MAX_SHIFT
+    distance: float  # from the page's edge
+    step: int  # the distance in steps of MAX_SHIFT
     size: float
     num_segments: int
     is_marginal: bool
@@ -48,9 +50,7 @@ def without_running_lines(pages: Sequence[Sequence[Word]], heights: Sequence[flo
             is_running = [_is_running(line, alike, exact, len(pages), body) for line in lines]
             for index, line in enumerate(lines):
                 below = index + 1
-                is_table = (
-                    not is_footer and below < len(lines) and min(line.num_segments, lines[below].num_segments) > 1
-                )
+                is_table = not is_footer and below < len(lines) and _is_table(line, lines[below])
                 if not is_running[index] or (is_table and not is_running[below]):  # a table's header stays
                     break
                 rest = [word for word in kept[number] if word.index not in line.indexes]
@@ -68,6 +68,7 @@ def _outer_lines(rows: Sequence[list[Segment]], height: float, is_footer: bool) 
         lines.append(
             _Line(
                 " ".join(segment.text for segment in row),
+                distance,
                 round(distance / MAX_SHIFT),
                 max(segment.size for segment in row),
                 len(row),
@@ -85,6 +86,12 @@ def _is_running(line: _Line, alike: Counter, exact: Counter, num_pages: int, bod
     if line.size > MAX_SIZE * body:
         return sum(exact[line.text, step] for step in steps) >= max(3, num_pages / 2)
     return sum(alike[_shape(line.text), step] for step in steps) > 1
+
+
+def _is_table(line: _Line, below: _Line) -> bool:
+    """Return whether a page's first lines are rows of a table."""
+    is_near = below.distance - line.distance < MAX_ROW_DISTANCE * line.size
+    return is_near and line.num_segments > 1 and below.num_segments > 1
 
 
 def _shape(text: str) -> str:

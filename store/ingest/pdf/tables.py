@@ -110,6 +110,8 @@ def _fill_grid(cells: Sequence[tuple[float, float, float, float]], words: Sequen
         last_row, last_column = ys.index(bottom), xs.index(x1)
         candidates = [word for index in range(row, last_row) for word in by_row.get(index, [])]
         inside = [word for word in candidates if x0 <= (word.x0 + word.x1) / 2 < x1]
+        if _has_columns(inside):
+            return None
         spans[row, column] = (last_row - row, last_column - column)
         bold[row, column] = all(word.bold for word in inside)
         rows[row][column] = cell_text(inside)
@@ -157,6 +159,12 @@ def cell_text(words: Iterable[Word]) -> str:
     """Return the text of a cell's words."""
     rows = rows_of(build_segments(words))
     return BREAK.join(" ".join(segment.text for segment in row) for row in rows)
+
+
+def _has_columns(words: Sequence[Word]) -> bool:
+    """Return whether a cell's words are several cells: the grid is a shaded column or a frame, say."""
+    rows = rows_of(build_segments(words))
+    return sum(len(row) > 1 for row in rows) > max(1, len(rows) / 2)
 
 
 def combine_header(rows: Sequence[Sequence[str]]) -> list[str]:
