@@ -21,6 +21,7 @@ SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f][\"'\u201d\u201c\u2019)\]]*
 AMOUNT = re.compile(r"\d[.,]\d\d\b")
 MAX_LEADING = 1.35  # distance of baselines inside a paragraph, relative to the usual
 WIDE_GAP = 2.0  # in font sizes: such a row is a line of its own, as of a label and a value
+MAX_STRETCH = 3.0  # in a justified line, of its widest space relative to its narrowest and to the font size
 INDENT = 0.8  # of a paragraph's first line, in font sizes
 MAX_INDENT = 5.0
 FULL_WIDTH = 0.6  # of the region: line ends of a block that is narrower are kept
@@ -92,7 +93,9 @@ def _make_line(row: Sequence[Segment]) -> _Line:
     marker = _marker(row)
     num_marked = _num_marker_words(marker, [word.text for word in words])
     gaps = [after[0] - before[1] for before, after in pairwise(sides[num_marked:])]
-    is_spaced = any(gap > WIDE_GAP * main.size for gap in gaps)
+    widest, narrowest = max(gaps, default=0.0), min(gaps, default=0.0)
+    is_stretched = len(gaps) > 1 and widest < MAX_STRETCH * min(narrowest, main.size)
+    is_spaced = widest > WIDE_GAP * main.size and not is_stretched
     last = row[-1].words[0]
     return _Line(
         text,

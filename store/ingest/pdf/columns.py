@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
-from typing import Protocol, TypeVar
 
-from store.ingest.pdf.lines import is_right_to_left
+from store.ingest.pdf.lines import Segment, is_right_to_left, rows_of
+from store.ingest.pdf.tables import Table
 
 MIN_LINES = 3  # of prose in each column
-MIN_PROSE_CHARS = 18  # in a line; entries of a table are shorter
+MIN_PROSE_CHARS = 12  # in a line; entries of a table are shorter
+MAX_DIGITS = 0.3  # of its characters
 MIN_LOWER = 2  # lines that start in lower case: they go on with a sentence
 NUM_BINS = 500  # over the width of a region
 MAX_GUTTERS = 8  # candidates that are tried per region
@@ -16,27 +17,10 @@ MAX_BOXES = 2_000  # of a region with columns; a page with more has no running t
 MIN_HEADING_SIZE = 1.15  # of a heading above columns, relative to the text
 
 
-class Box(Protocol):
-    """Something with a text on a page."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def x0(self) -> float: ...
-    @property
-    def top(self) -> float: ...
-    @property
-    def x1(self) -> float: ...
-    @property
-    def bottom(self) -> float: ...
-    @property
-    def size(self) -> float: ...
+Box = Segment | Table
 
 
-B = TypeVar("B", bound=Box)
-
-
-def reading_order(boxes: Sequence[B], depth: int = 4) -> list[list[B]]:
+def reading_order(boxes: Sequence[Box], depth: int = 4) -> list[list[Box]]:
     """Return regions in reading order, each of which is read row by row."""
     for gutter in _gutters(boxes) if depth and len(boxes) <= MAX_BOXES else []:
         bands = _bands(boxes, gutter)
@@ -44,7 +28,7 @@ def reading_order(boxes: Sequence[B], depth: int = 4) -> list[list[B]]:
         right = [box for band, _ in bands for box in band if box.x0 >= gutter]
         if not (_is_prose(left) and _is_prose(right)):
             continue
-        regions: list[list[B]] = [[]]
+        regions: list[list[Box]] = [[]]
         for band, below in bands:
             sides = [[box for box in band if box.x1 <= gutter], [box for box in band if box.x0 >= gutter]]
             if all(sides):
@@ -59,7 +43,7 @@ def reading_order(boxes: Sequence[B], depth: int = 4) -> list[list[B]]:
     return [list(boxes)]
 
 
-def _gutters(boxes: Sequence[B]) -> list[float]:
+def _gutters(boxes: Sequence[Box]) -> list[float]:
     """Return x positions that few boxes cover but many do on both sides, the best first."""
     if len(boxes) < 2 * MIN_LINES:
         return []
@@ -84,12 +68,12 @@ def _gutters(boxes: Sequence[B]) -> list[float]:
     return [start + (run[0] + run[-1] - 1) / 2 * step for _, run in runs[:MAX_GUTTERS]]
 
 
-def _bands(boxes: Sequence[B], gutter: float) -> list[tuple[list[B], B | None]]:
+def _bands(boxes: Sequence[Box], gutter: float) -> list[tuple[list[Box], Box | None]]:
     """Return the boxes beside the gutter from top to bottom, in bands that end above a box that spans it."""
     size = median(box.size for box in boxes)
     spanning = [box for box in boxes if _spans(box, boxes, gutter, size)]
     spanning.sort(key=lambda box: box.top)
-    bands: list[tuple[list[B], B | None]] = [([], box) for box in spanning] + [([], None)]
+    bands: list[tuple[list[Box], Box | None]] = [([], box) for box in spanning] + [([], None)]
     number, ids = 0, set(map(id, spanning))
     for box in sorted(boxes, key=lambda box: box.top + box.bottom):
         if id(box) in ids:
@@ -100,7 +84,7 @@ def _bands(boxes: Sequence[B], gutter: float) -> list[tuple[list[B], B | None]]:
     return bands
 
 
-def _spans(box: B, boxes: Sequence[B], gutter: float, size: float) -> bool:
+def _spans(box: Box, boxes: Sequence[Box], gutter: float, size: float) -> bool:
     """Return whether a box crosses the gutter, or is a heading in large type with nothing beside it."""
     if box.x0 < gutter < box.x1:
         return True
@@ -112,10 +96,15 @@ def _spans(box: B, boxes: Sequence[B], gutter: float, size: float) -> bool:
     return any(above) and any(below) and all(up or down for up, down in zip(above, below, strict=True))
 
 
-def _is_prose(boxes: Sequence[B]) -> bool:
+def _is_prose(boxes: Sequence[Box]) -> bool:
     """Return whether boxes are lines of running text, rather than cells of a table."""
-    lines = [box.text for box in boxes if len(box.text) >= MIN_PROSE_CHARS]
+    rows = rows_of(box for box in boxes if isinstance(box, Segment))
+    texts = [" ".join(segment.text for segment in row) for row in rows]
+    lines = [text for text in texts if len(text) >= MIN_PROSE_CHARS and not _is_numeric(text)]
     is_cased = any(line.upper() != line.lower() for line in lines)
     num_lower = sum(line[0].islower() for line in lines)
-    is_most = 2 * sum(map(len, lines)) > sum(len(box.text) for box in boxes)
-    return len(lines) >= MIN_LINES and is_most and (num_lower >= MIN_LOWER or not is_cased)
+    return len(lines) >= MIN_LINES and 2 * len(lines) > len(texts) and (num_lower >= MIN_LOWER or not is_cased)
+
+
+def _is_numeric(text: str) -> bool:
+    return sum(character.isdigit() for character in text) > MAX_DIGITS * len(text)

@@ -10,7 +10,7 @@ from statistics import quantiles
 
 from store.ingest.pdf.aligned import LEADER, TABLE_CAPTION, Item, find_aligned
 from store.ingest.pdf.blocks import NUMBERED, SENTENCE_END, Block, Style, build_blocks
-from store.ingest.pdf.columns import reading_order
+from store.ingest.pdf.columns import Box, reading_order
 from store.ingest.pdf.lines import BREAK, Segment, build_segments, glue, join_breaks, rows_of, vocabulary_of
 from store.ingest.pdf.page import Page, Rule, Word
 from store.ingest.pdf.running import without_running_lines
@@ -23,7 +23,6 @@ SAME_SIZE = 0.06  # relative difference of the font sizes of headings of one lev
 MAX_LEVEL = 3
 MAX_SHIFT = 5.0  # points between the columns of a table and those of its continuation
 
-Region = list[Segment | Table]
 
 log = logging.getLogger(__name__)
 
@@ -73,19 +72,19 @@ def usual_style(pages: Iterable[Iterable[Word | Segment]]) -> Style:
     return Style(sizes.most_common(1)[0][0], bold.most_common(1)[0][0]) if sizes else Style()
 
 
-def _regions(page: Page, words: Sequence[Word], deadline: float) -> list[Region]:
+def _regions(page: Page, words: Sequence[Word], deadline: float) -> list[list[Box]]:
     """Return a page's segments and tables by region, in reading order."""
     if page.words and time.monotonic() < deadline:
         try:
             tables, rest = ruled_tables(words, page.rules)
-            boxes: Region = [*build_segments(rest), *tables]
+            boxes: list[Box] = [*build_segments(rest), *tables]
             return reading_order(boxes)
         except Exception:
             log.warning("A page's layout could not be analysed", exc_info=True)
     return [[*build_segments(words)]]
 
 
-def _style_of(regions: Sequence[Region]) -> Style:
+def _style_of(regions: Sequence[list[Box]]) -> Style:
     """Return the usual style of the text outside of tables."""
     segments = [[box for box in region if isinstance(box, Segment)] for region in regions]
     style = usual_style(segments)
@@ -103,7 +102,7 @@ def _distance(above: Sequence[Segment], row: Sequence[Segment]) -> float:
     return (row[0].baseline - above[0].baseline) / row[0].size
 
 
-def _blocks(page: Page, regions: Sequence[Region], style: Style) -> list[Block]:
+def _blocks(page: Page, regions: Sequence[list[Box]], style: Style) -> list[Block]:
     """Return the blocks of a page in reading order."""
     blocks: list[Block] = []
     for region in regions:
@@ -118,7 +117,7 @@ def _blocks(page: Page, regions: Sequence[Region], style: Style) -> list[Block]:
     return list(_with_captions_first(blocks))
 
 
-def _items(region: Region, rules: Sequence[Rule]) -> list[Item]:
+def _items(region: list[Box], rules: Sequence[Rule]) -> list[Item]:
     """Return the rows and tables of a region from top to bottom."""
     items: list[Item] = []
     rows = rows_of(box for box in region if isinstance(box, Segment))

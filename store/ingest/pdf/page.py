@@ -6,9 +6,11 @@ Positions are in points from the top left corner of the page, turned so that mos
 import ctypes
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pypdfium2 as pdfium
@@ -28,8 +30,15 @@ LIGATURES = str.maketrans(
 )
 SOFT_HYPHEN = re.compile("\xad(?![\n]|$)")
 MAX_GAP = 0.25  # inside a word, in font sizes
+MAX_DOT = 8.0  # points
+MAX_DOTS = 200  # on a page; more are a diagram
+MAX_BULLET_DISTANCE = 2.0  # between a drawn bullet and its text, in font sizes
 MAX_COORDINATE = 1e5  # in points; damaged files have others
 BORDER = 2.0  # points from the page's edge where lines are its frame
+
+
+Dot = tuple[float, float, float, float]  # left, top, right, bottom
+Place = Callable[[float, float], tuple[float, float]]  # from PDF's coordinates to ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +109,10 @@ def read_page(page: pdfium.PdfPage, text_layer: pdfium.PdfTextPage, with_layout:
 
     aside = "".join(" " if char is None else "" if char.direction == (cos, sin) else char.text for char in chars)
     upright = [char if char and char.direction == (cos, sin) else None for char in chars]
-    words = [replace(word, text=text) for word in _words(upright, place) if (text := clean(word.text))]
-    rules = [rule for rule in _read_rules(page, place) if _is_inside(rule, width, height)]
+    words = [word for word in _words(upright, place) if word.text]
+    rules, dots = _read_drawings(page, place)
+    words = _with_bullets(words, dots)
+    rules = [rule for rule in rules if _is_inside(rule, width, height)]
     return Page(height, words, rules, plain, clean(" ".join(aside.split())))
 
 
@@ -158,34 +169,44 @@ def _is_bold(text_object: Any) -> bool:
     return bool(BOLD.search(name.value.decode(errors="replace"))) or raw.FPDFFont_GetWeight(font) >= MIN_BOLD_WEIGHT
 
 
-def _words(chars: list[_Char | None], place: Any) -> Iterator[Word]:
+def _words(chars: Sequence[_Char | None], place: Place) -> Iterator[Word]:
     """Yield the words, each of consecutive characters on one line without a wide gap."""
-    word: Word | None = None
-    for index, char in enumerate(chars):
-        if char is None:
-            if word:
-                yield word
-            word = None
+    parts: list[Word] = []
+    for index, char in enumerate([*chars, None]):
+        part = _place_char(char, place, index) if char else None
+        if char and not part:
             continue
-        left, bottom, right, top = char.box
-        (xa, ya), (xb, yb) = place(left, bottom), place(right, top)
-        x0, x1, baseline = min(xa, xb), max(xa, xb), place(char.x, char.y)[1]
-        size = char.size if char.size > 1 else max(abs(ya - yb), 1.0)  # a font of pictures has its own units
-        if not all(abs(number) < MAX_COORDINATE for number in (x0, x1, baseline, size)):
-            continue
-        if word and abs(baseline - word.baseline) < 0.5 * size and _gap(word.x0, word.x1, x0, x1) < MAX_GAP * size:
-            text, x0, x1 = word.text + char.text, min(word.x0, x0), max(word.x1, x1)
-            word = Word(text, x0, x1, word.baseline, word.size, word.bold, word.index)
-            continue
-        if word:
-            yield word
-        word = Word(char.text, x0, x1, baseline, size, char.bold, index)
-    if word:
-        yield word
+        if parts and not (part and _is_same_word(parts, part)):
+            yield _join(parts)
+            parts = []
+        if part:
+            parts.append(part)
 
 
-def _gap(x0: float, x1: float, other_x0: float, other_x1: float) -> float:
-    return max(other_x0 - x1, x0 - other_x1)
+def _place_char(char: _Char, place: Place, index: int) -> Word | None:
+    """Return a character as a word; None if it is nowhere near the page."""
+    left, bottom, right, top = char.box
+    (xa, ya), (xb, yb) = place(left, bottom), place(right, top)
+    size = char.size if char.size > 1 else max(abs(ya - yb), 1.0)  # a font of pictures has its own units
+    word = Word(char.text, min(xa, xb), max(xa, xb), place(char.x, char.y)[1], size, char.bold, index)
+    is_near = all(abs(number) < MAX_COORDINATE for number in (word.x0, word.x1, word.baseline, size))
+    return word if is_near else None
+
+
+def _is_same_word(parts: Sequence[Word], part: Word) -> bool:
+    last = parts[-1]
+    gap = max(part.x0 - last.x1, last.x0 - part.x1)
+    return gap < MAX_GAP * part.size and abs(part.baseline - parts[0].baseline) < 0.5 * part.size
+
+
+def _join(parts: Sequence[Word]) -> Word:
+    """Return the word of some characters. Right-to-left ones are put in order, as files can have them either way."""
+    first = parts[0]
+    if all(unicodedata.bidirectional(part.text[0]) in ("R", "AL") for part in parts):
+        parts = sorted(parts, key=lambda part: -part.x0)
+    x0, x1 = min(part.x0 for part in parts), max(part.x1 for part in parts)
+    text = clean("".join(part.text for part in parts))
+    return Word(text, x0, x1, first.baseline, first.size, first.bold, first.index)
 
 
 def _is_inside(rule: Rule, width: float, height: float) -> bool:
@@ -195,25 +216,48 @@ def _is_inside(rule: Rule, width: float, height: float) -> bool:
     return BORDER < rule.top < height - BORDER
 
 
-def _read_rules(page: pdfium.PdfPage, place: Any) -> list[Rule]:
-    """Return the straight lines among the drawings, sides of rectangles included; [] if there are too many."""
+def _read_drawings(page: pdfium.PdfPage, place: Place) -> tuple[list[Rule], list[Dot]]:
+    """Return the straight lines among the drawings, sides of rectangles included, and the dots; none if too many."""
     rules: list[Rule] = []
+    dots: list[Dot] = []
     num_sides = 0
     for number, item in enumerate(page.get_objects()):
         if number > MAX_PAGE_OBJECTS:
-            return []
+            return [], []
         if item.type != raw.FPDF_PAGEOBJ_PATH or not _is_visible(item):
             continue
         num_sides += raw.FPDFPath_CountSegments(item)
         if num_sides > MAX_PAGE_LINES:
-            return []
+            return [], []
+        left, bottom, right, top = item.get_bounds()
+        if item.container is None and max(right - left, top - bottom) < MAX_DOT:
+            (xa, ya), (xb, yb) = place(left, bottom), place(right, top)
+            dots.append((min(xa, xb), min(ya, yb), max(xa, xb), max(ya, yb)))
+            continue
         for start, end in _sides(item):
             (xa, ya), (xb, yb) = place(*start), place(*end)
             if abs(ya - yb) < 1 < abs(xa - xb):
                 rules.append(Rule(min(xa, xb), (ya + yb) / 2, max(xa, xb), (ya + yb) / 2))
             elif abs(xa - xb) < 1 < abs(ya - yb):
                 rules.append(Rule((xa + xb) / 2, min(ya, yb), (xa + xb) / 2, max(ya, yb)))
-    return rules
+    return rules, dots if len(dots) <= MAX_DOTS else []
+
+
+def _with_bullets(words: list[Word], dots: Sequence[Dot]) -> list[Word]:
+    """Return words with a bullet before each line that has a drawn one, as browsers make them."""
+    result: list[Word] = []
+    for before, word in pairwise([None, *words]):
+        if word is None:
+            continue
+        if before is None or abs(before.baseline - word.baseline) > 0.5 * word.size:
+            for x0, top, x1, bottom in dots:
+                is_beside = 0 < word.x0 - x1 < MAX_BULLET_DISTANCE * word.size
+                is_round = abs((x1 - x0) - (bottom - top)) < 1 and x1 - x0 > 0.2 * word.size
+                if is_beside and is_round and word.baseline - word.size < top and bottom < word.baseline:
+                    result.append(replace(word, text="\u2022", x0=x0, x1=x1))
+                    break
+        result.append(word)
+    return [replace(word, index=index) for index, word in enumerate(result)]
 
 
 def _is_visible(path: pdfium.PdfObject) -> bool:
