@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, zip_longest
 
 from store.ingest.pdf.lines import BREAK, Segment
 from store.ingest.pdf.page import Rule
@@ -19,8 +20,11 @@ MAX_ROW_DISTANCE = 2.6  # between baselines, in font sizes
 MAX_SINGLE_WIDTH = 0.5  # of the region: a wider row without gaps is text
 MIN_HEADING_SIZE = 1.08  # of text between two tables, relative to theirs
 MAX_MEAN_CHARS = 45  # of a cell; more is text in columns
+MIN_LEADING = 0.9  # distance of baselines, in font sizes; rows that are closer are not lines of one column
 TIGHT = 1.35  # distance of baselines, in font sizes, of lines in one cell
-LEADER = re.compile(r"(?:\.\s?){4,}|(?:\u2026\s?){2,}|(?:_\s?){4,}")  # in tables of contents and forms
+TIGHT_LINES = 1.6
+MAX_MARGIN_SHIFT = 1.0  # points between the starts of a cell's lines
+LEADER = re.compile(r"(?:\. ?){4,}|(?:\u2026 ?){2,}|(?:_ ?){4,}")  # in tables of contents and forms
 CAPTION = re.compile(r"(?:table|tabelle|tab\.|figure|fig\.|abbildung|abb\.|chart|exhibit)\s*[A-Z]?\d", re.I)
 TABLE_CAPTION = re.compile(r"(?:table|tabelle|tab\.)\s*[A-Z]?\d", re.I)
 ADDRESS = re.compile(r"@|\bwww\.|\b(?:tel|fax|phone|telefon|e-?mail|iban|bic|swift|hrb|ust|vat|ceo)\b", re.I)
@@ -32,7 +36,7 @@ def find_aligned(rows: Sequence[list[Segment]], rules: Sequence[Rule]) -> list[I
     width = max(row[-1].x1 for row in rows) - min(row[0].x0 for row in rows) if rows else 0.0
     items: list[Item] = []
     group: list[list[Segment]] = []
-    for row in rows:
+    for row in _lift_cells(_untangled(rows)):
         is_text = _is_text(row, width) or (bool(group) and _is_heading(group[-1], row))
         if group and (is_text or not _is_near(group[-1], row)):
             items += _table_in(group, rules)
@@ -44,8 +48,66 @@ def find_aligned(rows: Sequence[list[Segment]], rules: Sequence[Rule]) -> list[I
     return items + (_table_in(group, rules) if group else [])
 
 
+def _untangled(rows: Sequence[list[Segment]]) -> list[list[Segment]]:
+    """Return rows with the n-th lines of cells side by side, where cells of fewer lines are centred beside others."""
+    result: list[list[Segment]] = []
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index < len(rows) and _distance(rows[index - 1], rows[index]) < MIN_LEADING:
+            continue
+        tangle = rows[start:index]
+        start = index
+        if len(tangle) == 1:
+            result += tangle
+            continue
+        gaps = _gaps(tangle)
+        columns = [
+            [segment for row in tangle for segment in row if _column(segment, gaps) == column]
+            for column in range(len(gaps) + 1)
+        ]
+        result += [_on_one_line(list(filter(None, row))) for row in zip_longest(*columns)]
+    return result
+
+
+def _lift_cells(rows: list[list[Segment]]) -> list[list[Segment]]:
+    """Return rows with cells that are centred beside the lines of another cell moved up to its first line."""
+    rows = list(rows)
+    for index in range(1, len(rows)):
+        for segment in rows[index] if len(rows[index]) > 1 else []:
+            above, below = (_count_lines(rows, index, segment, step) for step in (-1, 1))
+            if above and above == below:
+                others = [other for other in rows[index] if other is not segment]
+                rows[index - above] = _on_one_line(rows[index - above] + others)
+                rows[index] = [segment]
+                break
+    return rows
+
+
+def _count_lines(rows: Sequence[list[Segment]], index: int, segment: Segment, step: int) -> int:
+    """Return how many rows before or after one have nothing but another line of a segment's cell."""
+    count = 0
+    for number in range(index + step, len(rows) if step > 0 else -1, step):
+        row, near = rows[number], rows[number - step]
+        is_tight = abs(_distance(near, row)) < TIGHT_LINES
+        if len(row) > 1 or not is_tight or abs(row[0].x0 - segment.x0) > MAX_MARGIN_SHIFT:
+            break
+        count += 1
+    return count
+
+
+def _on_one_line(row: list[Segment]) -> list[Segment]:
+    """Return segments as a row, all on the highest baseline among them."""
+    baseline = min(segment.baseline for segment in row)
+    return [replace(segment, baseline=baseline) for segment in sorted(row, key=lambda segment: segment.x0)]
+
+
+def _distance(above: list[Segment], row: list[Segment]) -> float:
+    """Return the distance of two rows' baselines in font sizes."""
+    return (row[0].baseline - above[0].baseline) / max(row[0].size, above[0].size)
+
+
 def _is_near(above: list[Segment], row: list[Segment]) -> bool:
-    return row[0].baseline - above[0].baseline < MAX_ROW_DISTANCE * max(row[0].size, above[0].size)
+    return _distance(above, row) < MAX_ROW_DISTANCE
 
 
 def _is_heading(above: list[Segment], row: list[Segment]) -> bool:
@@ -193,7 +255,7 @@ def _spread(row: list[Segment], gaps: Sequence[Gap], rows: Sequence[list[Segment
 
 def _continues(texts: Sequence[str], above: Sequence[str], row: list[Segment], last: list[Segment]) -> bool:
     """Return whether a row holds further lines of the cells above it, rather than cells of its own."""
-    if row[0].baseline - last[0].baseline > TIGHT * row[0].size or sum(map(bool, texts)) >= sum(map(bool, above)):
+    if _distance(last, row) > TIGHT or sum(map(bool, texts)) >= sum(map(bool, above)):
         return False
     has_values = any(VALUE.match(text) and VALUE.match(other) for text, other in zip(texts, above, strict=True))
     return not has_values and (not texts[0] or texts[0][0].islower())

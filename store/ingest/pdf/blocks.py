@@ -25,7 +25,7 @@ MAX_STRETCH = 3.0  # in a justified line, of its widest space relative to its na
 INDENT = 0.8  # of a paragraph's first line, in font sizes
 MAX_INDENT = 5.0
 FULL_WIDTH = 0.6  # of the region: line ends of a block that is narrower are kept
-MIN_HEADING_SIZE = 1.12  # relative to the text
+MIN_HEADING_SIZE = 1.14  # relative to the text
 MAX_HEADING_CHARS = 150
 MAX_BOLD_HEADING_CHARS = 100  # in the size of the text; more is a bold paragraph
 MAX_HEADING_LINES = 3
@@ -189,6 +189,8 @@ def _separator(group: Sequence[_Line], line: _Line, style: Style) -> str:
     if not _is_close(last, line, style):
         is_near = line.baseline - last.baseline < MAX_ROW_DISTANCE * line.size and abs(line.size - last.size) < 0.5
         return BREAK if goes_on and is_near and not line.marker and not _fits(last, line) else ""
+    if LEADER.search(last.text) and LEADER.search(line.text):
+        return "\n"
     if last.bold != line.bold and not (goes_on and not _fits(last, line)):
         return ""
     is_list = bool(first.marker)

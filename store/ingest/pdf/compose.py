@@ -210,7 +210,7 @@ def _format_texts(blocks: Sequence[Block], vocabulary: frozenset[str]) -> None:
         if block.kind == "table":
             continue
         text = join_breaks(block.text, vocabulary)
-        block.text = " ".join(LEADER.sub(_short_leader, text).split(" "))
+        block.text = LEADER.sub(_short_leader, text)
         if block.kind == "heading":
             number = NUMBERED.match(block.text)
             rank = sum(size > (1 + SAME_SIZE) * block.size for size in sizes)
@@ -219,7 +219,7 @@ def _format_texts(blocks: Sequence[Block], vocabulary: frozenset[str]) -> None:
 
 
 def _short_leader(match: re.Match[str]) -> str:
-    return "___" if "_" in match[0] else " ... "
+    return "___ " if "_" in match[0] else "... "
 
 
 def _join_pages(pages: Sequence[Sequence[Block]], vocabulary: frozenset[str]) -> list[tuple[str, str]]:

@@ -202,8 +202,9 @@ def _is_same_word(parts: Sequence[Word], part: Word) -> bool:
 def _join(parts: Sequence[Word]) -> Word:
     """Return the word of some characters. Right-to-left ones are put in order, as files can have them either way."""
     first = parts[0]
-    if all(unicodedata.bidirectional(part.text[0]) in ("R", "AL") for part in parts):
-        parts = sorted(parts, key=lambda part: -part.x0)
+    is_rtl = all(unicodedata.bidirectional(part.text[0]) in ("R", "AL") for part in parts)
+    if is_rtl and parts[0].x0 < parts[-1].x0:
+        parts = parts[::-1]
     x0, x1 = min(part.x0 for part in parts), max(part.x1 for part in parts)
     text = clean("".join(part.text for part in parts))
     return Word(text, x0, x1, first.baseline, first.size, first.bold, first.index)
