@@ -22,6 +22,7 @@ MIN_HEADING_SIZE = 1.08  # of text between two tables, relative to theirs
 MAX_MEAN_CHARS = 45  # of a cell; more is text in columns
 MIN_LEADING = 0.9  # distance of baselines, in font sizes; rows that are closer are not lines of one column
 TIGHT = 1.35  # distance of baselines, in font sizes, of lines in one cell
+MAX_TIGHT = 0.9  # the same, relative to the distance of rows of single lines
 TIGHT_LINES = 1.6
 MAX_MARGIN_SHIFT = 1.0  # points between the starts of a cell's lines
 LEADER = re.compile(r"(?:\. ?){4,}|(?:\u2026 ?){2,}|(?:_ ?){4,}")  # in tables of contents and forms
@@ -201,13 +202,15 @@ def _build(rows: Sequence[list[Segment]], gaps: list[Gap], start: int, lines: Se
     num_header, has_header = _header_rows(rows, start, lines)
     header = [_spread(row, gaps, rows) for row in rows[:num_header]]
     cells: list[list[str]] = []
+    pitch = min((_distance(*pair) for pair in pairwise(rows) if min(map(len, pair)) >= MIN_COLUMNS), default=0.0)
+    tight = max(TIGHT, MAX_TIGHT * pitch)
     for above, row in pairwise([*rows[num_header - 1 : num_header], *rows[num_header:]]):
         texts = [""] * (len(gaps) + 1)
         for segment in row:
             column = _column(segment, gaps)
             texts[column] = " ".join(filter(None, [texts[column], segment.text]))
         is_cut_off = any(above[0].baseline < line < row[0].baseline for line in lines)
-        if cells and not is_cut_off and _continues(texts, cells[-1], row, above):
+        if cells and not is_cut_off and _distance(above, row) <= tight and _continues(texts, cells[-1]):
             cells[-1] = [BREAK.join(filter(None, pair)) for pair in zip(cells[-1], texts, strict=True)]
         else:
             cells.append(texts)
@@ -253,9 +256,9 @@ def _spread(row: list[Segment], gaps: Sequence[Gap], rows: Sequence[list[Segment
     return texts
 
 
-def _continues(texts: Sequence[str], above: Sequence[str], row: list[Segment], last: list[Segment]) -> bool:
+def _continues(texts: Sequence[str], above: Sequence[str]) -> bool:
     """Return whether a row holds further lines of the cells above it, rather than cells of its own."""
-    if _distance(last, row) > TIGHT or sum(map(bool, texts)) >= sum(map(bool, above)):
+    if sum(map(bool, texts)) >= sum(map(bool, above)):
         return False
     has_values = any(VALUE.match(text) and VALUE.match(other) for text, other in zip(texts, above, strict=True))
     return not has_values and (not texts[0] or texts[0][0].islower())

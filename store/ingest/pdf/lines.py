@@ -18,6 +18,7 @@ COMPOUND_START = re.compile(
     "three|four|five|six|seven|eight|nine|ten|first|second|third|year",
     re.I,
 )
+MAX_WORD = 100  # characters that are searched for the start of a word
 CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 OPEN = re.compile(r"\w-$")
 HYPHENATED = re.compile(r"([^\W\d_]+)-$")
@@ -105,11 +106,11 @@ def is_right_to_left(text: str) -> bool:
 
 def join_breaks(text: str, vocabulary: frozenset[str]) -> str:
     """Return text with its line ends resolved: as a space, or as nothing inside a hyphenated word."""
-    first, *others = text.split(BREAK)
-    for line in others:
-        before, separator = glue(first, line, vocabulary)
-        first = before + separator + line
-    return first
+    lines = text.split(BREAK)
+    parts: list[str] = []
+    for line, following in pairwise(lines):
+        parts += glue(line, following, vocabulary)
+    return "".join([*parts, lines[-1]])
 
 
 def glue(before: str, after: str, vocabulary: frozenset[str]) -> tuple[str, str]:
@@ -117,10 +118,10 @@ def glue(before: str, after: str, vocabulary: frozenset[str]) -> tuple[str, str]
 
     `vocabulary` has the words of the document in lower case: the spelling that it uses elsewhere is right.
     """
-    hyphenated = HYPHENATED.search(before)
+    hyphenated = HYPHENATED.search(before[-MAX_WORD:]) if before.endswith("-") else None
     following = WORD.match(after)
     if not hyphenated or not following:
-        is_open = before.endswith(("/", "\u2010", "\u2011")) or (OPEN.search(before) and after[:1].isalnum())
+        is_open = before.endswith(("/", "\u2010", "\u2011")) or (OPEN.search(before[-2:]) and after[:1].isalnum())
         is_cjk = CJK.match(before[-1:]) and CJK.match(after[:1])
         return before, "" if is_open or is_cjk else " "
     start, end = hyphenated[1], following[0].split("-")[0]
@@ -131,7 +132,9 @@ def glue(before: str, after: str, vocabulary: frozenset[str]) -> tuple[str, str]
     is_name = end[0].isupper() and not (start.isupper() and len(start) > 3)
     are_words = {start.lower(), end.lower()} <= vocabulary
     is_compound = COMPOUND_START.fullmatch(start) or is_name or f"{start}-{end}".lower() in vocabulary
-    is_compound = is_compound or (are_words and before[: hyphenated.start()].endswith("-"))  # 'state-of-the-art'
+    is_compound = is_compound or (
+        are_words and before[-MAX_WORD:][: hyphenated.start()].endswith("-")
+    )  # 'state-of-the-art'
     return (before if is_compound else before[:-1]), ""
 
 

@@ -12,7 +12,7 @@ MAX_LINES = 4  # of a header or footer
 MAX_ROW_DISTANCE = 2.2  # between a table's header and its next row, in font sizes
 MAX_SHIFT = 4.0  # points between positions that are the same
 MAX_SIZE = 1.15  # relative to the text; a larger line is a heading, which can differ in its number only
-MARGIN = 0.15  # of the page's height, where page numbers stand
+MARGIN = 0.12  # of the page's height: further inside, pages that are alike are filled-in forms
 ROMAN = "[ivxlc]{1,7}"
 PAGE_NUMBER = re.compile(
     rf"[-\u2013\u2014|\[(]?\s*(?:(?:page|seite|p\.|s\.|blatt)\s*)?(?:\d{{1,4}}|{ROMAN})"
@@ -80,8 +80,8 @@ def _outer_lines(rows: Sequence[list[Segment]], height: float, is_footer: bool) 
 
 
 def _is_running(line: _Line, alike: Counter, exact: Counter, num_pages: int, body: float) -> bool:
-    if line.is_marginal and PAGE_NUMBER.fullmatch(line.text):
-        return True
+    if not line.is_marginal or PAGE_NUMBER.fullmatch(line.text):
+        return line.is_marginal
     steps = range(line.step - 1, line.step + 2)
     if line.size > MAX_SIZE * body:
         return sum(exact[line.text, step] for step in steps) >= max(3, num_pages / 2)
