@@ -13,7 +13,7 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, check_text_length
-from store.ingest.pdf.compose import compose
+from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
 
 MAX_LAYOUT_SECONDS = 60  # per document, about 1,000 dense pages; later pages become plain text
@@ -44,7 +44,7 @@ def parse_pdf(data: bytes, name: str) -> ParsedDocument:
         warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR.")
     if num_damaged:
         warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")
-    texts = compose([page or Page() for page in pages], deadline)
+    texts = assemble([page or Page() for page in pages], deadline)
     ends = accumulate(len(text) + len(separator) for text, separator in texts[:-1])
     text = "".join(part for page in texts for part in page)[: -len(texts[-1][1]) or None]
     return ParsedDocument(text, (0, *ends), " ".join(warnings))

@@ -1,4 +1,4 @@
-"""Compose the Markdown of a document from what its pages show."""
+"""Assemble the Markdown of a document from what its pages show."""
 
 import logging
 import re
@@ -27,7 +27,7 @@ MAX_SHIFT = 5.0  # points between the columns of a table and those of its contin
 log = logging.getLogger(__name__)
 
 
-def compose(pages: Sequence[Page], deadline: float) -> list[tuple[str, str]]:
+def assemble(pages: Sequence[Page], deadline: float) -> list[tuple[str, str]]:
     """Return each page's Markdown and what separates it from the next page.
 
     Pages are laid out until the deadline, a time.monotonic(); later ones, and those that fail, become plain text.
