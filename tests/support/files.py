@@ -24,19 +24,28 @@ def pdf(*pages, encrypt=False):
 
     `encrypt` declares an unknown password: the check value is noise, so the empty password fails.
     """
-    bodies = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        None,
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    return drawn_pdf(
+        *(
+            f"BT /F1 12 Tf 14 TL 72 720 Td {' '.join(f'({line}) Tj T*' for line in text.split(chr(10)) if line)} ET"
+            for text in pages
+        ),
+        encrypt=encrypt,
+    )
+
+
+def drawn_pdf(*contents, encrypt=False, rotate=0):
+    """Return a PDF of pages with these content streams; /F1 is Helvetica, /F2 its bold."""
+    fonts = [
+        f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>"
+        for name in ("Helvetica", "Helvetica-Bold")
     ]
+    bodies = ["<< /Type /Catalog /Pages 2 0 R >>", None, fonts[0]]
     kids = []
-    for text in pages:
-        lines = " ".join(f"({line}) Tj T*" for line in text.split("\n") if line)
-        content = f"BT /F1 12 Tf 14 TL 72 720 Td {lines} ET"
-        bodies.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+    for content in contents:
+        bodies.append(f"<< /Length {len(content.encode('cp1252'))} >>\nstream\n{content}\nendstream")
         bodies.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(bodies)} 0 R "
-            "/Resources << /Font << /F1 3 0 R >> >> >>"
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(bodies)} 0 R /Rotate {rotate} "
+            f"/Resources << /Font << /F1 3 0 R /F2 {fonts[1]} >> >> >>"
         )
         kids.append(f"{len(bodies)} 0 R")
     bodies[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
@@ -47,7 +56,7 @@ def pdf(*pages, encrypt=False):
     out, offsets = b"%PDF-1.4\n", []
     for number, body in enumerate(bodies, start=1):
         offsets.append(len(out))
-        out += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode("cp1252")
     table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
     table = f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}"
     return out + f"{table}trailer\n<< {trailer} >>\nstartxref\n{len(out)}\n%%EOF".encode()

@@ -1,6 +1,10 @@
-"""Parse PDF files with pypdfium2: the text layer of each page, and where each page begins."""
+"""Parse PDF files: their text as Markdown, with headings, lists and tables, and where each page begins.
+
+PDFium (pypdfium2) reads words and lines from the pages; pdfplumber finds the tables in them.
+"""
 
 import threading
+import time
 from contextlib import closing
 from itertools import accumulate
 
@@ -9,43 +13,46 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, check_text_length
-from store.ingest.text import normalize
+from store.ingest.pdf.assembly import assemble
+from store.ingest.pdf.page import Page, read_page
 
-PAGE_SEPARATOR = "\n\n"
+MAX_LAYOUT_SECONDS = 60  # per document, about 1,000 dense pages; later pages become plain text
 _PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
 
 
 def parse_pdf(data: bytes, name: str) -> ParsedDocument:
-    """Return the text of all pages, separated by blank lines.
+    """Return the text of all pages as Markdown, separated by blank lines but where a paragraph goes on.
 
     Raises UnreadableDocument if the file is encrypted, damaged or scanned, DocumentTooLarge above the text limit.
     """
+    deadline = time.monotonic() + MAX_LAYOUT_SECONDS
     try:
         with _PDFIUM_LOCK:
-            texts = _page_texts(data, name)
+            pages = _read_pages(data, name, deadline)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
-    num_blank = texts.count("")
-    num_damaged = texts.count(None)
-    pages = [text or "" for text in texts]
+    num_damaged = pages.count(None)
+    num_blank = sum(page is not None and not page.plain for page in pages)
     if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
-    if not any(pages):
+    if num_blank + num_damaged == len(pages):
         raise UnreadableDocument(f"{name} has no text layer: it looks scanned and needs OCR (text recognition) first.")
-    ends = accumulate(len(page) + len(PAGE_SEPARATOR) for page in pages[:-1])
     warnings = []
     if num_blank:
         warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR.")
     if num_damaged:
         warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")
-    return ParsedDocument(PAGE_SEPARATOR.join(pages), (0, *ends), " ".join(warnings))
+    texts = assemble([page or Page() for page in pages], deadline)
+    ends = accumulate(len(text) + len(separator) for text, separator in texts[:-1])
+    text = "".join(part for page in texts for part in page)[: -len(texts[-1][1]) or None]
+    return ParsedDocument(text, (0, *ends), " ".join(warnings))
 
 
-def _page_texts(data: bytes, name: str) -> list[str | None]:
-    """Return the text of each page; None for a damaged one."""
-    texts: list[str | None] = []
+def _read_pages(data: bytes, name: str, deadline: float) -> list[Page | None]:
+    """Return each page; None for a damaged one."""
+    pages: list[Page | None] = []
     length = 0
     with pdfium.PdfDocument(data) as document:
         for index in range(len(document)):
@@ -53,7 +60,7 @@ def _page_texts(data: bytes, name: str) -> list[str | None]:
                 with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
                     length += text_layer.count_chars()
                     check_text_length(length, name)
-                    texts.append(normalize(text_layer.get_text_range()).strip())
+                    pages.append(read_page(page, text_layer, time.monotonic() < deadline))
             except pdfium.PdfiumError:
-                texts.append(None)
-    return texts
+                pages.append(None)
+    return pages

@@ -1,0 +1,110 @@
+"""Put what stands on a page into reading order: column by column, between what spans the columns."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from statistics import median
+
+from store.ingest.pdf.lines import Segment, is_right_to_left, rows_of
+from store.ingest.pdf.tables import Table
+
+MIN_LINES = 3  # of prose in each column
+MIN_PROSE_CHARS = 12  # in a line; entries of a table are shorter
+MAX_DIGITS = 0.3  # of its characters
+MIN_LOWER = 2  # lines that start in lower case: they go on with a sentence
+NUM_BINS = 500  # over the width of a region
+MAX_GUTTERS = 8  # candidates that are tried per region
+MAX_BOXES = 2_000  # of a region with columns; a page with more has no running text, and takes long to search
+MIN_HEADING_SIZE = 1.15  # of a heading above columns, relative to the text
+
+
+Box = Segment | Table
+
+
+def reading_order(boxes: Sequence[Box], depth: int = 4) -> list[list[Box]]:
+    """Return regions in reading order, each of which is read row by row."""
+    for gutter in _gutters(boxes) if depth and len(boxes) <= MAX_BOXES else []:
+        bands = _bands(boxes, gutter)
+        left = [box for band, _ in bands for box in band if box.x1 <= gutter]
+        right = [box for band, _ in bands for box in band if box.x0 >= gutter]
+        if not (_is_prose(left) and _is_prose(right)):
+            continue
+        regions: list[list[Box]] = [[]]
+        for band, below in bands:
+            sides = [[box for box in band if box.x1 <= gutter], [box for box in band if box.x0 >= gutter]]
+            if all(sides):
+                sides = sides[::-1] if is_right_to_left("".join(box.text for box in band)) else sides
+                regions += [region for side in sides for region in reading_order(side, depth - 1)]
+                regions.append([])
+            else:
+                regions[-1] += band
+            if below:
+                regions[-1].append(below)
+        return [region for region in regions if region]
+    return [list(boxes)]
+
+
+def _gutters(boxes: Sequence[Box]) -> list[float]:
+    """Return x positions that few boxes cover but many do on both sides, the best first."""
+    if len(boxes) < 2 * MIN_LINES:
+        return []
+    start, end = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
+    step = (end - start) / NUM_BINS or 1.0
+    changes = [0] * (NUM_BINS + 2)
+    for box in boxes:
+        changes[round((box.x0 - start) / step)] += 1
+        changes[round((box.x1 - start) / step)] -= 1
+    cover, most_left = [0], [0]
+    for change in changes:
+        cover.append(cover[-1] + change)
+        most_left.append(max(most_left[-1], cover[-1]))
+    most_right = [0]
+    for count in reversed(cover):
+        most_right.append(max(most_right[-1], count))
+    depths = [
+        min(before, after) - here for before, after, here in zip(most_left, most_right[:0:-1], cover, strict=True)
+    ]
+    runs = [(depth, list(run)) for depth, run in groupby(range(len(depths)), key=lambda index: depths[index])]
+    runs = sorted((run for run in runs if run[0] >= MIN_LINES), key=lambda run: (-run[0], -len(run[1])))
+    return [start + (run[0] + run[-1] - 1) / 2 * step for _, run in runs[:MAX_GUTTERS]]
+
+
+def _bands(boxes: Sequence[Box], gutter: float) -> list[tuple[list[Box], Box | None]]:
+    """Return the boxes beside the gutter from top to bottom, in bands that end above a box that spans it."""
+    size = median(box.size for box in boxes)
+    spanning = [box for box in boxes if _spans(box, boxes, gutter, size)]
+    spanning.sort(key=lambda box: box.top)
+    bands: list[tuple[list[Box], Box | None]] = [([], box) for box in spanning] + [([], None)]
+    number, ids = 0, set(map(id, spanning))
+    for box in sorted(boxes, key=lambda box: box.top + box.bottom):
+        if id(box) in ids:
+            continue
+        while number < len(spanning) and box.top + box.bottom > spanning[number].top + spanning[number].bottom:
+            number += 1
+        bands[number][0].append(box)
+    return bands
+
+
+def _spans(box: Box, boxes: Sequence[Box], gutter: float, size: float) -> bool:
+    """Return whether a box crosses the gutter, or is a heading in large type with nothing beside it."""
+    if box.x0 < gutter < box.x1:
+        return True
+    if box.size < MIN_HEADING_SIZE * size:
+        return False
+    beside = [other for other in boxes if (other.x1 <= gutter) != (box.x1 <= gutter)]
+    above = [other.bottom <= box.top for other in beside]
+    below = [other.top >= box.bottom for other in beside]
+    return any(above) and any(below) and all(up or down for up, down in zip(above, below, strict=True))
+
+
+def _is_prose(boxes: Sequence[Box]) -> bool:
+    """Return whether boxes are lines of running text, rather than cells of a table."""
+    rows = rows_of(box for box in boxes if isinstance(box, Segment))
+    texts = [" ".join(segment.text for segment in row) for row in rows]
+    lines = [text for text in texts if len(text) >= MIN_PROSE_CHARS and not _is_numeric(text)]
+    is_cased = any(line.upper() != line.lower() for line in lines)
+    num_lower = sum(line[0].islower() for line in lines)
+    return len(lines) >= MIN_LINES and 2 * len(lines) > len(texts) and (num_lower >= MIN_LOWER or not is_cased)
+
+
+def _is_numeric(text: str) -> bool:
+    return sum(character.isdigit() for character in text) > MAX_DIGITS * len(text)

@@ -1,0 +1,248 @@
+"""PDF pages become Markdown that keeps what their layout means."""
+
+import time
+
+import pytest
+
+from store.ingest import parse
+from store.ingest.pdf import assembly
+from store.ingest.pdf.lines import glue, make_segment
+from store.ingest.pdf.page import Word, clean
+from tests.support.files import drawn_pdf
+
+BODY = "Tenants pay the rent in advance and in full\nunless another agreement has been made with\nthem in writing."
+MORE = "Landlords return the deposit within a period\nof three months after they have got the keys\nof the flat back."
+FEES = [["Plan", "Users", "Price"], ["Basic", "5", "10.00"], ["Team", "20", "25.50"], ["Group", "300", "99.00"]]
+FEE_ROWS = (
+    "| Plan: Basic | Users: 5 | Price: 10.00 |\n"
+    "| Plan: Team | Users: 20 | Price: 25.50 |\n"
+    "| Plan: Group | Users: 300 | Price: 99.00 |"
+)
+
+
+def text(x, y, lines, size=10, bold=False):
+    """Draw lines from `y` points below the top of the page."""
+    shown = " ".join(f"({line}) Tj T*" for line in lines.replace("(", r"\(").replace(")", r"\)").split("\n"))
+    return f"BT /F{2 if bold else 1} {size} Tf {1.2 * size} TL 1 0 0 1 {x} {792 - y} Tm {shown} ET "
+
+
+def cells(rows, y=100, xs=(72, 200, 300, 400, 500), step=20):
+    return "".join(
+        text(x, y + step * number, cell)
+        for number, row in enumerate(rows)
+        for x, cell in zip(xs, row, strict=False)
+        if cell
+    )
+
+
+def rules(xs, ys):
+    """Draw the lines of a grid."""
+    lines = [(xs[0], y, xs[-1], y) for y in ys] + [(x, ys[0], x, ys[-1]) for x in xs]
+    return "".join(f"{x0} {792 - y0} m {x1} {792 - y1} l S " for x0, y0, x1, y1 in lines)
+
+
+def read(*pages, **options):
+    return parse(drawn_pdf(*pages, **options), "a.pdf").text
+
+
+def joined(lines):
+    return lines.replace("\n", " ")
+
+
+def test_lines_of_a_paragraph_are_joined_and_paragraphs_separated():
+    assert read(text(72, 100, BODY) + text(72, 150, MORE)) == f"{joined(BODY)}\n\n{joined(MORE)}"
+
+
+def test_an_indent_starts_a_paragraph():
+    first, *others = MORE.split("\n")
+    page = text(72, 100, BODY) + text(84, 136, first) + text(72, 148, "\n".join(others))
+    assert read(page) == f"{joined(BODY)}\n\n{joined(MORE)}"
+
+
+def test_lines_that_end_on_purpose_stay_lines():
+    assert "ACME Ltd\n5 Main Street\nLondon" in read(
+        text(72, 100, BODY) + text(72, 150, "ACME Ltd\n5 Main Street\nLondon")
+    )
+
+
+@pytest.mark.parametrize(
+    "before, after, whole",
+    [
+        ("the recom-", "putation", "the recomputation"),
+        ("a long-", "term plan", "a long-term plan"),
+        ("Miet-", "vertrag", "Mietvertrag"),
+        ("Haus-", "und Gartenarbeit", "Haus- und Gartenarbeit"),
+        ("Nord-", "Süd", "Nord-Süd"),
+        ("a co-", "operative", "a co-operative"),  # as the document spells it elsewhere
+        ("2023-", "2024", "2023-2024"),
+        ("one", "two", "one two"),
+        ("東京", "都", "東京都"),
+    ],
+)
+def test_line_ends_inside_words(before, after, whole):
+    assert "".join(glue(before, after, frozenset(["co-operative"]))) + after == whole
+
+
+def test_a_paragraph_goes_on_in_the_next_column_and_on_the_next_page():
+    parsed = parse(drawn_pdf(text(72, 100, "Whatever they had recom-"), text(72, 100, "mended was done.")), "a.pdf")
+    assert parsed.text == "Whatever they had recommended was done."
+    assert parsed.page_starts == (0, parsed.text.index("mended"))
+
+
+def test_ligatures_and_soft_hyphens_become_plain_letters():
+    assert clean("e\ufb03cient \ufb02at, co\xadoperate, hand\xad\nbook") == "efficient flat, cooperate, hand-\nbook"
+
+
+def test_headers_footers_and_page_numbers_are_dropped():
+    pages = [text(72, 30, "Lease of 2024") + text(72, 100, f"Text {name}") + text(300, 770, f"Page {number} of 3")
+             for number, name in enumerate(["one", "two", "three"], start=1)]  # fmt: skip
+    assert read(*pages) == "Text one\n\nText two\n\nText three"
+
+
+def test_a_single_page_loses_its_bare_page_number_only():
+    page = text(72, 30, "Lease of 2024") + text(72, 100, BODY)
+    assert read(page + text(300, 770, "- 3 -")) == f"Lease of 2024\n\n{joined(BODY)}"
+    assert read(page + text(300, 770, "See 3 above")).endswith("See 3 above")
+
+
+def test_values_inside_pages_that_are_alike_are_kept():
+    pages = [text(72, 30, "Payslip") + text(72, 300, f"Salary {month}00 euros") for month in (1, 2, 3)]
+    assert read(*pages) == "Salary 100 euros\n\nSalary 200 euros\n\nSalary 300 euros"
+
+
+def test_headings_by_size_weight_and_number():
+    page = (
+        text(72, 60, "Lease", 20) + text(72, 90, "Duties", 14) + text(72, 110, BODY) + text(72, 170, "Rent", bold=True)
+        + text(72, 190, MORE) + text(72, 240, "3 Money", bold=True) + text(72, 260, BODY)
+        + text(72, 310, "3.2 Deposit", bold=True) + text(72, 330, MORE)
+    )  # fmt: skip
+    headings = [line for line in read(page).split("\n") if line.startswith("#")]
+    assert headings == ["# Lease", "## Duties", "### Rent", "## 3 Money", "### 3.2 Deposit"]
+
+
+def test_a_bold_paragraph_is_no_heading():
+    assert read(text(72, 100, BODY) + text(72, 160, MORE, bold=True)) == f"{joined(BODY)}\n\n{joined(MORE)}"
+
+
+def test_list_items_have_a_line_each():
+    items = "\u2022 first\n\u2022 second item, which is so long that it goes on in the"
+    page = text(72, 100, BODY) + text(72, 150, items) + text(80, 174, "next line") + text(90, 186, "- nested")
+    assert read(page + text(72, 198, "1. one\na) two")).split("\n\n")[1] == (
+        "- first\n- second item, which is so long that it goes on in the next line\n  - nested\n1. one\na) two"
+    )
+
+
+def test_bullets_that_are_drawn_make_list_items():
+    bullets = "".join(f"64 {694 - y} 4 4 re f " for y in (0, 12))
+    assert read(text(72, 100, "first\nsecond") + bullets) == "- first\n- second"
+
+
+def test_a_number_at_a_line_start_is_no_list_item():
+    assert "section 3. It" in read(text(72, 100, "Whatever tenants have to do is said in section\n3. It is short."))
+
+
+def test_columns_are_read_one_by_one_between_what_spans_them():
+    page = text(72, 60, "A title over both of the columns of this page", 20)
+    for y, heading in ((100, ""), (200, "A heading over both of the columns")):
+        page += text(72, y - 15, heading, 18) + text(72, y, BODY) + text(310, y + 3, MORE)
+    body = f"{joined(BODY)}\n\n{joined(MORE)}"
+    assert read(page) == (
+        f"# A title over both of the columns of this page\n\n{body}\n\n## A heading over both of the columns\n\n{body}"
+    )
+
+
+def test_a_table_is_found_by_its_lines_with_its_place_and_caption():
+    page = text(72, 80, BODY) + cells(FEES, 150) + rules((70, 190, 290, 450), range(136, 217, 20))
+    page += text(72, 235, "Table 2: Fees") + text(72, 260, MORE)
+    assert read(page) == f"{joined(BODY)}\n\nTable 2: Fees\n\n{FEE_ROWS}\n\n{joined(MORE)}"
+
+
+def test_a_table_is_found_by_its_aligned_columns():
+    assert read(text(72, 60, BODY) + cells(FEES, 120) + text(72, 220, MORE)) == (
+        f"{joined(BODY)}\n\n{FEE_ROWS}\n\n{joined(MORE)}"
+    )
+
+
+def test_a_header_over_several_columns_goes_to_each_of_them():
+    rows = [["Site", "2023", "", "2024"], ["", "Sales", "Profit", "Sales", "Profit"], ["Rome", "20", "5", "22", "6"]]
+    grid = rules((70, 190, 290, 390, 490, 560), (86, 126, 146)) + "190 686 m 560 686 l S "
+    expected = "| Site: Rome | 2023 Sales: 20 | 2023 Profit: 5 | 2024 Sales: 22 | 2024 Profit: 6 |"
+    grid = grid.replace(f"290 {792 - 86} m", f"290 {792 - 106} m").replace(f"490 {792 - 86} m", f"490 {792 - 106} m")
+    assert read(cells(rows) + grid) == expected
+    rows[0] = ["", "      2023", "", "      2024"]
+    without_lines = cells(
+        [*rows, ["Paris", "30", "7", "33", "8"], ["Bonn", "1", "2", "3", "4"]], xs=(72, 200, 240, 300, 340)
+    )
+    assert expected.replace("Site: ", "") in read(without_lines)
+
+
+def test_lines_of_a_cell_are_joined():
+    rows = [[*FEES[0], "Note"], ["Basic", "5", "10.00", "for small"], ["", "", "", "offices"], *FEES[2:]]
+    framed = rules((70, 190, 290, 390, 500), (86, 106, 146, 166, 186))
+    for page in (
+        cells(rows) + framed,
+        cells(rows[:2], step=24) + cells(rows[2:3], 136) + cells(rows[3:], 160, step=24),
+    ):
+        assert "| Plan: Basic | Users: 5 | Price: 10.00 | Note: for small offices |" in read(page)
+
+
+def test_a_table_goes_on_with_its_header_on_the_next_page():
+    frame = rules((70, 190, 290, 450), range(86, 147, 20))
+    later = [["Max", "900", "200.00"], ["Ultra", "999", "300.00"]]
+    expected = ["| Plan: Max | Users: 900 | Price: 200.00 |", "| Plan: Ultra | Users: 999 | Price: 300.00 |"]
+    for second in (cells(later) + rules((70, 190, 290, 450), (86, 106, 126)), cells([FEES[0], *later]) + frame):
+        parsed = parse(drawn_pdf(cells(FEES[:3]) + frame, second), "a.pdf")
+        assert parsed.text[parsed.page_starts[1] :].split("\n") == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["1", "Introduction", "3"], ["2", "Methods", "7"], ["3", "Results", "19"]],
+        [["ACME Ltd", "Tel. 0431 123", "IBAN DE12 3456"], ["5 Main Street", "www.acme.example", "BIC NOLADE21"],
+         ["London", "Chair: A. Hansen", "First Bank"]],
+        [["one ........ 3"], ["two ........ 5"], ["three ........ 7"]],
+    ],
+    ids=["contents", "addresses", "leaders"],
+)  # fmt: skip
+def test_aligned_text_that_is_no_table(rows):
+    assert "|" not in read(cells(rows, step=12))
+
+
+@pytest.mark.parametrize("rotate, matrix", [(90, "0 1 -1 0 612 0"), (270, "0 -1 1 0 0 792"), (0, "0 1 -1 0 612 0")])
+def test_turned_pages_are_read_upright(rotate, matrix):
+    page = f"q {matrix} cm 1 0 0 1 0 -180 cm {text(72, 100, BODY)} {cells(FEES, 200)} Q"
+    assert read(page, rotate=rotate) == f"{joined(BODY)}\n\n{FEE_ROWS}"
+
+
+def test_right_to_left_words_keep_the_order_of_the_file():
+    words = [Word("שלום", 300, 330, 100, 10, index=0), Word("עולם", 260, 290, 100, 10, index=5)]
+    assert make_segment(words[::-1]).text == "שלום עולם"
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("page.MAX_PAGE_CHARS", 150), ("MAX_LAYOUT_SECONDS", -1)],
+    ids=["characters", "time"],
+)
+def test_a_page_that_cannot_be_laid_out_becomes_plain_text(name, value, monkeypatch):
+    monkeypatch.setattr(f"store.ingest.pdf.{name}", value)
+    page = text(72, 30, "Lease") + text(72, 100, BODY) + cells(FEES[1:], 200)
+    plain = read(page + text(300, 770, "1"), page + text(300, 770, "2")).replace("\n\n", "\n")
+    own = f"{joined(BODY)}\nBasic 5 10.00\nTeam 20 25.50\nGroup 300 99.00"
+    assert plain == f"{own}\n{own}"  # without header and page number
+
+
+@pytest.mark.parametrize("name", ["ruled_tables", "build_blocks"])
+def test_a_page_whose_layout_fails_keeps_its_text_and_other_pages_their_layout(name, monkeypatch):
+    original = getattr(assembly, name)
+    monkeypatch.setattr(assembly, name, lambda *args: {}[1] if "broken" in str(args) else original(*args))
+    parsed = read(text(72, 100, "This is broken"), cells(FEES))
+    assert parsed == f"This is broken\n\n{FEE_ROWS}"
+
+
+def test_a_page_of_very_many_lines_is_read_fast():
+    grid = rules(range(10, 600, 2), range(10, 780, 2)) + text(72, 100, "Grid")
+    start = time.monotonic()
+    assert read(grid, "".join(f"{x} 9 m {x} 99 l S " for x in range(6000)) + text(72, 100, "Lines")) == "Grid\n\nLines"
+    assert time.monotonic() - start < 10
