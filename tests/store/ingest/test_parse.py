@@ -62,7 +62,7 @@ def test_word_file_keeps_headings_and_tables_and_stars():
 
 
 def test_archive_that_unpacks_to_too_much_is_rejected(monkeypatch):
-    monkeypatch.setattr("store.ingest.docx.MAX_UNPACKED_BYTES", 900_000)
+    monkeypatch.setattr("store.ingest.archive.MAX_UNPACKED_BYTES", 900_000)
     bomb = docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)})
     assert len(bomb) < 10_000
     with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):

@@ -1,0 +1,129 @@
+"""Tables of HTML: which ones are only layout, and the rows of the others with merged cells repeated."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+
+from bs4 import BeautifulSoup, Tag
+
+from store.ingest.tables import format_grid
+from store.markdown import parse_row
+
+CELLS = ["td", "th"]
+PARTS = ["caption", "thead", "tbody", "tfoot", "tr", *CELLS]
+HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
+BLOCKS = ["p", "div", "ul", "ol", "dl", "pre", "table", *HEADINGS]
+MAX_NESTING = 5  # tables around one with data; beyond, all are layout
+MAX_BLOCKS = 5  # in a cell of a table with data
+MAX_CELL_CHARS = 1000
+MAX_SPAN = 50  # rows or columns that a cell covers
+MAX_CELLS = 100_000  # of a table with merged cells; in a larger one each cell counts once
+
+
+def dissolve_layout_tables(soup: BeautifulSoup) -> None:
+    """Turn tables that only arrange text into plain elements."""
+    around: dict[int, tuple[Tag, ...]] = {}  # tables around an element, outermost first, by its id
+    parts: defaultdict[int, list[Tag]] = defaultdict(list)  # by the id of their table
+    layouts: list[Tag] = []
+    for element in soup.find_all(True):
+        tables = around.get(id(element.parent), ())
+        if element.name == "table":
+            if len(tables) > MAX_NESTING or _is_layout(element):
+                layouts.append(element)
+            tables = (*tables[-MAX_NESTING:], element)
+        elif tables and element.name in PARTS:
+            parts[id(tables[-1])].append(element)
+        if tables:
+            around[id(element)] = tables
+    for table in layouts:
+        for part in [table, *parts[id(table)]]:
+            part.name = "div"
+
+
+def table_to_markdown(table: Tag, texts: dict[int, str]) -> str:
+    """Return a table, given the text of each cell by its id."""
+    rows = _rows(table)
+    num_headers = _num_header_rows(rows)
+    return format_grid(_grid(rows, texts, num_headers or 0), num_headers)
+
+
+def join_rows(table: str) -> str:
+    """Return a table on one line, for the cell of a table around it."""
+    rows = [", ".join(": ".join(filter(None, cell)) for cell in parse_row(line) or [("", line)]) for line in table.split("\n")]
+    return "; ".join(filter(None, rows))
+
+
+def _is_layout(table: Tag) -> bool:
+    if table.get("role") in ("presentation", "none"):
+        return True
+    rows = _rows(table)
+    if _num_header_rows(rows) or any(cell.name == "th" for row in rows for cell in row):
+        return False
+    if len(rows) < 2 or max(map(len, rows)) < 2:
+        return True
+    for cell in (cell for row in rows for cell in row):
+        blocks = cell.find_all(BLOCKS)
+        if len(blocks) > MAX_BLOCKS or any(block.name in HEADINGS or block.name == "table" for block in blocks):
+            return True
+        if len(cell.get_text()) > MAX_CELL_CHARS:
+            return True
+    return False
+
+
+def _rows(table: Tag) -> list[list[Tag]]:
+    """Return the cells of each row, without those of tables inside."""
+    cells = [cell for cell in table.find_all(CELLS) if cell.find_parent("table") is table]
+    return [list(row) for _, row in groupby(cells, key=lambda cell: id(cell.parent))]
+
+
+def _num_header_rows(rows: Sequence[Sequence[Tag]]) -> int | None:
+    """Return how many rows at the start are titles or header; None if the elements do not tell."""
+    num = next((index for index, row in enumerate(rows) if not _is_title(row) and not _is_header(row)), len(rows))
+    if num == len(rows):
+        return None
+    if any(not _is_title(row) for row in rows[:num]):
+        return num
+    if num + 1 < len(rows) and _is_bold(rows[num]) and not _is_bold(rows[num + 1]):
+        return num + 1
+    return 0 if any(cell.name == "th" for row in rows for cell in row) else None
+
+
+def _is_title(row: Sequence[Tag]) -> bool:
+    return len(row) == 1 and _span(row[0], "colspan") > 1
+
+
+def _is_header(row: Sequence[Tag]) -> bool:
+    return all(cell.name == "th" for cell in row) or any(tag.name == "thead" for tag in row[0].parents if tag.name)
+
+
+def _is_bold(row: Sequence[Tag]) -> bool:
+    texts = [text for cell in row for text in cell.find_all(string=True) if text.strip()]
+    return bool(texts) and all(text.find_parent(["b", "strong"]) for text in texts)
+
+
+def _grid(rows: Sequence[Sequence[Tag]], texts: dict[int, str], num_headers: int) -> list[list[str]]:
+    """Return equally long rows of texts. Merged cells are repeated, but not titles and the labels of a body's rows."""
+    can_span = sum(map(len, rows)) <= MAX_CELLS
+    grid: list[list[str]] = []
+    above: dict[int, tuple[int, str]] = {}  # how many rows a cell above still covers, and its text, by column
+    for index, row in enumerate(rows):
+        line: list[str] = []
+        covers: dict[int, tuple[int, str]] = {}
+        for cell in row:
+            while len(line) in above:
+                line.append(above[len(line)][1])
+            text = texts.get(id(cell), "")
+            is_repeated = len(row) > 1 and (bool(line) or index < num_headers)
+            for offset in range(_span(cell, "colspan") if can_span else 1):
+                covers[len(line)] = (_span(cell, "rowspan") if can_span else 1, text if is_repeated or not offset else "")
+                line.append(covers[len(line)][1])
+        line += [above.get(column, (0, ""))[1] for column in range(len(line), max(above, default=-1) + 1)]
+        above = {column: (num - 1, text) for column, (num, text) in (above | covers).items() if num > 1}
+        grid.append(line)
+    width = max(map(len, grid), default=0)
+    return [line + [""] * (width - len(line)) for line in grid]
+
+
+def _span(cell: Tag, name: str) -> int:
+    value = str(cell.get(name, "1")).strip()
+    return min(max(int(value), 1), MAX_SPAN) if value.isdecimal() and len(value) < 9 else 1
