@@ -1,16 +1,26 @@
 """Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
-A .docx is a ZIP archive of XML. Rejected before mammoth reads it: an archive that unpacks to more than the limit, and
-one that declares XML entities, which can expand without end, or read other files.
+What mammoth does not know is prepared for it: the numbers of headings and list items, and headings of styles with
+other names.
 """
 
 import io
+import zipfile
+from xml.etree import ElementTree
 
 import mammoth
+from bs4 import BeautifulSoup
 
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, check_text_length, reading
-from store.ingest.html import html_to_markdown
+from store.ingest.html import LABEL_END, LABEL_START, parse_soup, soup_to_markdown
+from store.ingest.word_numbers import write_numbers
+from store.ingest.word_styles import Styles
+
+DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
+MAX_NUMBERED_BYTES = 50 * 2**20  # of document.xml; a longer one keeps the numbers that mammoth gives
+TITLE_STYLE = "p[style-name='Title'] => h1.title:fresh"
+
 
 def parse_docx(data: bytes, name: str) -> ParsedDocument:
     """Return a Word file's text as Markdown, without pictures and pages (a .docx has no fixed pages).
@@ -19,8 +29,51 @@ def parse_docx(data: bytes, name: str) -> ParsedDocument:
     """
     with reading(name, "Word file"):
         check_archive(data, name)
+        data, style_map = _prepare(data)
         result = mammoth.convert_to_html(
-            io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False
+            io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False, style_map=style_map
         )
     check_text_length(len(result.value), name)
-    return ParsedDocument(html_to_markdown(result.value, name))
+    soup = parse_soup(result.value, name)
+    _mark_notes(soup)
+    _lower_headings(soup)
+    return ParsedDocument(soup_to_markdown(soup))
+
+
+def _prepare(data: bytes) -> tuple[bytes, str]:
+    """Return a .docx with the numbers of its paragraphs in their texts, and mammoth's rules for its headings."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        styles = Styles(ElementTree.fromstring(archive.read(STYLES) if STYLES in sizes else b"<styles/>"))
+        headings = [
+            f"p[style-name='{style}'] => h{level}:fresh"
+            for style, level in styles.heading_names()
+            if style and style != "Title" and not set(style) & set("'\\\n")
+        ]
+        style_map = "\n".join([TITLE_STYLE, *headings])
+        if NUMBERING not in sizes or sizes[DOCUMENT] > MAX_NUMBERED_BYTES:
+            return data, style_map
+        document = ElementTree.fromstring(archive.read(DOCUMENT))
+        write_numbers(document, ElementTree.fromstring(archive.read(NUMBERING)), styles)
+        numbered = io.BytesIO()
+        with zipfile.ZipFile(numbered, "w") as copy:
+            for part in sizes:
+                if not part.startswith("word/media/"):
+                    copy.writestr(part, ElementTree.tostring(document) if part == DOCUMENT else archive.read(part))
+    return numbered.getvalue(), style_map
+
+
+def _mark_notes(soup: BeautifulSoup) -> None:
+    """Write footnotes with the label of their references, '[1]', instead of links back to these."""
+    for link in soup.select("a[href^='#footnote-ref-'], a[href^='#endnote-ref-']"):
+        link.decompose()
+    for index, note in enumerate(soup.select("li[id^='footnote-'], li[id^='endnote-']"), start=1):
+        note.insert(0, f"{LABEL_START}[{index}]{LABEL_END}")
+
+
+def _lower_headings(soup: BeautifulSoup) -> None:
+    """Put all headings a level below the document's title, if it has one."""
+    if soup.find("h1", class_="title"):
+        for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
+            if "title" not in heading.get("class", ()):
+                heading.name = f"h{int(heading.name[1]) + 1}"

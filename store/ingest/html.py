@@ -19,12 +19,16 @@ from store.ingest.html_tables import dissolve_layout_tables, join_rows, table_to
 from store.ingest.text import decode, normalize
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
+INVISIBLE_TAGS += ["select", "datalist"]  # what could be chosen
+BLOCK_TAGS = ["main", "header", "footer", "aside", "nav", "form", "fieldset", "figure", "details", "summary", "address"]
 MAIN = "main, article, [role=main], [role=article]"
 FRAME = "header, footer, aside, dialog, form, [role=banner], [role=contentinfo], [role=complementary], [role=dialog]"
 CONTROLS = "nav, button, [role=navigation], [role=search], [aria-hidden=true]"
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
 LINE_END = re.compile(r"[ \t]+$", re.M)
+LABEL_START, LABEL_END = "\ue000", "\ue001"  # around the number of a paragraph or item, as Word computes it
+LABEL = re.compile(f"{LABEL_START}(.*?){LABEL_END}")
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
 
 
@@ -48,6 +52,13 @@ class _Markdown(MarkdownConverter):
         """Number an item in linear time: markdownify counts the siblings before each item."""
         if "td" in parent_tags or "th" in parent_tags:
             return f" {text.strip()};"
+        text = text.strip()
+        first = next((child for child in el.children if isinstance(child, Tag) or child.strip()), None)
+        if first is None or first.name in ("ul", "ol"):
+            return f"{text}\n"  # the item of a list inside, without a text of its own
+        if label := LABEL.match(text):
+            indented = text[label.end() :].strip().replace("\n", "\n  ")
+            return f"{label[1]} {indented}\n"
         index = self._num_items[id(el.parent)]
         self._num_items[id(el.parent)] += 1
         el.find_previous_siblings = lambda name: range(index)
@@ -101,8 +112,9 @@ def parse_html(data: bytes, name: str) -> ParsedDocument:
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     _remove_frame(soup)
     text = soup_to_markdown(soup)
-    is_titled = not title or soup.find("h1")
-    return ParsedDocument(text if is_titled or not text else f"# {normalize(title)}\n\n{text}")
+    if not text or not title or soup.find("h1") or text.lstrip("# ").startswith(title):
+        return ParsedDocument(text)
+    return ParsedDocument(f"# {normalize(title)}\n\n{text}")
 
 
 def html_to_markdown(source: str, name: str) -> str:
@@ -126,29 +138,34 @@ def soup_to_markdown(soup: BeautifulSoup) -> str:
         tag.decompose()  # the head stays: an unclosed one contains the body
     for comment in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):
         comment.extract()
+    for tag in soup.find_all(BLOCK_TAGS):
+        tag.name = "div"
     dissolve_layout_tables(soup)
     try:
         text = _Markdown().convert_soup(soup)
     except RecursionError:
         text = soup.get_text("\n")
-    return BLANK_LINES.sub("\n\n", LINE_END.sub("", normalize(text))).strip()
+    text = LABEL.sub(r"\1 ", normalize(text))
+    return BLANK_LINES.sub("\n\n", LINE_END.sub("", text)).strip()
 
 
 def _remove_frame(soup: BeautifulSoup) -> None:
     """Remove what surrounds the main part of a page, and menus and buttons everywhere; nothing if none is marked."""
-    mains = {id(tag) for tag in soup.select(MAIN)}
-    inside: set[int] = set()  # ids of the main parts and all in them
+    mains = soup.select(MAIN)
+    if not mains:
+        return
+    inside = set(map(id, mains))  # the main parts and all in them
     for tag in soup.find_all(True):
-        if id(tag) in mains or id(tag.parent) in inside:
+        if id(tag.parent) in inside:
             inside.add(id(tag))
     around: set[int] = set()
-    for tag in soup.select(MAIN):
+    for tag in mains:
         for parent in tag.parents:
             if id(parent) in around:
                 break
             around.add(id(parent))
-    controls = {id(tag) for tag in soup.select(CONTROLS)}
-    for tag in soup.select(f"{FRAME}, {CONTROLS}") if mains else []:
+    controls = set(map(id, soup.select(CONTROLS)))
+    for tag in soup.select(f"{FRAME}, {CONTROLS}"):
         if not tag.decomposed and id(tag) not in around and (id(tag) in controls or id(tag) not in inside):
             tag.decompose()
 

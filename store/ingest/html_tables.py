@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby, islice
 
 from bs4 import BeautifulSoup, Tag
 
@@ -16,6 +16,7 @@ BLOCKS = ["p", "div", "ul", "ol", "dl", "pre", "table", *HEADINGS]
 MAX_NESTING = 5  # tables around one with data; beyond, all are layout
 MAX_BLOCKS = 5  # in a cell of a table with data
 MAX_CELL_CHARS = 1000
+MAX_CHECKED = 1000  # cells; the first ones tell whether a table is layout
 MAX_SPAN = 50  # rows or columns that a cell covers
 MAX_CELLS = 100_000  # of a table with merged cells; in a larger one each cell counts once
 
@@ -57,11 +58,11 @@ def _is_layout(table: Tag) -> bool:
     if table.get("role") in ("presentation", "none"):
         return True
     rows = _rows(table)
-    if _num_header_rows(rows) or any(cell.name == "th" for row in rows for cell in row):
+    if rows and (_num_header_rows(rows) or any(cell.name == "th" for row in rows for cell in row)):
         return False
     if len(rows) < 2 or max(map(len, rows)) < 2:
         return True
-    for cell in (cell for row in rows for cell in row):
+    for cell in islice(chain.from_iterable(rows), MAX_CHECKED):
         blocks = cell.find_all(BLOCKS)
         if len(blocks) > MAX_BLOCKS or any(block.name in HEADINGS or block.name == "table" for block in blocks):
             return True
@@ -70,30 +71,37 @@ def _is_layout(table: Tag) -> bool:
     return False
 
 
+def _closest(element: Tag, *names: str) -> Tag | None:
+    """Return the nearest element of these names around one; faster than `find_parent`."""
+    parent = element.parent
+    while parent is not None and parent.name not in names:
+        parent = parent.parent
+    return parent
+
+
 def _rows(table: Tag) -> list[list[Tag]]:
     """Return the cells of each row, without those of tables inside."""
-    cells = [cell for cell in table.find_all(CELLS) if cell.find_parent("table") is table]
+    cells = [cell for cell in table.find_all(CELLS) if _closest(cell, "table") is table]
     return [list(row) for _, row in groupby(cells, key=lambda cell: id(cell.parent))]
 
 
 def _num_header_rows(rows: Sequence[Sequence[Tag]]) -> int | None:
     """Return how many rows at the start are titles or header; None if the elements do not tell."""
-    num = next((index for index, row in enumerate(rows) if not _is_title(row) and not _is_header(row)), len(rows))
-    if num == len(rows):
-        return None
-    if any(not _is_title(row) for row in rows[:num]):
-        return num
-    if num + 1 < len(rows) and _is_bold(rows[num]) and not _is_bold(rows[num + 1]):
-        return num + 1
-    return 0 if any(cell.name == "th" for row in rows for cell in row) else None
+    min_cells = min(2, max(map(len, rows)))  # of a row that is no title
+    num_titles = next(index for index, row in enumerate(rows) if len(row) >= min_cells)
+    below = rows[num_titles:]
+    num = next((index for index, row in enumerate(below) if not _is_header(row, min_cells)), len(below))
+    if num == 0 and len(below) > 1 and _is_bold(below[0]) and not _is_bold(below[1]):
+        num = 1
+    if 0 < num < len(below):
+        return num_titles + num
+    return 0 if any(cell.name == "th" for row in below for cell in row) else None
 
 
-def _is_title(row: Sequence[Tag]) -> bool:
-    return len(row) == 1 and _span(row[0], "colspan") > 1
-
-
-def _is_header(row: Sequence[Tag]) -> bool:
-    return all(cell.name == "th" for cell in row) or any(tag.name == "thead" for tag in row[0].parents if tag.name)
+def _is_header(row: Sequence[Tag], min_cells: int) -> bool:
+    head = _closest(row[0], "thead", "table")
+    is_in_head = head is not None and head.name == "thead"
+    return is_in_head or (len(row) >= min_cells and all(cell.name == "th" for cell in row))
 
 
 def _is_bold(row: Sequence[Tag]) -> bool:
