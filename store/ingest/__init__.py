@@ -16,12 +16,14 @@ from store.ingest.markdown_file import parse_markdown
 from store.ingest.pdf import parse_pdf
 from store.ingest.sniff import detect_format
 from store.ingest.text import parse_text
+from store.ingest.xlsx import parse_xlsx
 from store.names import clean_name
 
 MAX_FILE_BYTES = 50 * 2**20
 PARSERS = {
     "pdf": parse_pdf,
     "docx": parse_docx,
+    "xlsx": parse_xlsx,
     "html": parse_html,
     "markdown": parse_markdown,
     "csv": parse_csv,
