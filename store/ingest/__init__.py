@@ -14,6 +14,7 @@ from store.ingest.docx import parse_docx
 from store.ingest.html import parse_html
 from store.ingest.markdown_file import parse_markdown
 from store.ingest.pdf import parse_pdf
+from store.ingest.pptx import parse_pptx
 from store.ingest.sniff import detect_format
 from store.ingest.text import parse_text
 from store.ingest.xlsx import parse_xlsx
@@ -24,6 +25,7 @@ PARSERS = {
     "pdf": parse_pdf,
     "docx": parse_docx,
     "xlsx": parse_xlsx,
+    "pptx": parse_pptx,
     "html": parse_html,
     "markdown": parse_markdown,
     "csv": parse_csv,

@@ -6,7 +6,7 @@ from itertools import chain, groupby, islice
 
 from bs4 import BeautifulSoup, Tag
 
-from store.ingest.tables import format_grid
+from store.ingest.tables import Merge, fill_merged, format_grid
 from store.markdown import parse_row
 
 CELLS = ["td", "th"]
@@ -45,13 +45,15 @@ def table_to_markdown(table: Tag, texts: dict[int, str]) -> str:
     """Return a table, given the text of each cell by its id."""
     rows = _rows(table)
     num_headers = _num_header_rows(rows)
-    return format_grid(_grid(rows, texts, num_headers or 0), num_headers)
+    grid, merges = _grid(rows, texts)
+    fill_merged(grid, merges, num_headers)
+    return format_grid(grid, num_headers)
 
 
 def join_rows(table: str) -> str:
     """Return a table on one line, for the cell of a table around it."""
-    rows = [", ".join(": ".join(filter(None, cell)) for cell in parse_row(line) or [("", line)]) for line in table.split("\n")]
-    return "; ".join(filter(None, rows))
+    rows = [parse_row(line) or [("", line)] for line in table.split("\n")]
+    return "; ".join(", ".join(": ".join(filter(None, cell)) for cell in row) for row in rows)
 
 
 def _is_layout(table: Tag) -> bool:
@@ -109,29 +111,29 @@ def _is_bold(row: Sequence[Tag]) -> bool:
     return bool(texts) and all(text.find_parent(["b", "strong"]) for text in texts)
 
 
-def _grid(rows: Sequence[Sequence[Tag]], texts: dict[int, str], num_headers: int) -> list[list[str]]:
-    """Return equally long rows of texts. Merged cells are repeated, but not titles and the labels of a body's rows."""
-    can_span = sum(map(len, rows)) <= MAX_CELLS
+def _grid(rows: Sequence[Sequence[Tag]], texts: dict[int, str]) -> tuple[list[list[str]], list[Merge]]:
+    """Return equally long rows of texts, and which of their cells are merged."""
+    max_span = MAX_SPAN if sum(map(len, rows)) <= MAX_CELLS else 1
     grid: list[list[str]] = []
-    above: dict[int, tuple[int, str]] = {}  # how many rows a cell above still covers, and its text, by column
-    for index, row in enumerate(rows):
+    merges: list[Merge] = []
+    below: dict[int, int] = {}  # rows that cells above still cover, by column
+    for top, row in enumerate(rows):
         line: list[str] = []
-        covers: dict[int, tuple[int, str]] = {}
+        covered, below = below, {column: num - 1 for column, num in below.items() if num > 1}
         for cell in row:
-            while len(line) in above:
-                line.append(above[len(line)][1])
-            text = texts.get(id(cell), "")
-            is_repeated = len(row) > 1 and (bool(line) or index < num_headers)
-            for offset in range(_span(cell, "colspan") if can_span else 1):
-                covers[len(line)] = (_span(cell, "rowspan") if can_span else 1, text if is_repeated or not offset else "")
-                line.append(covers[len(line)][1])
-        line += [above.get(column, (0, ""))[1] for column in range(len(line), max(above, default=-1) + 1)]
-        above = {column: (num - 1, text) for column, (num, text) in (above | covers).items() if num > 1}
+            while len(line) in covered:
+                line.append("")
+            width, height = min(_span(cell, "colspan"), max_span), min(_span(cell, "rowspan"), max_span, len(rows) - top)
+            merges.append(Merge(top, len(line), top + height - 1, len(line) + width - 1))
+            below |= dict.fromkeys(range(len(line), len(line) + width), height - 1) if height > 1 else {}
+            line += [texts.get(id(cell), "")] + [""] * (width - 1)
         grid.append(line)
-    width = max(map(len, grid), default=0)
-    return [line + [""] * (width - len(line)) for line in grid]
+    width = max(max(map(len, grid), default=0), max((merge.right + 1 for merge in merges), default=0))
+    return [line + [""] * (width - len(line)) for line in grid], [
+        merge for merge in merges if merge.right > merge.left or merge.bottom > merge.top
+    ]
 
 
 def _span(cell: Tag, name: str) -> int:
     value = str(cell.get(name, "1")).strip()
-    return min(max(int(value), 1), MAX_SPAN) if value.isdecimal() and len(value) < 9 else 1
+    return max(int(value), 1) if value.isdecimal() and len(value) < 9 else 1

@@ -6,6 +6,7 @@ openpyxl reads cell by cell, which needs little memory but knows no merged cells
 import io
 import re
 import zipfile
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -18,29 +19,18 @@ from store.errors import DocumentTooLarge
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, check_text_length, reading
 from store.ingest.number_format import display
-from store.ingest.tables import format_grid
+from store.ingest.tables import Merge, fill_merged, format_grid
 from store.ingest.text import normalize
 from store.markdown import PERIOD, VALUE
 
 MAX_CELLS = 1_000_000  # with a value
 MAX_VISITED = 20_000_000  # cells, with the blank ones in between
 MAX_MERGES = 10_000  # merged ranges of a sheet; others keep their text in the first cell
-MAX_MERGED_ROWS = 1000
 MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*?\bref="([A-Z]+\d+:[A-Z]+\d+)"')
 UNCOMPUTED = re.compile(  # a formula without a value; t="str" is one with an empty text
     rb'<(?:\w+:)?c\b(?![^>]*\bt="str")[^>]*><(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
     rb"\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Merge:
-    """Merged cells of a sheet, from 0, the ends included."""
-
-    left: int
-    top: int
-    right: int
-    bottom: int
 
 
 @dataclass(slots=True)
@@ -123,9 +113,9 @@ class _Reader:
             raise DocumentTooLarge(f"{self._name} has over {MAX_CELLS:,} cells, which is the limit.")
 
 
-def _parse_merge(reference: str) -> _Merge:
+def _parse_merge(reference: str) -> Merge:
     left, top, right, bottom = range_boundaries(reference)
-    return _Merge(left - 1, top - 1, right - 1, bottom - 1)
+    return Merge(top - 1, left - 1, bottom - 1, right - 1)
 
 
 def _split(rows: Sequence[_Row]) -> list[list[_Row]]:
@@ -147,38 +137,40 @@ def _continues(row: _Row, block: Sequence[_Row]) -> bool:
     return bool(numbers) and len(used) > 1 and used <= columns
 
 
-def _format_block(block: Sequence[_Row], merges: Sequence[_Merge]) -> str:
+def _format_block(block: Sequence[_Row], merges: Sequence[Merge]) -> str:
     """Return a table, or the lines of a single column."""
+    if all(sum(map(bool, row.cells)) == 1 for row in block):
+        return "\n".join(" ".join("".join(row.cells).split()) for row in block)
     left = min(next(column for column, text in enumerate(row.cells) if text) for row in block)
     width = max(len(row.cells) for row in block)
-    grid = {row.number: row.cells + [""] * (width - len(row.cells)) for row in block}
-    if all(sum(map(bool, cells)) == 1 for cells in grid.values()):
-        return "\n".join(" ".join("".join(cells).split()) for cells in grid.values())
-    inside = [merge for merge in merges if merge.top in grid and merge.left < width]
+    grid = [(row.cells + [""] * (width - len(row.cells)))[left:] for row in block]
+    index_of = {row.number: index for index, row in enumerate(block)}
+    numbers = list(index_of)
+    inside = [
+        Merge(
+            index_of[merge.top],
+            merge.left - left,
+            bisect_right(numbers, merge.bottom) - 1,
+            min(merge.right, width - 1) - left,
+        )
+        for merge in merges
+        if merge.top in index_of and left <= merge.left < width
+    ]
     num_headers = _count_header_rows(block, inside)
-    last_header = block[num_headers - 1].number if num_headers else -1
-    for merge in inside:
-        text = grid[merge.top][merge.left]
-        is_title = sum(map(bool, grid[merge.top])) == 1 and merge.left == left
-        right = merge.right if not is_title and (merge.left > left or merge.top <= last_header) else merge.left
-        for number in range(merge.top, min(merge.bottom, merge.top + MAX_MERGED_ROWS) + 1):
-            for column in range(merge.left, min(right, width - 1) + 1):
-                if number in grid:
-                    grid[number][column] = text
-    return format_grid([cells[left:] for cells in grid.values()], num_headers)
+    fill_merged(grid, inside, num_headers)
+    return format_grid(grid, num_headers)
 
 
-def _count_header_rows(block: Sequence[_Row], merges: Sequence[_Merge]) -> int | None:
+def _count_header_rows(block: Sequence[_Row], merges: Sequence[Merge]) -> int | None:
     """Return how many rows at the start are titles or header; None if formatting does not tell."""
     num_titles = next(index for index, row in enumerate(block) if sum(map(bool, row.cells)) > 1)
     first = block[num_titles]
-    bottom = first.number
+    num = 1
     for merge in sorted(merges, key=lambda merge: merge.top):
-        if first.number <= merge.top <= bottom and merge.right > merge.left:
-            bottom = max(bottom, merge.bottom + 1)  # a header below that of merged columns
-    num_headers = sum(first.number <= row.number <= bottom for row in block)
-    if num_headers > 1 and num_titles + num_headers < len(block):
-        return num_titles + num_headers
+        if num_titles <= merge.top < num_titles + num and merge.right > merge.left:
+            num = max(num, merge.bottom + 2 - num_titles)  # a header below that of merged columns
+    if num > 1 and num_titles + num < len(block):
+        return num_titles + num
     others = block[num_titles + 1 :]
     is_bold = first.is_bold and not all(row.is_bold for row in others)
     is_calendar = first.has_dates and not any(row.has_dates for row in others)
