@@ -11,6 +11,7 @@ from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.csv_file import parse_csv
 from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.docx import parse_docx
+from store.ingest.epub import parse_epub
 from store.ingest.html import parse_html
 from store.ingest.markdown_file import parse_markdown
 from store.ingest.pdf import parse_pdf
@@ -26,6 +27,7 @@ PARSERS = {
     "docx": parse_docx,
     "xlsx": parse_xlsx,
     "pptx": parse_pptx,
+    "epub": parse_epub,
     "html": parse_html,
     "markdown": parse_markdown,
     "csv": parse_csv,

@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, check_text_length, reading
-from store.ingest.html import LABEL_END, LABEL_START, parse_soup, soup_to_markdown
+from store.ingest.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
 from store.ingest.word_numbers import write_numbers
 from store.ingest.word_styles import Styles
 
@@ -36,7 +36,8 @@ def parse_docx(data: bytes, name: str) -> ParsedDocument:
     check_text_length(len(result.value), name)
     soup = parse_soup(result.value, name)
     _mark_notes(soup)
-    _lower_headings(soup)
+    if soup.find("h1", class_="title"):
+        lower_headings(soup)
     return ParsedDocument(soup_to_markdown(soup))
 
 
@@ -69,11 +70,3 @@ def _mark_notes(soup: BeautifulSoup) -> None:
         link.decompose()
     for index, note in enumerate(soup.select("li[id^='footnote-'], li[id^='endnote-']"), start=1):
         note.insert(0, f"{LABEL_START}[{index}]{LABEL_END}")
-
-
-def _lower_headings(soup: BeautifulSoup) -> None:
-    """Put all headings a level below the document's title, if it has one."""
-    if soup.find("h1", class_="title"):
-        for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
-            if "title" not in heading.get("class", ()):
-                heading.name = f"h{int(heading.name[1]) + 1}"

@@ -149,6 +149,13 @@ def soup_to_markdown(soup: BeautifulSoup) -> str:
     return BLANK_LINES.sub("\n\n", LINE_END.sub("", text)).strip()
 
 
+def lower_headings(soup: BeautifulSoup) -> None:
+    """Put all headings a level below the document's title, which has the class 'title' if it is one of them."""
+    for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
+        if "title" not in heading.get("class", ()):
+            heading.name = f"h{int(heading.name[1]) + 1}"
+
+
 def _remove_frame(soup: BeautifulSoup) -> None:
     """Remove what surrounds the main part of a page, and menus and buttons everywhere; nothing if none is marked."""
     mains = soup.select(MAIN)
