@@ -27,12 +27,12 @@ class Block:
     end: int
 
 
-def format_table(rows: Sequence[Sequence[str]], has_header: bool | None = None) -> str:
+def format_table(rows: Sequence[Sequence[str]], has_header: bool | None = None, has_groups: bool = True) -> str:
     """Return a table as one line per row, each cell after its column's header; '' without text.
 
     `has_header` says whether the first row is a header; None if the format does not tell, which decides by the cells. A
     table of two columns without a header is one of labels and values. A row with a first cell only is a group: it is
-    put before the first cell of the rows below it.
+    put before the first cell of the rows below it, unless `has_groups` is False.
     """
     table = _without_blank([[_clean(cell) for cell in row] for row in rows])
     if not table:
@@ -46,7 +46,7 @@ def format_table(rows: Sequence[Sequence[str]], has_header: bool | None = None) 
         )
     lines, group = [], ""
     for first, *others in table:
-        if first and others and not any(others):
+        if has_groups and first and others and not any(others):
             group = first
             lines.append(format_row([("", first)]))
             continue

@@ -8,16 +8,31 @@ import os
 from pathlib import Path
 
 from store.errors import DocumentTooLarge, UnreadableDocument
+from store.ingest.csv_file import parse_csv
 from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.docx import parse_docx
+from store.ingest.epub import parse_epub
 from store.ingest.html import parse_html
+from store.ingest.markdown_file import parse_markdown
 from store.ingest.pdf import parse_pdf
+from store.ingest.pptx import parse_pptx
 from store.ingest.sniff import detect_format
 from store.ingest.text import parse_text
+from store.ingest.xlsx import parse_xlsx
 from store.names import clean_name
 
 MAX_FILE_BYTES = 50 * 2**20
-PARSERS = {"pdf": parse_pdf, "docx": parse_docx, "html": parse_html, "text": parse_text}
+PARSERS = {
+    "pdf": parse_pdf,
+    "docx": parse_docx,
+    "xlsx": parse_xlsx,
+    "pptx": parse_pptx,
+    "epub": parse_epub,
+    "html": parse_html,
+    "markdown": parse_markdown,
+    "csv": parse_csv,
+    "text": parse_text,
+}
 
 
 def parse(data: bytes, name: str) -> ParsedDocument:

@@ -1,9 +1,11 @@
-"""The result of parsing a file, and the limit on its length."""
+"""The result of parsing a file, and what all parsers need: the limit on its length, and one error for damaged files."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from store.errors import DocumentTooLarge
+from store.errors import DocumentTooLarge, KVScopeError, UnreadableDocument
 
 MAX_CHARACTERS = 20_000_000  # of a text, and of an HTML file's source
 
@@ -25,3 +27,14 @@ def check_text_length(characters: int, name: str) -> None:
     """Raise DocumentTooLarge if a text is too long; parsers call it before the expensive work."""
     if characters > MAX_CHARACTERS:
         raise DocumentTooLarge(f"The text of {name} has over {MAX_CHARACTERS:,} characters, which is the limit.")
+
+
+@contextmanager
+def reading(name: str, kind: str) -> Iterator[None]:
+    """Raise UnreadableDocument, 'is a damaged `kind`', for the many errors of libraries on damaged files."""
+    try:
+        yield
+    except KVScopeError:
+        raise
+    except Exception as error:
+        raise UnreadableDocument(f"{name} is a damaged {kind} ({type(error).__name__}).") from error

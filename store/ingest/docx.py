@@ -1,19 +1,25 @@
 """Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
-A .docx is a ZIP archive of XML. Rejected before mammoth reads it: an archive that unpacks to more than the limit, and
-one that declares XML entities, which can expand without end, or read other files.
+What mammoth does not know is prepared for it: the numbers of headings and list items, and headings of styles with
+other names.
 """
 
 import io
 import zipfile
+from xml.etree import ElementTree
 
 import mammoth
+from bs4 import BeautifulSoup
 
-from store.errors import DocumentTooLarge, KVScopeError, UnreadableDocument
-from store.ingest.document import ParsedDocument, check_text_length
-from store.ingest.html import html_to_markdown
+from store.ingest.archive import check_archive
+from store.ingest.document import ParsedDocument, check_text_length, reading
+from store.ingest.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
+from store.ingest.word_numbers import write_numbers
+from store.ingest.word_styles import Styles
 
-MAX_UNPACKED_BYTES = 300 * 2**20  # of all parts together: a small archive can unpack to gigabytes
+DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
+MAX_NUMBERED_BYTES = 50 * 2**20  # of document.xml; a longer one keeps the numbers that mammoth gives
+TITLE_STYLE = "p[style-name='Title'] => h1.title:fresh"
 
 
 def parse_docx(data: bytes, name: str) -> ParsedDocument:
@@ -21,30 +27,46 @@ def parse_docx(data: bytes, name: str) -> ParsedDocument:
 
     Raises UnreadableDocument if the file is damaged, DocumentTooLarge above a limit.
     """
-    try:
-        _check_archive(data, name)
+    with reading(name, "Word file"):
+        check_archive(data, name)
+        data, style_map = _prepare(data)
         result = mammoth.convert_to_html(
-            io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False
+            io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False, style_map=style_map
         )
-    except KVScopeError:
-        raise
-    except Exception as error:  # zipfile, the XML parser and mammoth raise many types on damaged files
-        raise UnreadableDocument(f"{name} is a damaged Word file ({type(error).__name__}).") from error
     check_text_length(len(result.value), name)
-    return ParsedDocument(html_to_markdown(result.value, name))
+    soup = parse_soup(result.value, name)
+    _mark_notes(soup)
+    if soup.find("h1", class_="title"):
+        lower_headings(soup)
+    return ParsedDocument(soup_to_markdown(soup))
 
 
-def _check_archive(data: bytes, name: str) -> None:
+def _prepare(data: bytes) -> tuple[bytes, str]:
+    """Return a .docx with the numbers of its paragraphs in their texts, and mammoth's rules for its headings."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = archive.infolist()
-        unpacked = sum(member.file_size for member in members)  # zipfile reads no more than declared
-        if unpacked > MAX_UNPACKED_BYTES:
-            raise DocumentTooLarge(
-                f"{name} unpacks to {unpacked / 2**20:.0f} MB; the limit is {MAX_UNPACKED_BYTES / 2**20:.0f} MB."
-            )
-        for member in members:  # any of them can be the main part; UTF-16 adds zero bytes
-            if b"<!ENTITY" in archive.read(member).replace(b"\0", b""):
-                raise UnreadableDocument(
-                    f"{name} declares XML entities, which can expand without end. Word files do not need them; "
-                    "if an SVG picture in the file uses them, remove it."
-                )
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        styles = Styles(ElementTree.fromstring(archive.read(STYLES) if STYLES in sizes else b"<styles/>"))
+        headings = [
+            f"p[style-name='{style}'] => h{level}:fresh"
+            for style, level in styles.heading_names()
+            if style and style != "Title" and not set(style) & set("'\\\n")
+        ]
+        style_map = "\n".join([TITLE_STYLE, *headings])
+        if NUMBERING not in sizes or sizes[DOCUMENT] > MAX_NUMBERED_BYTES:
+            return data, style_map
+        document = ElementTree.fromstring(archive.read(DOCUMENT))
+        write_numbers(document, ElementTree.fromstring(archive.read(NUMBERING)), styles)
+        numbered = io.BytesIO()
+        with zipfile.ZipFile(numbered, "w") as copy:
+            for part in sizes:
+                if not part.startswith("word/media/"):
+                    copy.writestr(part, ElementTree.tostring(document) if part == DOCUMENT else archive.read(part))
+    return numbered.getvalue(), style_map
+
+
+def _mark_notes(soup: BeautifulSoup) -> None:
+    """Write footnotes with the label of their references, '[1]', instead of links back to these."""
+    for link in soup.select("a[href^='#footnote-ref-'], a[href^='#endnote-ref-']"):
+        link.decompose()
+    for index, note in enumerate(soup.select("li[id^='footnote-'], li[id^='endnote-']"), start=1):
+        note.insert(0, f"{LABEL_START}[{index}]{LABEL_END}")

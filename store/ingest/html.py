@@ -1,6 +1,7 @@
-"""Parse HTML with BeautifulSoup and markdownify: the visible text as Markdown, with headings and tables.
+"""Parse HTML with BeautifulSoup and markdownify: the visible text as Markdown, with title, headings, lists and tables.
 
-Pictures and link targets are left out: they cost tokens and answer no question.
+Pictures and link targets are left out: they cost tokens and answer no question. So are menus, banners and footers of a
+page that marks its main part.
 """
 
 import re
@@ -8,65 +9,172 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from bs4 import BeautifulSoup, ParserRejectedMarkup
+from bs4 import BeautifulSoup, ParserRejectedMarkup, Tag
 from bs4.element import PreformattedString
 from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, check_text_length
+from store.ingest.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
 from store.ingest.text import decode, normalize
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
+INVISIBLE_TAGS += ["select", "datalist"]  # what could be chosen
+BLOCK_TAGS = ["main", "header", "footer", "aside", "nav", "form", "fieldset", "figure", "details", "summary", "address"]
+MAIN = "main, article, [role=main], [role=article]"
+FRAME = "header, footer, aside, dialog, form, [role=banner], [role=contentinfo], [role=complementary], [role=dialog]"
+CONTROLS = "nav, button, [role=navigation], [role=search], [aria-hidden=true]"
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
+LINE_END = re.compile(r"[ \t]+$", re.M)
+LABEL_START, LABEL_END = "\ue000", "\ue001"  # around the number of a paragraph or item, as Word computes it
+LABEL = re.compile(f"{LABEL_START}(.*?){LABEL_END}")
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
 
 
 class _Markdown(MarkdownConverter):
-    """markdownify with numbered list items in linear time: it counts the siblings before each item."""
+    """markdownify with the tables of `store.markdown`, plain text in their cells, and terms with their definitions."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self) -> None:
+        super().__init__(
+            heading_style="ATX",
+            bullets="-",
+            strip=["a", "img"],
+            wrap=True,  # without a width: one line per paragraph
+            wrap_width=None,
+            escape_asterisks=False,
+            escape_underscores=False,
+        )
         self._num_items = Counter[int]()  # seen so far, by id of the list
+        self._cells: dict[int, str] = {}  # text by id of the cell
 
     def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        """Number an item in linear time: markdownify counts the siblings before each item."""
+        if "td" in parent_tags or "th" in parent_tags:
+            return f" {text.strip()};"
+        text = text.strip()
+        first = next((child for child in el.children if isinstance(child, Tag) or child.strip()), None)
+        if first is None or first.name in ("ul", "ol"):
+            return f"{text}\n"  # the item of a list inside, without a text of its own
+        if label := LABEL.match(text):
+            indented = text[label.end() :].strip().replace("\n", "\n  ")
+            return f"{label[1]} {indented}\n"
         index = self._num_items[id(el.parent)]
         self._num_items[id(el.parent)] += 1
         el.find_previous_siblings = lambda name: range(index)
         return str(super().convert_li(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
+
+    def convert_b(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        """Return bold text plain in headings and cells, which are known to be important."""
+        return text if "_inline" in parent_tags else str(super().convert_b(el, text, parent_tags))  # type: ignore[misc]
+
+    def convert_em(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        return text if "_inline" in parent_tags else str(super().convert_em(el, text, parent_tags))  # type: ignore[misc]
+
+    convert_strong = convert_b
+    convert_i = convert_em
+
+    def convert_input(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        if el.get("type") not in ("checkbox", "radio"):
+            return text
+        return "[x] " if el.has_attr("checked") else "[ ] "
+
+    def convert_dt(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        return f"\n- {' '.join(text.split())}:"
+
+    def convert_dd(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        return f" {' '.join(text.split())} "
+
+    def convert_tr(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        return text
+
+    def convert_td(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        if "table" not in parent_tags:
+            return text
+        self._cells[id(el)] = text.strip().rstrip(";")
+        return ""
+
+    convert_th = convert_td
+
+    def convert_table(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        """Return the caption and any text outside of cells, then the rows."""
+        table = table_to_markdown(el, self._cells)
+        if "td" in parent_tags or "th" in parent_tags:
+            return f" {text.strip()} {join_rows(table)} "
+        return "\n\n" + "\n".join(filter(None, [text.strip(), table])) + "\n\n"
 
 
 def parse_html(data: bytes, name: str) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
     source = _decode_html(data, name)
     check_text_length(len(source), name)
-    return ParsedDocument(html_to_markdown(source, name))
+    soup = parse_soup(source, name)
+    title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    _remove_frame(soup)
+    text = soup_to_markdown(soup)
+    if not text or not title or soup.find("h1") or text.lstrip("# ").startswith(title):
+        return ParsedDocument(text)
+    return ParsedDocument(f"# {normalize(title)}\n\n{text}")
 
 
 def html_to_markdown(source: str, name: str) -> str:
-    """Return HTML as Markdown; if it is nested too deeply for that, its text with a line per element."""
-    end = source.rfind(">") + 1  # unterminated tags after it would make the parser quadratic
-    source = source[:end] + source[end:].replace("<", "&lt;")
+    """Return all of an HTML source as Markdown, but its title."""
+    return soup_to_markdown(parse_soup(source, name))
+
+
+def parse_soup(source: str, name: str) -> BeautifulSoup:
+    """Return the elements of an HTML source. Raises UnreadableDocument."""
+    end = source.rfind(">") + 1
+    source = source[:end] + source[end:].replace("<", "&lt;")  # the parser would swallow an unterminated tag
     try:
-        soup = BeautifulSoup(source, "html.parser")
+        return BeautifulSoup(source, "lxml")  # knows which end tags may be left out
     except (ParserRejectedMarkup, RecursionError) as error:
         raise UnreadableDocument(f"{name} is HTML that cannot be read ({error}).") from error
+
+
+def soup_to_markdown(soup: BeautifulSoup) -> str:
+    """Return elements as Markdown; if they are nested too deeply for that, their text with a line per element."""
     for tag in soup.find_all(INVISIBLE_TAGS):
         tag.decompose()  # the head stays: an unclosed one contains the body
     for comment in soup.find_all(string=lambda string: isinstance(string, PreformattedString)):
         comment.extract()
+    for tag in soup.find_all(BLOCK_TAGS):
+        tag.name = "div"
+    dissolve_layout_tables(soup)
     try:
-        text = _Markdown(
-            heading_style="ATX",
-            bullets="-",
-            strip=["a", "img"],
-            escape_asterisks=False,
-            escape_underscores=False,
-            table_infer_header=True,
-        ).convert_soup(soup)
+        text = _Markdown().convert_soup(soup)
     except RecursionError:
         text = soup.get_text("\n")
-    return BLANK_LINES.sub("\n\n", normalize(text)).strip()
+    text = LABEL.sub(r"\1 ", normalize(text))
+    return BLANK_LINES.sub("\n\n", LINE_END.sub("", text)).strip()
+
+
+def lower_headings(soup: BeautifulSoup) -> None:
+    """Put all headings a level below the document's title, which has the class 'title' if it is one of them."""
+    for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
+        if "title" not in heading.get("class", ()):
+            heading.name = f"h{int(heading.name[1]) + 1}"
+
+
+def _remove_frame(soup: BeautifulSoup) -> None:
+    """Remove what surrounds the main part of a page, and menus and buttons everywhere; nothing if none is marked."""
+    mains = soup.select(MAIN)
+    if not mains:
+        return
+    inside = set(map(id, mains))  # the main parts and all in them
+    for tag in soup.find_all(True):
+        if id(tag.parent) in inside:
+            inside.add(id(tag))
+    around: set[int] = set()
+    for tag in mains:
+        for parent in tag.parents:
+            if id(parent) in around:
+                break
+            around.add(id(parent))
+    controls = set(map(id, soup.select(CONTROLS)))
+    for tag in soup.select(f"{FRAME}, {CONTROLS}"):
+        if not tag.decomposed and id(tag) not in around and (id(tag) in controls or id(tag) not in inside):
+            tag.decompose()
 
 
 def _decode_html(data: bytes, name: str) -> str:

@@ -58,11 +58,11 @@ def test_word_file_keeps_headings_and_tables_and_stars():
     text = parse(WORD, "a.docx").text
     assert text.startswith("# Title\n")
     assert "Some *bold_words* here" in text
-    assert "| a | b |" in text and "| c | d |" in text
+    assert "| a: b |\n| c: d |" in text
 
 
 def test_archive_that_unpacks_to_too_much_is_rejected(monkeypatch):
-    monkeypatch.setattr("store.ingest.docx.MAX_UNPACKED_BYTES", 900_000)
+    monkeypatch.setattr("store.ingest.archive.MAX_UNPACKED_BYTES", 900_000)
     bomb = docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)})
     assert len(bomb) < 10_000
     with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):
@@ -85,11 +85,11 @@ def test_word_file_cannot_declare_them_in_any_encoding_or_part(encoding):
 
 def test_html_gives_the_visible_text():
     page = (
-        "<html><head><title>no</title><style>no</style></head><body><h2>Head</h2><script>no()</script>"
+        "<html><head><title>T</title><style>no</style></head><body><h2>Head</h2><script>no()</script>"
         "<noscript>no</noscript><template>no</template><!-- no --><p>a_b * <a href='no'>link</a> <img alt='no'></p>"
         "<table><tr><td>x</td><td>y</td></tr><tr><td>1</td><td>2</td></tr></table></body></html>"
     )
-    assert parse(page.encode(), "a.html").text == "## Head\n\na_b * link\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
+    assert parse(page.encode(), "a.html").text == "# T\n\n## Head\n\na_b * link\n\n| x: 1 | y: 2 |"
 
 
 def test_items_of_a_long_list_are_numbered_without_counting_those_before_each():
@@ -100,7 +100,7 @@ def test_items_of_a_long_list_are_numbered_without_counting_those_before_each():
 
 
 def test_html_with_an_open_head_keeps_its_body():
-    assert parse(b"<!doctype html><head><title>t</title><body><p>words", "a.html").text == "words"
+    assert parse(b"<!doctype html><head><title>t</title><body><p>words", "a.html").text == "# t\n\nwords"
 
 
 @pytest.mark.parametrize("depth", [10, 300, 3000])

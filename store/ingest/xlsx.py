@@ -1,0 +1,177 @@
+"""Parse Excel files (.xlsx) with openpyxl: a heading per visible sheet, and each row with its table's header.
+
+openpyxl reads cell by cell, which needs little memory but knows no merged cells; these are looked up in the XML.
+"""
+
+import io
+import re
+import zipfile
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from openpyxl import load_workbook
+from openpyxl.utils import range_boundaries
+
+from store.errors import DocumentTooLarge
+from store.ingest.archive import check_archive
+from store.ingest.document import ParsedDocument, check_text_length, reading
+from store.ingest.number_format import display
+from store.ingest.tables import Merge, fill_merged, format_grid
+from store.ingest.text import normalize
+from store.markdown import PERIOD, VALUE
+
+MAX_CELLS = 1_000_000  # with a value
+MAX_VISITED = 20_000_000  # cells, with the blank ones in between
+MAX_MERGES = 10_000  # merged ranges of a sheet; others keep their text in the first cell
+MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*?\bref="([A-Z]+\d+:[A-Z]+\d+)"')
+UNCOMPUTED = re.compile(  # a formula without a value; t="str" is one with an empty text
+    rb'<(?:\w+:)?c\b(?![^>]*\bt="str")[^>]*><(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
+    rb"\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
+)
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row that is not blank."""
+
+    number: int  # from 0
+    cells: list[str]
+    is_bold: bool  # all cells, and none a number
+    has_dates: bool
+
+
+def parse_xlsx(data: bytes, name: str) -> ParsedDocument:
+    """Return the tables of all visible sheets. Raises UnreadableDocument if damaged, DocumentTooLarge above a limit."""
+    with reading(name, "Excel file"):
+        check_archive(data, name)
+        return _Reader(data, name).read()
+
+
+class _Reader:
+    """Reads one workbook and counts its cells, and the formulas without a value."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self._data = data
+        self._name = name
+        self._num_cells = self._num_visited = self._num_uncomputed = 0
+        self._formulas: Any = None  # the workbook with formulas in place of values, if it is needed
+
+    def read(self) -> ParsedDocument:
+        workbook = load_workbook(io.BytesIO(self._data), read_only=True, data_only=True)
+        visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+        parts: list[str] = []
+        num_chars = 0
+        for sheet in visible:
+            if text := self._read_sheet(sheet):
+                parts.append(normalize(f"## {sheet.title}\n\n{text}"))
+                num_chars += len(parts[-1]) + 2
+                check_text_length(num_chars, self._name)
+        warnings = []
+        if hidden := [sheet.title for sheet in workbook.worksheets if sheet not in visible]:
+            sheets = "hidden sheet was" if len(hidden) == 1 else "hidden sheets were"
+            warnings.append(normalize(f"{len(hidden)} {sheets} left out: {', '.join(hidden)}."))
+        if self._num_uncomputed:
+            cells = "cell has" if self._num_uncomputed == 1 else "cells have"
+            warnings.append(
+                f"{self._num_uncomputed} {cells} a formula without a computed value; open the file in Excel and save it."
+            )
+        return ParsedDocument("\n\n".join(parts), warning=" ".join(warnings))
+
+    def _read_sheet(self, sheet: Any) -> str:
+        with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
+            source = archive.read(sheet._worksheet_path)  # openpyxl has no public name for it
+        merges = [_parse_merge(match[1].decode()) for match in MERGED.finditer(source)][:MAX_MERGES]
+        rows = list(self._rows(sheet, has_uncomputed=bool(UNCOMPUTED.search(source))))
+        return "\n\n".join(_format_block(block, merges) for block in _split(rows))
+
+    def _rows(self, sheet: Any, has_uncomputed: bool) -> Iterator[_Row]:
+        sheet.reset_dimensions()  # they are often wrong
+        formulas: Iterator[Any] = iter(())
+        if has_uncomputed:
+            self._formulas = self._formulas or load_workbook(io.BytesIO(self._data), read_only=True)
+            self._formulas[sheet.title].reset_dimensions()
+            formulas = self._formulas[sheet.title].iter_rows(values_only=True)
+        for number, cells in enumerate(sheet.iter_rows()):
+            texts = [display(cell.value, cell.number_format) if cell.value is not None else "" for cell in cells]
+            for column, formula in enumerate(next(formulas, ())):
+                if formula is not None and not texts[column]:
+                    texts[column] = str(getattr(formula, "text", formula))
+                    self._num_uncomputed += 1
+            self._count(texts)
+            if any(text.strip() for text in texts):
+                values = [cell for cell in cells if cell.value is not None]
+                is_bold = all(isinstance(cell.value, str) and cell.font.b for cell in values)
+                yield _Row(number, texts, is_bold, any(isinstance(cell.value, date) for cell in values))
+
+    def _count(self, texts: Sequence[str]) -> None:
+        self._num_cells += sum(map(bool, texts))
+        self._num_visited += len(texts) + 1
+        if self._num_cells > MAX_CELLS or self._num_visited > MAX_VISITED:
+            raise DocumentTooLarge(f"{self._name} has over {MAX_CELLS:,} cells, which is the limit.")
+
+
+def _parse_merge(reference: str) -> Merge:
+    left, top, right, bottom = range_boundaries(reference)
+    return Merge(top - 1, left - 1, bottom - 1, right - 1)
+
+
+def _split(rows: Sequence[_Row]) -> list[list[_Row]]:
+    """Return the tables of a sheet, which blank rows separate; a row of numbers after one blank row goes on with it."""
+    blocks: list[list[_Row]] = []
+    for row in rows:
+        gap = row.number - blocks[-1][-1].number if blocks else 9
+        if gap == 1 or (gap == 2 and _continues(row, blocks[-1])):
+            blocks[-1].append(row)
+        else:
+            blocks.append([row])
+    return blocks
+
+
+def _continues(row: _Row, block: Sequence[_Row]) -> bool:
+    columns = {column for other in block for column, text in enumerate(other.cells) if text}
+    used = {column for column, text in enumerate(row.cells) if text}
+    numbers = [text for text in row.cells if VALUE.match(text) and not PERIOD.fullmatch(text)]
+    return bool(numbers) and len(used) > 1 and used <= columns
+
+
+def _format_block(block: Sequence[_Row], merges: Sequence[Merge]) -> str:
+    """Return a table, or the lines of a single column."""
+    if all(sum(map(bool, row.cells)) == 1 for row in block):
+        return "\n".join(" ".join("".join(row.cells).split()) for row in block)
+    left = min(next(column for column, text in enumerate(row.cells) if text) for row in block)
+    width = max(len(row.cells) for row in block)
+    grid = [(row.cells + [""] * (width - len(row.cells)))[left:] for row in block]
+    index_of = {row.number: index for index, row in enumerate(block)}
+    numbers = list(index_of)
+    inside = [
+        Merge(
+            index_of[merge.top],
+            merge.left - left,
+            bisect_right(numbers, merge.bottom) - 1,
+            min(merge.right, width - 1) - left,
+        )
+        for merge in merges
+        if merge.top in index_of and left <= merge.left < width
+    ]
+    num_headers = _count_header_rows(block, inside)
+    fill_merged(grid, inside, num_headers)
+    return format_grid(grid, num_headers)
+
+
+def _count_header_rows(block: Sequence[_Row], merges: Sequence[Merge]) -> int | None:
+    """Return how many rows at the start are titles or header; None if formatting does not tell."""
+    num_titles = next(index for index, row in enumerate(block) if sum(map(bool, row.cells)) > 1)
+    first = block[num_titles]
+    num = 1
+    for merge in sorted(merges, key=lambda merge: merge.top):
+        if num_titles <= merge.top < num_titles + num and merge.right > merge.left:
+            num = max(num, merge.bottom + 2 - num_titles)  # a header below that of merged columns
+    if num > 1 and num_titles + num < len(block):
+        return num_titles + num
+    others = block[num_titles + 1 :]
+    is_bold = first.is_bold and not all(row.is_bold for row in others)
+    is_calendar = first.has_dates and not any(row.has_dates for row in others)
+    return num_titles + 1 if others and (is_bold or is_calendar) else None

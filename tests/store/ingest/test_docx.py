@@ -1,0 +1,78 @@
+"""Word files: headings of any style, numbers as Word shows them, footnotes, and tables with merged cells."""
+
+import pytest
+
+from store.ingest import parse
+from tests.support.files import W, docx, paragraph, table
+
+STYLES = f"""<w:styles {W}>
+<w:style w:type="paragraph" w:styleId="T"><w:name w:val="Title"/></w:style>
+<w:style w:type="paragraph" w:styleId="H1"><w:name w:val="heading 1"/><w:pPr><w:outlineLvl w:val="0"/>
+<w:numPr><w:numId w:val="1"/></w:numPr></w:pPr></w:style>
+<w:style w:type="paragraph" w:styleId="H2"><w:name w:val="Unterabschnitt"/><w:basedOn w:val="H1"/><w:pPr>
+<w:outlineLvl w:val="1"/></w:pPr></w:style></w:styles>"""
+LEVELS = [("decimal", "%1", "H1"), ("decimal", "%1.%2", "H2"), ("lowerLetter", "(%3)", ""), ("lowerRoman", "%4.", "")]
+NUMBERING = (
+    f'<w:numbering {W}><w:abstractNum w:abstractNumId="7">'
+    + "".join(
+        f'<w:lvl w:ilvl="{level}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/><w:pStyle w:val="{style}"/>'
+        f'<w:lvlText w:val="{text}"/></w:lvl>'
+        for level, (kind, text, style) in enumerate(LEVELS)
+    )
+    + '</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num><w:num w:numId="2"><w:abstractNumId '
+    'w:val="7"/><w:lvlOverride w:ilvl="2"><w:startOverride w:val="5"/></w:lvlOverride></w:num></w:numbering>'
+)
+PARTS = {"word/styles.xml": STYLES, "word/numbering.xml": NUMBERING}
+
+
+def item(text, level, number=1):
+    properties = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
+    return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def row(*cells):
+    return f"<w:tr>{''.join(f'<w:tc><w:tcPr>{merge}</w:tcPr>{paragraph(text)}</w:tc>' for text, merge in cells)}</w:tr>"
+
+
+def test_headings_lie_below_the_title_with_their_numbers():
+    body = paragraph("Lease", "T") + paragraph("Rent", "H1") + paragraph("Amount", "H2") + paragraph("Due", "H2")
+    text = parse(docx(body + paragraph("Term", "H1"), extra=PARTS), "a.docx").text
+    assert text.split("\n\n") == ["# Lease", "## 1 Rent", "### 1.1 Amount", "### 1.2 Due", "## 2 Term"]
+
+
+def test_list_items_keep_the_numbers_that_word_shows():
+    body = item("a", 2) + item("b", 2) + item("deep", 3) + paragraph("Between.") + item("c", 2) + item("new", 2, 2)
+    lines = parse(docx(body, extra=PARTS), "a.docx").text.split("\n")
+    assert [line.strip() for line in lines if line] == ["(a) a", "(b) b", "i. deep", "Between.", "(c) c", "(e) new"]
+
+
+def test_footnotes_have_the_label_of_their_reference():
+    note = f'<w:footnotes {W}><w:footnote w:id="1">{paragraph("Net of tax.")}</w:footnote></w:footnotes>'
+    body = '<w:p><w:r><w:t>Rent</w:t></w:r><w:r><w:footnoteReference w:id="1"/></w:r></w:p>'
+    assert parse(docx(body, extra={"word/footnotes.xml": note}), "a.docx").text == "Rent[1]\n\n[1] Net of tax."
+
+
+def test_merged_cells_of_a_word_table_are_repeated():
+    wide, top, below = '<w:gridSpan w:val="2"/>', '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
+    rows = row(("City", ""), ("2024", wide)) + row(("", ""), ("Q1", ""), ("Q2", ""))
+    rows = rows.replace("<w:tr>", "<w:tr><w:trPr><w:tblHeader/></w:trPr>")
+    rows += row(("Rome", top), ("1", ""), ("2", "")) + row(("", below), ("3", ""), ("4", ""))
+    assert parse(docx(f"<w:tbl>{rows}</w:tbl>"), "a.docx").text.split("\n") == [
+        "| City: Rome | 2024 Q1: 1 | 2024 Q2: 2 |",
+        "| City: Rome | 2024 Q1: 3 | 2024 Q2: 4 |",
+    ]
+
+
+@pytest.mark.parametrize("bold", [True, False])
+def test_a_first_row_in_bold_is_the_header(bold):
+    rows = table(("Name", "City"), ("Anna", "Rome"), ("Bob", "Oslo"))
+    for name in ("Name", "City") if bold else ():
+        rows = rows.replace(f"<w:t>{name}<", f"<w:rPr><w:b/></w:rPr><w:t>{name}<")
+    expected = "| Name: Anna | City: Rome |" if bold else "| Anna: Rome |"
+    assert expected in parse(docx(rows), "a.docx").text
+
+
+@pytest.mark.parametrize("part", ["word/numbering.xml", "word/styles.xml"])
+def test_damaged_rules_are_rejected_or_ignored(part):
+    with pytest.raises(Exception, match="a damaged Word file"):
+        parse(docx(paragraph("x"), extra={**PARTS, part: "<torn"}), "a.docx")

@@ -1,0 +1,74 @@
+"""HTML: tables with merged cells, layout tables, lists, titles, and the main part of a page."""
+
+import pytest
+
+from store.ingest import parse
+
+
+def lines_of(page):
+    return [line for line in parse(f"<html>{page}".encode(), "a.html").text.split("\n") if line]
+
+
+def test_headers_of_several_rows_combine_and_merged_cells_are_repeated():
+    page = (
+        "<table><caption>Revenue</caption><thead><tr><th rowspan=2>Region<th colspan=2>2024"
+        "<tr><th>Q1<th>Q2<tbody><tr><td rowspan=2>North<td>1<td>2<tr><td>3<td>4<tr><td>South<td colspan=2>none</table>"
+    )
+    assert lines_of(page) == [
+        "Revenue",
+        "| Region: North | 2024 Q1: 1 | 2024 Q2: 2 |",
+        "| Region: North | 2024 Q1: 3 | 2024 Q2: 4 |",
+        "| Region: South | 2024 Q1: none | 2024 Q2: none |",
+    ]
+
+
+def test_a_row_of_one_cell_is_the_title_of_a_table_or_a_group_in_it():
+    page = "<table><tr><th colspan=2>Fees<tr><th>Item<th>Price<tr><td colspan=2>Adults<tr><td>Day<td>5</table>"
+    assert lines_of(page) == ["Fees", "| Adults |", "| Item: Adults, Day | Price: 5 |"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        "<tr><td>left<td>right",
+        "<tr><td>left<tr><td>right",
+        "<tr><td><h2>left</h2><td>right<tr><td colspan=2>",
+        "<tr><td>left<td><table><tr><td>right</table><tr><td colspan=2>",
+    ],
+)
+def test_layout_tables_are_paragraphs(cells):
+    assert [line.lstrip("# ") for line in lines_of(f"<table>{cells}</table>")] == ["left", "right"]
+
+
+def test_a_table_in_a_cell_stays_in_its_row():
+    inner = "<table><tr><th>From<th>To<tr><td>Rome<td>Oslo<tr><td>Oslo<td>Rome</table>"
+    page = f"<table><tr><th>Name<th>Trips<tr><td>Anna<td>{inner}</table>"
+    assert lines_of(page) == ["| Name: Anna | Trips: From: Rome, To: Oslo; From: Oslo, To: Rome |"]
+
+
+def test_cells_are_plain_text():
+    page = "<table><tr><th>Name<th>Likes<tr><td><b>Anna</b><td><ul><li>tea<li>a | b</ul></table>"
+    assert lines_of(page) == ["| Name: Anna | Likes: tea; a / b |"]
+
+
+def test_each_list_item_is_a_line_and_a_term_stands_before_its_definition():
+    page = "<ul><li>one\nline<li>two<ol start=3><li>three</ol></ul><dl><dt>Weight<dd>15 kg<dt>Colour<dd>blue</dl>"
+    assert lines_of(page) == ["- one line", "- two", "  3. three", "- Weight: 15 kg", "- Colour: blue"]
+
+
+def test_menus_and_footers_are_left_out_if_the_main_part_is_marked():
+    frame = "<nav>menu</nav>{}<footer>imprint</footer><div role=dialog>cookies</div><button>Buy</button>"
+    text = "<header><h1>Title</h1></header><p>text<button>Share</button><aside>note</aside>"
+    assert lines_of(frame.format(f"<form><main>{text}</main></form>")) == ["# Title", "text", "note"]
+    assert {"menu", "imprint"} <= set(lines_of(frame.format(text)))
+
+
+def test_left_out_end_tags_make_no_nested_lists():
+    assert lines_of("<ol><li>one<li>two<p>more<li>three</ol>") == ["1. one", "2. two", "   more", "3. three"]
+
+
+def test_a_cell_cannot_cover_a_whole_large_table(monkeypatch):
+    page = "<table>" + "<tr><td colspan=99 rowspan=99>a<td>b" * 20
+    assert max(map(len, lines_of(page))) > 50
+    monkeypatch.setattr("store.ingest.html_tables.MAX_CELLS", 10)
+    assert lines_of(page) == ["| a: b |"] * 20

@@ -1,0 +1,95 @@
+"""PowerPoint files: a section per slide, texts in reading order, lists, tables, charts, diagrams and notes."""
+
+import io
+
+import pytest
+from pptx import Presentation
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.opc.package import Part
+from pptx.opc.packuri import PackURI
+from pptx.oxml.ns import qn
+from pptx.util import Cm
+
+from store.ingest import parse
+
+TITLE_SLIDE, BULLETS, TITLE_ONLY = 0, 1, 5
+DIAGRAM = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/diagramData"
+
+
+@pytest.fixture
+def deck():
+    return Presentation()
+
+
+def add_slide(deck, layout, title):
+    slide = deck.slides.add_slide(deck.slide_layouts[layout])
+    slide.shapes.title.text = title
+    return slide
+
+
+def add_text(shapes, text, left, top):
+    shapes.add_textbox(Cm(left), Cm(top), Cm(5), Cm(1)).text_frame.text = text
+
+
+def parsed(deck):
+    file = io.BytesIO()
+    deck.save(file)
+    return parse(file.getvalue(), "a.pptx")
+
+
+def test_each_slide_is_a_page_below_the_title_of_the_first(deck):
+    add_slide(deck, TITLE_SLIDE, "Plan")
+    add_slide(deck, TITLE_ONLY, "Costs").notes_slide.notes_text_frame.text = "Ask Bo."
+    add_slide(deck, TITLE_ONLY, "")
+    document = parsed(deck)
+    assert document.text == "# Plan\n\n## Costs\n\nNotes: Ask Bo.\n\n## Slide 3"
+    assert [document.page_of(document.text.index(word)) for word in ("Plan", "Costs", "Slide 3")] == [1, 2, 3]
+
+
+def test_texts_are_read_line_by_line_also_in_groups(deck):
+    slide = add_slide(deck, TITLE_ONLY, "Order")
+    add_text(slide.shapes, "third", 1, 9)
+    add_text(slide.shapes, "second", 10, 5)
+    add_text(slide.shapes.add_group_shape().shapes, "first", 1, 5.1)
+    assert parsed(deck).text.split("\n\n")[1:] == ["first", "second", "third"]
+
+
+def test_lists_keep_levels_and_numbers(deck):
+    frame = add_slide(deck, BULLETS, "List").placeholders[1].text_frame
+    frame.text = "one\ntwo\nthree\nfour"
+    frame.paragraphs[1].level = 1
+    for paragraph in frame.paragraphs[2:]:
+        number = paragraph._p.get_or_add_pPr().makeelement(qn("a:buAutoNum"), {"type": "arabicPeriod", "startAt": "3"})
+        paragraph._p.pPr.append(number)
+    assert parsed(deck).text.split("\n")[2:] == ["- one", "  - two", "3. three", "4. four"]
+
+
+def test_merged_cells_of_a_table_are_repeated(deck):
+    table = add_slide(deck, TITLE_ONLY, "T").shapes.add_table(3, 3, 0, 0, Cm(9), Cm(3)).table
+    for row, texts in enumerate((("City", "2024", ""), ("", "Q1", "Q2"), ("Rome", "1", "2"))):
+        for column, text in enumerate(texts):
+            table.cell(row, column).text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+    assert parsed(deck).text.endswith("\n\n| City: Rome | 2024 Q1: 1 | 2024 Q2: 2 |")
+
+
+def test_charts_are_tables_of_their_values(deck):
+    data = CategoryChartData()
+    data.categories = ["North", "South"]
+    data.add_series("2023", (1.5, 2))
+    data.add_series("2024", (3, None))
+    shape = add_slide(deck, TITLE_ONLY, "C").shapes.add_chart(XL_CHART_TYPE.BAR_CLUSTERED, 0, 0, Cm(9), Cm(5), data)
+    shape.chart.has_title = True
+    shape.chart.chart_title.text_frame.text = "Sales"
+    rows = "| North | 2023: 1.5 | 2024: 3 |\n| South | 2023: 2 |"
+    assert parsed(deck).text.endswith(f"\n\nChart: Sales\n{rows}")
+
+
+def test_texts_of_diagrams_are_kept(deck):
+    slide = add_slide(deck, TITLE_ONLY, "D")
+    main = "http://schemas.openxmlformats.org/drawingml/2006/main"
+    xml = f'<d xmlns:a="{main}"><a:p><a:r><a:t>Plan</a:t></a:r></a:p><a:p><a:r><a:t>Do</a:t></a:r></a:p></d>'
+    part = Part(PackURI("/ppt/diagrams/data1.xml"), "application/xml", slide.part.package, xml.encode())
+    slide.part.relate_to(part, DIAGRAM)
+    assert parsed(deck).text.endswith("\n\n- Plan\n- Do")
