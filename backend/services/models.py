@@ -10,12 +10,14 @@ import torch
 
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
 from backend.runtime.loader import RuntimeLoader
+from engine.generation.span_scorer import SpanScorer
 from engine.model.decoder import Decoder
 from engine.model.encoder import MAX_PIECES
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.load import select_dtype
 from engine.model.loading.resolve import estimate_footprint, free_bytes
 from engine.prompt.template import SYSTEM
+from engine.scoring.trained_selector import TokenSelector
 from store.ingest.chunker import ChunkConfig, chunk_config_of
 
 SUGGESTED_MODELS = (BUNDLED_MODEL, "Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-360M-Instruct")
@@ -44,16 +46,14 @@ class LocalModelService:
             infos = [primary, replace(primary, role="auxiliary", memory_bytes=0, note=note)]
         else:
             infos = [primary, _decoder_info("auxiliary", models.auxiliary)]
-        span_scorer = models.grounding.span_scorer if models.grounding else None
-        for role, head, source in (
-            ("token_selector", models.token_selector, settings.token_selector),
-            ("span_scorer", span_scorer, settings.span_scorer),
-        ):
-            if head is not None:
-                folder = "bundled" if source == "auto" else source
-                name = f"{folder}, over {max(head.encoder.layers)} layers of all-MiniLM-L6-v2"
-                dtype = _dtype_name(head.encoder.dtype)
-                infos.append(ModelInfo(role, name, head.num_parameters, dtype, "CPU", MAX_PIECES, head.size_bytes))
+        if (selector := models.token_selector) is not None:
+            layers = f"over {max(selector.encoder.layers)} layers of all-MiniLM-L6-v2"
+            infos.append(
+                _encoder_info("token_selector", settings.token_selector, layers, selector, selector.encoder.dtype)
+            )
+        if models.grounding is not None and (scorer := models.grounding.span_scorer) is not None:
+            finetuned = "finetuned from all-MiniLM-L6-v2"
+            infos.append(_encoder_info("span_scorer", settings.span_scorer, finetuned, scorer, scorer.encoder.dtype))
         embedder_dtype = select_dtype("cpu", settings.dtype)[1]
         dtype, size_bytes = _dtype_name(embedder_dtype), EMBEDDER_PARAMETERS * embedder_dtype.itemsize
         infos.append(
@@ -140,6 +140,13 @@ class LocalModelService:
 def _weights_bytes(decoder: Decoder) -> int:
     """Return the bytes of a model's weights, counting tied ones once."""
     return sum(weight.nbytes for weight in decoder.model.parameters())
+
+
+def _encoder_info(
+    role: str, source: str, description: str, network: TokenSelector | SpanScorer, dtype: torch.dtype
+) -> ModelInfo:
+    name = f"{'bundled' if source == 'auto' else source}, {description}"
+    return ModelInfo(role, name, network.num_parameters, _dtype_name(dtype), "CPU", MAX_PIECES, network.size_bytes)
 
 
 def _decoder_info(role: str, decoder: Decoder) -> ModelInfo:

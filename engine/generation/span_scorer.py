@@ -103,6 +103,7 @@ class SpanScorer(nn.Module):
 
     def __init__(self, encoder: Any, tokenizer: Tokenizer) -> None:
         super().__init__()
+        encoder.pooler = None  # unused
         self.encoder = encoder
         self.outputs = nn.Linear(encoder.config.hidden_size, 2, dtype=encoder.dtype)
         self.tokenizer = TextTokenizer(tokenizer)
@@ -130,6 +131,14 @@ class SpanScorer(nn.Module):
     def trained_weights(self) -> dict[str, Tensor]:
         """Return the weights that training changes: all but the embeddings of word pieces, positions and types."""
         return {name: weight for name, weight in self.named_parameters() if ".embeddings." not in name}
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(weight.numel() for weight in self.parameters())
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self.parameters())
 
     def windows(self, question_ids: Sequence[int], passages: Iterable[TokenizedText]) -> list[Window]:
         """Return the windows of passages that fit next to a question; a longer passage is cut into equal parts."""

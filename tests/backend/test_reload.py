@@ -14,9 +14,9 @@ from backend.runtime.settings import read_settings
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import BadRequest, ModelNotReady, PassageInUse
 from engine.generation.grounding import GroundingModel
-from engine.generation.span_scorer import SpanScorer, SpanScorerNet
+from engine.generation.span_scorer import SpanScorer
 from engine.method import default_method
-from engine.model.encoder import SEMANTIC_LAYER, WORD_LAYER, load_encoder
+from engine.model.encoder import load_encoder, load_minilm
 from engine.request import Request
 from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from store.errors import StoreFull
@@ -341,13 +341,11 @@ def test_a_token_selector_is_listed_with_its_memory(start, tmp_path):
 
 
 def test_a_span_scorer_is_listed_with_its_memory(start, monkeypatch):
-    span_scorer = SpanScorer(
-        load_encoder(torch.float32, (WORD_LAYER, SEMANTIC_LAYER)), SpanScorerNet(768, 2, 16, 30522)
-    )
+    span_scorer = SpanScorer(*load_minilm(torch.float32))
     monkeypatch.setattr("engine.builder.load_grounding", lambda *_: GroundingModel(span_scorer))
     info = start().models.loaded()[2]
     assert (info.role, info.dtype, info.num_parameters) == ("span_scorer", "fp32", span_scorer.num_parameters)
-    assert info.memory_bytes > 4 * 22_000_000 and "6 layers" in info.name
+    assert info.memory_bytes > 4 * 22_000_000 and "finetuned" in info.name
 
 
 def test_stale_documents_are_grouped_by_their_chunking(start, monkeypatch):

@@ -83,7 +83,7 @@ def test_a_span_scorer_is_trained_reported_and_published(run, data, tmp_path, ca
     words = ["span-scorer", data / "boats.jsonl", "--out", out, "--publish-to", target]
     assert run(*words, "--steps", 3, "--eval-examples", 3) == 0
     output = capsys.readouterr().out
-    assert "Training 3/3" in output and "Answer scored highest" in output and f"Published to {target}" in output
+    assert "Training 3/3" in output and "Right outcome" in output and f"Published to {target}" in output
     assert sorted(path.name for path in target.iterdir()) == sorted((SPAN_SCORER_FILE, REPORT_FILE))
 
 
