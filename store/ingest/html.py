@@ -152,7 +152,7 @@ def soup_to_markdown(soup: BeautifulSoup) -> str:
 def lower_headings(soup: BeautifulSoup) -> None:
     """Put all headings a level below the document's title, which has the class 'title' if it is one of them."""
     for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
-        if "title" not in heading.get("class", ()):
+        if heading.get("class") != ["title"]:
             heading.name = f"h{int(heading.name[1]) + 1}"
 
 
