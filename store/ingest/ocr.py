@@ -1,7 +1,7 @@
 """Recognize the text of pictures and scanned pages (OCR) with rapidocr, if it is installed.
 
-Its models are in its wheel: nothing is downloaded. They know Latin, Greek, Chinese and Japanese letters, but no Cyrillic,
-Arabic or Korean ones.
+Its models are in its wheel: nothing is downloaded. They know Latin, Greek, Chinese and Japanese letters, but none of
+Cyrillic, Arabic or Korean.
 """
 
 import os
