@@ -11,7 +11,7 @@ class KVScopeError(Exception):
 
 
 class UnreadableDocument(KVScopeError):
-    hint = "Pick a PDF, DOCX, Markdown, HTML or text file that contains text."
+    hint = "Pick a PDF, Word, Excel, PowerPoint, EPUB, HTML, Markdown, CSV, text or image file that contains text."
 
 
 class NoSuchDocument(KVScopeError):

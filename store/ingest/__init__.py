@@ -13,6 +13,7 @@ from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.docx import parse_docx
 from store.ingest.epub import parse_epub
 from store.ingest.html import parse_html
+from store.ingest.image import parse_image
 from store.ingest.markdown_file import parse_markdown
 from store.ingest.pdf import parse_pdf
 from store.ingest.pptx import parse_pptx
@@ -29,6 +30,7 @@ PARSERS = {
     "pptx": parse_pptx,
     "epub": parse_epub,
     "html": parse_html,
+    "image": parse_image,
     "markdown": parse_markdown,
     "csv": parse_csv,
     "text": parse_text,

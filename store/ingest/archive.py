@@ -33,7 +33,9 @@ def check_members(members: list[zipfile.ZipInfo], name: str) -> None:
             f"{name} unpacks to {unpacked / 2**20:.0f} MB; the limit is {MAX_UNPACKED_BYTES / 2**20:.0f} MB."
         )
     if unpacked > MIN_RATIO_BYTES and unpacked > MAX_RATIO * packed:
-        raise DocumentTooLarge(f"{name} unpacks to {unpacked / max(packed, 1):.0f} times its size, as no document does.")
+        raise DocumentTooLarge(
+            f"{name} unpacks to {unpacked / max(packed, 1):.0f} times its size, as no document does."
+        )
     if any(member.flag_bits & IS_ENCRYPTED for member in members):
         raise UnreadableDocument(f"{name} is password-protected; remove its password first.")
 

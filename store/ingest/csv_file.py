@@ -72,7 +72,7 @@ def _format(rows: Iterator[list[str]], name: str) -> str:
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row has a text, or a year, above a column of numbers; without such columns, any texts."""
+    """Return whether the first row has a text, or a year, above a column of numbers, or only texts."""
     first, *others = rows
     columns = [[row[index] for row in others if index < len(row)] for index in range(len(first))]
     is_numeric = [sum(map(_is_number, column)) * 2 > len(column) for column in columns]

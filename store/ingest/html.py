@@ -21,9 +21,18 @@ from store.ingest.text import decode, normalize
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
 INVISIBLE_TAGS += ["select", "datalist"]  # what could be chosen
 BLOCK_TAGS = ["main", "header", "footer", "aside", "nav", "form", "fieldset", "figure", "details", "summary", "address"]
-MAIN = "main, article, [role=main], [role=article]"
-FRAME = "header, footer, aside, dialog, form, [role=banner], [role=contentinfo], [role=complementary], [role=dialog]"
-CONTROLS = "nav, button, [role=navigation], [role=search], [aria-hidden=true]"
+MAIN = {"main", "article"}  # elements, and roles of others
+FRAME = {
+    "header",
+    "footer",
+    "aside",
+    "dialog",
+    "form",
+    "banner",
+    "contentinfo",
+    "complementary",
+}  # around the main part
+CONTROLS = {"nav", "button", "navigation", "search"}
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
 LINE_END = re.compile(r"[ \t]+$", re.M)
@@ -152,17 +161,16 @@ def soup_to_markdown(soup: BeautifulSoup) -> str:
 def lower_headings(soup: BeautifulSoup) -> None:
     """Put all headings a level below the document's title, which has the class 'title' if it is one of them."""
     for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
-        if "title" not in heading.get("class", ()):
+        if heading.get("class") != ["title"]:
             heading.name = f"h{int(heading.name[1]) + 1}"
 
 
 def _remove_frame(soup: BeautifulSoup) -> None:
     """Remove what surrounds the main part of a page, and menus and buttons everywhere; nothing if none is marked."""
-    mains = soup.select(MAIN)
-    if not mains:
-        return
+    tags = soup.find_all(True)
+    mains = [tag for tag in tags if _is_one_of(tag, MAIN)]
     inside = set(map(id, mains))  # the main parts and all in them
-    for tag in soup.find_all(True):
+    for tag in tags:
         if id(tag.parent) in inside:
             inside.add(id(tag))
     around: set[int] = set()
@@ -171,10 +179,16 @@ def _remove_frame(soup: BeautifulSoup) -> None:
             if id(parent) in around:
                 break
             around.add(id(parent))
-    controls = set(map(id, soup.select(CONTROLS)))
-    for tag in soup.select(f"{FRAME}, {CONTROLS}"):
-        if not tag.decomposed and id(tag) not in around and (id(tag) in controls or id(tag) not in inside):
+    for tag in tags if mains else []:
+        if tag.decomposed or id(tag) in around:
+            continue
+        is_control = _is_one_of(tag, CONTROLS) and not tag.has_attr("aria-expanded")  # such a button is a heading
+        if is_control or tag.get("aria-hidden") == "true" or (_is_one_of(tag, FRAME) and id(tag) not in inside):
             tag.decompose()
+
+
+def _is_one_of(tag: Tag, kinds: set[str]) -> bool:
+    return tag.name in kinds or tag.get("role") in kinds
 
 
 def _decode_html(data: bytes, name: str) -> str:

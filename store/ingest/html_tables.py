@@ -123,7 +123,10 @@ def _grid(rows: Sequence[Sequence[Tag]], texts: dict[int, str]) -> tuple[list[li
         for cell in row:
             while len(line) in covered:
                 line.append("")
-            width, height = min(_span(cell, "colspan"), max_span), min(_span(cell, "rowspan"), max_span, len(rows) - top)
+            width, height = (
+                min(_span(cell, "colspan"), max_span),
+                min(_span(cell, "rowspan"), max_span, len(rows) - top),
+            )
             merges.append(Merge(top, len(line), top + height - 1, len(line) + width - 1))
             below |= dict.fromkeys(range(len(line), len(line) + width), height - 1) if height > 1 else {}
             line += [texts.get(id(cell), "")] + [""] * (width - 1)

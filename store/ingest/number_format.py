@@ -7,6 +7,8 @@ LITERALS = re.compile(r'"([^"]*)"|\\(.)|\[\$([^\]-]*)[^\]]*\]|[_*].|\[[^\]]*\]')
 NUMBER = re.compile(r"([^#0?]*)([#0?,]+)(?:\.([#0?]+))?(,*)([^#0?]*)")
 MAX_FORMATTED = 1e15  # larger numbers are written with an exponent
 MONTH = re.compile(r"(?:\[[^\]]*\])?[my][^dhs]*(?:;@)?", re.I)  # 'mmm-yy'
+
+
 def display(value: object, number_format: str) -> str:
     """Return a cell's value as text; a number of an unusual format as it is."""
     if value is None:

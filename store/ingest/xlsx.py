@@ -76,7 +76,7 @@ class _Reader:
         if self._num_uncomputed:
             cells = "cell has" if self._num_uncomputed == 1 else "cells have"
             warnings.append(
-                f"{self._num_uncomputed} {cells} a formula without a computed value; open the file in Excel and save it."
+                f"{self._num_uncomputed} {cells} a formula without a computed value; save the file in Excel first."
             )
         return ParsedDocument("\n\n".join(parts), warning=" ".join(warnings))
 

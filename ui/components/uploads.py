@@ -14,7 +14,7 @@ from backend.interface.library import IngestProgress
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.html import Markup, button, error_box, tag
 
-FORMATS = "PDF, DOCX, Markdown, HTML or text"
+FORMATS = "PDF, Word, Excel, PowerPoint, EPUB, HTML, Markdown, CSV, text or image"
 CONNECT_PROGRESS = "kvscopeDocuments.connectProgress(element, trigger);"  # for a component with `render_progress`
 _POLL_S = 0.2
 _CANCELLED = "Cancelled before processing started."

@@ -9,8 +9,10 @@ from tests.support.files import zipped
 CONTAINER = '<container><rootfiles><rootfile full-path="OPS/book.opf"/></rootfiles></container>'
 PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">
 <metadata><dc:title>Tides</dc:title><dc:creator>Ada Moor</dc:creator></metadata>
-<manifest><item id="n" href="nav.xhtml" properties="nav"/><item id="b" href="b.xhtml"/><item id="a" href="a%201.xhtml"/>
-</manifest><spine><itemref idref="n"/><itemref idref="a"/><itemref idref="b"/><itemref idref="gone"/></spine></package>"""
+<manifest><item id="n" href="nav.xhtml" properties="nav"/>
+<item id="b" href="b.xhtml"/><item id="a" href="a%201.xhtml"/>
+</manifest><spine><itemref idref="n"/><itemref idref="a"/><itemref idref="b"/>
+<itemref idref="gone"/></spine></package>"""
 PARTS = {
     "META-INF/container.xml": CONTAINER,
     "OPS/book.opf": PACKAGE,

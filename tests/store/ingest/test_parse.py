@@ -1,5 +1,6 @@
 """Supported files are parsed to their text; others are rejected with the reason."""
 
+import io
 import random
 import re
 from contextlib import suppress
@@ -7,12 +8,15 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openpyxl import Workbook
+from pptx import Presentation
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest import parse, read_file
 from store.ingest.sniff import detect_format
 from tests.support.files import PICTURE, docx, paragraph, pdf, table, zipped
 
+COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here") + table("ab", "cd"))
 
 
@@ -67,6 +71,12 @@ def test_archive_that_unpacks_to_too_much_is_rejected(monkeypatch):
     assert len(bomb) < 10_000
     with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):
         parse(bomb, "a.docx")
+
+
+def test_an_archive_packed_suspiciously_tight_is_rejected(monkeypatch):
+    monkeypatch.setattr("store.ingest.archive.MIN_RATIO_BYTES", 900_000)
+    with pytest.raises(DocumentTooLarge, match=r"unpacks to .* times its size"):
+        parse(docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)}), "a.docx")
 
 
 def test_word_file_cannot_declare_entities():
@@ -142,12 +152,18 @@ def test_empty_files_are_rejected(content):
 @pytest.mark.parametrize(
     "content, kind",
     [
-        (PICTURE, "PNG"),
-        (b"\xff\xd8\xff\xe0" + bytes(99), "JPEG"),
+        (PICTURE, "picture"),
+        (b"\xff\xd8\xff\xe0" + bytes(99), "picture"),
+        (b"RIFF1234WAVE" + bytes(99), "sound"),
         (zipped({"a.txt": "x"}), "ZIP archive"),
-        (zipped({"xl/workbook.xml": "x"}), "Excel"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "password-protected"),
-        (b"PK\x03\x04torn", "damaged Word"),
+        (zipped({"xl/workbook.xml": "x"}), "damaged Excel"),
+        (zipped({"ppt/presentation.xml": "x"}), "damaged PowerPoint"),
+        (zipped({"META-INF/container.xml": "x"}), "damaged EPUB"),
+        (zipped({"content.xml": "x"}), "OpenDocument"),
+        (COMPOUND + bytes(99), "old or password-protected"),
+        (COMPOUND + "EncryptedPackage".encode("utf-16-le"), "password-protected; remove"),
+        (COMPOUND + "Workbook".encode("utf-16-le"), "an old Excel file; save it as .xlsx"),
+        (b"PK\x03\x04torn", "damaged Office"),
         (b"%PDF-1.4 torn", "damaged PDF"),
         (random.Random(0).randbytes(5000), "binary"),
         (b"text\0with NUL", "binary"),
@@ -178,7 +194,23 @@ def test_too_much_is_rejected_with_both_numbers(monkeypatch, tmp_path):
             parse(content, "a.txt")
 
 
-@given(st.binary(max_size=300), st.sampled_from(["a.pdf", "a.docx", "a.html", "a.md"]))
+def workbook():
+    file = io.BytesIO()
+    book = Workbook()
+    book.active.append(["Item", "Price", 3])
+    book.save(file)
+    return file.getvalue()
+
+
+def deck():
+    file = io.BytesIO()
+    presentation = Presentation()
+    presentation.slides.add_slide(presentation.slide_layouts[0]).shapes.title.text = "alpha"
+    presentation.save(file)
+    return file.getvalue()
+
+
+@given(st.binary(max_size=300), st.sampled_from(["a.pdf", "a.docx", "a.html", "a.md", "a.csv"]))
 def test_any_bytes_are_read_or_rejected(content, name):
     try:
         text = parse(content, name).text
@@ -188,7 +220,7 @@ def test_any_bytes_are_read_or_rejected(content, name):
     assert not set(text) & {chr(code) for code in (*range(9), *range(11, 32), 127, 0xFEFF)}
 
 
-@pytest.mark.parametrize("whole", [WORD, pdf("alpha", "beta")], ids=["docx", "pdf"])
+@pytest.mark.parametrize("whole", [WORD, pdf("alpha", "beta"), workbook(), deck()], ids=["docx", "pdf", "xlsx", "pptx"])
 def test_damaged_files_are_read_or_rejected(whole):
     chance = random.Random(0)
     for _ in range(300):
