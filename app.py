@@ -17,6 +17,7 @@ if (__name__ == "__main__" or Path(sys.argv[0]).stem == "kvscope") and not {"-h"
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text recognition
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.local import LocalBackend

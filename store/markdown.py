@@ -138,19 +138,6 @@ def _join_loose_lists(blocks: Sequence[Block], text: str) -> list[Block]:
     return joined
 
 
-def list_items(text: str) -> list[str]:
-    """Return the items of a list block, each with its marker, wrapped lines and sub-items on one line."""
-    items: list[str] = []
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        if LIST_ITEM.match(line) or not items:
-            items.append(line.rstrip())
-        else:
-            items[-1] += " " + line.strip()
-    return items
-
-
 def _clean(cell: str) -> str:
     return " ".join((cell or "").split()).replace(" | ", " / ").strip("|").strip()
 

@@ -10,21 +10,27 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 from threading import Event
 
-from engine.generation.span_scorer import Span, SpanScorer, SpanScores
+from engine.generation.span_scorer import SpanScorer, SpanScores
 from engine.prompt.followups import STOP_WORD
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.request import Quote
 from engine.text import split_sentences, split_words
-from store.markdown import Block, parse_row, split_blocks
+from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
 
-MIN_LIST_ITEMS = 2  # a span over so many items asks for the whole list
-SUMMARY_SENTENCES = 5
 QUOTED_KINDS = (QuestionKind.LIST, QuestionKind.STEPS, QuestionKind.YES_NO)
+COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # several of these may be asked in one question
 MIN_ANSWER_PROBABILITY = 0.2  # of some span; below it, the passages do not answer
+MIN_LIST_PROBABILITY = 0.05  # of a list with what stands above it
+MIN_LIST_ITEMS = 2
+MAX_CANDIDATES = 8  # units among which a quote is chosen by more than its probability
+SUMMARY_SENTENCES = 5
+MIN_SENTENCE_WORDS = 4  # content words of a sentence in a summary
+MAX_SUMMARIZED_PASSAGES = 3
+QUESTION_WORD_WEIGHT = 4
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,8 @@ class Evidence:
         self.kind = question_kind(prepared.original_question)
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
-        self._parts: list[SpanScores] = []
-        parts = split_parts(prepared.original_question)
-        if len(parts) > 1 and self.kind in (QuestionKind.FACT, QuestionKind.COMPARISON):
-            self._parts = [scorer.score(part, prepared.texts, cancel) for part in parts]
+        parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
+        self._parts = [scorer.score(part, prepared.texts, cancel) for part in parts] if len(parts) > 1 else []
 
     @property
     def has_answer(self) -> bool:
@@ -56,33 +60,26 @@ class Evidence:
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
-        best = self.scores.best
-        if best is None:
-            return []
         if self.kind is QuestionKind.SUMMARY:
             return self._summary()
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            spans = [part.best for part in self._parts]
-            return self._distinct([self._quote(span) for span in spans if span is not None])
-        items = self._list_at(best)
-        if items is not None:
+            return list(dict.fromkeys(self._quote(unit) for part in self._parts for unit in self._best_units(part)[:1]))
+        if self.kind in (QuestionKind.LIST, QuestionKind.STEPS) and (items := self._best_list()):
             return [items]
-        return [self._quote(best)] if self.kind in QUOTED_KINDS else []
+        best = self._best_units(self.scores)[:1] if self.kind in QUOTED_KINDS else []
+        return [self._quote(unit) for unit in best]
 
     def closest(self) -> list[Quote]:
-        """Return the most likely quotes of the best passages, for a question without an answer."""
-        return [self._quote(span) for span in self._best_by_passage()[:2]]
+        """Return the most likely quotes, for a question without an answer."""
+        return [self._quote(unit) for unit in self._best_units(self.scores)[:2]]
 
     def supporting(self, answer: str) -> list[Quote]:
-        """Return the quote that supports a model's answer; the most likely one that has its words."""
+        """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
         words = set(split_words(answer))
-        best = max(
-            self._best_by_passage(),
-            key=lambda span: (len(words & set(split_words(self._quote(span).text))), span.probability),
-            default=None,
-        )
+        likely = self._best_units(self.scores)[:MAX_CANDIDATES]
+        best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
         return [self._quote(best)] if best else []
 
     def confidence(self, answer: str) -> float:
@@ -102,91 +99,89 @@ class Evidence:
         return probabilities
 
     @cached_property
-    def _units(self) -> list[list[Unit]]:
-        return [_split_units(index, text) for index, text in enumerate(self._prepared.texts)]
+    def _units(self) -> list[Unit]:
+        """The units of all passages, without the context before a chunk."""
+        hits = self._prepared.hits
+        contexts = [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
+        return [
+            unit
+            for index, (text, context) in enumerate(zip(self._prepared.texts, contexts, strict=True))
+            for unit in _split_units(index, text)
+            if unit.start >= len(context)
+        ]
 
-    def _best_by_passage(self) -> list[Span]:
-        """Return each passage's most likely span, the most likely first."""
-        spans = [self.scores.best_in(range(index, index + 1)) for index in range(len(self._prepared.texts))]
-        return sorted((span for span in spans if span is not None), key=lambda span: -span.probability)
+    def _best_units(self, scores: SpanScores) -> list[Unit]:
+        """Return the units without headings, the most likely to hold the answer first."""
+        units = [unit for unit in self._units if unit.block.kind != "heading"]
+        return sorted(units, key=lambda unit: -scores.mass(unit.passage, unit.start, unit.end))
 
-    def _quote(self, span: Span) -> Quote:
-        """Return the units that a span overlaps, as one quote."""
-        units = [unit for unit in self._units[span.passage] if unit.start < span.end and unit.end > span.start]
-        start, end = (units[0].start, units[-1].end) if units else (span.start, span.end)
-        return self._quote_at(span.passage, start, end)
-
-    def _quote_at(self, passage: int, start: int, end: int) -> Quote:
-        text = self._prepared.texts[passage]
-        chunk = self._prepared.hits[passage].chunk if self._prepared.hits else None
-        return Quote(passage + 1, start, end, text[start:end].strip(), chunk.document_name if chunk else "")
-
-    def _list_at(self, span: Span) -> Quote | None:
-        """Return the list that a span covers several items of, or that a question for a list or steps leads to."""
-        units = self._units[span.passage]
-        covered = [unit for unit in units if unit.start < span.end and unit.end > span.start]
-        in_list = [unit for unit in covered if unit.block.kind == "list"]
-        wants_list = self.kind in (QuestionKind.LIST, QuestionKind.STEPS)
-        if not in_list and wants_list and covered:  # the sentence or heading above the list
-            after = next((unit for unit in units if unit.start >= covered[-1].end), None)
-            is_introduction = covered[-1].block.kind == "heading" or self._text(covered[-1]).rstrip().endswith(":")
-            in_list = [after] if after is not None and after.block.kind == "list" and is_introduction else []
-        if in_list and (wants_list or len(in_list) >= MIN_LIST_ITEMS):
-            block = in_list[0].block
-            return self._quote_at(span.passage, block.start, block.end)
-        return None
+    def _best_list(self) -> Quote | None:
+        """Return the list that most likely answers, judged together with the line or heading above it."""
+        best, best_mass = None, MIN_LIST_PROBABILITY
+        above: Unit | None = None
+        for (passage, block), group in groupby(self._units, key=lambda unit: (unit.passage, unit.block)):
+            units = list(group)
+            if block.kind == "list" and len(units) >= MIN_LIST_ITEMS:
+                start = above.start if above is not None and above.passage == passage else block.start
+                mass = self.scores.mass(passage, start, block.end)
+                if mass > best_mass:
+                    best, best_mass = self._quote_at(passage, block.start, block.end), mass
+            above = units[-1]
+        return best
 
     def _comparison(self) -> list[Quote]:
-        """Return a quote from each document, or the two best ones if all passages are of one document."""
-        by_document: dict[str, list[int]] = defaultdict(list)
-        for index, hit in enumerate(self._prepared.hits):
-            by_document[hit.chunk.document_id].append(index)
-        if len(by_document) > 1:
-            spans = [self.scores.best_in(passages) for passages in by_document.values()]
-            likely = [span for span in spans if span is not None]
-            likely.sort(key=lambda span: -span.probability)
-            return sorted(map(self._quote, likely[:2]), key=lambda quote: quote.document)
-        spans = [part.best for part in self._parts] or self._best_by_passage()[:2]
-        return self._distinct([self._quote(span) for span in spans if span is not None])
+        """Return the best quote of each of two documents, or the two best of one."""
+        units = self._best_units(self.scores)[:MAX_CANDIDATES]
+        if self._parts:
+            units = [unit for part in self._parts for unit in self._best_units(part)[:1]]
+        elif self._prepared.hits:
+            by_document: dict[str, Unit] = {}
+            for unit in units:
+                by_document.setdefault(self._prepared.hits[unit.passage].chunk.document_id, unit)
+            units = list(by_document.values()) if len(by_document) > 1 else units
+        quotes = list(dict.fromkeys(map(self._quote, units)))[:2]
+        return sorted(quotes, key=lambda quote: (quote.document, quote.rank))
 
     def _summary(self) -> list[Quote]:
-        """Return the sentences whose words are frequent in the passages of the best document, in their order.
+        """Return the sentences whose words are frequent in the best document's passages, in their order.
 
-        SumBasic (Nenkova and Vanderwende, 2005): the words of a chosen sentence count less for the next one.
+        SumBasic (Nenkova and Vanderwende, 2005): the words of a chosen sentence count less for the next one. Words of
+        the question count more.
         """
-        best = self.scores.best
         hits = self._prepared.hits
-        document = hits[best.passage].chunk.document_id if best and hits else None
+        passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
         units = [
             unit
-            for index, of_passage in enumerate(self._units)
-            if document is None or hits[index].chunk.document_id == document
-            for unit in of_passage
-            if unit.block.kind in ("paragraph", "list") and len(split_words(self._text(unit))) >= 6
+            for unit in self._units
+            if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES] and unit.block.kind in ("paragraph", "list")
         ]
         words_of = [_content_words(self._text(unit)) for unit in units]
-        frequency = Counter(word for words in words_of for word in words)
-        total = sum(frequency.values()) or 1
-        weight = {word: count / total for word, count in frequency.items()}
-        for word in _content_words(self._prepared.standalone_question):
-            weight[word] = 4 * weight.get(word, 0.0)
+        counts = Counter(word for words in words_of for word in words)
+        weight = {word: count / counts.total() for word, count in counts.items()}
+        for word in _content_words(self._prepared.standalone_question) & weight.keys():
+            weight[word] *= QUESTION_WORD_WEIGHT
         chosen: list[int] = []
-        while len(chosen) < min(SUMMARY_SENTENCES, len(units)):
-            rest = [index for index in range(len(units)) if index not in chosen and words_of[index]]
+        while len(chosen) < SUMMARY_SENTENCES:
+            rest = [i for i, words in enumerate(words_of) if i not in chosen and len(words) >= MIN_SENTENCE_WORDS]
             if not rest:
                 break
-            index = max(rest, key=lambda at: sum(weight[word] for word in words_of[at]) / len(words_of[at]) ** 0.5)
-            chosen.append(index)
-            for word in words_of[index]:
+            chosen.append(
+                max(rest, key=lambda at: sum(weight[word] for word in words_of[at]) / len(words_of[at]) ** 0.5)
+            )
+            for word in words_of[chosen[-1]]:
                 weight[word] **= 2
-        return [self._quote_at(units[at].passage, units[at].start, units[at].end) for at in sorted(chosen)]
+        return [self._quote(units[at]) for at in sorted(chosen)]
+
+    def _quote(self, unit: Unit) -> Quote:
+        return self._quote_at(unit.passage, unit.start, unit.end)
+
+    def _quote_at(self, passage: int, start: int, end: int) -> Quote:
+        hits = self._prepared.hits
+        document = hits[passage].chunk.document_name if hits else ""
+        return Quote(passage + 1, start, end, self._prepared.texts[passage][start:end].strip(), document)
 
     def _text(self, unit: Unit) -> str:
         return self._prepared.texts[unit.passage][unit.start : unit.end]
-
-    @staticmethod
-    def _distinct(quotes: Sequence[Quote]) -> list[Quote]:
-        return list({(quote.rank, quote.start): quote for quote in quotes}.values())
 
 
 def format_quotes(quotes: Sequence[Quote]) -> str:
@@ -210,11 +205,8 @@ def _split_units(passage: int, text: str) -> list[Unit]:
     units = []
     for block in split_blocks(text):
         body = text[block.start : block.end]
-        if block.kind == "table":
-            parts = re.split(r"(?<=\n)", body)
-        elif block.kind == "list":
-            parts = re.split(r"\n(?=[ \t]*(?:[-*+\u2022]|\(?\w{1,3}[.)])[ \t])", body)
-            parts = [part + "\n" for part in parts[:-1]] + parts[-1:]
+        if block.kind in ("table", "list"):
+            parts = re.split(rf"(?<=\n)(?={LIST_ITEM.pattern})" if block.kind == "list" else r"(?<=\n)", body)
         else:
             parts = split_sentences(body) if block.kind == "paragraph" else [body]
         starts = accumulate((len(part) for part in parts), initial=block.start)

@@ -83,6 +83,16 @@ class SpanScores:
                 best = Span(window.passage, window.spans[start][0], window.spans[end][1], probability)
         return best
 
+    def mass(self, passage: int, start: int, end: int) -> float:
+        """Return the probability that the answer starts or ends in characters of a passage: the mean of both."""
+        total = 0.0
+        for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
+            if window.passage == passage:
+                spans = enumerate(window.spans)
+                pieces = [piece for piece, (first, last) in spans if first < end and last > start]
+                total += 0.5 * float(starts[pieces].exp().sum() + ends[pieces].exp().sum())
+        return total
+
     def log_odds(self) -> list[Tensor]:
         """Return for each window the log-probability of its pieces to lie inside the answer, relative to the largest.
 
@@ -107,7 +117,8 @@ class SpanScorer(nn.Module):
         self.encoder = encoder
         self.outputs = nn.Linear(encoder.config.hidden_size, 2, dtype=encoder.dtype)
         self.tokenizer = TextTokenizer(tokenizer)
-        self._cls, self._sep, self._pad = map(self.tokenizer.template.token_to_id, ("[CLS]", "[SEP]", "[PAD]"))
+        ids = self.tokenizer.template.get_vocab()
+        self._cls, self._sep, self._pad = ids["[CLS]"], ids["[SEP]"], ids["[PAD]"]
 
     @classmethod
     def load(cls, folder: Path, encoder: Any, tokenizer: Tokenizer) -> Self:

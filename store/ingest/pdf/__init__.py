@@ -3,8 +3,8 @@
 PDFium (pypdfium2) reads words and lines from the pages; pdfplumber finds the tables in them.
 """
 
-import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import accumulate
 
@@ -12,12 +12,16 @@ import pypdfium2 as pdfium
 from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
+from store.ingest import ocr
 from store.ingest.document import ParsedDocument, check_text_length
+from store.ingest.ocr import PDFIUM_LOCK
 from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
 
 MAX_LAYOUT_SECONDS = 60  # per document, about 1,000 dense pages; later pages become plain text
-_PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
+MAX_RECOGNIZED_PAGES = 100  # scanned ones of a document; each takes 5 to 15 seconds
+PAGE_SEPARATOR = "\n\n"
+NEEDS_OCR = f"; if scanned, they need text recognition (OCR): {ocr.INSTALL}"
 
 
 def parse_pdf(data: bytes, name: str) -> ParsedDocument:
@@ -27,27 +31,40 @@ def parse_pdf(data: bytes, name: str) -> ParsedDocument:
     """
     deadline = time.monotonic() + MAX_LAYOUT_SECONDS
     try:
-        with _PDFIUM_LOCK:
+        with PDFIUM_LOCK:
             pages = _read_pages(data, name, deadline)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
     num_damaged = pages.count(None)
-    num_blank = sum(page is not None and not page.plain for page in pages)
+    blank = [index for index, page in enumerate(pages) if page is not None and not page.plain]
     if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
-    if num_blank + num_damaged == len(pages):
-        raise UnreadableDocument(f"{name} has no text layer: it looks scanned and needs OCR (text recognition) first.")
+    recognized = _recognize(data, blank)
+    if len(blank) + num_damaged == len(pages) and not any(recognized.values()):
+        raise UnreadableDocument(f"{name} has pages without text{'' if ocr.available() else NEEDS_OCR}.")
     warnings = []
-    if num_blank:
-        warnings.append(f"{num_blank} of {len(pages)} pages have no text; if they are scanned, they need OCR.")
+    if num_recognized := sum(map(bool, recognized.values())):
+        warnings.append(ocr.warning(num_recognized))
+    if num_blank := len(blank) - num_recognized:
+        warnings.append(f"{num_blank} of {len(pages)} pages have no text{'' if ocr.available() else NEEDS_OCR}.")
     if num_damaged:
         warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")
     texts = assemble([page or Page() for page in pages], deadline)
+    texts = [(recognized[i], PAGE_SEPARATOR) if recognized.get(i) else text for i, text in enumerate(texts)]
     ends = accumulate(len(text) + len(separator) for text, separator in texts[:-1])
     text = "".join(part for page in texts for part in page)[: -len(texts[-1][1]) or None]
     return ParsedDocument(text, (0, *ends), " ".join(warnings))
+
+
+def _recognize(data: bytes, indices: Sequence[int]) -> dict[int, str]:
+    """Return the recognized text of pages without a text layer, by index; nothing without OCR."""
+    if not ocr.available():
+        return {}
+    indices = indices[:MAX_RECOGNIZED_PAGES]
+    texts = ("\n".join(lines).strip() for lines in ocr.recognize_pdf_pages(data, indices))
+    return dict(zip(indices, texts, strict=True))
 
 
 def _read_pages(data: bytes, name: str, deadline: float) -> list[Page | None]:
