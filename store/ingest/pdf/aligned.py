@@ -7,13 +7,12 @@ from itertools import pairwise, zip_longest
 
 from store.ingest.pdf.lines import BREAK, Segment
 from store.ingest.pdf.page import Rule
-from store.ingest.pdf.tables import MAX_HEADER_ROWS, Table, combine_header
+from store.ingest.pdf.tables import MAX_HEADER_ROWS, MIN_ROWS, Table, combine_header
 from store.markdown import VALUE
 
 Gap = tuple[float, float]
 Item = list[Segment] | Table
 
-MIN_ROWS = 3  # with a cell in most columns
 MIN_COLUMNS = 3  # two if horizontal lines frame the table
 MIN_GAP = 0.6  # between columns, in font sizes
 MAX_ROW_DISTANCE = 2.6  # between baselines, in font sizes
@@ -75,22 +74,25 @@ def _lift_cells(rows: list[list[Segment]]) -> list[list[Segment]]:
     rows = list(rows)
     for index in range(1, len(rows)):
         for segment in rows[index] if len(rows[index]) > 1 else []:
-            above, below = (_count_lines(rows, index, segment, step) for step in (-1, 1))
+            others = [other for other in rows[index] if other is not segment]
+            above, below = (_count_lines(rows, index, segment, others, step) for step in (-1, 1))
             if above and above == below:
-                others = [other for other in rows[index] if other is not segment]
                 rows[index - above] = _on_one_line(rows[index - above] + others)
                 rows[index] = [segment]
                 break
     return rows
 
 
-def _count_lines(rows: Sequence[list[Segment]], index: int, segment: Segment, step: int) -> int:
-    """Return how many rows before or after one have nothing but another line of a segment's cell."""
+def _count_lines(
+    rows: Sequence[list[Segment]], index: int, segment: Segment, others: Sequence[Segment], step: int
+) -> int:
+    """Return how many rows before or after one have nothing but another line of a segment's cell, beside the others."""
     count = 0
     for number in range(index + step, len(rows) if step > 0 else -1, step):
         row, near = rows[number], rows[number - step]
         is_tight = abs(_distance(near, row)) < TIGHT_LINES
-        if len(row) > 1 or not is_tight or abs(row[0].x0 - segment.x0) > MAX_MARGIN_SHIFT:
+        is_beside = all(other.x0 > row[0].x1 or other.x1 < row[0].x0 for other in others)
+        if len(row) > 1 or not is_tight or not is_beside or abs(row[0].x0 - segment.x0) > MAX_MARGIN_SHIFT:
             break
         count += 1
     return count

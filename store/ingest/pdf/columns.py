@@ -13,7 +13,8 @@ MAX_DIGITS = 0.3  # of its characters
 MIN_LOWER = 2  # lines that start in lower case: they go on with a sentence
 NUM_BINS = 500  # over the width of a region
 MAX_GUTTERS = 8  # candidates that are tried per region
-MAX_BOXES = 2_000  # of a region with columns; a page with more has no running text, and takes long to search
+MAX_BOXES = 1_000  # of a region with columns; a page with more has no running text, and takes long to search
+MAX_IMBALANCE = 2.0  # between the ends of two columns, in font sizes
 MIN_HEADING_SIZE = 1.15  # of a heading above columns, relative to the text
 
 
@@ -90,10 +91,15 @@ def _spans(box: Box, boxes: Sequence[Box], gutter: float, size: float) -> bool:
         return True
     if box.size < MIN_HEADING_SIZE * size:
         return False
-    beside = [other for other in boxes if (other.x1 <= gutter) != (box.x1 <= gutter)]
-    above = [other.bottom <= box.top for other in beside]
-    below = [other.top >= box.bottom for other in beside]
-    return any(above) and any(below) and all(up or down for up, down in zip(above, below, strict=True))
+    is_left = box.x1 <= gutter
+    beside = [other for other in boxes if (other.x1 <= gutter) != is_left]
+    above = [other for other in beside if other.bottom <= box.top]
+    below = [other for other in beside if other.top >= box.bottom]
+    if not above or len(above) + len(below) < len(beside):
+        return False
+    ends = [other.bottom for other in boxes if other.bottom <= box.top and (other.x1 <= gutter) == is_left]
+    is_balanced = abs(max(ends, default=0.0) - max(other.bottom for other in above)) < MAX_IMBALANCE * size
+    return bool(below) or is_balanced  # columns of equal length end here
 
 
 def _is_prose(boxes: Sequence[Box]) -> bool:

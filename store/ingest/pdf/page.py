@@ -177,7 +177,7 @@ def _words(chars: Sequence[_Char | None], place: Place) -> Iterator[Word]:
         if char and not part:
             continue
         if parts and not (part and _is_same_word(parts, part)):
-            yield _join(parts)
+            yield join_chars(parts)
             parts = []
         if part:
             parts.append(part)
@@ -199,7 +199,7 @@ def _is_same_word(parts: Sequence[Word], part: Word) -> bool:
     return gap < MAX_GAP * part.size and abs(part.baseline - parts[0].baseline) < 0.5 * part.size
 
 
-def _join(parts: Sequence[Word]) -> Word:
+def join_chars(parts: Sequence[Word]) -> Word:
     """Return the word of some characters. Right-to-left ones are put in order, as files can have them either way."""
     first = parts[0]
     is_rtl = all(unicodedata.bidirectional(part.text[0]) in ("R", "AL") for part in parts)

@@ -16,6 +16,7 @@ MAX_INTERSECTIONS = 3_000  # of lines on a page; the search takes a second for t
 MIN_FILLED = 0.25  # of the cells; a grid with fewer is a form or a diagram
 MAX_CELL_CHARS = 1_500  # more is a frame around text
 MAX_HEADER_ROWS = 3
+MIN_ROWS = 3  # of a table that is recognised by its text
 
 
 @dataclass(slots=True)
@@ -118,6 +119,8 @@ def _fill_grid(cells: Sequence[tuple[float, float, float, float]], words: Sequen
     filled = sum(bool(cell) for row in rows for cell in row)
     if any(len(cell) > MAX_CELL_CHARS for row in rows for cell in row) or filled < MIN_FILLED * len(cells):
         return None
+    if any(map(_has_rows, rows)):
+        return None
     title = ""
     while num_rows > 1 and spans.get((0, 0)) == (1, num_columns):  # a title, or blank
         title = BREAK.join(filter(None, [title, rows.pop(0)[0]]))
@@ -165,6 +168,13 @@ def _has_columns(words: Sequence[Word]) -> bool:
     """Return whether a cell's words are several cells: the grid is a shaded column or a frame, say."""
     rows = rows_of(build_segments(words))
     return sum(len(row) > 1 for row in rows) > max(1, len(rows) / 2)
+
+
+def _has_rows(row: Sequence[str]) -> bool:
+    """Return whether a row is several rows without lines between them: all cells have as many lines, and short ones."""
+    cells = [cell.split(BREAK) for cell in row if cell]
+    is_wrapped = any(line[0].islower() for lines in cells for line in lines[1:])
+    return len(cells) > 1 and len(cells[0]) >= MIN_ROWS and len(set(map(len, cells))) == 1 and not is_wrapped
 
 
 def combine_header(rows: Sequence[Sequence[str]]) -> list[str]:

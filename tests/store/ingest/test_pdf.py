@@ -1,13 +1,15 @@
 """PDF pages become Markdown that keeps what their layout means."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from store.ingest import parse
 from store.ingest.pdf import assembly
+from store.ingest.pdf.columns import reading_order
 from store.ingest.pdf.lines import glue, make_segment
-from store.ingest.pdf.page import Word, clean
+from store.ingest.pdf.page import Word, clean, join_chars
 from tests.support.files import drawn_pdf
 
 BODY = "Tenants pay the rent in advance and in full\nunless another agreement has been made with\nthem in writing."
@@ -55,8 +57,17 @@ def test_lines_of_a_paragraph_are_joined_and_paragraphs_separated():
 
 def test_an_indent_starts_a_paragraph():
     first, *others = MORE.split("\n")
-    page = text(72, 100, BODY) + text(84, 136, first) + text(72, 148, "\n".join(others))
-    assert read(page) == f"{joined(BODY)}\n\n{joined(MORE)}"
+    full = BODY.replace("them in writing", "them in writing, long before it begins")
+    page = text(72, 100, full) + text(84, 136, first) + text(72, 148, "\n".join(others))
+    assert read(page) == f"{joined(full)}\n\n{joined(MORE)}"
+
+
+def test_a_stretched_line_is_part_of_its_paragraph():
+    stretched = "".join(
+        text(72 + 48 * number, 112, word) for number, word in enumerate(["which", "must", "have", "been"])
+    )
+    page = text(72, 100, "The rent is six hundred euros per week,", 10) + stretched + text(72, 124, "paid early.")
+    assert read(page) == "The rent is six hundred euros per week, which must have been paid early."
 
 
 def test_lines_that_end_on_purpose_stay_lines():
@@ -74,13 +85,15 @@ def test_lines_that_end_on_purpose_stay_lines():
         ("Haus-", "und Gartenarbeit", "Haus- und Gartenarbeit"),
         ("Nord-", "Süd", "Nord-Süd"),
         ("a co-", "operative", "a co-operative"),  # as the document spells it elsewhere
+        ("up for re-elec-", "tion", "up for re-election"),
+        ("state-of-the-", "art methods", "state-of-the-art methods"),
         ("2023-", "2024", "2023-2024"),
         ("one", "two", "one two"),
         ("東京", "都", "東京都"),
     ],
 )
 def test_line_ends_inside_words(before, after, whole):
-    assert "".join(glue(before, after, frozenset(["co-operative"]))) + after == whole
+    assert "".join(glue(before, after, frozenset(["co-operative", "the", "art"]))) + after == whole
 
 
 def test_a_paragraph_goes_on_in_the_next_column_and_on_the_next_page():
@@ -94,8 +107,10 @@ def test_ligatures_and_soft_hyphens_become_plain_letters():
 
 
 def test_headers_footers_and_page_numbers_are_dropped():
-    pages = [text(72, 30, "Lease of 2024") + text(72, 100, f"Text {name}") + text(300, 770, f"Page {number} of 3")
-             for number, name in enumerate(["one", "two", "three"], start=1)]  # fmt: skip
+    pages = [
+        text(72, 30, f"Lease, sheet {number}") + text(72, 100, f"Text {name}") + text(300, 770, f"Page {number} of 3")
+        for number, name in enumerate(["one", "two", "three"], start=1)
+    ]
     assert read(*pages) == "Text one\n\nText two\n\nText three"
 
 
@@ -121,7 +136,8 @@ def test_headings_by_size_weight_and_number():
 
 
 def test_a_bold_paragraph_is_no_heading():
-    assert read(text(72, 100, BODY) + text(72, 160, MORE, bold=True)) == f"{joined(BODY)}\n\n{joined(MORE)}"
+    loud = MORE.replace(".", "!")
+    assert read(text(72, 100, BODY) + text(72, 160, loud, bold=True)) == f"{joined(BODY)}\n\n{joined(loud)}"
 
 
 def test_list_items_have_a_line_each():
@@ -151,10 +167,40 @@ def test_columns_are_read_one_by_one_between_what_spans_them():
     )
 
 
+def test_a_heading_below_columns_of_equal_length_ends_them():
+    page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18) + text(72, 190, "The end.")
+    assert read(page) == f"{joined(BODY)}\n\n{joined(MORE)}\n\n# Next\n\nThe end."
+
+
 def test_a_table_is_found_by_its_lines_with_its_place_and_caption():
     page = text(72, 80, BODY) + cells(FEES, 150) + rules((70, 190, 290, 450), range(136, 217, 20))
     page += text(72, 235, "Table 2: Fees") + text(72, 260, MORE)
     assert read(page) == f"{joined(BODY)}\n\nTable 2: Fees\n\n{FEE_ROWS}\n\n{joined(MORE)}"
+
+
+def test_a_table_without_outer_sides_is_found_by_its_lines():
+    lines = "".join(f"70 {792 - y} m 450 {792 - y} l S " for y in range(86, 167, 20)) + "190 706 m 190 626 l S "
+    rows = [row[:2] for row in FEES]
+    assert read(cells(rows) + lines) == "\n".join(f"| Plan: {plan} | Users: {users} |" for plan, users in rows[1:])
+
+
+def test_a_shaded_column_is_no_table():
+    lines = "".join(f"70 {792 - y} m 350 {792 - y} l S " for y in (86, 106, 166))
+    assert read(cells(FEES) + lines + "0.9 g 196 626 54 80 re f ") == FEE_ROWS
+
+
+def test_a_cell_beside_several_lines_comes_before_them():
+    assert read(text(150, 100, BODY) + text(72, 112, "Rent:")) == f"Rent: {joined(BODY)}"
+    assert read(text(150, 100, "one line or") + text(150, 112, "two of them") + text(72, 106, "Rent:")) == (
+        "Rent: one line or two of them"
+    )
+
+
+def test_a_heading_separates_tables():
+    page = cells(FEES) + text(72, 182, "Other", 12) + cells([["Size", "Rooms", "Doors"], *FEES[1:]], 202)
+    assert read(page) == f"{FEE_ROWS}\n\n# Other\n\n" + (
+        FEE_ROWS.replace("Plan", "Size").replace("Users", "Rooms").replace("Price", "Doors")
+    )
 
 
 def test_a_table_is_found_by_its_aligned_columns():
@@ -201,7 +247,7 @@ def test_a_table_goes_on_with_its_header_on_the_next_page():
         [["1", "Introduction", "3"], ["2", "Methods", "7"], ["3", "Results", "19"]],
         [["ACME Ltd", "Tel. 0431 123", "IBAN DE12 3456"], ["5 Main Street", "www.acme.example", "BIC NOLADE21"],
          ["London", "Chair: A. Hansen", "First Bank"]],
-        [["one ........ 3"], ["two ........ 5"], ["three ........ 7"]],
+        [["Dr", "one ........", "9"], ["Mr", "two ........", "5"], ["Ms", "three ........", "7"]],
     ],
     ids=["contents", "addresses", "leaders"],
 )  # fmt: skip
@@ -218,6 +264,20 @@ def test_turned_pages_are_read_upright(rotate, matrix):
 def test_right_to_left_words_keep_the_order_of_the_file():
     words = [Word("שלום", 300, 330, 100, 10, index=0), Word("עולם", 260, 290, 100, 10, index=5)]
     assert make_segment(words[::-1]).text == "שלום עולם"
+
+
+def test_right_to_left_letters_that_are_stored_from_the_left_are_reversed():
+    letters = [Word(letter, 10 * x, 10 * x + 9, 100, 10, index=x) for x, letter in enumerate("שלום")]
+    assert join_chars(letters).text == "םולש"
+    assert join_chars([replace(letter, x0=-letter.x0) for letter in letters]).text == "שלום"
+
+
+def test_right_to_left_columns_start_with_the_right_one():
+    columns = [
+        [make_segment([Word(letter * 20, x, x + 99, y, 10)]) for y in (10, 20, 30)]
+        for x, letter in ((0, "א"), (200, "ב"))
+    ]
+    assert reading_order([*columns[0], *columns[1]]) == columns[::-1]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +302,15 @@ def test_a_page_whose_layout_fails_keeps_its_text_and_other_pages_their_layout(n
 
 
 def test_a_page_of_very_many_lines_is_read_fast():
-    grid = rules(range(10, 600, 2), range(10, 780, 2)) + text(72, 100, "Grid")
     start = time.monotonic()
-    assert read(grid, "".join(f"{x} 9 m {x} 99 l S " for x in range(6000)) + text(72, 100, "Lines")) == "Grid\n\nLines"
-    assert time.monotonic() - start < 10
+    for steps in ((2, 2), (6, 8)):
+        grid = rules(range(10, 600, steps[0]), range(10, 780, steps[1]))
+        assert read(grid + text(72, 100, "Grid")) == "Grid"
+    assert time.monotonic() - start < 5
+
+
+def test_a_page_of_too_many_lines_keeps_its_text(monkeypatch):
+    page = cells(FEES[:2]) + rules((70, 190, 290, 450), (86, 106, 126))
+    assert "|" in read(page)
+    monkeypatch.setattr("store.ingest.pdf.page.MAX_PAGE_LINES", 10)
+    assert read(page) == "Plan Users Price\n\nBasic 5 10.00"
