@@ -51,7 +51,7 @@ PATTERNS = {  # the first that matches decides
         r"\bvergl(?:eich|ich)|\bunterschied|\bge\u00e4ndert\b|\bim gegensatz",
     ),
     QuestionKind.STEPS: _any(
-        r"\bhow (?:do|can|should|would|could|to|must) ?(?:i|we|you|one|someone|people)?\b(?! (?:know|reach|contact))",
+        r"\bhow (?:do|can|should|would|could|to|must)\b(?!(?: \w+)? (?:know|reach|contact)\b)",
         r"\bsteps?\b|\bprocedure\b|\binstructions? (?:for|to)\b|\bwhat (?:do|must|should) (?:i|we) (?:have to )?do\b",
         r"\bwie (?!viel|lang|hoch|oft|gro\u00df|schwer|alt|teuer|weit)\w+ (?:ich|man|wir)\b",
         r"\bschritt(?:e|weise)?\b|\bder reihe nach\b|\banleitung\b",

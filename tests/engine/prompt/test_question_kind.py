@@ -1,0 +1,59 @@
+"""What kind of answer a question asks for, and questions that are asked in one."""
+
+import pytest
+
+from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
+from engine.prompt.small_talk import reply
+from engine.prompt.text_finder import TextFinder
+from store.types import Chunk
+
+QUESTIONS = {
+    QuestionKind.FACT: (
+        "Who owns the company?",
+        "And since when?",
+        "How much does the deposit cost?",
+        "hello, what is the rent?",
+        "How can I reach the janitor?",
+        "Is the fuse 10 A or 20 A?",
+        "Wie schwer ist das Ger\u00e4t?",
+        "What is the notice period?",
+    ),
+    QuestionKind.YES_NO: ("Are dogs allowed?", "please, may I smoke here?", "Darf ich rauchen?"),
+    QuestionKind.LIST: ("List the five risks.", "What are the main risks?", "Welche Pflichten haben die Mitglieder?"),
+    QuestionKind.STEPS: ("How do I reset it?", "What are the steps to descale it?", "Wie entkalke ich das Ger\u00e4t?"),
+    QuestionKind.SUMMARY: ("Summarize the letter.", "Give me the gist of it", "Worum geht es in dem Protokoll?"),
+    QuestionKind.COMPARISON: (
+        "How did the limit change between 2022 and 2024?",
+        "Compare the two models.",
+        "Was ist der Unterschied zwischen A und B?",
+    ),
+    QuestionKind.SMALL_TALK: ("Hello!", "hi there", "Thanks a lot!", "What can you do?", "Danke sch\u00f6n", "", "?!"),
+}
+
+
+@pytest.mark.parametrize(("kind", "question"), [(kind, each) for kind, all_ in QUESTIONS.items() for each in all_])
+def test_the_words_of_a_question_tell_its_kind(kind, question):
+    assert question_kind(question) is kind
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("Who built it?", ["Who built it?"]),
+        ("Who built the pier, and when was the pier opened?", ["Who built the pier?", "when was the pier opened?"]),
+        ("What is the deposit and when is it due?", ["What is the deposit?", "What is the deposit? when is it due?"]),
+        ("Between which towns and how?", ["Between which towns and how?"]),
+        ("Salt and pepper, where are they?", ["Salt and pepper, where are they?"]),
+    ],
+)
+def test_several_questions_in_one_are_separated(question, parts):
+    assert split_parts(question) == parts
+
+
+def test_a_greeting_is_answered_with_questions_about_the_documents():
+    finder = TextFinder(["one"])
+    assert "Summarize Text 1." in reply("Hello!", finder)
+    finder.chunks = lambda document: [Chunk("c", "d", "Lease", 0, None, 0, 3, "one", "lease > Lease > Deposit")]
+    assert "What does Text 1 say about Deposit?" in reply("Hello!", finder)
+    assert "Was steht in Text 1 zu Deposit?" in reply("Hallo!", finder)
+    assert "Add documents" in reply("Hello!", TextFinder())
