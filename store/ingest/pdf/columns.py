@@ -97,9 +97,11 @@ def _spans(box: Box, boxes: Sequence[Box], gutter: float, size: float) -> bool:
     below = [other for other in beside if other.top >= box.bottom]
     if not above or len(above) + len(below) < len(beside):
         return False
+    if below:
+        return True
     ends = [other.bottom for other in boxes if other.bottom <= box.top and (other.x1 <= gutter) == is_left]
     is_balanced = abs(max(ends, default=0.0) - max(other.bottom for other in above)) < MAX_IMBALANCE * size
-    return bool(below) or is_balanced  # columns of equal length end here
+    return is_balanced and any(other.top > box.top and other.x0 < gutter < other.x1 for other in boxes)
 
 
 def _is_prose(boxes: Sequence[Box]) -> bool:

@@ -12,9 +12,10 @@ from store.ingest.pdf.page import Rule, Word
 
 TOLERANCE = 3.0  # points between lines that are one, or that meet
 MIN_RULE = 6.0  # length in points
-MAX_INTERSECTIONS = 3_000  # of lines on a page; the search takes a second for them, and four for twice as many
+MAX_INTERSECTIONS = 5_000  # of lines on a page; the search takes half a second, and four times that for twice as many
 MIN_FILLED = 0.25  # of the cells; a grid with fewer is a form or a diagram
 MAX_CELL_CHARS = 1_500  # more is a frame around text
+MAX_PAIRS = 200_000  # of a horizontal and a vertical line, to be searched for intersections; takes 0.2 s
 MAX_HEADER_ROWS = 3
 MIN_ROWS = 3  # of a table that is recognised by its text
 
@@ -59,7 +60,7 @@ def _grids(rules: Sequence[Rule]) -> list[list[tuple[float, float, float, float]
     edges = [edge for edge in edges if edge["x1"] - edge["x0"] + edge["bottom"] - edge["top"] >= MIN_RULE]
     edges += [_edge(rule) for rule in _open_sides(edges)]
     num_vertical = sum(edge["orientation"] == "v" for edge in edges)
-    if not 0 < num_vertical * (len(edges) - num_vertical) <= 20 * MAX_INTERSECTIONS:
+    if not 0 < num_vertical * (len(edges) - num_vertical) <= MAX_PAIRS:
         return []
     intersections = edges_to_intersections(edges, TOLERANCE, TOLERANCE)
     if len(intersections) > MAX_INTERSECTIONS:

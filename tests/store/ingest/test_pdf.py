@@ -137,7 +137,8 @@ def test_headings_by_size_weight_and_number():
 
 def test_a_bold_paragraph_is_no_heading():
     loud = MORE.replace(".", "!")
-    assert read(text(72, 100, BODY) + text(72, 160, loud, bold=True)) == f"{joined(BODY)}\n\n{joined(loud)}"
+    page = text(72, 100, BODY) + text(72, 160, loud, bold=True) + text(72, 220, MORE)
+    assert read(page) == f"{joined(BODY)}\n\n{joined(loud)}\n\n{joined(MORE)}"
 
 
 def test_list_items_have_a_line_each():
@@ -167,9 +168,12 @@ def test_columns_are_read_one_by_one_between_what_spans_them():
     )
 
 
-def test_a_heading_below_columns_of_equal_length_ends_them():
-    page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18) + text(72, 190, "The end.")
-    assert read(page) == f"{joined(BODY)}\n\n{joined(MORE)}\n\n# Next\n\nThe end."
+def test_a_heading_below_columns_of_equal_length_ends_them_if_wide_text_follows():
+    page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18)
+    wide = "This text goes over the whole width of the page, not over a column."
+    body = f"{joined(BODY)}\n\n{joined(MORE)}"
+    assert read(page + text(72, 190, wide)) == f"{body}\n\n# Next\n\n{wide}"
+    assert read(page + text(72, 190, "Short.")) == f"{joined(BODY)}\n\n# Next\n\nShort.\n\n{joined(MORE)}"
 
 
 def test_a_table_is_found_by_its_lines_with_its_place_and_caption():
@@ -179,14 +183,20 @@ def test_a_table_is_found_by_its_lines_with_its_place_and_caption():
 
 
 def test_a_table_without_outer_sides_is_found_by_its_lines():
-    lines = "".join(f"70 {792 - y} m 450 {792 - y} l S " for y in range(86, 167, 20)) + "190 706 m 190 626 l S "
-    rows = [row[:2] for row in FEES]
-    assert read(cells(rows) + lines) == "\n".join(f"| Plan: {plan} | Users: {users} |" for plan, users in rows[1:])
+    lines = "".join(f"70 {792 - y} m 450 {792 - y} l S " for y in range(86, 207, 30)) + "190 706 m 190 586 l S "
+    page = cells([row[:2] for row in FEES], step=30) + text(72, 141, "Offer") + lines
+    assert read(page).split("\n") == [
+        "| Plan: Basic Offer | Users: 5 |",
+        "| Plan: Team | Users: 20 |",
+        "| Plan: Group | Users: 300 |",
+    ]
 
 
 def test_a_shaded_column_is_no_table():
     lines = "".join(f"70 {792 - y} m 350 {792 - y} l S " for y in (86, 106, 166))
     assert read(cells(FEES) + lines + "0.9 g 196 626 54 80 re f ") == FEE_ROWS
+    rows = [*FEES[:3], ["", *FEES[3][1:]]]
+    assert read(cells(rows) + lines + "0.9 g 70 626 120 80 re f ") == FEE_ROWS.replace("Plan: Group | ", "")
 
 
 def test_a_cell_beside_several_lines_comes_before_them():
@@ -309,8 +319,10 @@ def test_a_page_of_very_many_lines_is_read_fast():
     assert time.monotonic() - start < 5
 
 
-def test_a_page_of_too_many_lines_keeps_its_text(monkeypatch):
-    page = cells(FEES[:2]) + rules((70, 190, 290, 450), (86, 106, 126))
-    assert "|" in read(page)
-    monkeypatch.setattr("store.ingest.pdf.page.MAX_PAGE_LINES", 10)
-    assert read(page) == "Plan Users Price\n\nBasic 5 10.00"
+@pytest.mark.parametrize("name, value", [("page.MAX_PAGE_LINES", 10), ("tables.MAX_INTERSECTIONS", 5)])
+def test_a_page_of_too_many_lines_keeps_its_text(name, value, monkeypatch):
+    page = cells([["Plan", "Users"], ["Basic", "5"]], step=30) + text(72, 141, "Offer")
+    page += rules((70, 190, 290), (86, 116, 146))
+    assert "Basic Offer" in read(page)
+    monkeypatch.setattr(f"store.ingest.pdf.{name}", value)
+    assert "Basic" in read(page) and "Basic Offer" not in read(page)
