@@ -10,16 +10,16 @@ from pathlib import Path
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.csv_file import parse_csv
 from store.ingest.document import ParsedDocument, check_text_length
-from store.ingest.docx import parse_docx
-from store.ingest.epub import parse_epub
-from store.ingest.html import parse_html
-from store.ingest.image import parse_image
 from store.ingest.markdown_file import parse_markdown
+from store.ingest.ocr.image import parse_image
+from store.ingest.office.docx import parse_docx
+from store.ingest.office.pptx import parse_pptx
+from store.ingest.office.xlsx import parse_xlsx
 from store.ingest.pdf import parse_pdf
-from store.ingest.pptx import parse_pptx
 from store.ingest.sniff import detect_format
 from store.ingest.text import parse_text
-from store.ingest.xlsx import parse_xlsx
+from store.ingest.web.epub import parse_epub
+from store.ingest.web.html import parse_html
 from store.names import clean_name
 
 MAX_FILE_BYTES = 50 * 2**20

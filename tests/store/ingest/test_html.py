@@ -71,5 +71,5 @@ def test_left_out_end_tags_make_no_nested_lists():
 def test_a_cell_cannot_cover_a_whole_large_table(monkeypatch):
     page = "<table>" + "<tr><td colspan=99 rowspan=99>a<td>b" * 20
     assert max(map(len, lines_of(page))) > 50
-    monkeypatch.setattr("store.ingest.html_tables.MAX_CELLS", 10)
+    monkeypatch.setattr("store.ingest.web.html_tables.MAX_CELLS", 10)
     assert lines_of(page) == ["| a: b |"] * 20

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest import ocr, parse
-from store.ingest.ocr_layout import Line, arrange, is_sideways
+from store.ingest.ocr.layout import Line, arrange, is_sideways
 from tests.support.files import PICTURE
 
 installed = pytest.mark.skipif(importlib.util.find_spec("rapidocr") is None, reason="needs requirements-ocr.txt")
@@ -55,8 +55,8 @@ def test_pages_on_their_side_or_upside_down_are_turned(angle):
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP"])
 def test_each_picture_of_a_file_is_a_page(kind, monkeypatch):
-    monkeypatch.setattr("store.ingest.image.available", lambda: True)
-    monkeypatch.setattr("store.ingest.image.recognize", lambda image: [f"{image.width} pixels"])
+    monkeypatch.setattr("store.ingest.ocr.image.available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.image.recognize", lambda image: [f"{image.width} pixels"])
     options = {"save_all": True, "append_images": [picture(size=(800, 100))]} if kind == "TIFF" else {}
     document = parse(saved(picture(), kind, **options), "a.bin")
     assert document.page_of(document.text.index("700")) == 1
@@ -80,13 +80,13 @@ def test_pictures_without_readable_text_are_rejected(content, reason):
 
 @installed
 def test_too_large_pictures_are_rejected_before_they_are_unpacked(monkeypatch):
-    monkeypatch.setattr("store.ingest.image.MAX_PIXELS", 1000)
+    monkeypatch.setattr("store.ingest.ocr.image.MAX_PIXELS", 1000)
     with pytest.raises(DocumentTooLarge, match="over 1,000 pixels"):
         parse(saved(picture("x")), "a.png")
 
 
 def test_without_text_recognition_the_message_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("store.ingest.image.available", lambda: False)
+    monkeypatch.setattr("store.ingest.ocr.image.available", lambda: False)
     with pytest.raises(UnreadableDocument, match=r"pip install -r requirements-ocr\.txt"):
         parse(saved(picture("x")), "a.png")
 

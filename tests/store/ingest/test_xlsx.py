@@ -9,7 +9,7 @@ from openpyxl.styles import Font
 
 from store.errors import DocumentTooLarge
 from store.ingest import parse
-from store.ingest.number_format import display
+from store.ingest.office.number_format import display
 
 
 def book(*rows, merges=(), bold=None):
@@ -100,7 +100,7 @@ def test_values_are_written_as_displayed_and_dates_by_iso_8601(value, number_for
 
 
 def test_too_many_cells_are_rejected(monkeypatch):
-    monkeypatch.setattr("store.ingest.xlsx.MAX_CELLS", 10)
+    monkeypatch.setattr("store.ingest.office.xlsx.MAX_CELLS", 10)
     with pytest.raises(DocumentTooLarge, match="over 10 cells"):
         parsed(book(*[["a", "b"]] * 6))
 

@@ -13,9 +13,9 @@ from bs4 import BeautifulSoup
 
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, check_text_length, reading
-from store.ingest.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
-from store.ingest.word_numbers import write_numbers
-from store.ingest.word_styles import Styles
+from store.ingest.office.word_numbers import write_numbers
+from store.ingest.office.word_styles import Styles
+from store.ingest.web.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
 
 DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
 MAX_NUMBERED_BYTES = 50 * 2**20  # of document.xml; a longer one keeps the numbers that mammoth gives

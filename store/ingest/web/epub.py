@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 from store.errors import UnreadableDocument
 from store.ingest.archive import check_members, reject_entities
 from store.ingest.document import ParsedDocument, check_text_length, reading
-from store.ingest.html import lower_headings, parse_soup, soup_to_markdown
 from store.ingest.text import decode, normalize
+from store.ingest.web.html import lower_headings, parse_soup, soup_to_markdown
 
 CONTAINER = "META-INF/container.xml"  # names the package file, which lists the chapters
 ENCRYPTION = "META-INF/encryption.xml"  # lists encrypted files; fonts often are

@@ -15,8 +15,8 @@ from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, check_text_length
-from store.ingest.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
 from store.ingest.text import decode, normalize
+from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
 INVISIBLE_TAGS += ["select", "datalist"]  # what could be chosen

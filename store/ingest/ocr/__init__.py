@@ -16,7 +16,7 @@ import numpy as np
 import pypdfium2 as pdfium
 from PIL import Image
 
-from store.ingest.ocr_layout import Line, arrange, is_sideways
+from store.ingest.ocr.layout import Line, arrange, is_sideways
 from store.ingest.text import normalize
 
 INSTALL = "install it with: pip install -r requirements-ocr.txt"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement
 
-from store.ingest.html import LABEL_END, LABEL_START
-from store.ingest.word_styles import Styles, attribute, number, value
+from store.ingest.office.word_styles import Styles, attribute, number, value
+from store.ingest.web.html import LABEL_END, LABEL_START
 
 NAMESPACES = (  # transitional and strict
     "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}",

@@ -17,7 +17,7 @@ from pptx.shapes.group import GroupShape
 
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, check_text_length, reading
-from store.ingest.number_format import display
+from store.ingest.office.number_format import display
 from store.ingest.tables import Merge, fill_merged, format_grid
 from store.ingest.text import normalize
 from store.markdown import LIST_ITEM, format_table

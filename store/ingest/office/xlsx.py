@@ -18,7 +18,7 @@ from openpyxl.utils import range_boundaries
 from store.errors import DocumentTooLarge
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, check_text_length, reading
-from store.ingest.number_format import display
+from store.ingest.office.number_format import display
 from store.ingest.tables import Merge, fill_merged, format_grid
 from store.ingest.text import normalize
 from store.markdown import PERIOD, VALUE
