@@ -16,7 +16,7 @@ from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
 
-MAX_LAYOUT_SECONDS = 60  # per document, about 1,000 dense pages; later pages become plain text
+MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
 _PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
 
 
