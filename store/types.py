@@ -24,6 +24,7 @@ class Document:
     warning: str = ""  # sentences for the user, e.g. about pages without text
     chunk_tokens: int | None = None  # chunk size when it was chunked; None in libraries of an earlier version
     chunk_overlap: int | None = None  # tokens
+    parser_version: int | None = None  # `store.ingest.PARSER_VERSION` when it was parsed; None: before there was one
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,13 @@ ADDED_COLUMNS = {  # added when a library of an earlier version is opened; NULL 
         "chunk_tokens": "INTEGER",
         "chunk_overlap": "INTEGER",
         "warning": "TEXT NOT NULL DEFAULT ''",
+        "parser_version": "INTEGER",
     },
     "chunks": {"gap": "TEXT", "context": "TEXT NOT NULL DEFAULT ''"},
 }
 DOCUMENT = """
-SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap
+SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap,
+    parser_version
 FROM documents WHERE NOT pending
 """
 OWNER = "coalesce(owner, id)"
@@ -155,7 +157,7 @@ class Catalog:
             self._connection.execute(
                 "UPDATE documents SET pending = 0, owner = :owner, chunks = :num_chunks, passages = :segments, "
                 "page_starts = :page_starts, chunk_tokens = :chunk_tokens, chunk_overlap = :chunk_overlap, "
-                "warning = :warning WHERE id = :id",
+                "warning = :warning, parser_version = :parser_version WHERE id = :id",
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
         return self.document(document.id)

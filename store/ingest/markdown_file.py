@@ -17,10 +17,14 @@ FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)(?:\n|$)", re.S)
 
 def parse_markdown(data: bytes, name: str) -> ParsedDocument:
     """Return the text, each table row with its header. Raises UnreadableDocument if it is not text."""
-    text = normalize(decode(data, name))
+    return ParsedDocument(convert_markdown(normalize(decode(data, name))))
+
+
+def convert_markdown(text: str) -> str:
+    """Return Markdown with its tables and headings as `store.markdown` defines them."""
     front = FRONT_MATTER.match(text)
     start = front.end() if front else 0
-    return ParsedDocument(text[:start] + "\n".join(_convert(text[start:].split("\n"))))
+    return text[:start] + "\n".join(_convert(text[start:].split("\n")))
 
 
 def _convert(lines: list[str]) -> Iterator[str]:

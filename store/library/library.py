@@ -19,10 +19,11 @@ from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
-from store.ingest import parse, read_file
+from store.ingest import PARSER_VERSION, parse, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
+from store.ingest.markdown_file import convert_markdown
 from store.names import clean_name
 from store.retrieval.vectors import VectorIndex
 from store.types import Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
@@ -78,7 +79,9 @@ class DocumentLibrary:
             parsed = parse(data, name)
             warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
             yield Progress("parsed", 1, 1, warning=warning)
-            document = Document(document_id, name, len(data), len(parsed.page_starts) or None, 0, time.time(), warning)
+            num_pages = len(parsed.page_starts) or None
+            document = Document(document_id, name, len(data), num_pages, 0, time.time(), warning)
+            document = replace(document, parser_version=PARSER_VERSION)
             with self._lock:
                 self._purge_pending(document_id)
                 document = self._catalog.insert_pending(document)
@@ -91,7 +94,8 @@ class DocumentLibrary:
         """Re-chunk and re-embed a document with the current chunking, yielding progress.
 
         Searches use the old version until the new one is complete; closing the iterator early keeps the old one. A
-        document that is being re-indexed already yields one step with a warning. Raises NoSuchDocument or StoreFull.
+        document that is being re-indexed already yields one step with a warning. Of a document without pages from an
+        earlier version, Markdown tables get their headers into every row. Raises NoSuchDocument or StoreFull.
         """
         with self._lock:
             document = self._catalog.document(document_id)
@@ -103,6 +107,9 @@ class DocumentLibrary:
             with self._lock:
                 self._purge_pending(document_id)
                 parsed = self._catalog.parsed(document_id)
+                if document.parser_version is None and not parsed.page_starts:
+                    parsed = replace(parsed, text=convert_markdown(parsed.text))
+                    document = replace(document, parser_version=PARSER_VERSION)
                 warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
                 owner = self._catalog.insert_pending_rechunk(document_id)
             document = yield from self._index(replace(document, warning=warning), owner, parsed)
@@ -118,6 +125,10 @@ class DocumentLibrary:
     def needs_rechunk(self, document: Document) -> bool:
         """Return whether a document was chunked with another config."""
         return chunk_config_of(document) != self._chunking
+
+    def is_outdated(self, document: Document) -> bool:
+        """Return whether an earlier version's parser read a document: its tables and headings may be missing."""
+        return document.parser_version is None or document.parser_version < PARSER_VERSION
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk with the text around it. Raises NoSuchDocument if it was deleted or re-chunked."""

@@ -23,7 +23,6 @@ SAME_SIZE = 0.06  # relative difference of the font sizes of headings of one lev
 MAX_LEVEL = 3
 MAX_SHIFT = 5.0  # points between the columns of a table and those of its continuation
 
-
 log = logging.getLogger(__name__)
 
 
@@ -41,7 +40,7 @@ def assemble(pages: Sequence[Page], deadline: float) -> list[tuple[str, str]]:
     contents = [_blocks(page, parts, style) for page, parts in zip(pages, regions, strict=True)]
     asides = Counter(page.aside for page in pages)
     for page, blocks in zip(pages, contents, strict=True):
-        if page.aside and asides[page.aside] == 1:  # else a watermark
+        if page.words and page.aside and asides[page.aside] == 1:  # else a watermark
             blocks.append(Block("paragraph", page.aside))
     vocabulary = vocabulary_of(words)
     _format_tables(contents, vocabulary)

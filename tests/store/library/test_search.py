@@ -87,7 +87,7 @@ def test_the_reranker_ranks_the_best_fused_chunks(filled):
     _, fused, final = library.retrieve_stages(QUESTION, 2)
     ((question, texts),) = reranker.calls
     assert question == QUESTION and len(texts) == 2 * RERANKED_PER_HIT
-    assert texts[:2] == [hit.chunk.text for hit in fused]
+    assert texts[:2] == [hit.chunk.passage for hit in fused]
     best = sorted(texts, key=reranker.score_text, reverse=True)[:2]
     assert [(hit.chunk.text, hit.score) for hit in final] == [(text, reranker.score_text(text)) for text in best]
     assert ids(final) != ids(fused)
