@@ -18,15 +18,10 @@ from store.ingest.ocr import PDFIUM_LOCK
 from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
 
-<<<<<<< HEAD
-MAX_LAYOUT_SECONDS = 60  # per document, about 1,000 dense pages; later pages become plain text
+MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
 MAX_RECOGNIZED_PAGES = 100  # scanned ones of a document; each takes 5 to 15 seconds
 PAGE_SEPARATOR = "\n\n"
 NEEDS_OCR = f"; if scanned, they need text recognition (OCR): {ocr.INSTALL}"
-=======
-MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
-_PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
->>>>>>> parse-pdf
 
 
 def parse_pdf(data: bytes, name: str) -> ParsedDocument:
