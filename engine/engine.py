@@ -8,13 +8,7 @@ from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
-from engine.generation.stream import (
-    fill_evidence,
-    fill_prefill_fields,
-    fill_prompt_fields,
-    fill_quoted_answer,
-    stream_answer,
-)
+from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.sampling import Sampler, TokenSampler
 from engine.passages import PassageCache
@@ -148,10 +142,9 @@ class Engine:
             if speculative is None or not speculative.accepted:
                 turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
             result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
-            evidence = self.evidence(prepared, trace, cancel)
-            quotes_are_answer = evidence is not None and fill_quoted_answer(answer, evidence)
             sampling = TokenSampler(request.temperature, request.top_p, request.seed)
-            sampler = self.sampler(prepared, trace, sampling, cancel, evidence)
+            sampler, evidence = self.ground(prepared, trace, sampling, cancel)
+            is_complete = evidence is not None and fill_quoted_answer(answer, evidence)
             first_id = sampler.sample(result.logits)
             trace.first_token()
             fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
@@ -160,12 +153,10 @@ class Engine:
             yield answer
             decoder = self.cache.decoder
             try:
-                if not quotes_are_answer:
+                if not is_complete:
                     yield from stream_answer(
-                        answer, decoder, self.template, prepared, result, first_id, sampler, cancel
+                        answer, decoder, self.template, prepared, result, first_id, sampler, evidence, cancel
                     )
-                    if evidence is not None:
-                        fill_evidence(answer, evidence)
             finally:
                 self.store_results(prepared, result)
 
@@ -225,30 +216,24 @@ class Engine:
         with shared as inputs:
             return prefill(inputs, strategy, trace, cancel)
 
-    def evidence(self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None) -> Evidence | None:
-        """Return what the passages say about the question; None without a span scorer. Raises Cancelled."""
-        if self.grounding is None:
-            return None
-        with trace.stage("ground"):
-            return self.grounding.evidence(prepared, cancel)
+    def ground(
+        self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
+    ) -> tuple[Sampler, Evidence | None]:
+        """Return the sampler of one answer, grounded in the passages if the model is, and their evidence.
 
-    def sampler(
-        self,
-        prepared: PreparedPrompt,
-        trace: Trace,
-        sampling: Sampler,
-        cancel: Event | None = None,
-        evidence: Evidence | None = None,
-    ) -> Sampler:
-        """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled.
-
-        `evidence` spares the span scorer's pass if it is known.
+        There is no evidence without a span scorer. Raises Cancelled.
         """
         if self.grounding is None:
-            return sampling
-        evidence = evidence or self.evidence(prepared, trace, cancel)
+            return sampling, None
         with trace.stage("ground"):
-            return self.grounding.sampler(sampling, prepared, self.template, evidence)
+            evidence = self.grounding.evidence(prepared, cancel)
+            return self.grounding.sampler(sampling, prepared, self.template, evidence), evidence
+
+    def sampler(
+        self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
+    ) -> Sampler:
+        """Return the sampler of one answer. Raises Cancelled."""
+        return self.ground(prepared, trace, sampling, cancel)[0]
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
         """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""

@@ -123,7 +123,7 @@ class ContextBudget:
 
 @dataclass
 class Answer:
-    """A snapshot of an answer in progress; `text` only ever grows."""
+    """A snapshot of an answer in progress; `text` only grows, unless it repeats itself and a quote replaces it."""
 
     request: Request
     trace: Trace  # stage timings and TTFT

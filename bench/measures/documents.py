@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.documents.check import QUESTIONS, Question, is_right, load_questions
+from bench.documents.check import (
+    QUESTIONS,
+    Question,
+    expected_calibration_error,
+    is_right,
+    load_questions,
+    quote_is_right,
+)
 from bench.documents.refusals import is_refusal
 from bench.harness.engine import model_config
 from bench.harness.runner import requested_variants
@@ -30,7 +37,9 @@ from store.library.library import DocumentLibrary
 from store.retrieval.minilm import MiniLM
 
 TITLE = "answers on ordinary documents"
-COLUMNS = columns_of("method ratio type right quote_right retrieved rq ttft_ms n")
+COLUMNS = columns_of(
+    "method ratio type right rq quote_right retrieved refusal_precision refusal_recall calibration_error ttft_ms n"
+)
 ALL = "all"
 
 
@@ -111,12 +120,14 @@ def _ask_history(engine: Engine, question: Question, passages: int) -> tuple[Cha
 def _judge(question: Question, answer: Answer) -> dict[str, Any]:
     text = CITATION_MARK.sub("", answer.text)
     names = {source.document for source in answer.sources}
+    quotes = [quote.text for quote in answer.quotes]
     return {
         "type": question.type,
         "right": is_right(question, text),
+        "quote_right": quote_is_right(question, quotes) if question.quote else None,
         "refused": is_refusal(text),
         "retrieved": set(question.documents) <= names if question.documents else None,
-        "read": question.quote in " ".join(" ".join(source.text for source in answer.sources).split()),
+        "confidence": answer.confidence,
         "ttft_ms": answer.trace.ttft_ms,
     }
 
@@ -133,9 +144,12 @@ def _rows(variant: Variant, outcomes: Sequence[dict[str, Any]], full: Sequence[d
             row["ratio"] = variant.ratio
         if full_right:
             row["rq"] = right / full_right
-        for name in ("retrieved", "read", "ttft_ms"):
+        for name in ("quote_right", "retrieved", "ttft_ms"):
             if values := [outcome[name] for outcome in chosen if outcome[name] is not None]:
                 row[name] = statistics.median(values) if name == "ttft_ms" else statistics.fmean(values)
+        if known := [outcome for outcome in chosen if outcome["confidence"] is not None]:
+            confidences = [outcome["confidence"] for outcome in known]
+            row["calibration_error"] = expected_calibration_error(confidences, [each["right"] for each in known])
         rows.append(row)
     refusals = [outcome for outcome in outcomes if outcome["type"] == "refusal"]
     declined = [outcome for outcome in outcomes if outcome["refused"]]

@@ -14,6 +14,8 @@ from engine.text import CITATION_MARK, LIST_NUMBER, split_sentences, split_words
 
 MIN_OVERLAP = 0.5  # weighted share of a sentence's words that the cited passage must contain
 MIN_UNIQUE_WORDS = 3  # a sentence of so many words may occur once, a shorter one twice
+WORD_LOOP = re.compile(r"(?<!\S)(\S+(?: \S+){0,5}?)(?:,? \1){3}(?!\S)")  # up to six words, four times in a row
+MAX_LOOP_CHARS = 300
 PARTIAL_LIST_NUMBER = re.compile(r"\s*\d{1,3}\.?$")
 # Marks that the model copied, like [2] and [3][4], but neither the index of 'row[2]' nor the start of a list line.
 COPIED_MARKS = re.compile(r"(?:[^\S\n]+|(?<=[^\w\])\s]))(?:\[\d{1,3}\])+")
@@ -105,7 +107,10 @@ class StableText:
 
 
 class RepetitionDetector:
-    """Finds the first verbatim repetition of a sentence in a streamed text; the last one, still growing, is ignored."""
+    """Finds the first verbatim repetition in a streamed text: of a sentence, or several times of a few words.
+
+    The last sentence, still growing, is ignored.
+    """
 
     def __init__(self) -> None:
         self._occurrences = Counter[tuple[str, ...]]()
@@ -119,7 +124,8 @@ class RepetitionDetector:
             if self._occurrences[words] > _max_occurrences(words):
                 return self._consumed
             self._consumed += len(sentence)
-        return None
+        loop = WORD_LOOP.search(text, max(self._consumed, len(text) - MAX_LOOP_CHARS))
+        return loop.end(1) if loop else None
 
 
 def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:

@@ -105,9 +105,13 @@ def stream_answer(
     result: PrefillResult,
     first_token: int,
     sampler: Sampler,
+    evidence: Evidence | None,
     cancel: Event,
 ) -> Iterator[Answer]:
-    """Yield the answer after each token, with the citations so far. Raises Cancelled once `cancel` is set."""
+    """Yield the answer after each token, with the citations so far. Raises Cancelled once `cancel` is set.
+
+    An answer that repeats itself is replaced by the best quote, if there is evidence.
+    """
     stable = StableText(prepared.texts, answer.request.question)
     generated = GeneratedText()
     start = time.perf_counter()
@@ -128,6 +132,8 @@ def stream_answer(
             answer.truncated = len(generated.tokens) >= prepared.max_new_tokens
     answer.text, cited_ranks = cite(generated.text.strip(), prepared.texts, answer.request.question)
     answer.sources = _with_citations(answer.sources, cited_ranks)
+    if evidence is not None:
+        _fill_evidence(answer, evidence, generated.is_repeating)
 
 
 def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
@@ -138,18 +144,26 @@ def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
         return True
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
-        answer.text = format_quotes(answer.quotes)
-        answer.confidence = 1 - evidence.scores.no_answer
-        answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
+        _answer_with_quotes(answer, evidence)
     return answer.is_quoted
 
 
-def fill_evidence(answer: Answer, evidence: Evidence) -> None:
+def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
+    answer.text = format_quotes(answer.quotes)
+    answer.confidence = 1 - evidence.scores.no_answer
+    answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
+
+
+def _fill_evidence(answer: Answer, evidence: Evidence, is_repeating: bool) -> None:
     """Set quotes and confidence of an answer in a model's words."""
-    text = CITATION_MARK.sub("", answer.text)
-    is_refusal = text.strip() == NO_ANSWER
-    answer.quotes = tuple(evidence.closest() if is_refusal else evidence.supporting(text))
-    answer.confidence = evidence.scores.no_answer if is_refusal else evidence.confidence(text)
+    text = CITATION_MARK.sub("", answer.text).strip()
+    if is_repeating:
+        answer.quotes, answer.is_quoted = tuple(evidence.closest()[:1]), True
+        _answer_with_quotes(answer, evidence)
+    elif text == NO_ANSWER:
+        answer.quotes, answer.confidence = tuple(evidence.closest()), evidence.scores.no_answer
+    else:
+        answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence(text)
 
 
 def _with_citations(sources: Sequence[Source], ranks: Collection[int]) -> tuple[Source, ...]:

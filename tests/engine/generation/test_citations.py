@@ -1,6 +1,8 @@
 """The passage sentence that supports each citation."""
 
-from engine.generation.citations import cite, quoted_spans
+import pytest
+
+from engine.generation.citations import RepetitionDetector, cite, quoted_spans
 
 PASSAGES = [
     "The Old Kestrel sails every morning. Its code is 5663623, as the log says.",
@@ -20,3 +22,22 @@ def test_a_citation_refers_to_the_sentence_with_the_largest_overlap():
 
 def test_a_mark_without_a_passage_or_overlap_has_no_span():
     assert quotes("Nothing [7]. Zebra [1]. [2]") == [] and quoted_spans("Yes [1].", []) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("It is A S A S A S A S A", "It is A S"),
+        ("the end of the end of the end of the end of the", "the end of"),
+        ("no no no no", "no"),
+    ],
+)
+def test_a_few_words_that_come_again_and_again_are_a_repetition(text, kept):
+    assert text[: RepetitionDetector().update(text)] == kept
+
+
+@pytest.mark.parametrize(
+    "text", ["4 4 4 tons", "a b c a b c", "It is a ferry, a pier, a quay and a ship", "ha haha ha"]
+)
+def test_single_repetitions_are_none(text):
+    assert RepetitionDetector().update(text) is None
