@@ -33,7 +33,7 @@ from store.types import Finder
 
 LORA_ADAPTER = ASSETS / "reader"  # these three are trained here: `python -m training`
 TOKEN_SELECTOR = ASSETS / "selector"
-SPAN_SCORER = ASSETS / "pointer"
+SPAN_SCORER = ASSETS / "span_scorer"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ Adding an external score to the logits at each step is shallow fusion (arXiv:150
 makes it a soft form of constrained decoding. It is the same for every method, so it favours none.
 """
 
-import math
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -24,9 +23,9 @@ import torch
 from torch import Tensor
 
 from engine.generation.evidence import Evidence
+from engine.generation.overlap import sentence_scores
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
 from engine.model.sampling import Sampler
-from engine.prompt.followups import CLITIC, STOP_WORD
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import UNSPACED_SCRIPTS, split_sentences, split_words
@@ -34,9 +33,7 @@ from engine.text import UNSPACED_SCRIPTS, split_sentences, split_words
 SENTENCE_WEIGHT = 0.3  # fusion weight: nats added to a logit per nat of sentence score
 SPAN_WEIGHT = 0.5  # fusion weight of the span scorer's log-odds, in nats added to a logit per nat
 MAX_RANGE = 33.0  # nats between the best and the worst sentence; 99 of 100 held-out questions have less
-PASSAGE_WEIGHT = 0.5  # weight of a question word elsewhere in the passage, relative to one in the sentence
 MAX_SPAN_PENALTY = 6.0  # nats; lower log-odds of the span scorer are clipped to this
-STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
 LINE_WRAP = re.compile(r"\n(?=[a-z])")  # inside a sentence
 _LETTER = rf"[^\W{UNSPACED_SCRIPTS}]"
 WORD = re.compile(rf"[{UNSPACED_SCRIPTS}]|{_LETTER}+(?:(?<=\d)[.,](?=\d){_LETTER}+)*")  # 1,684,000 and 14th are one
@@ -77,7 +74,7 @@ class SentenceScores:
         self._question_words = set(split_words(standalone_question if original_question is None else original_question))
         if "or" in self._question_words:  # a choice between alternatives that the question names
             self._question_words.clear()
-        scores = _sentence_scores(sentences_of, standalone_question)
+        scores = sentence_scores(sentences_of, standalone_question)
         best = max(scores, default=0.0)
         scale = min(1.0, MAX_RANGE / best) if best else 1.0
         self._unit_scores = [scale * (score - best) for score in scores]
@@ -144,30 +141,6 @@ def _normalized_sentences(passage: str) -> list[str]:
     """Return the sentences of a passage, with single spaces and without blank ones."""
     sentences = (" ".join(sentence.split()) for sentence in split_sentences(LINE_WRAP.sub(" ", passage)))
     return [sentence for sentence in sentences if sentence]
-
-
-def _sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> list[float]:
-    """Return each sentence's idf-weighted question words, in nats, plus its passage's times PASSAGE_WEIGHT."""
-    stems_of = [[set(map(_stem, split_words(sentence))) for sentence in sentences] for sentences in sentences_of]
-    all_stems = [stems for of_passage in stems_of for stems in of_passage]
-    frequency = Counter(stem for stems in all_stems for stem in stems)
-    question_words = split_words(CLITIC.sub("", question.lower()))
-    question_stems = {_stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
-    weights = {stem: math.log(1 + len(all_stems) / (1 + frequency[stem])) for stem in question_stems}
-
-    def overlap(stems: set[str]) -> float:
-        return sum(weight for stem, weight in weights.items() if stem in stems)
-
-    scores = []
-    for of_passage in stems_of:
-        passage_score = PASSAGE_WEIGHT * overlap(set().union(*of_passage))
-        scores += [overlap(stems) + passage_score for stems in of_passage]
-    return scores
-
-
-def _stem(word: str) -> str:
-    """Return the first letters of a word, or a number unchanged."""
-    return word if word[0].isdecimal() else word[:STEM_LENGTH]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ different errors; engine.generation.grounding combines them. Trained by `python 
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -42,6 +43,14 @@ class Window:
     ids: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]  # characters of each piece in the passage
 
+    def first(self, character: int) -> int:
+        """Return the first piece that ends behind a character of the passage."""
+        return bisect_right(self.spans, character, key=lambda span: span[1])
+
+    def last(self, character: int) -> int:
+        """Return the number of pieces that start before a character of the passage."""
+        return bisect_left(self.spans, character, key=lambda span: span[0])
+
 
 @dataclass(frozen=True)
 class Span:
@@ -70,6 +79,16 @@ class SpanScores:
         """The most likely span; None without passages."""
         return self.best_in([window.passage for window in self.windows])
 
+    def best_between(self, passage: int, start: int, end: int) -> Span | None:
+        """Return the most likely span between two characters of a passage; None if there is no piece."""
+        parts = []
+        for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
+            pieces = slice(window.first(start), window.last(end))
+            if window.passage == passage and pieces.start < pieces.stop:
+                part = Window(passage, window.ids[pieces], window.spans[pieces])
+                parts.append(SpanScores((part,), starts[None, pieces], ends[None, pieces], self.no_answer).best)
+        return max(filter(None, parts), key=lambda span: span.probability, default=None)
+
     def best_in(self, passages: Collection[int]) -> Span | None:
         """Return the most likely span of some of the passages; None if they have no pieces."""
         best = None
@@ -86,12 +105,16 @@ class SpanScores:
     def mass(self, passage: int, start: int, end: int) -> float:
         """Return the probability that the answer starts or ends in characters of a passage: the mean of both."""
         total = 0.0
-        for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
+        for window, sums in zip(self.windows, self._sums, strict=True):
             if window.passage == passage:
-                spans = enumerate(window.spans)
-                pieces = [piece for piece, (first, last) in spans if first < end and last > start]
-                total += 0.5 * float(starts[pieces].exp().sum() + ends[pieces].exp().sum())
+                total += sums[window.last(end)] - sums[window.first(start)]
         return total
+
+    @cached_property
+    def _sums(self) -> list[list[float]]:
+        """For each window, the sum over its first n pieces of the mean of start and end probability, by n."""
+        means = 0.5 * (self.starts.exp() + self.ends.exp())
+        return [[0.0, *row.cumsum(0).tolist()] for row in means]
 
     def log_odds(self) -> list[Tensor]:
         """Return for each window the log-probability of its pieces to lie inside the answer, relative to the largest.

@@ -137,7 +137,7 @@ def stream_answer(
 
 
 def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
-    """Answer with quotes if the question asks for them, or that there is no answer; return whether this was done."""
+    """Answer with quotes or a table cell, or that there is no answer; return False if a model is to answer."""
     answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
     if not evidence.has_answer:
         answer.text, answer.confidence = NO_ANSWER, evidence.scores.no_answer
@@ -145,6 +145,11 @@ def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
+    elif cell := evidence.table_cell():
+        text, row = cell
+        answer.text, answer.quotes, answer.confidence = f"{text} [{row.rank}]", (row,), evidence.confidence(text)
+        answer.sources = _with_citations(answer.sources, {row.rank})
+        return True
     return answer.is_quoted
 
 

@@ -84,6 +84,13 @@ def test_a_table_cell_is_supported_by_its_row():
     assert format_quotes([quote]) == "Model: A10; Weight: 151 kg [1]"
 
 
+def test_the_cell_of_the_best_table_row_is_the_answer_to_a_fact_question():
+    text, row = evidence("How heavy is the A10?", Scorer("151 kg"), MANUAL).table_cell()
+    assert (text, row.text) == ("151 kg", "| Model: A10 | Weight: 151 kg |")
+    assert evidence("How long is the warranty?", Scorer("two years"), MANUAL).table_cell() is None
+    assert evidence("List the weights.", Scorer("151 kg"), MANUAL).table_cell() is None
+
+
 @pytest.mark.parametrize("part", ["Rinse", "Clean the pump"])
 def test_steps_are_quoted_to_their_end_also_if_the_line_above_them_was_found(part):
     quotes = evidence("How do I clean it?", Scorer(part), MANUAL).quoted_answer()

@@ -18,13 +18,13 @@ from engine.generation import grounding
 from engine.generation.citations import cite
 from engine.generation.grounding import (
     MAX_RANGE,
-    PASSAGE_WEIGHT,
     SENTENCE_WEIGHT,
     GroundedSampler,
     GroundingModel,
     QuoteState,
     SentenceScores,
 )
+from engine.generation.overlap import PASSAGE_WEIGHT
 from engine.model.sampling import TokenSampler
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request

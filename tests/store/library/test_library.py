@@ -381,3 +381,15 @@ def test_more_vectors_than_one_chroma_batch_are_added_and_deleted(tmp_path):
         assert len(vectors) == 6000
         vectors.delete("d")
         assert len(vectors) == 0
+
+
+def test_a_chunk_knows_its_document_and_headings_and_is_found_by_them(open_library, file_of):
+    library = open_library(chunking=ChunkConfig(tokens=6, overlap=0))
+    text = "# Hotels\n\n## Limits\n\nAt most 190 pounds.\n\n## Trains\n\nSecond class only."
+    document = add(library, file_of(text), "policy-2024.md")[-1].document
+    contexts = [chunk.context for chunk in library.chunks(document.id)]
+    assert contexts[0] == "policy-2024" and all(each.startswith("policy-2024 > Hotels") for each in contexts[1:])
+    (hit,) = [hit for hit in search(library, "2024 hotels", 9) if "190" in hit.chunk.text]
+    assert hit.matched_words and hit.chunk.passage == f"{hit.chunk.context}\n\n{hit.chunk.text}"
+    library.rename(document.id, "other.md")  # keeps the context, and with it the KV
+    assert [chunk.context for chunk in library.chunks(document.id)] == contexts

@@ -1,0 +1,35 @@
+"""Score sentences by the words that they share with the question, rare words counting more."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.prompt.followups import CLITIC, STOP_WORD
+from engine.text import split_words
+
+PASSAGE_WEIGHT = 0.5  # weight of a question word elsewhere in the passage, relative to one in the sentence
+STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
+
+
+def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> list[float]:
+    """Return each sentence's idf-weighted question words, in nats, plus its passage's times PASSAGE_WEIGHT."""
+    stems_of = [[set(map(_stem, split_words(sentence))) for sentence in sentences] for sentences in sentences_of]
+    all_stems = [stems for of_passage in stems_of for stems in of_passage]
+    frequency = Counter(stem for stems in all_stems for stem in stems)
+    question_words = split_words(CLITIC.sub("", question.lower()))
+    question_stems = {_stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
+    weights = {stem: math.log(1 + len(all_stems) / (1 + frequency[stem])) for stem in question_stems}
+
+    def overlap(stems: set[str]) -> float:
+        return sum(weight for stem, weight in weights.items() if stem in stems)
+
+    scores = []
+    for of_passage in stems_of:
+        passage_score = PASSAGE_WEIGHT * overlap(set().union(*of_passage))
+        scores += [overlap(stems) + passage_score for stems in of_passage]
+    return scores
+
+
+def _stem(word: str) -> str:
+    """Return the first letters of a word, or a number unchanged."""
+    return word if word[0].isdecimal() else word[:STEM_LENGTH]
