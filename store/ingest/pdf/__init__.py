@@ -21,7 +21,7 @@ from store.ingest.pdf.page import Page, read_page
 MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
 MAX_RECOGNIZED_PAGES = 100  # scanned ones of a document; each takes 5 to 15 seconds
 PAGE_SEPARATOR = "\n\n"
-NEEDS_OCR = f"; if scanned, they need text recognition (OCR): {ocr.INSTALL}"
+NEEDS_OCR = f"; a scan needs text recognition (OCR), {ocr.INSTALL}"
 
 
 def parse_pdf(data: bytes, name: str) -> ParsedDocument:
@@ -43,7 +43,8 @@ def parse_pdf(data: bytes, name: str) -> ParsedDocument:
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
     recognized = _recognize(data, blank)
     if len(blank) + num_damaged == len(pages) and not any(recognized.values()):
-        raise UnreadableDocument(f"{name} has pages without text{'' if ocr.available() else NEEDS_OCR}.")
+        reason = ", and no text was recognized on its pages" if ocr.available() else NEEDS_OCR
+        raise UnreadableDocument(f"{name} has no text layer{reason}.")
     warnings = []
     if num_recognized := sum(map(bool, recognized.values())):
         warnings.append(ocr.warning(num_recognized))

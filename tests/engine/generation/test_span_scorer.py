@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 from dataclasses import replace
+from random import Random
 from threading import Event
 
 import pytest
@@ -221,6 +222,14 @@ def test_places_of_an_answer_are_whole_words_in_any_window():
     assert found("Bern") == ["Bern", "BERN", "Bern"]
     assert found("Yes: It is so: in Bern.") == ["It is so: in Bern."]
     assert found("ern") == []
+
+
+def test_a_cropped_window_contains_one_of_its_places():
+    window = Window(0, tuple(range(400)), tuple((i, i + 1) for i in range(400)))
+    for seed in range(40):
+        part, inside = span_training._crop(window, [(10, 12), (300, 330)], Random(seed))
+        assert len(part.ids) in (*span_training.CROPPED_PIECES, 400) and inside
+        assert all(part.ids[start : end + 1] in (window.ids[10:13], window.ids[300:331]) for start, end in inside)
 
 
 def test_training_finds_the_answers_and_declines_without_one(tmp_path):

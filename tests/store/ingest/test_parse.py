@@ -20,6 +20,12 @@ COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 WORD = docx(paragraph("Title", "Heading1") + paragraph("Some *bold_words* here") + table("ab", "cd"))
 
 
+@pytest.fixture(autouse=True)
+def no_ocr(monkeypatch):
+    """Without text recognition: blank pages of damaged files would be read for seconds each. See test_ocr.py."""
+    monkeypatch.setattr("store.ingest.ocr.available", lambda: False)
+
+
 def test_pdf_text_is_read_with_the_page_of_every_word():
     parsed = parse(pdf("alpha one", "", "gamma\nthree"), "a.pdf")
     assert len(parsed.page_starts) == 3
@@ -53,8 +59,11 @@ def test_an_encrypted_pdf_is_rejected_with_the_reason():
         parse(pdf("secret", encrypt=True), "a.pdf")
 
 
-def test_a_scanned_pdf_is_rejected_because_it_needs_ocr():
-    with pytest.raises(UnreadableDocument, match="looks scanned and needs OCR"):
+@pytest.mark.parametrize(("has_ocr", "reason"), [(False, "requirements-ocr.txt"), (True, "no text was recognized")])
+def test_a_pdf_without_text_is_rejected_with_the_reason(monkeypatch, has_ocr, reason):
+    monkeypatch.setattr("store.ingest.ocr.available", lambda: has_ocr)
+    monkeypatch.setattr("store.ingest.ocr.recognize_pdf_pages", lambda data, indices: ([] for _ in indices))
+    with pytest.raises(UnreadableDocument, match=reason):
         parse(pdf("", ""), "a.pdf")
 
 

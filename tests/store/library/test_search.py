@@ -89,7 +89,7 @@ def test_the_reranker_ranks_the_best_fused_chunks(filled):
     assert question == QUESTION and len(texts) == 2 * RERANKED_PER_HIT
     assert texts[:2] == [hit.chunk.passage for hit in fused]
     best = sorted(texts, key=reranker.score_text, reverse=True)[:2]
-    assert [(hit.chunk.text, hit.score) for hit in final] == [(text, reranker.score_text(text)) for text in best]
+    assert [(hit.chunk.passage, hit.score) for hit in final] == [(text, reranker.score_text(text)) for text in best]
     assert ids(final) != ids(fused)
 
 
