@@ -9,7 +9,7 @@ different errors; engine.generation.grounding combines them. Trained by `python 
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -32,6 +32,8 @@ MAX_PIECES = 512  # of question, passage and special tokens: the encoder has so 
 NUM_SPECIAL = 3  # [CLS], and [SEP] after question and passage
 MAX_SPAN_PIECES = 400  # a list or the steps of a procedure can be long
 MIN_PROBABILITY = 1e-12  # lower ones are clipped
+SCALE = ":scale"  # after the name of a matrix in the file, [rows, 1]
+MIN_SCALE = 1e-12
 BATCH_PAIRS = 8  # per forward pass; bounds its memory
 
 
@@ -152,15 +154,15 @@ class SpanScorer(nn.Module):
         except (OSError, SafetensorError) as cause:
             raise SpanScorerUnusable(f"The span scorer in {path} cannot be read ({cause}).") from cause
         scorer = cls(encoder, tokenizer)
-        if {name: t.shape for name, t in tensors.items()} != {n: t.shape for n, t in scorer.trained_weights().items()}:
+        weights = _dequantize(tensors)
+        if {name: w.shape for name, w in weights.items()} != {n: w.shape for n, w in scorer.trained_weights().items()}:
             raise SpanScorerUnusable(f"The span scorer in {path} was trained for another encoder or version.")
-        scorer.load_state_dict(tensors, strict=False)
+        scorer.load_state_dict(weights, strict=False)
         return scorer.eval().requires_grad_(False)
 
     def save(self, folder: Path) -> None:
-        """Write the trained weights in bf16."""
-        tensors = {name: t.detach().to(torch.bfloat16).contiguous() for name, t in self.trained_weights().items()}
-        save_file(tensors, folder / SPAN_SCORER_FILE)
+        """Write the trained weights: matrices in 8 bits with a scale per row, vectors in bf16."""
+        save_file(_quantize(self.trained_weights()), folder / SPAN_SCORER_FILE)
 
     def trained_weights(self) -> dict[str, Tensor]:
         """Return the weights that training changes: all but the embeddings of word pieces, positions and types."""
@@ -229,6 +231,27 @@ class SpanScorer(nn.Module):
 
     def encode_question(self, question: str) -> tuple[int, ...]:
         return self.tokenizer.encode(question).ids[-MAX_QUESTION_PIECES:]
+
+
+def _quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    tensors = {}
+    for name, weight in weights.items():
+        if weight.ndim == 2:
+            scale = weight.detach().float().abs().amax(1, keepdim=True).clamp_min(MIN_SCALE) / 127
+            tensors[name] = (weight.detach() / scale).round().to(torch.int8)
+            tensors[name + SCALE] = scale
+        else:
+            tensors[name] = weight.detach().to(torch.bfloat16)
+    return tensors
+
+
+def _dequantize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights that `_quantize` stored; a matrix without its scale is as it is."""
+    weights = {name: tensor for name, tensor in tensors.items() if not name.endswith(SCALE)}
+    return {
+        name: weight.float() * tensors[name + SCALE] if name + SCALE in tensors else weight
+        for name, weight in weights.items()
+    }
 
 
 def normalize(logits: Tensor) -> tuple[Tensor, Tensor]:
