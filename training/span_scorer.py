@@ -95,7 +95,7 @@ def train_span_scorer(
 
 
 def _loss(starts: Tensor, ends: Tensor, places: Sequence[Place]) -> Tensor:
-    """Return the negative log-likelihood of one question's answer, in nats; without places, of no answer."""
+    """Return the negative log-likelihood of the answer to a question, in nats; without places, of no answer."""
     (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)
     if not places:
         return -(no_start + no_end)

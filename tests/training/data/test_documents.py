@@ -1,4 +1,4 @@
-"""Synthetic documents: seeded, with answers that stand in the passage and questions in the intended proportions."""
+"""Synthetic documents: seeded, with answers contained in the passage and questions in the intended proportions."""
 
 import json
 import sys
@@ -35,9 +35,9 @@ def test_the_file_is_a_corpus_with_unanswerable_questions(tmp_path):
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(corpus.paragraphs) == len(rows)
     assert corpus.num_questions == sum(types.values()) - types["unanswerable"]
-    asked = [(question, row) for row in rows for question in row["qas"] if not question["answers"]]
+    unanswerable = [(question, row) for row in rows for question in row["qas"] if not question["answers"]]
     kept = [question for paragraph in corpus.paragraphs for question in paragraph.unanswerable]
-    assert kept == [question["question"] for question, _ in asked] and len(kept) == types["unanswerable"] > 0
+    assert kept == [question["question"] for question, _ in unanswerable] and len(kept) == types["unanswerable"] > 0
 
 
 def test_documents_have_3_to_12_passages_of_limited_length(documents):
@@ -50,7 +50,7 @@ def test_documents_have_3_to_12_passages_of_limited_length(documents):
 
 def test_every_answer_stands_in_its_passage(documents):
     for passage in (passage for passages in documents for passage in passages):
-        for _, question in passage.asked:
+        for _, question in passage.phrased:
             if question.type == "yes/no":
                 word, _, sentence = question.answer.partition(": ")
                 assert word in ("Yes", "No", "Ja", "Nein") and sentence in passage.context
@@ -70,7 +70,7 @@ def _splits(answer, word):
 
 
 def test_types_have_their_shares(documents):
-    counts = Counter(question.type for passages in documents for passage in passages for _, question in passage.asked)
+    counts = Counter(question.type for passages in documents for passage in passages for _, question in passage.phrased)
     total = sum(counts.values())
     for name, share in SHARES.items():
         assert counts[name] / total == pytest.approx(share / sum(SHARES.values()), abs=0.015), name
@@ -80,7 +80,7 @@ def test_a_question_has_one_answer_in_a_document(documents):
     for passages in documents:
         answers = {}
         for passage in passages:
-            for text, question in passage.asked:
+            for text, question in passage.phrased:
                 assert answers.setdefault(text, question.answer) == question.answer
 
 
@@ -88,7 +88,7 @@ def test_what_unanswerable_questions_ask_for_is_absent(documents):
     absent = 0
     for passages in documents:
         text = "\n".join(passage.context for passage in passages).casefold()
-        for question in (question for passage in passages for _, question in passage.asked):
+        for question in (question for passage in passages for _, question in passage.phrased):
             if question.type == "unanswerable":
                 absent += 1
                 assert question.absent and question.absent.casefold() not in text

@@ -12,9 +12,11 @@ from typing import Any
 
 from store.markdown import contexts_at
 from training.data.documents import phrasing
-from training.data.documents.sections import Piece, Writer
+from training.data.documents.prose import ProseWriter
+from training.data.documents.tables import TableWriter
 from training.data.documents.vocabulary import Attribute, read_vocabulary
 from training.data.documents.world import Entity, Question, World
+from training.data.documents.writer import Piece
 
 SHARES = {  # of the questions, in percent
     **{"table": 28, "reverse": 4, "superlative": 3, "fact": 25, "list": 8, "steps": 6, "yes/no": 6, "reason": 6},
@@ -25,10 +27,10 @@ FAMILY_FRACTION = 0.45  # of the kinds that have versions are written in two
 QUESTIONS_PER_PASSAGE = 4.5
 MIN_WORDS, MAX_WORDS = 60, 440  # of a passage
 MIN_PASSAGES, MAX_PASSAGES = 3, 12
-REPEATED = ("list", "steps", "yes/no", "reason", "dated")  # types whose questions are asked twice, in other words
+REPEATED = ("list", "steps", "yes/no", "reason", "dated")  # types whose questions occur twice, rephrased
 MAX_USES = 2
 NAMED_DOCUMENT_FRACTION = 0.15  # of the questions about no entity, besides those that cannot be answered
-NUM_COMPARED = 8  # candidates, of which the one whose passage has the fewest questions is asked
+NUM_COMPARED = 8  # candidates, of which the one whose passage has the fewest questions is chosen
 NUM_ABSENT = 24  # candidates for unanswerable questions of a document
 
 
@@ -38,7 +40,7 @@ class Passage:
 
     context: str
     questions: list[Question]
-    asked: list[tuple[str, Question]] = field(default_factory=list)  # phrased
+    phrased: list[tuple[str, Question]] = field(default_factory=list)  # drawn questions with their text
 
     def to_row(self) -> dict[str, Any]:
         """Return the row of a corpus."""
@@ -48,7 +50,7 @@ class Passage:
                 "answers": [question.answer] if question.type != "unanswerable" else [],
                 "type": question.type,
             }
-            for text, question in self.asked
+            for text, question in self.phrased
         ]
         return {"context": self.context, "qas": qas}
 
@@ -60,13 +62,13 @@ def write_documents(count: int, seed: int, out: Path) -> Counter[str]:
         for passages in generate_documents(count, seed):
             for passage in passages:
                 file.write(json.dumps(passage.to_row(), ensure_ascii=False) + "\n")
-                types.update(question.type for _, question in passage.asked)
+                types.update(question.type for _, question in passage.phrased)
     return types
 
 
 def generate_documents(count: int, seed: int) -> Iterator[list[Passage]]:
     """Yield the passages of each document; two versions of a document follow each other."""
-    asked = Counter[str]()
+    counts = Counter[str]()
     recent: list[str] = []
     done = number = 0
     while done < count:
@@ -83,15 +85,19 @@ def generate_documents(count: int, seed: int) -> Iterator[list[Passage]]:
         missing = [question for key, question in unused[0].items() if all(key in other for other in unused)]
         for index, (world, passages) in enumerate(zip(worlds, family, strict=True)):
             others = family[:index] + family[index + 1 :]
-            _ask(world, passages, others, missing, asked, Random(f"{seed} {number} questions {index}"))
+            _ask(world, passages, others, missing, counts, Random(f"{seed} {number} questions {index}"))
             yield passages
         done += len(family)
         number += 1
 
 
-def _write_document(world: World) -> Writer:
+class DocumentWriter(ProseWriter, TableWriter):
+    """Writes every kind of content."""
+
+
+def _write_document(world: World) -> DocumentWriter:
     rng = world.rng("layout")
-    writer = Writer(world)
+    writer = DocumentWriter(world)
     goal = rng.choice((300, 450, 600, 800, 1000, 1300))
     has_headings = rng.random() < 0.9
     if has_headings:
@@ -153,10 +159,10 @@ def _ask(
     passages: Sequence[Passage],
     others: Sequence[Sequence[Passage]],
     missing: Sequence[Question],
-    asked: Counter[str],
+    counts: Counter[str],
     rng: Random,
 ) -> None:
-    """Draw questions for the passages of a document: the next type is the one that `asked` lacks most."""
+    """Draw questions for the passages of a document: the next type is the one that `counts` lacks most."""
     by_type: dict[str, list[tuple[Passage, Question]]] = {type: [] for type in SHARES}
     stated: dict[tuple[str, tuple[str, ...]], set[str]] = {}  # the answers of a question: different ones are dropped
     for question in (question for passage in passages for question in passage.questions):
@@ -184,10 +190,10 @@ def _ask(
         available = [type for type, candidates in by_type.items() if candidates]
         if not available:
             break
-        total = sum(asked.values()) + 1
-        chosen = max(available, key=lambda type: SHARES[type] * total / sum(SHARES.values()) - asked[type])
+        total = sum(counts.values()) + 1
+        chosen = max(available, key=lambda type: SHARES[type] * total / sum(SHARES.values()) - counts[type])
         candidates = by_type[chosen]
-        nearest = min(range(min(NUM_COMPARED, len(candidates))), key=lambda at: len(candidates[at][0].asked))
+        nearest = min(range(min(NUM_COMPARED, len(candidates))), key=lambda at: len(candidates[at][0].phrased))
         passage, question = candidates.pop(nearest)
         uses[chosen, question.key] += 1
         if chosen in REPEATED and uses[chosen, question.key] < MAX_USES:
@@ -205,9 +211,9 @@ def _ask(
             qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
             text = phrasing.add_qualifier(world, text, qualifier, rng)
         text = phrasing.finish(world, text, rng)
-        if answers.setdefault(text, question.answer) == question.answer and (text, question) not in passage.asked:
-            passage.asked.append((text, question))
-            asked[chosen] += 1
+        if answers.setdefault(text, question.answer) == question.answer and (text, question) not in passage.phrased:
+            passage.phrased.append((text, question))
+            counts[chosen] += 1
 
 
 def _multi_questions(world: World, passage: Passage, rng: Random) -> list[Question]:
