@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+PARSER_VERSION = 1  # raised when files should be parsed again
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A file in the library."""
@@ -24,7 +27,12 @@ class Document:
     warning: str = ""  # sentences for the user, e.g. about pages without text
     chunk_tokens: int | None = None  # chunk size when it was chunked; None in libraries of an earlier version
     chunk_overlap: int | None = None  # tokens
-    parser_version: int | None = None  # `store.ingest.PARSER_VERSION` when it was parsed; None: before there was one
+    parser_version: int | None = None  # PARSER_VERSION when it was parsed; None in libraries of an earlier version
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether an earlier version parsed it, so that tables and headings may be missing."""
+        return self.parser_version is None or self.parser_version < PARSER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Chunk:
     start: int  # characters into the document's text
     end: int
     text: str
-    context: str = ""  # document, headings and caption that it stands under; empty in libraries of an earlier version
+    context: str = ""  # document name, headings and caption above it; empty in libraries of an earlier version
 
     @property
     def passage(self) -> str:

@@ -24,7 +24,6 @@ class DocumentUsage:
     document: Document
     bytes_by_tier: dict[str, int] | None  # by 'device', 'host' and 'disk'; None until it is known
     needs_rechunk: bool = False  # it was chunked with other settings than the current ones
-    is_outdated: bool = False  # an earlier version parsed it
 
     @property
     def size_bytes(self) -> int:

@@ -88,7 +88,7 @@ def quote_is_right(question: Question, quotes: Sequence[str]) -> bool:
 def expected_calibration_error(confidences: Sequence[float], correct: Sequence[bool], bins: int = 10) -> float:
     """Return the mean distance of confidence and share of right answers over bins of equal width, weighted by size.
 
-    Confidences lie in [0, 1]; see Naeini et al. 2015 and Guo et al. (arXiv:1706.04599). Without answers it is 0.
+    Confidences are in [0, 1]; see Naeini et al. 2015 and Guo et al. (arXiv:1706.04599). Without answers it is 0.
     """
     binned: dict[int, list[tuple[float, bool]]] = {}
     for confidence, right in zip(confidences, correct, strict=True):

@@ -51,6 +51,11 @@ class Workload:
         return Request(self.questions[number], passages=self.passages, max_new_tokens=64)
 
 
+def open_library(root: Path, tokenizer: Tokenizer, dtype: str) -> DocumentLibrary:
+    """Open an empty library in a folder as the application does; `dtype` is that of the command line."""
+    return DocumentLibrary(root / "library", tokenizer, MiniLM(select_dtype("cpu", dtype)[1]))
+
+
 @contextmanager
 def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
     """Open a workload of about `length` context tokens per question; its folder is deleted at the end of the block."""
@@ -63,9 +68,8 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
     with tempfile.TemporaryDirectory(prefix="kvscope-bench-") as folder:
         root = Path(folder)
 
-        def open_library(tokenizer: Tokenizer) -> DocumentLibrary:
-            embedder = MiniLM(select_dtype("cpu", arguments.dtype)[1])
-            library = DocumentLibrary(root / "library", tokenizer, embedder)
+        def open_filled_library(tokenizer: Tokenizer) -> DocumentLibrary:
+            library = open_library(root, tokenizer, arguments.dtype)
             text = root / "text.txt"
             text.write_text("\n\n\n".join(make_paragraph(rng, tokenizer) for _ in range(passages + 4)))
             for _ in library.add(text, text.name):
@@ -73,7 +77,7 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
             return library
 
         tiers = CacheHierarchy(CacheHierarchyConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
-        engine = build_engine(models, open_library, tiers)
+        engine = build_engine(models, open_filled_library, tiers)
         engine.max_tokens = length + 1024  # timing only: beyond the training length, quality suffers but time does not
         pairs = rng.sample(list(product(_DEEDS, _THINGS)), MAX_QUESTIONS)
         questions = [f"Who {deed} the {thing}, and where?" for deed, thing in pairs[: arguments.samples + 1]]

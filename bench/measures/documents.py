@@ -9,9 +9,12 @@ import statistics
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+
+from tokenizers import Tokenizer
 
 from bench.documents.check import (
     QUESTIONS,
@@ -24,17 +27,16 @@ from bench.documents.check import (
 from bench.documents.refusals import is_refusal
 from bench.harness.engine import model_config
 from bench.harness.runner import requested_variants
+from bench.harness.workload import open_library
 from bench.tables import columns_of, progress
 from engine.analysis.variants import Variant
 from engine.builder import build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.model.loading.load import select_dtype
 from engine.request import Answer, ChatTurn, Request
 from engine.text import CITATION_MARK
 from engine.trace import Trace
-from store.library.library import DocumentLibrary
-from store.retrieval.minilm import MiniLM
+from store.types import Finder, Progress
 
 TITLE = "answers on ordinary documents"
 COLUMNS = columns_of(
@@ -70,15 +72,15 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         if arguments.split in ("all", question.split) and question.type in (arguments.types or (question.type,))
     ]
     models = load_models(model_config(arguments))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
 
-        def open_library(tokenizer: Any) -> DocumentLibrary:
-            return DocumentLibrary(Path(folder), tokenizer, MiniLM(select_dtype("cpu", arguments.dtype)[1]))
+        def open_filled_library(tokenizer: Tokenizer) -> Finder:
+            library = opened.enter_context(closing(open_library(Path(folder), tokenizer, arguments.dtype)))
+            _add_files(library.add, sorted((arguments.folder / "files").iterdir()))
+            return library
 
         tiers = CacheHierarchy(CacheHierarchyConfig(host_bytes=3 * 2**30, disk_bytes=0), None, models.primary.device)
-        engine = build_engine(models, open_library, tiers)
-        assert isinstance(engine.finder, DocumentLibrary)
-        _add_files(engine.finder, sorted((arguments.folder / "files").iterdir()))
+        engine = build_engine(models, open_filled_library, tiers)
         outcomes: dict[Variant, list[dict[str, Any]]] = {variant: [] for variant in variants}
         for question in progress(questions, "Questions"):
             history = _ask_history(engine, question, arguments.passages)
@@ -94,15 +96,14 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                 outcomes[variant].append(_judge(question, answer))
                 if arguments.answers and not outcomes[variant][-1]["right"]:
                     print(f"{question.id} [{variant.key}] {question.question}\n    {answer.text!r}", flush=True)
-        engine.finder.close()
     full = outcomes[variants[0]]
     return [row for variant in variants for row in _rows(variant, outcomes[variant], full)]
 
 
-def _add_files(library: DocumentLibrary, files: Iterable[Path]) -> None:
+def _add_files(add: Callable[[Path, str], Iterator[Progress]], files: Iterable[Path]) -> None:
     for file in files:
         start = time.perf_counter()
-        *_, last = library.add(file, file.name)
+        *_, last = add(file, file.name)
         pages = last.document.num_pages if last.document else None
         print(f"{file.name}: {time.perf_counter() - start:.2f} s, pages: {pages} {last.warning}", flush=True)
 

@@ -22,7 +22,6 @@ from store.ingest.web.epub import parse_epub
 from store.ingest.web.html import parse_html
 from store.names import clean_name
 
-PARSER_VERSION = 1  # raised when a file should be parsed again
 MAX_FILE_BYTES = 50 * 2**20
 PARSERS = {
     "pdf": parse_pdf,

@@ -19,14 +19,14 @@ from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
-from store.ingest import PARSER_VERSION, parse, read_file
+from store.ingest import parse, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
 from store.ingest.markdown_file import convert_markdown
 from store.names import clean_name
 from store.retrieval.vectors import VectorIndex
-from store.types import Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
+from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
 BATCH_CHUNKS = 8  # embedded between two progress steps, at which the caller can cancel
 CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can overtake
@@ -125,10 +125,6 @@ class DocumentLibrary:
     def needs_rechunk(self, document: Document) -> bool:
         """Return whether a document was chunked with another config."""
         return chunk_config_of(document) != self._chunking
-
-    def is_outdated(self, document: Document) -> bool:
-        """Return whether an earlier version's parser read a document: its tables and headings may be missing."""
-        return document.parser_version is None or document.parser_version < PARSER_VERSION
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         """Return a chunk with the text around it. Raises NoSuchDocument if it was deleted or re-chunked."""

@@ -41,7 +41,7 @@ def warning(num_pages: int) -> str:
 def recognize(image: Image.Image) -> list[str]:
     """Return the lines of a picture in reading order, '' between paragraphs, and tables as `format_table` has them.
 
-    A page that lies on its side or upside down is turned first.
+    A page that was scanned sideways or upside down is rotated first.
     """
     image = image.convert("RGB")
     image.thumbnail((MAX_SIDE, MAX_SIDE))

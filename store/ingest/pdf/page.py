@@ -18,7 +18,7 @@ from pypdfium2 import raw
 
 from store.ingest.text import normalize
 
-MAX_PAGE_CHARS = 20_000  # a full page of a newspaper; more is data that nobody laid out to be read
+MAX_PAGE_CHARS = 20_000  # a full newspaper page has fewer; more is usually dumped data
 MAX_PAGE_LINES = 5_000  # a table of 200 rows and 20 columns, its cells framed one by one, has 4,000 sides that differ
 MAX_PAGE_OBJECTS = 50_000  # looked through for lines; takes half a second
 BOLD = re.compile(r"bold|black|heavy|demi|CMBX|SFBX|CMSSBX", re.I)

@@ -47,6 +47,7 @@ def test_a_picture_is_read_with_a_warning():
 
 
 @installed
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", [90, 180])
 def test_pages_on_their_side_or_upside_down_are_turned(angle):
     image = picture("The first line here", "and a second line").rotate(angle, expand=True)

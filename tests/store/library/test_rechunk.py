@@ -278,23 +278,23 @@ def test_a_library_of_an_earlier_version_opens_and_can_be_reindexed(open_library
     assert library.needs_rechunk(document)
     assert list(library.reindex("abc"))[-1].document.num_chunks == 1 and text_of(tmp_path, document) == text
     assert search(library, "eight", 1)[0].chunk.id == "abc.1-0"
-    assert library.is_outdated(library.documents()[0])  # its pages were not parsed again
+    assert library.documents()[0].is_outdated  # its pages were not parsed again
 
 
 def test_markdown_tables_of_an_earlier_version_get_their_headers_when_reindexed(open_library, file_of, tmp_path):
     library = open_library(chunking=WIDE)
     document = add(library, file_of("Fees:\n\n| Fee: Dog | Euro: 6 |"), "fees.md")[-1].document
-    assert not library.is_outdated(document)
+    assert not document.is_outdated
     library.close()
     with closing(sqlite3.connect(tmp_path / "library" / "library.sqlite3")) as database, database:
         database.execute("UPDATE documents SET parser_version = NULL")
         database.execute("UPDATE chunks SET text = 'Fees:\n\n| Fee | Euro |\n|---|---|\n| Dog | 6 |', context = ''")
     library = open_library(chunking=WIDE)
-    assert library.is_outdated(library.documents()[0])
+    assert library.documents()[0].is_outdated
     document = list(library.reindex(document.id))[-1].document
     (chunk,) = library.chunks(document.id)
     assert chunk.text == "Fees:\n\n| Fee: Dog | Euro: 6 |" and chunk.context == "fees"
-    assert not library.is_outdated(document)
+    assert not document.is_outdated
 
 
 def test_a_reindexed_document_is_found_in_a_search_limited_to_it(open_library, file_of):

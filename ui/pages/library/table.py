@@ -198,7 +198,7 @@ def _name(usage: DocumentUsage, view: View, is_open: bool) -> Markup:
     notes = [document.warning] if document.warning else []
     if usage.needs_rechunk:
         notes.append("Chunked with other settings than the current ones. Re-index it to apply them.")
-    if usage.is_outdated:
+    if document.is_outdated:
         remedy = "Delete it and add the file again" if document.num_pages else "Re-index it"
         notes.append(f"Added by an earlier version. {remedy}, so that tables and headings are recognized.")
     return join(toggle, *(tag("p", note, class_="kv-note", dir="auto") for note in notes))
