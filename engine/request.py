@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.trace import Trace
 
-MIN_TRUSTED_CONFIDENCE = 0.5  # of an answer; below it, the user is asked to check the source
+MIN_TRUSTED_CONFIDENCE = 0.5  # of an answer; below it, the page says to check the source
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from engine.text import split_sentences, split_words
 from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
 
 QUOTED_KINDS = (QuestionKind.LIST, QuestionKind.STEPS, QuestionKind.YES_NO)
-COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # several of these may be asked in one question
+COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
 MIN_ANSWER_PROBABILITY = 0.2  # of some span; below it, the passages do not answer
 MIN_LIST_PROBABILITY = 0.05  # of a list with what stands above it
 MIN_LIST_ITEMS = 2
@@ -81,7 +81,7 @@ class Evidence:
         return [self._quote(unit) for unit in best]
 
     def table_cell(self) -> tuple[str, Quote] | None:
-        """Return the most likely words of a table row, and the row, if a fact is asked for and a row answers best."""
+        """Return the answer to a question about a fact and the table row it is from; None if no row ranks first."""
         best = self._best_units(self.scores)[:1] if self.kind is QuestionKind.FACT and not self._parts else []
         for unit in best:
             if unit.block.kind == "table" and (span := self.scores.best_between(unit.passage, unit.start, unit.end)):

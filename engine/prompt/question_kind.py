@@ -84,12 +84,12 @@ def question_kind(question: str) -> QuestionKind:
     words = " ".join(re.sub(r"[^\w\s]+", " ", question).split())
     if SMALL_TALK.fullmatch(words):
         return QuestionKind.SMALL_TALK
-    asked = FILLER.sub("", question.strip(), count=1)
-    return next((kind for kind, pattern in PATTERNS.items() if pattern.search(asked)), QuestionKind.FACT)
+    request = FILLER.sub("", question.strip(), count=1)
+    return next((kind for kind, pattern in PATTERNS.items() if pattern.search(request)), QuestionKind.FACT)
 
 
 def split_parts(question: str) -> list[str]:
-    """Return the questions that are asked in one, as in 'Who built it, and when was it opened?'; else only itself.
+    """Return the parts of a question that contains several: 'Who built it, and when was it opened?'.
 
     A part that cannot be understood alone follows the part before it.
     """

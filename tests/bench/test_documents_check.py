@@ -1,4 +1,4 @@
-"""The check of answers about documents, and the questions: every answer stands in the document it is asked of."""
+"""Tests of the check of answers, and of the questions: each document contains the answers to its questions."""
 
 import re
 import zipfile

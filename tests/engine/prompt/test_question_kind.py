@@ -1,4 +1,4 @@
-"""What kind of answer a question asks for, and questions that are asked in one."""
+"""The kinds of answers that questions need, and questions that contain several."""
 
 import pytest
 
