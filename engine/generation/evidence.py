@@ -25,8 +25,8 @@ from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
 
 QUOTED_KINDS = (QuestionKind.LIST, QuestionKind.STEPS, QuestionKind.YES_NO)
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
-MIN_ANSWER_PROBABILITY = 0.2  # of some span; below it, the passages do not answer
-MIN_LIST_PROBABILITY = 0.05  # of a list with what stands above it
+MAX_NO_ANSWER = 0.8  # probability of no answer; above it, the passages do not answer
+MIN_LIST_PROBABILITY = 0.05  # of a list with the line or heading above it
 MIN_LIST_ITEMS = 2
 OVERLAP_WEIGHT = 0.5  # nats of a unit's score per nat of shared words; these two were chosen on `bench documents`, dev
 RANK_PENALTY = 0.2  # nats per passage before it
@@ -36,9 +36,7 @@ SUMMARY_SENTENCES = 5
 MIN_SENTENCE_WORDS = 4  # content words of a sentence in a summary
 MAX_SUMMARIZED_PASSAGES = 3
 QUESTION_WORD_WEIGHT = 4
-
-
-WORD_REST = re.compile(r"(?:-?\w)*")  # behind a word piece
+WORD_REST = re.compile(r"(?:-?\w)*")  # the rest of a word behind a word piece
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Evidence:
     @property
     def has_answer(self) -> bool:
         """Whether the passages are likely to hold the answer; a summary needs no single span."""
-        return self.kind is QuestionKind.SUMMARY or self.scores.no_answer <= 1 - MIN_ANSWER_PROBABILITY
+        return self.kind is QuestionKind.SUMMARY or self.scores.no_answer <= MAX_NO_ANSWER
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""

@@ -33,7 +33,7 @@ def _display_number(value: float, number_format: str) -> str:
         return f"{value:.15g}" if isinstance(value, float) else str(value)
     before, whole, decimals, scale, after = match.groups(default="")
     digits = whole.rstrip(",")
-    value /= 1000 ** (len(whole) - len(digits) + len(scale))  # each comma at the end stands for thousands
+    value /= 1000 ** (len(whole) - len(digits) + len(scale))  # each comma at the end divides by a thousand
     value *= 100 if "%" in before + after else 1
     text = f"{abs(value):{',' if ',' in digits else ''}.{len(decimals)}f}"
     if optional := len(decimals) - decimals.count("0"):

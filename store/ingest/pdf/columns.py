@@ -1,4 +1,4 @@
-"""Put what stands on a page into reading order: column by column, between what spans the columns."""
+"""Put the parts of a page into reading order: column by column, between parts that span the columns."""
 
 from collections.abc import Sequence
 from itertools import groupby

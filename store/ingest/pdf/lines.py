@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from store.ingest.pdf.page import Word
 
-BREAK = "\v"  # a line end inside a paragraph, until `join_breaks` decides what it stands for
+BREAK = "\v"  # a line end inside a paragraph, until `join_breaks` replaces it
 MAX_SPACE = 0.8  # between words of a segment, in font sizes; TeX's narrowest gap between columns is 1
 MAX_BASELINE_SHIFT = 0.35  # inside a row, in font sizes
 SUSPENDED = re.compile("und|oder|bzw|sowie|bis|and|or|to|nor", re.I)  # after the hyphen of 'pre- and post-war'
