@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 from playwright.sync_api import expect
 
-from store.types import Document
+from store.types import PARSER_VERSION, Document
 from tests.browser.test_ask import HOSTILE
 from tests.support.page_checks import contrast, in_both_themes, serious, too_wide
 
@@ -29,7 +29,16 @@ def upload(tab, *files):
 
 def some(count, **facts):
     return [
-        Document(f"{n:064x}", f"report {n}.pdf", 4_800_000, 12, 45, time.time() - 9e4 * n, **facts)
+        Document(
+            f"{n:064x}",
+            f"report {n}.pdf",
+            4_800_000,
+            12,
+            45,
+            time.time() - 9e4 * n,
+            parser_version=PARSER_VERSION,
+            **facts,
+        )
         for n in range(count)
     ]
 

@@ -18,7 +18,7 @@ from engine.method import MethodInfo, MethodParam
 from engine.prompt.validate import validate_scope
 from engine.request import Answer, ContextBudget, Request, Source, TextSpan
 from engine.trace import Stage, Trace
-from store.types import Document
+from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.cache import FakeCache
 from tests.support.fake_backend.comparison import FakeComparison
 from tests.support.fake_backend.inspection import FakeInspection
@@ -144,7 +144,9 @@ class FakeBackend:
                     states[index] = IngestProgress(name, stage, done, total)
                     yield list(states)
             digest = hashlib.sha256(content).hexdigest()
-            self.stored_documents.insert(0, Document(digest, name, len(content), None, 8, time.time()))
+            self.stored_documents.insert(
+                0, Document(digest, name, len(content), None, 8, time.time(), parser_version=PARSER_VERSION)
+            )
             states[index] = IngestProgress(name, "done", 1, 1)
             yield list(states)
 

@@ -8,7 +8,7 @@ import pytest
 
 from backend.interface.backend import Status
 from backend.interface.library import DocumentUsage
-from store.types import Document
+from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.backend import READY
 from tests.support.fake_backend.library import HOST_BYTES
 from tests.ui.conftest import ME
@@ -190,6 +190,16 @@ def test_a_long_table_is_shown_in_parts():
     assert render_table(usage, View()).count("<tbody>") == PAGE_SIZE
     assert f"Show {PAGE_SIZE} more of {2 * PAGE_SIZE}" in render_table(usage, View())
     assert render_table(usage, View(limit=4 * PAGE_SIZE)).count("<tbody>") == 3 * PAGE_SIZE
+
+
+@pytest.mark.parametrize(
+    ("version", "num_pages", "remedy"),
+    [(None, 3, "Delete it and add the file again"), (None, None, "Re-index it, so"), (PARSER_VERSION, 3, None)],
+)
+def test_a_document_of_an_earlier_version_says_how_to_recognize_its_tables(version, num_pages, remedy):
+    document = Document("a", "a.pdf", 1, num_pages, 1, 0.0, parser_version=version)
+    table = render_table([DocumentUsage(document, {})], View())
+    assert (remedy in table) if remedy else ("earlier version" not in table)
 
 
 def test_reindexing_shows_its_progress_and_takes_the_selected_documents(session):
