@@ -20,7 +20,7 @@ from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
-from engine.model.encoder import load_encoder, load_minilm
+from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
@@ -132,7 +132,8 @@ def load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | 
     """Load the span scorer if there is one; None without a LoRA adapter. Raises SpanScorerUnusable."""
     if config.lora_folder is None or config.span_scorer_folder is None:
         return GroundingModel() if config.lora_folder else None
-    return GroundingModel(SpanScorer.load(config.span_scorer_folder, *load_minilm(dtype)))
+    span_scorer = SpanScorer.load(config.span_scorer_folder, *load_minilm(dtype))
+    return GroundingModel(span_scorer, load_encoder(dtype, (SEMANTIC_LAYER,)))
 
 
 def build_engine(

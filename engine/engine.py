@@ -1,6 +1,6 @@
 """Answer one request: retrieve, pack, load, assemble, select, recompute, decode."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from threading import Event
 
@@ -8,6 +8,7 @@ from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
+from engine.generation.rescoring import mean_log_likelihoods
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.sampling import Sampler, TokenSampler
@@ -28,6 +29,8 @@ from engine.strategies import Strategy
 from engine.trace import Trace
 from engine.types import ScoreMode
 from store.types import Finder
+
+MAX_RESCORED_TOKENS = 32  # of a possible answer that the main model scores
 
 
 class Engine:
@@ -144,7 +147,13 @@ class Engine:
             result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
             sampling = TokenSampler(request.temperature, request.top_p, request.seed)
             sampler, evidence = self.ground(prepared, trace, sampling, cancel)
-            is_complete = evidence is not None and fill_quoted_answer(answer, evidence)
+
+            def log_likelihoods(texts: Sequence[str]) -> list[float]:
+                encode = self.template.tokenizer.encode
+                continuations = [(encode(text).ids + self.template.end_ids)[:MAX_RESCORED_TOKENS] for text in texts]
+                return mean_log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
+
+            is_complete = evidence is not None and fill_quoted_answer(answer, evidence, log_likelihoods)
             first_id = sampler.sample(result.logits)
             trace.first_token()
             fill_prefill_fields(answer, prepared, result, num_prefix_tokens)

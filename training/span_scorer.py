@@ -2,7 +2,7 @@
 
 An example is some passages and questions whose answers occur in them verbatim, or which they do not answer. Every
 occurrence of an answer counts as correct, because the data does not say which one is meant: the loss is the negative
-log-likelihood of any of them. A question is read with the passages of its answer and one more; the scores of a passage
+log-likelihood of any of them. A question is read with the passages of its answer and two more; the scores of a passage
 do not depend on the others.
 """
 
@@ -29,7 +29,7 @@ from training.publish import write_report
 
 CROPPED_PIECES = (96, 128, 192)  # of a window during training, which spares time
 CROPPED_FRACTION = 0.85  # of the windows; the others are read whole
-MAX_OTHER_PASSAGES = 1  # read with a question, beside those that hold its answer
+MAX_OTHER_PASSAGES = 2  # read with a question, beside those that hold its answer
 VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # before the supporting sentence
 Place = tuple[int, int, int]  # window, first and last piece of an answer there
 
@@ -38,7 +38,7 @@ Place = tuple[int, int, int]  # window, first and last piece of an answer there
 class SpanScorerConfig(RunConfig):
     """How a span scorer is trained."""
 
-    mix: DataMix = field(default=DataMix(max_passages=4, max_tokens=1000, max_questions=12, unanswerable_fraction=0.15))
+    mix: DataMix = field(default=DataMix(max_passages=4, max_tokens=1000, max_questions=8, unanswerable_fraction=0.2))
     training: TrainingConfig = field(default=TrainingConfig(4000, 1.5e-4, warmup_steps=100, checkpoint_steps=250))
 
 
@@ -62,6 +62,7 @@ def train_span_scorer(
     # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
     data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
     scorer.requires_grad_(True).encoder.embeddings.requires_grad_(False)
+    scorer.encoder.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU
     encode = cache(scorer.tokenizer.encode)
 
     def loss_of(step: int) -> Tensor:

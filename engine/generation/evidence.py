@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
+from operator import itemgetter
 from threading import Event
 
 from engine.generation.overlap import sentence_scores
 from engine.generation.span_scorer import SpanScorer, SpanScores
+from engine.model.encoder import Encoder
 from engine.prompt.followups import STOP_WORD
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
@@ -28,7 +30,10 @@ COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question ma
 MAX_NO_ANSWER = 0.8  # probability of no answer; above it, the passages do not answer
 MIN_LIST_PROBABILITY = 0.05  # of a list with the line or heading above it
 MIN_LIST_ITEMS = 2
-OVERLAP_WEIGHT = 0.5  # nats of a unit's score per nat of shared words; these two were chosen on `bench documents`, dev
+OVERLAP_WEIGHT = (
+    0.5  # nats of a unit's score per nat of shared words; these three were chosen on `bench documents`, dev
+)
+SIMILARITY_WEIGHT = 10.0  # nats per unit of the cosine between the embeddings of question and quote
 RANK_PENALTY = 0.2  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MAX_CANDIDATES = 8  # units among which a quote is chosen by more than its probability
@@ -49,15 +54,32 @@ class Unit:
     block: Block
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A possible answer: a span of a quote, and how well the quote answers the question, in nats."""
+
+    text: str
+    quote: Quote
+    score: float
+
+
 class Evidence:
     """What the passages of one prompt say about its question. Raises Cancelled once `cancel` is set."""
 
-    def __init__(self, scorer: SpanScorer, prepared: PreparedPrompt, cancel: Event | None = None) -> None:
+    def __init__(
+        self,
+        scorer: SpanScorer,
+        prepared: PreparedPrompt,
+        cancel: Event | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
         self.kind = question_kind(prepared.original_question)
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
+        self._encoder = encoder
         parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
-        self._parts = [scorer.score(part, prepared.texts, cancel) for part in parts] if len(parts) > 1 else []
+        parts = parts if len(parts) > 1 else []
+        self._parts = [self._rank(part, scorer.score(part, prepared.texts, cancel)) for part in parts]
 
     @property
     def has_answer(self) -> bool:
@@ -71,31 +93,31 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            best = [unit for scores in self._parts for unit in self._best_units(scores)[:1]]
-            return list(dict.fromkeys(map(self._quote, best)))
+            return list(dict.fromkeys(self._quote(unit) for ranked in self._parts for _, unit in ranked[:1]))
         if self.kind in (QuestionKind.LIST, QuestionKind.STEPS) and (items := self._best_list()):
             return [items]
-        best = self._best_units(self.scores)[:1] if self.kind in QUOTED_KINDS else []
-        return [self._quote(unit) for unit in best]
+        best = self._ranked[:1] if self.kind in QUOTED_KINDS else []
+        return [self._quote(unit) for _, unit in best]
 
-    def table_cell(self) -> tuple[str, Quote] | None:
-        """Return the answer to a question about a fact and the table row it is from; None if no row ranks first."""
-        best = self._best_units(self.scores)[:1] if self.kind is QuestionKind.FACT and not self._parts else []
-        for unit in best:
-            if unit.block.kind == "table" and (span := self.scores.best_between(unit.passage, unit.start, unit.end)):
+    def candidates(self) -> list[Candidate]:
+        """Return the possible answers to a question about a fact, best first: the likely span of each likely quote."""
+        found = dict[str, Candidate]()
+        for score, unit in self._ranked[:MAX_CANDIDATES]:
+            if span := self.scores.best_between(unit.passage, unit.start, unit.end):
                 text = self._prepared.texts[span.passage][: unit.end]
                 end = span.end + len(WORD_REST.match(text, span.end).group())  # type: ignore[union-attr]
-                return text[span.start : end], self._quote(unit)
-        return None
+                answer = text[span.start : end]
+                found.setdefault(answer, Candidate(answer, self._quote(unit), score))
+        return list(found.values())
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""
-        return [self._quote(unit) for unit in self._best_units(self.scores)[:2]]
+        return [self._quote(unit) for _, unit in self._ranked[:2]]
 
     def supporting(self, answer: str) -> list[Quote]:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
         words = set(split_words(answer))
-        likely = self._best_units(self.scores)[:MAX_CANDIDATES]
+        likely = [unit for _, unit in self._ranked[:MAX_CANDIDATES]]
         best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
         return [self._quote(best)] if best else []
 
@@ -128,8 +150,33 @@ class Evidence:
         ]
 
     @cached_property
-    def _overlaps(self) -> dict[Unit, float]:
-        """How many of the question's words each unit that may be quoted and its passage's context share, in nats."""
+    def _ranked(self) -> list[tuple[float, Unit]]:
+        return self._rank(self._prepared.standalone_question, self.scores)
+
+    def _rank(self, question: str, scores: SpanScores) -> list[tuple[float, Unit]]:
+        """Return the units that may be quoted with their scores in nats, the most likely to hold the answer first.
+
+        The first ones are ranked again by the similarity of their embeddings to the question's.
+        """
+        overlaps = self._overlaps(question)
+
+        def score(unit: Unit) -> float:
+            probability = scores.mass(unit.passage, unit.start, unit.end)
+            return _score(probability, overlaps[unit], unit.passage)
+
+        ranked = sorted(((score(unit), unit) for unit in overlaps), key=itemgetter(0), reverse=True)
+        likely, rest = ranked[:MAX_CANDIDATES], ranked[MAX_CANDIDATES:]
+        if self._encoder is not None and likely:
+            vectors = self._encoder.embed_sentences([question, *(self._text(unit) for _, unit in likely)])
+            cosines = (vectors[1:] @ vectors[0]).tolist()
+            likely = [
+                (each + SIMILARITY_WEIGHT * cosine, unit) for (each, unit), cosine in zip(likely, cosines, strict=True)
+            ]
+            likely.sort(key=itemgetter(0), reverse=True)
+        return likely + rest
+
+    def _overlaps(self, question: str) -> dict[Unit, float]:
+        """How many words of a question each unit that may be quoted and its passage's context share, in nats."""
         contexts = [hit.chunk.context for hit in self._prepared.hits] or [""] * len(self._prepared.texts)
         by_passage: list[list[Unit]] = [[] for _ in contexts]
         for unit in self._units:
@@ -139,20 +186,12 @@ class Evidence:
             [f"{context} {self._text(unit)}" for unit in units]
             for context, units in zip(contexts, by_passage, strict=True)
         ]
-        scores = sentence_scores(texts, self._prepared.standalone_question)
+        scores = sentence_scores(texts, question)
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
-
-    def _best_units(self, scores: SpanScores) -> list[Unit]:
-        """Return the units that may be quoted, the most likely to hold the answer first."""
-
-        def score(unit: Unit) -> float:
-            probability = scores.mass(unit.passage, unit.start, unit.end)
-            return _score(probability, self._overlaps[unit], unit.passage)
-
-        return sorted(self._overlaps, key=score, reverse=True)
 
     def _best_list(self) -> Quote | None:
         """Return the list that most likely answers, judged together with the line or heading above it."""
+        overlaps = self._overlaps(self._prepared.standalone_question)
         best, best_score = None, -math.inf
         above: list[Unit] = []
         for (passage, block), group in groupby(self._units, key=lambda unit: (unit.passage, unit.block)):
@@ -160,7 +199,7 @@ class Evidence:
             if block.kind == "list" and len(units) >= MIN_LIST_ITEMS:
                 judged = [unit for unit in above if unit.passage == passage] + units
                 probability = self.scores.mass(passage, judged[0].start, block.end)
-                overlap = max(self._overlaps.get(unit, 0.0) for unit in judged)
+                overlap = max(overlaps.get(unit, 0.0) for unit in judged)
                 score = _score(probability, overlap, passage)
                 if score > best_score and probability > MIN_LIST_PROBABILITY:
                     best, best_score = self._quote_at(passage, block.start, block.end), score
@@ -169,9 +208,9 @@ class Evidence:
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote of each of two documents, or the two best of one."""
-        units = self._best_units(self.scores)[:MAX_CANDIDATES]
+        units = [unit for _, unit in self._ranked[:MAX_CANDIDATES]]
         if self._parts:
-            units = [unit for part in self._parts for unit in self._best_units(part)[:1]]
+            units = [unit for ranked in self._parts for _, unit in ranked[:1]]
         elif self._prepared.hits:
             by_document: dict[str, Unit] = {}
             for unit in units:

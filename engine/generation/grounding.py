@@ -25,6 +25,7 @@ from torch import Tensor
 from engine.generation.evidence import Evidence
 from engine.generation.overlap import sentence_scores
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
+from engine.model.encoder import Encoder
 from engine.model.sampling import Sampler
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -148,10 +149,13 @@ class GroundingModel:
     """What grounded decoding needs beyond the prompt; without a span scorer, words alone score the sentences."""
 
     span_scorer: SpanScorer | None = None
+    encoder: Encoder | None = None  # embeds sentences; loaded with a span scorer
 
     def evidence(self, prepared: PreparedPrompt, cancel: Event | None = None) -> Evidence | None:
         """Return what the passages say about the question; None without passages or span scorer. Raises Cancelled."""
-        return Evidence(self.span_scorer, prepared, cancel) if self.span_scorer and prepared.texts else None
+        return (
+            Evidence(self.span_scorer, prepared, cancel, self.encoder) if self.span_scorer and prepared.texts else None
+        )
 
     def sampler(
         self, sampler: Sampler, prepared: PreparedPrompt, prompt: PromptTemplate, evidence: Evidence | None

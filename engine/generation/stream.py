@@ -1,7 +1,7 @@
 """Fill in an `Answer` as its request proceeds: prompt, prefill, then the text as it is decoded and cited."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, groupby
 from threading import Event
@@ -22,6 +22,7 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
 from engine.text import CITATION_MARK
 
+MODEL_WEIGHT = 0.8  # nats of a candidate's score per nat per token of the main model's log-likelihood
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
 
@@ -136,8 +137,13 @@ def stream_answer(
         _fill_evidence(answer, evidence, generated.is_repeating)
 
 
-def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
-    """Answer with quotes or a table cell, or that there is no answer; return False if a model is to answer."""
+def fill_quoted_answer(
+    answer: Answer, evidence: Evidence, log_likelihoods: Callable[[Sequence[str]], Sequence[float]]
+) -> bool:
+    """Answer in the passages' words, or that there is no answer; return False if a model is to answer.
+
+    `log_likelihoods` are the main model's, in nats per token: it chooses among the spans that may answer.
+    """
     answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
     if not evidence.has_answer:
         answer.text, answer.confidence = NO_ANSWER, evidence.scores.no_answer
@@ -145,10 +151,13 @@ def fill_quoted_answer(answer: Answer, evidence: Evidence) -> bool:
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
-    elif cell := evidence.table_cell():
-        text, row = cell
-        answer.text, answer.quotes, answer.confidence = f"{text} [{row.rank}]", (row,), evidence.confidence(text)
-        answer.sources = _with_citations(answer.sources, {row.rank})
+    elif candidates := evidence.candidates():
+        likelihoods = log_likelihoods([candidate.text for candidate in candidates])
+        scores = [each.score + MODEL_WEIGHT * value for each, value in zip(candidates, likelihoods, strict=True)]
+        best = candidates[scores.index(max(scores))]
+        answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
+        answer.confidence = evidence.confidence(best.text)
+        answer.sources = _with_citations(answer.sources, {best.quote.rank})
         return True
     return answer.is_quoted
 

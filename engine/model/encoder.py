@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import BertModel
 
 from engine.errors import KVScopeError, ModelNotFound
@@ -54,6 +56,15 @@ class Encoder:
             states = self.model(window, output_hidden_states=True).hidden_states
             vectors.append(torch.cat([states[layer][0, 1:-1] for layer in self.layers], -1))
         return torch.cat(vectors) if vectors else torch.empty(0, self.width, dtype=self.dtype)
+
+    @torch.inference_mode()
+    def embed_sentences(self, texts: Sequence[str]) -> Tensor:
+        """Return the embeddings [texts, hidden size] of short texts: normalized means over the last layer, in fp32."""
+        encoded = [self.tokenizer.encode(text).ids[:MAX_PIECES] for text in texts]
+        ids = pad_sequence([torch.tensor([self._cls_id, *each, self._sep_id]) for each in encoded], batch_first=True)
+        mask = pad_sequence([torch.ones(len(each) + 2, dtype=torch.long) for each in encoded], batch_first=True)
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        return F.normalize((hidden * mask[..., None]).sum(1), dim=-1)
 
 
 def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> Encoder:

