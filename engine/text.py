@@ -4,7 +4,10 @@ import itertools
 import re
 
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+(?=\s)|[。！？]+|\n+")  # noqa: RUF001  the lookbehind keeps '....' linear
-ABBREVIATION = re.compile(r"\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|[A-Z])\.")
+ABBREVIATION = re.compile(r"\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|Nr|Abs|ca|bzw|inkl|zzgl|z\.B|d\.h|[A-Z])\.")
+ORDINAL = re.compile(  # '12. Juli'
+    r"\b\d{1,2}\.(?=\s+(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Quartal|Jahrhundert|Stock|Etage))"
+)
 LIST_NUMBER = re.compile(r"\s*\d{1,3}\.(?=\s|$)")  # of '1. Take the ferry'
 CITATION_MARK = re.compile(r"(?<= )\[(\d{1,3})\]")  # as `cite` writes it, after a space
 NUMBER_SIGN = re.compile(r"\bNo\.(?=\s+(?:\d|$))")  # 'No. 5', but not 'No. It is not.'
@@ -15,9 +18,9 @@ WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{UNSPACED_SCRIPTS}]|[^\W{UNSPACED_SCRIPTS}
 def split_sentences(text: str) -> list[str]:
     """Split at line ends and at sentence ends followed by white space; the parts joined equal the text.
 
-    The dot of 'Ms. Vale' or 'J. S. Bach' does not end a sentence, nor does the dot of a list number.
+    The dot of 'Ms. Vale' or 'J. S. Bach' does not end a sentence, nor does the dot of a list number or of '12. Juli'.
     """
-    non_ends = {match.end() for pattern in (ABBREVIATION, NUMBER_SIGN) for match in pattern.finditer(text)}
+    non_ends = {match.end() for pattern in (ABBREVIATION, NUMBER_SIGN, ORDINAL) for match in pattern.finditer(text)}
     bounds = [0]
     for match in SENTENCE_END.finditer(text):
         if match.end() not in non_ends and not LIST_NUMBER.fullmatch(text, bounds[-1], match.end()):

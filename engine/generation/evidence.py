@@ -1,57 +1,49 @@
 """The evidence for an answer: the quotes that support it, how likely it is right, and answers made of quotes alone.
 
 A list, the steps of a procedure, a comparison, several questions in one and a summary are quoted from the passages: a
-small model leaves out items and mixes them up. Which words are quoted follows from the span scorer and from the blocks
-of the text (store.markdown); `QuestionKind` says what to quote.
+small model leaves out items and mixes them up. Which words are quoted follows from the span scorer, from the words and
+embeddings that question and passage share, and from the blocks of the text (store.markdown); `QuestionKind` says what
+to quote.
 """
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import itemgetter
 from threading import Event
 
-from engine.generation.overlap import sentence_scores
+from engine.generation.overlap import sentence_scores, stem
+from engine.generation.quotes import Unit, cell_spans, split_units
 from engine.generation.span_scorer import SpanScorer, SpanScores
+from engine.generation.summary import content_words, summarize
 from engine.model.encoder import Encoder
 from engine.prompt.followups import STOP_WORD
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
+from engine.prompt.question_kind import QuestionKind, question_kind, split_parts, verdict
 from engine.request import Quote
-from engine.text import split_sentences, split_words
-from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
+from engine.text import split_words
+from store.markdown import parse_row
 
-QUOTED_KINDS = (QuestionKind.LIST, QuestionKind.STEPS, QuestionKind.YES_NO)
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
 MAX_NO_ANSWER = 0.8  # probability of no answer; above it, the passages do not answer
-MIN_LIST_PROBABILITY = 0.05  # of a list with the line or heading above it
 MIN_LIST_ITEMS = 2
-OVERLAP_WEIGHT = (
-    0.5  # nats of a unit's score per nat of shared words; these three were chosen on `bench documents`, dev
-)
+MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
+# The weights of a unit's score were chosen on the dev questions of `bench documents`.
+OVERLAP_WEIGHT = 0.5  # nats per nat of shared words
 SIMILARITY_WEIGHT = 10.0  # nats per unit of the cosine between the embeddings of question and quote
 RANK_PENALTY = 0.2  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
-MAX_CANDIDATES = 8  # units among which a quote is chosen by more than its probability
-SUMMARY_SENTENCES = 5
-MIN_SENTENCE_WORDS = 4  # content words of a sentence in a summary
+MAX_CANDIDATES = 8  # units that are ranked by more than words and probability
+MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
+MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 MAX_SUMMARIZED_PASSAGES = 3
-QUESTION_WORD_WEIGHT = 4
 WORD_REST = re.compile(r"(?:-?\w)*")  # the rest of a word behind a word piece
 
-
-@dataclass(frozen=True)
-class Unit:
-    """A sentence, list item, heading or table row of a passage: what a quote consists of."""
-
-    passage: int
-    start: int
-    end: int
-    block: Block
+Ranked = list[tuple[float, Unit]]  # scores in nats, best first
 
 
 @dataclass(frozen=True)
@@ -93,26 +85,30 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            return list(dict.fromkeys(self._quote(unit) for ranked in self._parts for _, unit in ranked[:1]))
-        if self.kind in (QuestionKind.LIST, QuestionKind.STEPS) and (items := self._best_list()):
-            return [items]
-        best = self._ranked[:1] if self.kind in QUOTED_KINDS else []
-        return [self._quote(unit) for _, unit in best]
+            return self._quotes(unit for ranked in self._parts for _, unit in ranked[:1])
+        if self.kind is QuestionKind.LIST:
+            return self._matching_rows() or self._best_list() or self.closest()[:1]
+        if self.kind is QuestionKind.STEPS:
+            return self._best_list() or self.closest()[:1]
+        return self.closest()[:1] if self.kind is QuestionKind.YES_NO else []
+
+    def verdict(self, quotes: Sequence[Quote]) -> str:
+        """Return 'Yes' or 'No', or that in German, if the quotes are a sentence that answers such a question."""
+        if self.kind is not QuestionKind.YES_NO or any(parse_row(quote.text) for quote in quotes):
+            return ""
+        return verdict(self._prepared.original_question, " ".join(quote.text for quote in quotes))
 
     def candidates(self) -> list[Candidate]:
         """Return the possible answers to a question about a fact, best first: the likely span of each likely quote."""
         found = dict[str, Candidate]()
         for score, unit in self._ranked[:MAX_CANDIDATES]:
-            if span := self.scores.best_between(unit.passage, unit.start, unit.end):
-                text = self._prepared.texts[span.passage][: unit.end]
-                end = span.end + len(WORD_REST.match(text, span.end).group())  # type: ignore[union-attr]
-                answer = text[span.start : end]
+            if answer := self._likely_span(unit):
                 found.setdefault(answer, Candidate(answer, self._quote(unit), score))
         return list(found.values())
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""
-        return [self._quote(unit) for _, unit in self._ranked[:2]]
+        return self._quotes(unit for _, unit in self._ranked[:2])
 
     def supporting(self, answer: str) -> list[Quote]:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
@@ -140,21 +136,24 @@ class Evidence:
     @cached_property
     def _units(self) -> list[Unit]:
         """The units of all passages, without the context before a chunk."""
-        hits = self._prepared.hits
-        contexts = [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
         return [
             unit
-            for index, (text, context) in enumerate(zip(self._prepared.texts, contexts, strict=True))
-            for unit in _split_units(index, text)
+            for index, (text, context) in enumerate(zip(self._prepared.texts, self._contexts, strict=True))
+            for unit in split_units(index, text)
             if unit.start >= len(context)
         ]
 
     @cached_property
-    def _ranked(self) -> list[tuple[float, Unit]]:
+    def _contexts(self) -> list[str]:
+        hits = self._prepared.hits
+        return [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
+
+    @cached_property
+    def _ranked(self) -> Ranked:
         return self._rank(self._prepared.standalone_question, self.scores)
 
-    def _rank(self, question: str, scores: SpanScores) -> list[tuple[float, Unit]]:
-        """Return the units that may be quoted with their scores in nats, the most likely to hold the answer first.
+    def _rank(self, question: str, scores: SpanScores) -> Ranked:
+        """Return the units that may be quoted, those that most likely hold the answer first.
 
         The first ones are ranked again by the similarity of their embeddings to the question's.
         """
@@ -166,65 +165,108 @@ class Evidence:
 
         ranked = sorted(((score(unit), unit) for unit in overlaps), key=itemgetter(0), reverse=True)
         likely, rest = ranked[:MAX_CANDIDATES], ranked[MAX_CANDIDATES:]
-        if self._encoder is not None and likely:
-            vectors = self._encoder.embed_sentences([question, *(self._text(unit) for _, unit in likely)])
-            cosines = (vectors[1:] @ vectors[0]).tolist()
-            likely = [
-                (each + SIMILARITY_WEIGHT * cosine, unit) for (each, unit), cosine in zip(likely, cosines, strict=True)
-            ]
-            likely.sort(key=itemgetter(0), reverse=True)
-        return likely + rest
+        cosines = self._cosines(question, [self._text(unit) for _, unit in likely])
+        similar = (
+            (each + SIMILARITY_WEIGHT * cosine, unit) for (each, unit), cosine in zip(likely, cosines, strict=True)
+        )
+        return sorted(similar, key=itemgetter(0), reverse=True) + rest
+
+    def _cosines(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Return the similarity of the embeddings of texts to that of a question; 0 without an encoder."""
+        if self._encoder is None or not texts:
+            return [0.0] * len(texts)
+        vectors = self._encoder.embed_sentences([question, *texts])
+        return (vectors[1:] @ vectors[0]).tolist()
 
     def _overlaps(self, question: str) -> dict[Unit, float]:
         """How many words of a question each unit that may be quoted and its passage's context share, in nats."""
-        contexts = [hit.chunk.context for hit in self._prepared.hits] or [""] * len(self._prepared.texts)
-        by_passage: list[list[Unit]] = [[] for _ in contexts]
+        by_passage: list[list[Unit]] = [[] for _ in self._contexts]
         for unit in self._units:
             if unit.block.kind != "heading":
                 by_passage[unit.passage].append(unit)
         texts = [
             [f"{context} {self._text(unit)}" for unit in units]
-            for context, units in zip(contexts, by_passage, strict=True)
+            for context, units in zip(self._contexts, by_passage, strict=True)
         ]
         scores = sentence_scores(texts, question)
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
 
-    def _best_list(self) -> Quote | None:
-        """Return the list that most likely answers, judged together with the line or heading above it."""
+    def _likely_span(self, unit: Unit) -> str:
+        """Return the most likely answer in a unit: no words of the question or of earlier turns, and of one cell."""
+        text = self._prepared.texts[unit.passage][: unit.end]
+        cells = [(unit.start + start, unit.start + end) for start, end in cell_spans(self._text(unit))]
+        question_words = set(split_words(self._prepared.standalone_question))
+        is_choice = bool({"or", "oder"} & question_words)  # between alternatives that the question names
+        for span in self.scores.likely_between(unit.passage, unit.start, unit.end):
+            end = span.end + len(WORD_REST.match(text, span.end).group())  # type: ignore[union-attr]
+            if unit.block.kind == "table" and not any(start <= span.start and end <= stop for start, stop in cells):
+                continue
+            words = set(split_words(text[span.start : end]))
+            if words and (is_choice or not words <= question_words):
+                return text[span.start : end]
+        return ""
+
+    def _matching_rows(self) -> list[Quote]:
+        """Return the rows that have the same value, which the question names, as the best row; none if there is one."""
+        best = next((unit for _, unit in self._ranked[:1]), None)
+        if best is None or not (cells := parse_row(self._text(best))):
+            return []
+        stems = set(map(stem, split_words(self._prepared.standalone_question)))
+        named = {cell for cell in cells if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
+        rows = [unit for unit in self._units if named & set(parse_row(self._text(unit)) or [])]
+        return self._quotes(rows) if len(rows) >= MIN_LIST_ITEMS else []
+
+    def _best_list(self) -> list[Quote]:
+        """Return the list that most likely answers, judged together with the line or heading above it.
+
+        The steps of a procedure may also be the sentences of a paragraph.
+        """
         overlaps = self._overlaps(self._prepared.standalone_question)
-        best, best_score = None, -math.inf
+        judged: list[tuple[float, Quote]] = []
+        texts = []
         above: list[Unit] = []
         for (passage, block), group in groupby(self._units, key=lambda unit: (unit.passage, unit.block)):
             units = list(group)
-            if block.kind == "list" and len(units) >= MIN_LIST_ITEMS:
-                judged = [unit for unit in above if unit.passage == passage] + units
-                probability = self.scores.mass(passage, judged[0].start, block.end)
-                overlap = max(overlaps.get(unit, 0.0) for unit in judged)
-                score = _score(probability, overlap, passage)
-                if score > best_score and probability > MIN_LIST_PROBABILITY:
-                    best, best_score = self._quote_at(passage, block.start, block.end), score
+            is_list = block.kind == "list" and len(units) >= MIN_LIST_ITEMS
+            is_short = block.end - block.start <= MAX_PROCEDURE_CHARS
+            is_procedure = self.kind is QuestionKind.STEPS and block.kind == "paragraph" and len(units) > 2 and is_short
+            if is_list or is_procedure:
+                with_above = [unit for unit in above if unit.passage == passage] + units
+                start = with_above[0].start
+                probability = self.scores.mass(passage, start, block.end)
+                overlap = max(overlaps.get(unit, 0.0) for unit in with_above)
+                judged.append((_score(probability, overlap, passage), self._quote_at(passage, block.start, block.end)))
+                texts.append(self._prepared.texts[passage][start : block.end][:MAX_EMBEDDED_CHARS])
             above = units[-1:]
-        return best
+        cosines = self._cosines(self._prepared.standalone_question, texts)
+        scores = [score + SIMILARITY_WEIGHT * cosine for (score, _), cosine in zip(judged, cosines, strict=True)]
+        return [judged[scores.index(max(scores))][1]] if scores else []
 
     def _comparison(self) -> list[Quote]:
-        """Return the best quote of each of two documents, or the two best of one."""
-        units = [unit for _, unit in self._ranked[:MAX_CANDIDATES]]
+        """Return the best quote and its counterpart in another document, or the next best of the same."""
         if self._parts:
             units = [unit for ranked in self._parts for _, unit in ranked[:1]]
-        elif self._prepared.hits:
-            by_document: dict[str, Unit] = {}
-            for unit in units:
-                by_document.setdefault(self._prepared.hits[unit.passage].chunk.document_id, unit)
-            units = list(by_document.values()) if len(by_document) > 1 else units
-        quotes = list(dict.fromkeys(map(self._quote, units)))[:2]
+        else:
+            units = [unit for _, unit in self._ranked[:2]]
+            if units and (counterpart := self._counterpart(units[0])):
+                units = [units[0], counterpart]
+        quotes = self._quotes(units)
         return sorted(quotes, key=lambda quote: (quote.document, quote.rank))
 
-    def _summary(self) -> list[Quote]:
-        """Return the sentences whose words are frequent in the best document's passages, in their order.
+    def _counterpart(self, best: Unit) -> Unit | None:
+        """Return the unit of another document that is most similar to the best one: two versions of a sentence."""
+        hits = self._prepared.hits
+        if not hits:
+            return None
+        document = hits[best.passage].chunk.document_id
+        others = [unit for _, unit in self._ranked if hits[unit.passage].chunk.document_id != document]
+        others = others[: 3 * MAX_CANDIDATES]
+        cosines = self._cosines(self._text(best), [self._text(unit) for unit in others])
+        cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
+        return others[index] if cosine >= MIN_VERSION_SIMILARITY else None
 
-        SumBasic (Nenkova and Vanderwende, 2005): the words of a chosen sentence count less for the next one. Words of
-        the question count more.
-        """
+    def _summary(self) -> list[Quote]:
+        """Return sentences of the best document's passages that sum it up."""
         hits = self._prepared.hits
         passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
         units = [
@@ -232,22 +274,13 @@ class Evidence:
             for unit in self._units
             if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES] and unit.block.kind in ("paragraph", "list")
         ]
-        words_of = [_content_words(self._text(unit)) for unit in units]
-        counts = Counter(word for words in words_of for word in words)
-        weight = {word: count / counts.total() for word, count in counts.items()}
-        for word in _content_words(self._prepared.standalone_question) & weight.keys():
-            weight[word] *= QUESTION_WORD_WEIGHT
-        chosen: list[int] = []
-        while len(chosen) < SUMMARY_SENTENCES:
-            rest = [i for i, words in enumerate(words_of) if i not in chosen and len(words) >= MIN_SENTENCE_WORDS]
-            if not rest:
-                break
-            chosen.append(
-                max(rest, key=lambda at: sum(weight[word] for word in words_of[at]) / len(words_of[at]) ** 0.5)
-            )
-            for word in words_of[chosen[-1]]:
-                weight[word] **= 2
-        return [self._quote(units[at]) for at in sorted(chosen)]
+        units.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
+        is_lead = [unit.start == unit.block.start for unit in units]
+        chosen = summarize([self._text(unit) for unit in units], is_lead, self._prepared.standalone_question)
+        return self._quotes(units[index] for index in chosen)
+
+    def _quotes(self, units: Iterator[Unit] | Sequence[Unit]) -> list[Quote]:
+        return list(dict.fromkeys(map(self._quote, units)))
 
     def _quote(self, unit: Unit) -> Quote:
         return self._quote_at(unit.passage, unit.start, unit.end)
@@ -264,36 +297,3 @@ class Evidence:
 def _score(probability: float, overlap: float, passage: int) -> float:
     """Return how well a quote answers: the span scorer's probability, shared words in nats, and the passage's rank."""
     return math.log(max(MIN_PROBABILITY, probability)) + OVERLAP_WEIGHT * overlap - RANK_PENALTY * passage
-
-
-def format_quotes(quotes: Sequence[Quote]) -> str:
-    """Return quotes as an answer: a line each, table rows without bars, with a mark [n] after each quote."""
-    return "\n".join(f"{_readable(quote.text)} [{quote.rank}]" for quote in quotes)
-
-
-def _readable(text: str) -> str:
-    lines = []
-    for line in text.split("\n"):
-        cells = parse_row(line)
-        lines.append("; ".join(f"{name}: {value}" if name else value for name, value in cells) if cells else line)
-    return "\n".join(line.rstrip() for line in lines if line.strip())
-
-
-def _content_words(text: str) -> set[str]:
-    return {word for word in split_words(text) if not STOP_WORD.fullmatch(word)}
-
-
-def _split_units(passage: int, text: str) -> list[Unit]:
-    units = []
-    for block in split_blocks(text):
-        body = text[block.start : block.end]
-        if block.kind in ("table", "list"):
-            parts = re.split(rf"(?<=\n)(?={LIST_ITEM.pattern})" if block.kind == "list" else r"(?<=\n)", body)
-        else:
-            parts = split_sentences(body) if block.kind == "paragraph" else [body]
-        starts = accumulate((len(part) for part in parts), initial=block.start)
-        for start, part in zip(starts, parts, strict=False):
-            if stripped := part.strip():
-                at = start + part.index(stripped[0])
-                units.append(Unit(passage, at, at + len(stripped), block))
-    return units

@@ -13,12 +13,12 @@ STEM_LENGTH = 6  # words that share so many first letters count as forms of the 
 
 def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> list[float]:
     """Return each sentence's idf-weighted question words, in nats, plus its passage's times PASSAGE_WEIGHT."""
-    stems_of = [[set(map(_stem, split_words(sentence))) for sentence in sentences] for sentences in sentences_of]
-    all_stems = [stems for of_passage in stems_of for stems in of_passage]
-    frequency = Counter(stem for stems in all_stems for stem in stems)
+    stems_of = [[set(map(stem, split_words(sentence))) for sentence in sentences] for sentences in sentences_of]
+    allstems = [stems for of_passage in stems_of for stems in of_passage]
+    frequency = Counter(stem for stems in allstems for stem in stems)
     question_words = split_words(CLITIC.sub("", question.lower()))
-    question_stems = {_stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
-    weights = {stem: math.log(1 + len(all_stems) / (1 + frequency[stem])) for stem in question_stems}
+    questionstems = {stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
+    weights = {stem: math.log(1 + len(allstems) / (1 + frequency[stem])) for stem in questionstems}
 
     def overlap(stems: set[str]) -> float:
         return sum(weight for stem, weight in weights.items() if stem in stems)
@@ -30,6 +30,6 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
     return scores
 
 
-def _stem(word: str) -> str:
-    """Return the first letters of a word, or a number unchanged."""
-    return word if word[0].isdecimal() else word[:STEM_LENGTH]
+def stem(word: str) -> str:
+    """Return the first letters of a word without a plural s, or a number unchanged."""
+    return word if word[0].isdecimal() else word[:STEM_LENGTH].removesuffix("s")

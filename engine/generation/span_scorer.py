@@ -30,6 +30,7 @@ SPAN_SCORER_FILE = "span_scorer.safetensors"
 MAX_QUESTION_PIECES = 64  # of a longer question the last ones
 MAX_PIECES = 512  # of question, passage and special tokens: the encoder has so many positions
 NUM_SPECIAL = 3  # [CLS], and [SEP] after question and passage
+MAX_LIKELY_SPANS = 24  # of a quote, of which the first that may be an answer is taken
 MAX_SPAN_PIECES = 400  # a list or the steps of a procedure can be long
 MIN_PROBABILITY = 1e-12  # lower ones are clipped
 SCALE = ":scale"  # after the name of a matrix in the file, [rows, 1]
@@ -81,15 +82,20 @@ class SpanScores:
         """The most likely span; None without passages."""
         return self.best_in([window.passage for window in self.windows])
 
-    def best_between(self, passage: int, start: int, end: int) -> Span | None:
-        """Return the most likely span between two characters of a passage; None if there is no piece."""
-        parts = []
+    def likely_between(self, passage: int, start: int, end: int) -> list[Span]:
+        """Return the most likely spans between two characters of a passage, the best first; they may overlap."""
+        spans = []
         for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
             pieces = slice(window.first(start), window.last(end))
             if window.passage == passage and pieces.start < pieces.stop:
-                part = Window(passage, window.ids[pieces], window.spans[pieces])
-                parts.append(SpanScores((part,), starts[None, pieces], ends[None, pieces], self.no_answer).best)
-        return max(filter(None, parts), key=lambda span: span.probability, default=None)
+                joint = _joint(starts[pieces], ends[pieces])
+                values, indices = joint.flatten().topk(min(MAX_LIKELY_SPANS, joint.numel()))
+                for value, index in zip(values.tolist(), indices.tolist(), strict=True):
+                    first, last = divmod(index, len(joint))
+                    if first <= last:
+                        span = window.spans[pieces.start + first][0], window.spans[pieces.start + last][1]
+                        spans.append(Span(passage, *span, math.exp(0.5 * value)))
+        return sorted(spans, key=lambda span: -span.probability)
 
     def best_in(self, passages: Collection[int]) -> Span | None:
         """Return the most likely span of some of the passages; None if they have no pieces."""
@@ -97,7 +103,7 @@ class SpanScores:
         for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
             if window.passage not in passages:
                 continue
-            joint = (starts[:, None] + ends).masked_fill(~_ordered(len(starts)), -torch.inf)
+            joint = _joint(starts, ends)
             start, end = divmod(int(joint.argmax()), len(starts))
             probability = math.exp(0.5 * float(joint[start, end]))
             if best is None or probability > best.probability:
@@ -258,6 +264,11 @@ def normalize(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Return log-probabilities of logits [windows, pieces], and of no answer, whose logit is 0."""
     log_sum = torch.cat([logits.flatten(), logits.new_zeros(1)]).logsumexp(0)
     return logits - log_sum, -log_sum
+
+
+def _joint(starts: Tensor, ends: Tensor) -> Tensor:
+    """Return the sums of start and end log-probabilities [pieces, pieces]; -inf where they are no span."""
+    return (starts[:, None] + ends).masked_fill(~_ordered(len(starts)), -torch.inf)
 
 
 @cache

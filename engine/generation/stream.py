@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
-from engine.generation.evidence import Evidence, format_quotes
+from engine.generation.evidence import Evidence
+from engine.generation.quotes import format_quotes
 from engine.kv.chunk_cache import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
@@ -163,7 +164,8 @@ def fill_quoted_answer(
 
 
 def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
-    answer.text = format_quotes(answer.quotes)
+    verdict = evidence.verdict(answer.quotes)
+    answer.text = f"{verdict}: {format_quotes(answer.quotes)}" if verdict else format_quotes(answer.quotes)
     answer.confidence = 1 - evidence.scores.no_answer
     answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
 

@@ -41,13 +41,18 @@ ABOUT_THE_APPLICATION = (
 SMALL_TALK = re.compile(rf"(?:{GREETING})? ?(?:{ABOUT_THE_APPLICATION})?", re.I)
 PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
-        r"\bsummar|\boverview\b|\bgist\b|\b(?:main|key) (?:points|ideas|message|takeaways)|\btl;?dr\b",
-        r"\bin (?:a few|two|three|short|brief) sentences\b|\b(?:in short|briefly|in brief)\b|\bwhat is .+ about\b",
-        r"\bzusammenfass|\bfass\w* .*zusammen|\b\u00fcberblick\b|\bworum geht|\bin wenigen s\u00e4tzen|\bkurz gesagt",
+        r"\bsummar|\bsum up\b|\boverview\b|\bgist\b|\b(?:main|key) (?:points|ideas|message|takeaways)|\btl;?dr\b",
+        r"\bin (?:a few|two|three|short|brief) (?:sentences|words)\b",
+        r"\b(?:in short|briefly|in brief)\b|\bwhat is .+ about\b",
+        r"\bzusammenfass|\bfass\w*\b.* zusammen|\b\u00fcberblick\b|\bworum geht|\bin wenigen s\u00e4tzen|\bkurz gesagt",
     ),
     QuestionKind.COMPARISON: _any(
         r"\bcompar|\bdiffer|\bversus\b|\bvs\b|\bchang\w+ (?:between|from|since|in)\b",
         r"\b(?:has|have|had|did|was|were) .+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b|\bbetter than\b",
+        r"\b(?:19|20)\d\d\b.* (?:and|or|to|than|vs|und|oder|auf|als) .*\b(?:19|20)\d\d\b",
+        r"\b(?:newer|new|current)\b.* (?:and|or|than|to) .*\bold(?:er)?\b|\bold(?:er)?\b.* (?:and|or|than|to) .*\bnew",
+        r"\b(?:which|who|what)\b.* (?:more|less|\w{2,}er)\b.* or ",
+        r"\b(?:did|do|does|is|are|was|were)\b.* or .* (?:more|less)\b",
         r"\bvergl(?:eich|ich)|\bunterschied|\bge\u00e4ndert\b|\bim gegensatz",
     ),
     QuestionKind.STEPS: _any(
@@ -72,9 +77,19 @@ PATTERNS = {  # the first that matches decides
         re.I,
     ),
 }
-NEXT_PART = re.compile(
-    r"(?:,? (?:and|und)|;) (?:also )?"
-    r"(?=(?:who|whom|whose|what(?:'s)?|when|where|why|how|which|wer|was|wann|wo|warum|wie|welche[rsnm]?|wieviel)\b)",
+QUESTION_WORD = r"who|whom|whose|what(?:'s)?|when|where|why|how|which|wer|was|wann|wo|warum|wie|welche[rsnm]?|wieviel"
+NEXT_PART = re.compile(rf"(?:,? (?:and|und)|;) (?:also )?(?=(?:{QUESTION_WORD})\b)", re.I)
+ONE_WORD_PART = re.compile(rf"(?:{QUESTION_WORD})\?", re.I)
+NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|cannot|excluded|prohibited|forbidden|refused|declined)\b|n['\u2019]t\b"
+    r"|\b(?:nicht|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen)\b",
+    re.I,
+)
+LIMIT = re.compile(
+    r"\b(?:no|not|nicht) (?:more|later|less|fewer|only|longer|mehr als|nur|sp\u00e4ter)\b", re.I
+)  # no negation
+GERMAN_QUESTION = re.compile(
+    r"(?:ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b",
     re.I,
 )
 
@@ -91,9 +106,22 @@ def question_kind(question: str) -> QuestionKind:
 def split_parts(question: str) -> list[str]:
     """Return the parts of a question that contains several: 'Who built it, and when was it opened?'.
 
-    A part that cannot be understood alone follows the part before it.
+    A part that cannot be understood alone follows the part before it; of 'When is it and where?' the second part is
+    'Where is it?'.
     """
     parts = [f"{part.strip(' ,;?.')}?" for part in NEXT_PART.split(question.strip())]
-    if len(parts) == 1 or any(len(part.split()) < 2 for part in parts):
+    if len(parts) == 1 or len(parts[0].split()) < 2:
         return [question.strip()]
-    return [f"{parts[i - 1]} {part}" if i and needs_context(part) else part for i, part in enumerate(parts)]
+    for i, part in enumerate(parts[1:], start=1):
+        if ONE_WORD_PART.fullmatch(part):
+            parts[i] = f"{part[:-1]} {parts[i - 1].partition(' ')[2]}"
+        elif needs_context(part):
+            parts[i] = f"{parts[i - 1]} {part}"
+    return parts
+
+
+def verdict(question: str, answer: str) -> str:
+    """Return 'Yes' or 'No', in the question's language, if `answer` is a sentence that answers it: by its negation."""
+    is_no = bool(NEGATION.search(LIMIT.sub("", answer))) != bool(NEGATION.search(question))
+    words = ("Nein", "Ja") if GERMAN_QUESTION.match(question.strip()) else ("No", "Yes")
+    return words[0] if is_no else words[1]

@@ -1,0 +1,46 @@
+"""Summaries made of sentences of the passages: a small model leaves out what matters and mixes up what it keeps."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.prompt.followups import STOP_WORD
+from engine.text import split_words
+
+NUM_SENTENCES = 6
+MIN_CONTENT_WORDS = 4  # of a sentence in a summary
+QUESTION_WORD_WEIGHT = 4
+NUMBER_WEIGHT = 1.3  # of a sentence with a figure: it states a result, a date or an amount
+LEAD_WEIGHT = 1.3  # of the first sentence of a paragraph
+
+
+def summarize(sentences: Sequence[str], is_lead: Sequence[bool], question: str) -> list[int]:
+    """Return the indices of the sentences that make a summary, in order.
+
+    SumBasic (Nenkova and Vanderwende, 2005): a sentence counts as much as its words are frequent, and the words of a
+    chosen sentence count less for the next one. Words of the question count more.
+    """
+    words_of = [content_words(sentence) for sentence in sentences]
+    counts = Counter(word for words in words_of for word in words)
+    weight = {word: count / counts.total() for word, count in counts.items()}
+    for word in content_words(question) & weight.keys():
+        weight[word] *= QUESTION_WORD_WEIGHT
+
+    def score(index: int) -> float:
+        score = sum(weight[word] for word in words_of[index]) / len(words_of[index]) ** 0.5
+        has_number = any(character.isdecimal() for character in sentences[index])
+        return score * (NUMBER_WEIGHT if has_number else 1) * (LEAD_WEIGHT if is_lead[index] else 1)
+
+    chosen: list[int] = []
+    while len(chosen) < NUM_SENTENCES:
+        rest = [i for i, words in enumerate(words_of) if i not in chosen and len(words) >= MIN_CONTENT_WORDS]
+        if not rest:
+            break
+        chosen.append(max(rest, key=score))
+        for word in words_of[chosen[-1]]:
+            weight[word] **= 2
+    return sorted(chosen)
+
+
+def content_words(text: str) -> set[str]:
+    """Return the words that say what a text is about."""
+    return {word for word in split_words(text) if not STOP_WORD.fullmatch(word)}
