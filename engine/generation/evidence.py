@@ -7,21 +7,19 @@ to quote.
 """
 
 import math
-import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
+from operator import itemgetter, mul
 from threading import Event
 
 from engine.generation.overlap import sentence_scores, stem
-from engine.generation.quotes import Unit, cell_spans, split_units
-from engine.generation.span_scorer import SpanScorer, SpanScores
+from engine.generation.quotes import CELL, Unit, format_unit, split_units, whole_words
+from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import content_words, summarize
 from engine.model.encoder import Encoder
-from engine.prompt.followups import STOP_WORD
+from engine.prompt.followups import relative_year
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts, verdict
 from engine.request import Quote
@@ -29,19 +27,27 @@ from engine.text import split_words
 from store.markdown import parse_row
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
-MAX_NO_ANSWER = 0.8  # probability of no answer; above it, the passages do not answer
+# Fitted on the dev questions of `bench documents` and 100 more: P(the answer is right) given the best quote's log
+# probability, its cosine with the question, and the share of the question's words in it and its context.
+CONFIDENCE_WEIGHTS = (0.30, 2.0, 2.5)
+CONFIDENCE_BIAS = -1.0
+MIN_CONFIDENCE = 0.12  # below it, the passages do not answer
+MIN_SPAN_SHARE = 0.8  # of a sentence's probability; less likely answers are quoted with all of their sentence
+MIN_CELL_SHARE = 0.5  # the same for a table row
 MIN_LIST_ITEMS = 2
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
 # The weights of a unit's score were chosen on the dev questions of `bench documents`.
 OVERLAP_WEIGHT = 0.5  # nats per nat of shared words
 SIMILARITY_WEIGHT = 10.0  # nats per unit of the cosine between the embeddings of question and quote
+HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
+CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
+NUMBERED_WEIGHT = 5.0  # nats for a numbered list as the steps of a procedure
 RANK_PENALTY = 0.2  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MAX_CANDIDATES = 8  # units that are ranked by more than words and probability
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 MAX_SUMMARIZED_PASSAGES = 3
-WORD_REST = re.compile(r"(?:-?\w)*")  # the rest of a word behind a word piece
 
 Ranked = list[tuple[float, Unit]]  # scores in nats, best first
 
@@ -75,8 +81,8 @@ class Evidence:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the passages are likely to hold the answer; a summary needs no single span."""
-        return self.kind is QuestionKind.SUMMARY or self.scores.no_answer <= MAX_NO_ANSWER
+        """Whether the passages are likely to hold the answer; a summary needs no single quote."""
+        return self.kind is QuestionKind.SUMMARY or self.confidence >= MIN_CONFIDENCE
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
@@ -88,6 +94,8 @@ class Evidence:
             return self._quotes(unit for ranked in self._parts for _, unit in ranked[:1])
         if self.kind is QuestionKind.LIST:
             return self._matching_rows() or self._best_list() or self.closest()[:1]
+        if self.kind is QuestionKind.FACT and (announced := self._announced_list()):
+            return [announced]
         if self.kind is QuestionKind.STEPS:
             return self._best_list() or self.closest()[:1]
         return self.closest()[:1] if self.kind is QuestionKind.YES_NO else []
@@ -117,21 +125,22 @@ class Evidence:
         best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
         return [self._quote(best)] if best else []
 
-    def confidence(self, answer: str) -> float:
-        """Return how likely an answer is right: the mean probability of its words to be inside the answer's span."""
-        words = [word for word in split_words(answer) if not STOP_WORD.fullmatch(word)] or split_words(answer)
-        probabilities = [self._word_probabilities.get(word, 0.0) for word in words]
-        return sum(probabilities) / max(1, len(probabilities))
-
     @cached_property
-    def _word_probabilities(self) -> dict[str, float]:
-        probabilities: dict[str, float] = defaultdict(float)
-        for window, inside in zip(self.scores.windows, self.scores.inside(), strict=True):
-            text = self._prepared.texts[window.passage]
-            for (start, end), value in zip(window.spans, inside.tolist(), strict=True):
-                for word in split_words(text[start:end]):
-                    probabilities[word] = max(probabilities[word], value)
-        return probabilities
+    def confidence(self) -> float:
+        """How likely an answer made of the best quote is right: logistic regression on three features of it."""
+        best = next((unit for _, unit in self._ranked[:1]), None)
+        if best is None:
+            return 0.0
+        question = self._prepared.standalone_question
+        stems = set(map(stem, content_words(question)))
+        shared = stems & set(map(stem, content_words(f"{self._contexts[best.passage]} {self._text(best)}")))
+        features = (
+            math.log(max(MIN_PROBABILITY, self.scores.mass(best.passage, best.start, best.end))),
+            self._cosines(question, [self._text(best)])[0],
+            len(shared) / max(1, len(stems)),
+        )
+        logit = CONFIDENCE_BIAS + sum(map(mul, CONFIDENCE_WEIGHTS, features))
+        return 1 / (1 + math.exp(-logit))
 
     @cached_property
     def _units(self) -> list[Unit]:
@@ -189,22 +198,54 @@ class Evidence:
             for context, units in zip(self._contexts, by_passage, strict=True)
         ]
         scores = sentence_scores(texts, question)
+        original = self._prepared.original_question
+        if original != question == self._prepared.standalone_question:  # a follow-up counts more than what is before it
+            last = sentence_scores(texts, original)
+            scores = [sum(pair) for pair in zip(scores, last, strict=True)]
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
 
     def _likely_span(self, unit: Unit) -> str:
-        """Return the most likely answer in a unit: no words of the question or of earlier turns, and of one cell."""
+        """Return the most likely answer in a unit that repeats neither the question nor an earlier turn; '' if none.
+
+        It is all of the unit where no span of it is much more likely than the others.
+        """
         text = self._prepared.texts[unit.passage][: unit.end]
-        cells = [(unit.start + start, unit.start + end) for start, end in cell_spans(self._text(unit))]
         question_words = set(split_words(self._prepared.standalone_question))
         is_choice = bool({"or", "oder"} & question_words)  # between alternatives that the question names
-        for span in self.scores.likely_between(unit.passage, unit.start, unit.end):
-            end = span.end + len(WORD_REST.match(text, span.end).group())  # type: ignore[union-attr]
-            if unit.block.kind == "table" and not any(start <= span.start and end <= stop for start, stop in cells):
-                continue
-            words = set(split_words(text[span.start : end]))
+        spans = self._cell_spans(unit) if unit.block.kind == "table" else None
+        likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
+        mass = self.scores.mass(unit.passage, unit.start, unit.end)
+        if not likely or likely[0].probability < (MIN_CELL_SHARE if spans else MIN_SPAN_SHARE) * mass:
+            return format_unit(self._text(unit))
+        for span in spans or likely:
+            start, end = whole_words(text, span.start, span.end)
+            words = set(split_words(text[start:end]))
             if words and (is_choice or not words <= question_words):
-                return text[span.start : end]
+                return text[start:end]
         return ""
+
+    def _cell_spans(self, row: Unit) -> list[Span]:
+        """Return the best span of each cell of a table row, the most likely cell first.
+
+        A cell is chosen by its span's probability, and by the words and the meaning that it shares with the question.
+        """
+        text, question = self._text(row), self._prepared.original_question
+        cells = [
+            (span, text[cell.start() : cell.end()], cell[1] or "")
+            for cell in CELL.finditer(text)
+            for span in self.scores.likely_between(row.passage, row.start + cell.start(2), row.start + cell.end(2))[:1]
+        ]
+        stems = set(map(stem, content_words(f"{question} {relative_year(self._prepared.standalone_question)}")))
+        cosines = self._cosines(question, [cell for _, cell, _ in cells])
+
+        def score(index: int) -> float:
+            span, cell, header = cells[index]
+            in_header = len(stems & set(map(stem, content_words(header))))
+            in_value = len(stems & set(map(stem, content_words(cell.removeprefix(header)))))
+            probability = math.log(max(MIN_PROBABILITY, span.probability))
+            return probability + HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosines[index]
+
+        return [cells[index][0] for index in sorted(range(len(cells)), key=score, reverse=True)]
 
     def _matching_rows(self) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as the best row; none if there is one."""
@@ -215,6 +256,16 @@ class Evidence:
         named = {cell for cell in cells if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
         rows = [unit for unit in self._units if named & set(parse_row(self._text(unit)) or [])]
         return self._quotes(rows) if len(rows) >= MIN_LIST_ITEMS else []
+
+    def _announced_list(self) -> Quote | None:
+        """Return the list below the best quote, if that ends with a colon."""
+        best = next((unit for _, unit in self._ranked[:1]), None)
+        if best is None or not self._text(best).endswith(":"):
+            return None
+        below = self._units[self._units.index(best) + 1 :][:1]
+        return next(
+            (self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"), None
+        )
 
     def _best_list(self) -> list[Quote]:
         """Return the list that most likely answers, judged together with the line or heading above it.
@@ -235,12 +286,17 @@ class Evidence:
                 start = with_above[0].start
                 probability = self.scores.mass(passage, start, block.end)
                 overlap = max(overlaps.get(unit, 0.0) for unit in with_above)
-                judged.append((_score(probability, overlap, passage), self._quote_at(passage, block.start, block.end)))
+                quote = self._quote_at(passage, block.start, block.end)
+                is_numbered = self.kind is QuestionKind.STEPS and quote.text[0].isdecimal()
+                judged.append((_score(probability, overlap, passage) + NUMBERED_WEIGHT * is_numbered, quote))
                 texts.append(self._prepared.texts[passage][start : block.end][:MAX_EMBEDDED_CHARS])
             above = units[-1:]
         cosines = self._cosines(self._prepared.standalone_question, texts)
         scores = [score + SIMILARITY_WEIGHT * cosine for (score, _), cosine in zip(judged, cosines, strict=True)]
-        return [judged[scores.index(max(scores))][1]] if scores else []
+        row = next(((score, unit) for score, unit in self._ranked[:1] if unit.block.kind == "table"), None)
+        if not scores or (row and row[0] > max(scores)):
+            return []
+        return [judged[scores.index(max(scores))][1]]
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""

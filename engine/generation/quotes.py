@@ -10,7 +10,10 @@ from engine.text import split_sentences
 from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
 
 MAX_ITEM_CHARS = 300  # of a list item; the sentences of a longer one are quoted one by one
-CELL = re.compile(r"(?<=\| )(?:[^|]*?: )?(.*?)(?= \|)")  # of a table row; the group is its value
+CELL = re.compile(r"(?<=\| )(?:([^|]*?): )?(.*?)(?= \|)")  # of a table row: header and value
+WORD_CHARACTER = re.compile(r"\w|[.,]\d")
+WORD_BEFORE = re.compile(r"(?:\w|(?<=\d)[.,](?=\d|$)|(?<=\w)-)+$")
+WORD_AFTER = re.compile(r"(?:-?\w|(?<=\d)[.,]\d)*")
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,21 @@ def split_units(passage: int, text: str) -> Iterator[Unit]:
                 yield Unit(passage, at, at + len(stripped), block)
 
 
-def cell_spans(row: str) -> list[tuple[int, int]]:
-    """Return the characters of the values of a table row, without their headers."""
-    return [match.span(1) for match in CELL.finditer(row)]
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span widened to whole words and numbers: word pieces are parts of them."""
+    before, after = WORD_BEFORE.search(text[:start]), WORD_AFTER.match(text, end)
+    if before and WORD_CHARACTER.match(text, start):
+        start = before.start()
+    return start, after.end() if after else end
 
 
 def format_quotes(quotes: Sequence[Quote]) -> str:
     """Return quotes as an answer: a line each, table rows without bars, with a mark [n] after each quote."""
-    return "\n".join(f"{_readable(quote.text)} [{quote.rank}]" for quote in quotes)
+    return "\n".join(f"{format_unit(quote.text)} [{quote.rank}]" for quote in quotes)
 
 
-def _readable(text: str) -> str:
+def format_unit(text: str) -> str:
+    """Return quoted text without the bars of table rows and without blank lines."""
     lines = []
     for line in text.split("\n"):
         cells = parse_row(line)

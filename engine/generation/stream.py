@@ -147,7 +147,7 @@ def fill_quoted_answer(
     """
     answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
     if not evidence.has_answer:
-        answer.text, answer.confidence = NO_ANSWER, evidence.scores.no_answer
+        answer.text, answer.confidence = NO_ANSWER, 1 - evidence.confidence
         return True
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
@@ -157,7 +157,7 @@ def fill_quoted_answer(
         scores = [each.score + MODEL_WEIGHT * value for each, value in zip(candidates, likelihoods, strict=True)]
         best = candidates[scores.index(max(scores))]
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
-        answer.confidence = evidence.confidence(best.text)
+        answer.confidence = evidence.confidence
         answer.sources = _with_citations(answer.sources, {best.quote.rank})
         return True
     return answer.is_quoted
@@ -166,7 +166,7 @@ def fill_quoted_answer(
 def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
     verdict = evidence.verdict(answer.quotes)
     answer.text = f"{verdict}: {format_quotes(answer.quotes)}" if verdict else format_quotes(answer.quotes)
-    answer.confidence = 1 - evidence.scores.no_answer
+    answer.confidence = evidence.confidence
     answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
 
 
@@ -177,9 +177,9 @@ def _fill_evidence(answer: Answer, evidence: Evidence, is_repeating: bool) -> No
         answer.quotes, answer.is_quoted = tuple(evidence.closest()[:1]), True
         _answer_with_quotes(answer, evidence)
     elif text == NO_ANSWER:
-        answer.quotes, answer.confidence = tuple(evidence.closest()), evidence.scores.no_answer
+        answer.quotes, answer.confidence = tuple(evidence.closest()), 1 - evidence.confidence
     else:
-        answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence(text)
+        answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence
 
 
 def _with_citations(sources: Sequence[Source], ranks: Collection[int]) -> tuple[Source, ...]:

@@ -24,6 +24,16 @@ STOP_WORD = re.compile(  # words that do not say what a question is about
     r"|shall|should|will|would|wh(at|ich|om|ose|o|en|ere|y)|how|much|many|long|far|often|old|big|tell|say|mean"
     r"|year|day|date|name|number|kind|sort|part|time|place"
     r"|ca|sha|wo"  # of can't, shan't, won't
+    r"|der|die|das|de[mns]|eine?[mnrs]?|und|oder|ist|sind|waren|wird|werden|wurden?|haben|hatten?|kann|k\u00f6nnen"
+    r"|darf|d\u00fcrfen|muss|m\u00fcssen|soll|sollen|ich|du|er|sie|es|wir|ihr|mir|mich|sich|unser|meine?[mnrs]?|im|am|auf|aus"
+    r"|beim?|mit|nach|vo[nmr]|zu[mr]?|f\u00fcrs?|\u00fcber|unter|um|als|wie|wer|we[mn]|wann|warum|welche[mnrs]?|viele?"
+    r"|lange|noch|auch|nicht|keine?[mnrs]?|gibt|denn|wenn|ab|bis"
+)
+YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+RELATIVE_YEAR = re.compile(
+    r"\b(?:year|jahr) (?:before|earlier|davor|vorher|zuvor)\b|\b(?:previous|prior|preceding) year\b|\bvorjahr"
+    r"|(?P<after>\b(?:year|jahr) (?:after|later|danach)\b|\b(?:next|following) year\b)",
+    re.I,
 )
 CLITIC = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"
 MIN_CONTENT_WORDS = 2
@@ -46,6 +56,14 @@ def needs_context(question: str) -> bool:
     if CONNECTIVE.match(question.strip().lower()) or any(map(ANAPHOR.fullmatch, words)):
         return True
     return sum(not STOP_WORD.fullmatch(word) for word in words) < MIN_CONTENT_WORDS
+
+
+def relative_year(question: str) -> str:
+    """Return the year that a follow-up means by 'the year before', or after, the last one named; '' if none."""
+    *_, year = ["", *YEAR.findall(question)]
+    if year and (match := RELATIVE_YEAR.search(question)):
+        return str(int(year) + (1 if match.lastgroup == "after" else -1))
+    return ""
 
 
 def relevant_turns(question: str, history: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:

@@ -63,6 +63,7 @@ PATTERNS = {  # the first that matches decides
     ),
     QuestionKind.LIST: _any(
         r"^(?:list|name|enumerate|nenne?n?|aufz\u00e4hl)\b|\b(?:list|name) (?:all|every|the)",
+        r"\bwhat \w+s (?:are|were|do|does|did|can|may|must)\b",
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
         r"\bwhich (?:\w+ ){0,2}\w+s (?:are|were|do|does|did|have|has|can|may|must|will|in)\b",
         r"\bin (?:which|what) (?:\w+ )?(?:situations|cases|places|countries)",
@@ -71,7 +72,7 @@ PATTERNS = {  # the first that matches decides
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(
-        r"^(?:is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am"
+        r"^(?:[^,?]{3,60}, )?(?:is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am"
         r"|ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b"
         r"(?!.* (?:or|oder) )",
         re.I,
