@@ -72,6 +72,26 @@ def ask_several(world: World, attributes: Sequence[Attribute], entity: Entity, r
     return world.fill(rng.choice(_list(world, "ask_two")), rng, e=name, l=nouns[0], m=nouns[1])
 
 
+def ask_column(
+    world: World, attribute: Attribute, entity: Entity, dimension: str, form: str, value: str, rng: Random
+) -> str:
+    """Ask in which column ('Month') an entity has a value, the highest ('high') or lowest ('low') one, or 'none'."""
+    where = _pairs(world, "which")[dimension]
+    patterns = _list(world, f"none_{attribute.name.rstrip('*')}" if form == "none" else f"ask_column_{form}")
+    name = entity_in_question(world, entity, rng, entity is world.subject and rng.random() < 0.6)
+    noun = rng.choice(attribute.nouns)
+    given = dict(
+        w=where,
+        d=dimension if world.is_german else dimension.lower(),
+        e=name,
+        l=noun,
+        v=value,
+        k=_without_article(world, noun),
+    )
+    question = world.fill(rng.choice(patterns), rng, **given)
+    return in_past_tense(world, question) if dimension in _list(world, "year_header") else question
+
+
 def add_qualifier(world: World, question: str, qualifier: str, rng: Random) -> str:
     """Put words like 'in 2021' at the end or at the start of a question."""
     first, _, rest = question.partition(" ")
@@ -80,9 +100,16 @@ def add_qualifier(world: World, question: str, qualifier: str, rng: Random) -> s
     return f"{question[:-1]} {qualifier}{question[-1]}" if question[-1] in "?." else f"{question} {qualifier}"
 
 
+def add_version(world: World, question: str, rng: Random) -> str:
+    """Put the version of the document into a question."""
+    phrases = _list(world, "in_version_number" if world.kind.version == "number" else "in_version_year")
+    qualifier = world.fill(rng.choice(phrases), rng, v=world.version_label, doc=world.noun)
+    return add_qualifier(world, question, qualifier, rng)
+
+
 def in_past_tense(world: World, question: str) -> str:
     """Put the first auxiliary verb of a question into the past tense."""
-    tenses = dict(pair.split("/") for pair in _list(world, "past_tense"))
+    tenses = _pairs(world, "past_tense")
     words = question.split(" ")
     for index, word in enumerate(words):
         if word.lower() in tenses and words[index + 1 : index + 2] != ["you"]:
@@ -99,12 +126,12 @@ def in_dative(question: str) -> str:
     )
 
 
-def finish(world: World, question: str, rng: Random) -> str:
+def finish(world: World, question: str, rng: Random, can_wrap: bool = True) -> str:
     """Return a question in the style of a person: polite, hasty, with a typo."""
     question = question[:1].upper() + question[1:]
     question = in_dative(question) if world.is_german else ARTICLE.sub("an ", question)
     first, _, rest = question.partition(" ")
-    if first.lower() in _list(world, "question_word") and rng.random() < WRAPPED_FRACTION:
+    if first.lower() in _list(world, "question_word") and can_wrap and rng.random() < WRAPPED_FRACTION:
         question = world.fill(rng.choice(_list(world, "ask_politely")), rng, q=f"{first.lower()} {rest}", Q=question)
     if rng.random() < TYPO_FRACTION:
         question = _with_typo(question, rng)
@@ -121,6 +148,10 @@ def _period_phrase(world: World, period: str, rng: Random) -> str:
 def _without_article(world: World, noun: str) -> str:
     first, _, rest = noun.partition(" ")
     return rest if world.is_german and first in ("der", "die", "das") else noun
+
+
+def _pairs(world: World, name: str) -> dict[str, str]:
+    return dict(pair.split("/", 1) for pair in _list(world, name))
 
 
 def _list(world: World, name: str) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ class Question:
     ask: Callable[[Random], str]
     subject: tuple[Entity, Attribute] | None = None  # of questions for a value
     absent: str = ""  # of an unanswerable question: what the document does not mention
+    is_finished: bool = False  # `ask` returns it in the style of a person
 
 
 class World:
