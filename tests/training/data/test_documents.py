@@ -1,6 +1,7 @@
 """Synthetic documents: seeded, with answers contained in the passage and questions in the intended proportions."""
 
 import json
+import re
 import sys
 from collections import Counter
 from itertools import pairwise
@@ -140,6 +141,37 @@ def test_columns_are_named_by_their_value(documents):
                 in_rows = any(row[0][1] == question.answer and value in dict(row).values() for row in rows)
                 assert in_columns or in_rows
     assert columns > 20
+
+
+def test_amounts_lie_in_the_range_whose_row_answers(documents):
+    amounts = 0
+    for question in (question for passages in documents for passage in passages for _, question in passage.phrased):
+        if question.type == "range" and len(question.key) == 5:
+            amounts += 1
+            name, amount = question.key[3:]
+            (amount,) = _numbers(amount)
+            edges = _numbers(name)
+            if len(edges) == 2:
+                assert edges[0] < amount < edges[1]
+            elif name.startswith(("up to", "under", "until", "≤", "max.", "less", "bis", "unter")):
+                assert amount < edges[0]
+            else:
+                assert amount > edges[0]
+    assert amounts > 20
+
+
+def _numbers(text):
+    return [int(number) for number in re.findall(r"\d+", re.sub(r"(?<=\d)[.,](?=\d{3})", "", text))]
+
+
+def test_unanswerable_questions_are_about_similar_and_unrelated_things(documents):
+    questions = [question for passages in documents for passage in passages for _, question in passage.phrased]
+    absent = [question for question in questions if question.type == "unanswerable"]
+    unrelated = [question for question in absent if question.key[0] == "unrelated"]
+    entities = {question.subject[0].name for question in questions if question.subject and question.answer}
+    about_present = [question for question in absent if question.subject and question.subject[0].name in entities]
+    after_another = [question for question in absent if question.key[0] == "followup"]
+    assert all(len(kind) > 0.05 * len(absent) for kind in (unrelated, about_present, after_another))
 
 
 def test_versions_of_a_document_differ_in_name_and_values(documents):

@@ -1,7 +1,7 @@
 """Questions made of several questions of a document, and questions that it does not answer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -11,7 +11,8 @@ from training.data.documents.vocabulary import Attribute
 from training.data.documents.world import Entity, Question, World
 from training.data.documents.writer import Document, Passage
 
-NUM_ABSENT = 24  # candidates for unanswerable questions of a document
+NUM_ABSENT = 30  # candidates for unanswerable questions of a document
+NUM_UNRELATED = 3
 
 
 def multi_questions(world: World, passage: Passage, rng: Random) -> list[Question]:
@@ -38,33 +39,87 @@ def _ask_several(world: World, pairs: Sequence[tuple[Entity, Attribute]], rng: R
 
 
 def absent_questions(document: Document, others: Sequence[Document], rng: Random) -> list[tuple[Passage, Question]]:
-    """Return questions for what neither the document nor its other version holds: attributes, entities, years."""
+    """Return questions for what neither the document nor its other versions hold.
+
+    They ask for another attribute of an entity, for another entity, often one with a similar name, for another year, or
+    for something that the document is not about.
+    """
     world, passages = document.world, document.passages
-    all_passages = [*passages, *(passage for other in others for passage in other.passages)]
     text = "\n".join(each.text for each in (document, *others))
-    subjects = [q.subject for passage in passages for q in passage.questions if q.subject]
-    stated = {question.key[:2] for passage in all_passages for question in passage.questions}
-    found = []
-    for number in range(NUM_ABSENT if subjects else 0):
-        entity, _ = rng.choice(subjects)
-        attribute = rng.choice(entity.entity_class.attributes)
-        period = str(world.year) if attribute.name.endswith("*") else ""
-        names = {word.casefold() for word in (*attribute.labels, *attribute.nouns)}
-        is_stated = any(re.search(rf"\b{re.escape(_without_article(name))}\b", text) for name in names)
+    values = [
+        (passage, question)
+        for passage in passages
+        for question in passage.questions
+        if question.subject and question.type in ("table", "fact")
+    ]
+    stated: dict[str, set[Attribute]] = {}
+    for question in (
+        question for each in (document, *others) for passage in each.passages for question in passage.questions
+    ):
+        if question.subject:
+            stated.setdefault(question.subject[0].name, set()).add(question.subject[1])
+    found = list[tuple[Passage, Question]]()
+    for number in range(NUM_ABSENT if values else 0):
+        passage, near = rng.choice(values)
+        assert near.subject
+        entity, attribute = near.subject
+        period = near.key[2]
         roll = rng.random()
-        if roll < 0.5 and not is_stated and (entity.name, attribute.name) not in stated:
+        if roll < 0.4:
+            attribute = rng.choice(entity.entity_class.attributes)
+            period = str(world.year) if attribute.name.endswith("*") else ""
+            if _is_stated(attribute, text) or not _is_other_kind(attribute, stated.get(entity.name, ())):
+                continue
             absent = attribute.labels[0]
-        elif 0.5 <= roll < 0.8 and (like_it := world.entities(entity.entity_class.name, 1, f"absent {number}")):
+        elif roll < 0.65 and (name := _similar_name(world, entity, rng)):
+            entity, absent = Entity(name, entity.entity_class), name
+        elif roll < 0.85:
+            like_it = world.entities(entity.entity_class.name, 1, f"absent {number}")
+            if not like_it:
+                continue
             entity, absent = like_it[0], like_it[0].name
-        elif roll >= 0.8 and period and entity is world.subject:
-            period = absent = str(world.first_year + rng.choice((-9, -8, -7, 5, 6)))
+        elif period.isdigit() and len(period) == 4:
+            period = absent = str(int(period) + rng.choice((-12, -9, -8, -7, 7, 8, 9)))
         else:
             continue
         if absent.casefold() not in text:
             ask = partial(phrasing.ask_value, world, attribute, entity, period=period)
             key = (entity.name, attribute.name, period)
-            found.append((rng.choice(passages), Question("unanswerable", key, "", ask, (entity, attribute), absent)))
+            found.append((passage, Question("unanswerable", key, "", ask, (entity, attribute), absent)))
+    for item in rng.sample(world.words.lists["unrelated"], NUM_UNRELATED):
+        unrelated, absent = item.rsplit("/", 1)
+        if absent.casefold() not in text:
+            asked = Question("unanswerable", ("unrelated", unrelated), "", partial(_same, unrelated), absent=absent)
+            found.append((rng.choice(passages), asked))
     return found
+
+
+def _same(question: str, rng: Random) -> str:
+    return question
+
+
+def _is_stated(attribute: Attribute, text: str) -> bool:
+    """Return whether a text has any of an attribute's names."""
+    names = {word.casefold() for word in (*attribute.labels, *attribute.nouns)}
+    return any(re.search(rf"\b{re.escape(_without_article(name))}\b", text) for name in names)
+
+
+def _is_other_kind(attribute: Attribute, stated: Collection[Attribute]) -> bool:
+    """Return whether no value that is stated could be meant instead: none is also a price, a date, a person ..."""
+    kind = attribute.value.partition(":")[0]
+    return all(other.value.partition(":")[0] != kind for other in stated)
+
+
+def _similar_name(world: World, entity: Entity, rng: Random) -> str:
+    """Return a name with another digit or another first name: 'X300' for 'X200'; '' if it has neither."""
+    name = entity.name
+    if entity.entity_class.name == "person":
+        return f"{rng.choice(world.words.lists['first_name'])} {name.split(' ')[-1]}"
+    digits = [at for at, letter in enumerate(name) if letter.isdigit()]
+    if not digits:
+        return ""
+    at = rng.choice(digits)
+    return name[:at] + rng.choice([digit for digit in "123456789" if digit != name[at]]) + name[at + 1 :]
 
 
 def _without_article(noun: str) -> str:

@@ -15,11 +15,11 @@ NUM_TRIED = 5  # questions of a passage for which an earlier question is looked 
 LONGER_FRACTION = 0.15  # of the follow-ups come after two earlier questions
 NO_ANSWER_FRACTION = 0.08  # of the earlier questions had no answer
 SENTENCE_FRACTION = 0.2  # of the earlier answers are sentences
+STATED_FRACTION = 0.25  # of the follow-ups for another attribute come after a statement instead of a question
 ELLIPTIC_FRACTION = 0.4  # of the follow-ups for another attribute name it only
 SHORT_CASE_FRACTION, NO_MARK_FRACTION = 0.2, 0.15  # of the follow-ups are all in lower case, end without '?'
 SUBJECT_VERB = re.compile(r"\b(do|does|did|is|are|was|were|has|have|can|may|must|will) $", re.I)
-PLACES = ("site", "town", "room", "stop", "event")  # classes of things that one is 'at' or 'in': 'there'
-SENTENCES = ("fault", "task")  # classes of things whose names are like sentences
+PLACES = ("site", "town", "room", "stop", "event", "destination")  # classes of things that one is 'at' or 'in': 'there'
 WITHOUT_PRONOUN = re.compile(r"(many|much) \{e\}|\{e\} and ")
 
 
@@ -45,8 +45,9 @@ def follow_ups(
             if (first := _draw_earlier(second, by_class.get(_group(world, second), ()), rng)) is None:
                 continue
             chain = [first, second]
-            if rng.random() < LONGER_FRACTION and (zeroth := _draw_earlier(first, by_class[_group(world, first)], rng)):
-                chain.insert(0, zeroth)
+            if rng.random() < LONGER_FRACTION:
+                zeroth = _draw_earlier(first, by_class[_group(world, first)], rng)
+                chain = [zeroth, *chain] if zeroth and zeroth.key != second.key else chain
             found.append((passage, _follow_up(world, chain, others)))
     for other in others:
         found += _version_follow_ups(document, other, seconds, rng)
@@ -113,8 +114,10 @@ def _follow_up(world: World, chain: Sequence[Question], others: Sequence[Documen
 
 
 def _ask_in_turn(world: World, chain: Sequence[Question], needs_version: bool, rng: Random) -> str:
+    if len(chain) == 2 and _relation(*chain) == "attribute" and not chain[0].key[2] and rng.random() < STATED_FRACTION:
+        return _ask_after_statement(world, chain[0], chain[1], needs_version, rng)
     text = chain[0].ask(rng)
-    if needs_version and world.version_label not in text:
+    if needs_version and world.version_label not in text and not chain[0].key[2].isdigit():
         text = phrasing.add_version(world, text, rng)
     text = phrasing.finish(world, text, rng)
     for first, second in pairwise(chain):
@@ -122,6 +125,25 @@ def _ask_in_turn(world: World, chain: Sequence[Question], needs_version: bool, r
             text, _earlier_answer(world, first, rng), _finish(world, _ask_next(world, first, second, rng), rng)
         )
     return text
+
+
+def _ask_after_statement(world: World, first: Question, second: Question, needs_version: bool, rng: Random) -> str:
+    """Ask after a statement instead of a question: 'I read that the X200 weighs 3 kg. How long is its warranty?'."""
+    assert first.subject and second.subject
+    entity, attribute = first.subject
+    name = rng.choice(entity.entity_class.prefixes) + entity.name
+    says = [say for say in attribute.says if say.startswith(("{E}", "{V}", "The ", "Für {E}", "Die "))]
+    says = says or world.words.lists["say_noun"][:1]
+    noun = rng.choice(attribute.nouns)
+    statement = world.fill(rng.choice(says), rng, E=name, V=first.answer, l=noun, L=noun[:1].upper() + noun[1:])
+    if statement.split(" ")[0] in world.words.lists["lower_word"]:
+        statement = statement[:1].lower() + statement[1:]
+    question = _ask_attribute(world, second.subject[1], entity, rng)
+    question = phrasing.in_dative(question) if world.is_german else question
+    if needs_version:
+        question = phrasing.add_version(world, question, rng)
+    question = question[:1].upper() + question[1:]
+    return world.fill(rng.choice(world.words.lists["ask_after"]), rng, e=name, s=statement, Q=question)
 
 
 def _join(question: str, answer: str, follow_up: str) -> str:
@@ -152,7 +174,7 @@ def _ask_next(world: World, first: Question, second: Question, rng: Random) -> s
     if relation == "entity":
         own = lists.get(f"follow_entity_{entity.entity_class.name}", ())
         name = phrasing.entity_in_question(world, entity, rng)
-        name = f'"{name}"' if entity.entity_class.name in SENTENCES else name
+        name = f'"{name}"' if entity.entity_class.name in phrasing.SENTENCES else name
         return world.fill(rng.choice((*lists["follow_entity"], *own, *own)), rng, e=name, n=entity.name)
     if relation == "period":
         before, after = first.key[2], second.key[2]
@@ -167,7 +189,7 @@ def _ask_attribute(world: World, attribute: Attribute, entity: Entity, rng: Rand
     """Ask for another attribute of the entity that was talked about: 'And how heavy is it?', 'Who runs it?'."""
     asks = [ask for ask in attribute.asks if not WITHOUT_PRONOUN.search(ask)]
     is_person = entity.entity_class.name == "person"
-    pronouns = entity.entity_class.pronouns
+    pronouns = [name for name in entity.entity_class.pronouns if not name.startswith("der ")]  # its cases differ
     if not asks or (world.is_german and not pronouns) or rng.random() < ELLIPTIC_FRACTION:
         noun = rng.choice(attribute.nouns)
         short = noun.partition(" ")[2] if world.is_german else noun

@@ -11,21 +11,30 @@ from training.data.documents import phrasing
 from training.data.documents.derived import absent_questions, multi_questions
 from training.data.documents.followups import follow_ups
 from training.data.documents.prose import ProseWriter
+from training.data.documents.ranges import RangeWriter
 from training.data.documents.tables import TableWriter
 from training.data.documents.vocabulary import read_vocabulary
 from training.data.documents.world import Question, World
 from training.data.documents.writer import Document, Passage, Piece
 
 SHARES = {  # of the questions, in percent
-    **{"table": 25, "reverse": 3, "superlative": 3, "column": 2, "fact": 22, "list": 7, "steps": 5, "yes/no": 5},
-    **{"reason": 5, "dated": 3, "multi": 2, "followup": 6, "unanswerable": 12},
+    **{"table": 23, "reverse": 3, "superlative": 3, "column": 2, "range": 2, "fact": 20, "list": 7, "steps": 5},
+    **{"yes/no": 5, "reason": 5, "dated": 3, "multi": 2, "followup": 6, "unanswerable": 14},
 }
 GERMAN_FRACTION = 0.15
 FAMILY_FRACTION = 0.45  # of the kinds that have versions are written in two
 QUESTIONS_PER_PASSAGE = 4.5
 MIN_WORDS, MAX_WORDS = 60, 440  # of a passage
 MIN_PASSAGES, MAX_PASSAGES = 3, 12
-REPEATED = ("list", "steps", "yes/no", "reason", "dated")  # types whose questions occur twice, rephrased
+REPEATED = (
+    "list",
+    "steps",
+    "yes/no",
+    "reason",
+    "dated",
+    "column",
+    "range",
+)  # types whose questions occur twice, rephrased
 MAX_USES = 2
 NAMED_DOCUMENT_FRACTION = 0.15  # of the questions about no entity, besides those that cannot be answered
 ABSENT_FOLLOW_UP_FRACTION = 0.25  # as many unanswerable questions follow another one, relative to those that do not
@@ -68,7 +77,7 @@ def generate_documents(count: int, seed: int) -> Iterator[list[Passage]]:
         number += 1
 
 
-class DocumentWriter(ProseWriter, TableWriter):
+class DocumentWriter(ProseWriter, TableWriter, RangeWriter):
     """Writes every kind of content."""
 
 
@@ -144,6 +153,7 @@ def _ask(
     ]
     for candidates in by_type.values():
         rng.shuffle(candidates)
+    by_type["column"].sort(key=lambda pair: pair[1].key[3] != "none")  # few have one
     siblings = {
         question.key: question.answer
         for other in others
@@ -190,12 +200,15 @@ def _candidates(
     pairs = [pair for candidates in by_type.values() for pair in candidates]
     by_type["followup"] = follow_ups(document, others, pairs, pairs, rng)
     after_others = follow_ups(document, [], pairs, absent, rng)
-    by_type["unanswerable"] = absent + after_others[: round(ABSENT_FOLLOW_UP_FRACTION * len(absent))]
+    count = min(len(after_others), round(ABSENT_FOLLOW_UP_FRACTION * len(absent)))
+    by_type["unanswerable"] = absent + rng.sample(after_others, count)
     return by_type
 
 
 def _qualify(world: World, question: Question, text: str, siblings: Mapping[tuple[str, ...], str], rng: Random) -> str:
     """Add the version or the document to a question, if it needs it, and sometimes otherwise."""
+    if question.key[0] == "unrelated":
+        return text
     is_changed = question.key in siblings and siblings[question.key] != question.answer
     if world.is_family and world.version_label not in text and not _has_year(question):
         if rng.random() < (1.0 if is_changed or question.type == "superlative" else 0.2):

@@ -10,6 +10,9 @@ from training.data.documents.world import Entity, World
 TYPO_FRACTION = 0.03
 LOWER_CASE_FRACTION = 0.08
 NO_MARK_FRACTION = 0.05  # of the questions end without '?'
+SENTENCES = ("fault", "task")  # classes of things whose names are like sentences
+NUM_FAULT_PARTS = 3  # cause, remedy and code; the parts after them are other words for the fault
+REWORDED_FRACTION = 0.5  # of the faults are described in other words
 WRAPPED_FRACTION = 0.08  # of the questions are put politely
 COUNTED = re.compile(r"(?:many|much|viele|viel) \{e\}")  # the entity's name follows without an article
 ARTICLE = re.compile(r"\ba (?=[aeio])")
@@ -19,6 +22,8 @@ def entity_in_question(world: World, entity: Entity, rng: Random, is_implicit: b
     """Return how a question names an entity: by its name, or 'the device' if the document is about it."""
     if is_implicit and entity.entity_class.pronouns:
         return rng.choice(entity.entity_class.pronouns)
+    if len(entity.parts) > NUM_FAULT_PARTS and rng.random() < REWORDED_FRACTION:
+        return rng.choice(entity.parts[NUM_FAULT_PARTS:])
     return rng.choice(entity.entity_class.prefixes) + entity.name
 
 
@@ -29,7 +34,10 @@ def ask_value(
     lists = world.words.lists
     name = entity_in_question(world, entity, rng, is_implicit)
     general = lists["ask_noun_subject" if is_implicit and rng.random() < 0.5 else "ask_noun"]
-    pattern = rng.choice(attribute.asks if attribute.asks and rng.random() < 0.6 else general)
+    is_own = bool(attribute.asks) and rng.random() < 0.6
+    pattern = rng.choice(attribute.asks if is_own else general)
+    if not is_own and entity.entity_class.name in SENTENCES:
+        name = f'"{name}"'
     if COUNTED.search(pattern):
         name = entity.name
     noun = rng.choice(attribute.nouns)
