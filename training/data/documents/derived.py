@@ -12,7 +12,7 @@ from training.data.documents.world import Entity, Question, World
 from training.data.documents.writer import Document, Passage
 
 NUM_ABSENT = 30  # candidates for unanswerable questions of a document
-NUM_UNRELATED = 3
+NUM_UNRELATED = 1
 
 
 def multi_questions(world: World, passage: Passage, rng: Random) -> list[Question]:

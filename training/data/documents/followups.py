@@ -20,7 +20,7 @@ ELLIPTIC_FRACTION = 0.4  # of the follow-ups for another attribute name it only
 SHORT_CASE_FRACTION, NO_MARK_FRACTION = 0.2, 0.15  # of the follow-ups are all in lower case, end without '?'
 SUBJECT_VERB = re.compile(r"\b(do|does|did|is|are|was|were|has|have|can|may|must|will) $", re.I)
 PLACES = ("site", "town", "room", "stop", "event", "destination")  # classes of things that one is 'at' or 'in': 'there'
-WITHOUT_PRONOUN = re.compile(r"(many|much) \{e\}|\{e\} and ")
+WITHOUT_PRONOUN = re.compile(r"(many|much|most) \{e\}|\{e\} and ")
 
 
 def follow_ups(
@@ -47,7 +47,10 @@ def follow_ups(
             chain = [first, second]
             if rng.random() < LONGER_FRACTION:
                 zeroth = _draw_earlier(first, by_class[_group(world, first)], rng)
-                chain = [zeroth, *chain] if zeroth and zeroth.key != second.key else chain
+                is_repeated = zeroth and (
+                    zeroth.key == second.key or (zeroth.subject and zeroth.subject == second.subject)
+                )
+                chain = [zeroth, *chain] if zeroth and not is_repeated else chain
             found.append((passage, _follow_up(world, chain, others)))
     for other in others:
         found += _version_follow_ups(document, other, seconds, rng)
@@ -133,7 +136,7 @@ def _ask_after_statement(world: World, first: Question, second: Question, needs_
     entity, attribute = first.subject
     name = rng.choice(entity.entity_class.prefixes) + entity.name
     says = [say for say in attribute.says if say.startswith(("{E}", "{V}", "The ", "Für {E}", "Die "))]
-    says = says or world.words.lists["say_noun"][:1]
+    says = says or [world.words.lists["say_noun"][0]]
     noun = rng.choice(attribute.nouns)
     statement = world.fill(rng.choice(says), rng, E=name, V=first.answer, l=noun, L=noun[:1].upper() + noun[1:])
     if statement.split(" ")[0] in world.words.lists["lower_word"]:
