@@ -1,14 +1,18 @@
 """Synthetic documents: seeded, with answers contained in the passage and questions in the intended proportions."""
 
 import json
+import re
 import sys
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
+from engine.prompt.followups import needs_context
+from store.markdown import parse_row
 from training import __main__ as command
 from training.data.corpus import read_corpora
+from training.data.documents.followups import with_pronoun
 from training.data.documents.generate import SHARES, generate_documents, write_documents
 from training.data.documents.vocabulary import read_vocabulary
 
@@ -93,6 +97,81 @@ def test_what_unanswerable_questions_ask_for_is_absent(documents):
                 absent += 1
                 assert question.absent and question.absent.casefold() not in text
     assert absent > 100
+
+
+def test_follow_ups_come_after_the_earlier_question_and_its_answer(documents):
+    found = Counter()
+    for passages in documents:
+        answers = {question.answer for passage in passages for question in passage.questions}
+        for text, question in ((text, question) for passage in passages for text, question in passage.phrased):
+            if question.type == "followup":
+                found["all"] += 1
+                stated = max((answer for answer in answers if f" {answer}" in text), key=len, default="")
+                found["with an answer"] += bool(stated)
+                found["needs context"] += needs_context(text.rpartition(stated or "? ")[2].strip(" ."))
+    assert found["with an answer"] > 0.8 * found["all"] > 100
+    assert found["needs context"] > 0.5 * found["all"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_person", "is_place", "question"),
+    [
+        ("How heavy is {e}?", False, False, "How heavy is it?"),
+        ("What is {e}'s job?", True, False, "What is his job?"),
+        ("Where can I find {e}?", True, False, "Where can I find him?"),
+        ("In which room is {e}?", True, False, "In which room is he?"),
+        ("How many people work at {e}?", False, True, "How many people work there?"),
+        ('"{e}" - how can that be solved?', False, False, "how can that be solved?"),
+        ("How do I fix this: {e}?", False, False, "How do I fix this?"),
+    ],
+)
+def test_pronouns_in_follow_ups(pattern, is_person, is_place, question):
+    assert with_pronoun(pattern, is_person, is_place) == question
+
+
+def test_columns_are_named_by_their_value(documents):
+    columns = 0
+    for passages in documents:
+        rows = [row for passage in passages for line in passage.context.splitlines() if (row := parse_row(line))]
+        for question in (question for passage in passages for _, question in passage.phrased):
+            if question.type == "column" and question.key[3] in ("value", "none"):
+                columns += 1
+                value = question.key[4]
+                in_columns = any((question.answer, value) in row for row in rows)
+                in_rows = any(row[0][1] == question.answer and value in dict(row).values() for row in rows)
+                assert in_columns or in_rows
+    assert columns > 20
+
+
+def test_amounts_lie_in_the_range_whose_row_answers(documents):
+    amounts = 0
+    for question in (question for passages in documents for passage in passages for _, question in passage.phrased):
+        if question.type == "range" and len(question.key) == 5:
+            amounts += 1
+            name, amount = question.key[3:]
+            (amount,) = _numbers(amount)
+            edges = _numbers(name)
+            if len(edges) == 2:
+                assert edges[0] < amount < edges[1]
+            elif name.startswith(("up to", "under", "until", "≤", "max.", "less", "bis", "unter")):
+                assert amount < edges[0]
+            else:
+                assert amount > edges[0]
+    assert amounts > 20
+
+
+def _numbers(text):
+    return [int(number) for number in re.findall(r"\d+", re.sub(r"(?<=\d)[.,](?=\d{3})", "", text))]
+
+
+def test_unanswerable_questions_are_about_similar_and_unrelated_things(documents):
+    questions = [question for passages in documents for passage in passages for _, question in passage.phrased]
+    absent = [question for question in questions if question.type == "unanswerable"]
+    unrelated = [question for question in absent if question.key[0] == "unrelated"]
+    entities = {question.subject[0].name for question in questions if question.subject and question.answer}
+    about_present = [question for question in absent if question.subject and question.subject[0].name in entities]
+    after_another = [question for question in absent if question.key[0] == "followup"]
+    assert all(len(kind) > 0.05 * len(absent) for kind in (unrelated, about_present, after_another))
 
 
 def test_versions_of_a_document_differ_in_name_and_values(documents):

@@ -1,58 +1,44 @@
 """Compose documents, split them into passages, and draw questions so that the types have their shares."""
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from store.markdown import contexts_at
 from training.data.documents import phrasing
+from training.data.documents.derived import absent_questions, multi_questions
+from training.data.documents.followups import follow_ups
 from training.data.documents.prose import ProseWriter
+from training.data.documents.ranges import RangeWriter
 from training.data.documents.tables import TableWriter
-from training.data.documents.vocabulary import Attribute, read_vocabulary
-from training.data.documents.world import Entity, Question, World
-from training.data.documents.writer import Piece
+from training.data.documents.vocabulary import read_vocabulary
+from training.data.documents.world import Question, World
+from training.data.documents.writer import Document, Passage, Piece
 
 SHARES = {  # of the questions, in percent
-    **{"table": 28, "reverse": 4, "superlative": 3, "fact": 25, "list": 8, "steps": 6, "yes/no": 6, "reason": 6},
-    **{"dated": 4, "multi": 3, "unanswerable": 10},
+    **{"table": 23, "reverse": 3, "superlative": 3, "column": 2, "range": 2, "fact": 20, "list": 7, "steps": 5},
+    **{"yes/no": 5, "reason": 5, "dated": 3, "multi": 2, "followup": 6, "unanswerable": 14},
 }
 GERMAN_FRACTION = 0.15
 FAMILY_FRACTION = 0.45  # of the kinds that have versions are written in two
 QUESTIONS_PER_PASSAGE = 4.5
 MIN_WORDS, MAX_WORDS = 60, 440  # of a passage
 MIN_PASSAGES, MAX_PASSAGES = 3, 12
-REPEATED = ("list", "steps", "yes/no", "reason", "dated")  # types whose questions occur twice, rephrased
+REPEATED = (
+    "list",
+    "steps",
+    "yes/no",
+    "reason",
+    "dated",
+    "column",
+    "range",
+)  # types whose questions occur twice, rephrased
 MAX_USES = 2
 NAMED_DOCUMENT_FRACTION = 0.15  # of the questions about no entity, besides those that cannot be answered
+ABSENT_FOLLOW_UP_FRACTION = 0.25  # as many unanswerable questions follow another one, relative to those that do not
 NUM_COMPARED = 8  # candidates, of which the one whose passage has the fewest questions is chosen
-NUM_ABSENT = 24  # candidates for unanswerable questions of a document
-
-
-@dataclass
-class Passage:
-    """A passage and the questions that it answers."""
-
-    context: str
-    questions: list[Question]
-    phrased: list[tuple[str, Question]] = field(default_factory=list)  # drawn questions with their text
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the row of a corpus."""
-        qas = [
-            {
-                "question": text,
-                "answers": [question.answer] if question.type != "unanswerable" else [],
-                "type": question.type,
-            }
-            for text, question in self.phrased
-        ]
-        return {"context": self.context, "qas": qas}
 
 
 def write_documents(count: int, seed: int, out: Path) -> Counter[str]:
@@ -80,18 +66,18 @@ def generate_documents(count: int, seed: int) -> Iterator[list[Passage]]:
         is_family = kind.version != "none" and rng.random() < FAMILY_FRACTION and count - done > 1
         worlds = [World(f"{seed} {number}", language, kind, version, is_family) for version in range(1 + is_family)]
         writers = [_write_document(world) for world in worlds]
-        family = [_split(world, writer.pieces) for world, writer in zip(worlds, writers, strict=True)]
+        family = [Document(world, _split(world, writer.pieces)) for world, writer in zip(worlds, writers, strict=True)]
         unused = [{question.key: question for question in writer.unused_questions()} for writer in writers]
         missing = [question for key, question in unused[0].items() if all(key in other for other in unused)]
-        for index, (world, passages) in enumerate(zip(worlds, family, strict=True)):
+        for index, document in enumerate(family):
             others = family[:index] + family[index + 1 :]
-            _ask(world, passages, others, missing, counts, Random(f"{seed} {number} questions {index}"))
-            yield passages
+            _ask(document, others, missing, Random(f"{seed} {number} questions {index}"), counts)
+            yield document.passages
         done += len(family)
         number += 1
 
 
-class DocumentWriter(ProseWriter, TableWriter):
+class DocumentWriter(ProseWriter, TableWriter, RangeWriter):
     """Writes every kind of content."""
 
 
@@ -155,34 +141,24 @@ def _split(world: World, pieces: Sequence[Piece]) -> list[Passage]:
 
 
 def _ask(
-    world: World,
-    passages: Sequence[Passage],
-    others: Sequence[Sequence[Passage]],
-    missing: Sequence[Question],
-    counts: Counter[str],
-    rng: Random,
+    document: Document, others: Sequence[Document], missing: Sequence[Question], rng: Random, counts: Counter[str]
 ) -> None:
     """Draw questions for the passages of a document: the next type is the one that `counts` lacks most."""
-    by_type: dict[str, list[tuple[Passage, Question]]] = {type: [] for type in SHARES}
-    stated: dict[tuple[str, tuple[str, ...]], set[str]] = {}  # the answers of a question: different ones are dropped
-    for question in (question for passage in passages for question in passage.questions):
-        stated.setdefault((question.type, question.key), set()).add(question.answer.casefold())
-    for passage in passages:
-        for question in [*passage.questions, *_multi_questions(world, passage, rng)]:
-            if len(stated.get((question.type, question.key), ())) > 1:
-                continue
-            assert question.type in ("yes/no", "multi") or question.answer in passage.context, question
-            by_type[question.type].append((passage, question))
-    by_type["unanswerable"] = _absent_questions(world, passages, others, rng)
-    text = "\n".join(passage.context for passages in (passages, *others) for passage in passages).casefold()
+    world, passages = document.world, document.passages
+    by_type = _candidates(document, others, rng)
+    text = "\n".join(each.text for each in (document, *others))
     absent = [question for question in missing if question.absent.casefold() not in text]
     by_type["unanswerable"] += [
         (rng.choice(passages), question) for question in rng.sample(absent, min(4, len(absent)))
     ]
     for candidates in by_type.values():
         rng.shuffle(candidates)
+    by_type["column"].sort(key=lambda pair: pair[1].key[3] != "none")  # few have one
     siblings = {
-        question.key: question.answer for other in others for passage in other for question in passage.questions
+        question.key: question.answer
+        for other in others
+        for passage in other.passages
+        for question in passage.questions
     }
     answers: dict[str, str] = {}
     uses = Counter[tuple[str, tuple[str, ...]]]()
@@ -199,83 +175,52 @@ def _ask(
         if chosen in REPEATED and uses[chosen, question.key] < MAX_USES:
             by_type[chosen].append((passage, question))
         text = question.ask(rng)
-        if world.is_family and world.version_label not in text and not _has_year(question):
-            is_changed = question.key in siblings and siblings[question.key] != question.answer
-            if rng.random() < (1.0 if is_changed or chosen == "superlative" else 0.2):
-                phrases = world.words.lists[
-                    "in_version_number" if world.kind.version == "number" else "in_version_year"
-                ]
-                qualifier = world.fill(rng.choice(phrases), rng, v=world.version_label, doc=world.noun)
-                text = phrasing.add_qualifier(world, text, qualifier, rng)
-        elif not question.subject and rng.random() < (0.9 if chosen == "unanswerable" else NAMED_DOCUMENT_FRACTION):
-            qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
-            text = phrasing.add_qualifier(world, text, qualifier, rng)
-        text = phrasing.finish(world, text, rng)
+        if not question.is_finished:
+            text = phrasing.finish(world, _qualify(world, question, text, siblings, rng), rng)
         if answers.setdefault(text, question.answer) == question.answer and (text, question) not in passage.phrased:
             passage.phrased.append((text, question))
             counts[chosen] += 1
 
 
-def _multi_questions(world: World, passage: Passage, rng: Random) -> list[Question]:
-    """Return questions for two values of an entity that a passage holds."""
-    by_entity: dict[str, dict[Any, Question]] = {}
-    for question in passage.questions:
-        if question.subject and not question.key[2] and question.type in ("table", "fact"):
-            by_entity.setdefault(question.key[0], {})[question.key] = question
-    found = []
-    for name, questions in by_entity.items():
-        if len(questions) >= 2:
-            first, second = rng.sample(list(questions.values()), 2)
-            answer = f"{first.answer} {world.words.lists['and'][0]} {second.answer}"
-            pairs = [question.subject for question in (first, second) if question.subject]
-            ask = partial(_ask_several, world, pairs)
-            found.append(Question("multi", (name, first.key[1], second.key[1]), answer, ask))
-    return found
+def _candidates(
+    document: Document, others: Sequence[Document], rng: Random
+) -> dict[str, list[tuple[Passage, Question]]]:
+    """Return the questions about a document by type, without those to which it has two answers."""
+    by_type: dict[str, list[tuple[Passage, Question]]] = {type: [] for type in SHARES}
+    stated: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+    for question in (question for passage in document.passages for question in passage.questions):
+        stated.setdefault((question.type, question.key), set()).add(question.answer.casefold())
+    for passage in document.passages:
+        for question in [*passage.questions, *multi_questions(document.world, passage, rng)]:
+            if len(stated.get((question.type, question.key), ())) > 1:
+                continue
+            assert question.type in ("yes/no", "multi") or question.answer in passage.context, question
+            by_type[question.type].append((passage, question))
+    absent = absent_questions(document, others, rng)
+    pairs = [pair for candidates in by_type.values() for pair in candidates]
+    by_type["followup"] = follow_ups(document, others, pairs, pairs, rng)
+    after_others = follow_ups(document, [], pairs, absent, rng)
+    count = min(len(after_others), round(ABSENT_FOLLOW_UP_FRACTION * len(absent)))
+    by_type["unanswerable"] = absent + rng.sample(after_others, count)
+    return by_type
 
 
-def _ask_several(world: World, pairs: Sequence[tuple[Entity, Attribute]], rng: Random) -> str:
-    entity = pairs[0][0]
-    is_implicit = entity is world.subject and rng.random() < 0.35
-    return phrasing.ask_several(world, [attribute for _, attribute in pairs], entity, rng, is_implicit)
-
-
-def _absent_questions(
-    world: World, passages: Sequence[Passage], others: Sequence[Sequence[Passage]], rng: Random
-) -> list[tuple[Passage, Question]]:
-    """Return questions for what neither the document nor its other version holds: attributes, entities, years."""
-    all_passages = [*passages, *(passage for other in others for passage in other)]
-    text = "\n".join(passage.context for passage in all_passages).casefold()
-    subjects = [q.subject for passage in passages for q in passage.questions if q.subject]
-    stated = {question.key[:2] for passage in all_passages for question in passage.questions}
-    found = []
-    for number in range(NUM_ABSENT if subjects else 0):
-        entity, _ = rng.choice(subjects)
-        attribute = rng.choice(entity.entity_class.attributes)
-        period = str(world.year) if attribute.name.endswith("*") else ""
-        names = {word.casefold() for word in (*attribute.labels, *attribute.nouns)}
-        is_stated = any(re.search(rf"\b{re.escape(_without_article(name))}\b", text) for name in names)
-        roll = rng.random()
-        if roll < 0.5 and not is_stated and (entity.name, attribute.name) not in stated:
-            absent = attribute.labels[0]
-        elif 0.5 <= roll < 0.8 and (like_it := world.entities(entity.entity_class.name, 1, f"absent {number}")):
-            entity, absent = like_it[0], like_it[0].name
-        elif roll >= 0.8 and period and entity is world.subject:
-            period = absent = str(world.first_year + rng.choice((-9, -8, -7, 5, 6)))
-        else:
-            continue
-        if absent.casefold() not in text:
-            ask = partial(phrasing.ask_value, world, attribute, entity, period=period)
-            key = (entity.name, attribute.name, period)
-            found.append((rng.choice(passages), Question("unanswerable", key, "", ask, (entity, attribute), absent)))
-    return found
+def _qualify(world: World, question: Question, text: str, siblings: Mapping[tuple[str, ...], str], rng: Random) -> str:
+    """Add the version or the document to a question, if it needs it, and sometimes otherwise."""
+    if question.key[0] == "unrelated":
+        return text
+    is_changed = question.key in siblings and siblings[question.key] != question.answer
+    if world.is_family and world.version_label not in text and not _has_year(question):
+        if rng.random() < (1.0 if is_changed or question.type == "superlative" else 0.2):
+            return phrasing.add_version(world, text, rng)
+    elif not question.subject and rng.random() < (0.9 if question.type == "unanswerable" else NAMED_DOCUMENT_FRACTION):
+        qualifier = rng.choice(world.words.lists["in_document"]).replace("{T}", world.title)
+        return phrasing.add_qualifier(world, text, qualifier, rng)
+    return text
 
 
 def _has_year(question: Question) -> bool:
     return bool(question.subject) and question.key[2].isdigit()
-
-
-def _without_article(noun: str) -> str:
-    return re.sub("^(the|der|die|das) ", "", noun)
 
 
 def _num_words(text: str) -> int:

@@ -10,6 +10,9 @@ from training.data.documents.world import Entity, World
 TYPO_FRACTION = 0.03
 LOWER_CASE_FRACTION = 0.08
 NO_MARK_FRACTION = 0.05  # of the questions end without '?'
+SENTENCES = ("fault", "task")  # classes of things whose names are like sentences
+NUM_FAULT_PARTS = 3  # cause, remedy and code; the parts after them are other words for the fault
+REWORDED_FRACTION = 0.5  # of the faults are described in other words
 WRAPPED_FRACTION = 0.08  # of the questions are put politely
 COUNTED = re.compile(r"(?:many|much|viele|viel) \{e\}")  # the entity's name follows without an article
 ARTICLE = re.compile(r"\ba (?=[aeio])")
@@ -19,6 +22,8 @@ def entity_in_question(world: World, entity: Entity, rng: Random, is_implicit: b
     """Return how a question names an entity: by its name, or 'the device' if the document is about it."""
     if is_implicit and entity.entity_class.pronouns:
         return rng.choice(entity.entity_class.pronouns)
+    if len(entity.parts) > NUM_FAULT_PARTS and rng.random() < REWORDED_FRACTION:
+        return rng.choice(entity.parts[NUM_FAULT_PARTS:])
     return rng.choice(entity.entity_class.prefixes) + entity.name
 
 
@@ -29,7 +34,10 @@ def ask_value(
     lists = world.words.lists
     name = entity_in_question(world, entity, rng, is_implicit)
     general = lists["ask_noun_subject" if is_implicit and rng.random() < 0.5 else "ask_noun"]
-    pattern = rng.choice(attribute.asks if attribute.asks and rng.random() < 0.6 else general)
+    is_own = bool(attribute.asks) and rng.random() < 0.6
+    pattern = rng.choice(attribute.asks if is_own else general)
+    if not is_own and entity.entity_class.name in SENTENCES:
+        name = f'"{name}"'
     if COUNTED.search(pattern):
         name = entity.name
     noun = rng.choice(attribute.nouns)
@@ -72,6 +80,26 @@ def ask_several(world: World, attributes: Sequence[Attribute], entity: Entity, r
     return world.fill(rng.choice(_list(world, "ask_two")), rng, e=name, l=nouns[0], m=nouns[1])
 
 
+def ask_column(
+    world: World, attribute: Attribute, entity: Entity, dimension: str, form: str, value: str, rng: Random
+) -> str:
+    """Ask in which column ('Month') an entity has a value, the highest ('high') or lowest ('low') one, or 'none'."""
+    where = _pairs(world, "which")[dimension]
+    patterns = _list(world, f"none_{attribute.name.rstrip('*')}" if form == "none" else f"ask_column_{form}")
+    name = entity_in_question(world, entity, rng, entity is world.subject and rng.random() < 0.6)
+    noun = rng.choice(attribute.nouns)
+    given = dict(
+        w=where,
+        d=dimension if world.is_german else dimension.lower(),
+        e=name,
+        l=noun,
+        v=value,
+        k=_without_article(world, noun),
+    )
+    question = world.fill(rng.choice(patterns), rng, **given)
+    return in_past_tense(world, question) if dimension in _list(world, "year_header") else question
+
+
 def add_qualifier(world: World, question: str, qualifier: str, rng: Random) -> str:
     """Put words like 'in 2021' at the end or at the start of a question."""
     first, _, rest = question.partition(" ")
@@ -80,9 +108,16 @@ def add_qualifier(world: World, question: str, qualifier: str, rng: Random) -> s
     return f"{question[:-1]} {qualifier}{question[-1]}" if question[-1] in "?." else f"{question} {qualifier}"
 
 
+def add_version(world: World, question: str, rng: Random) -> str:
+    """Put the version of the document into a question."""
+    phrases = _list(world, "in_version_number" if world.kind.version == "number" else "in_version_year")
+    qualifier = world.fill(rng.choice(phrases), rng, v=world.version_label, doc=world.noun)
+    return add_qualifier(world, question, qualifier, rng)
+
+
 def in_past_tense(world: World, question: str) -> str:
     """Put the first auxiliary verb of a question into the past tense."""
-    tenses = dict(pair.split("/") for pair in _list(world, "past_tense"))
+    tenses = _pairs(world, "past_tense")
     words = question.split(" ")
     for index, word in enumerate(words):
         if word.lower() in tenses and words[index + 1 : index + 2] != ["you"]:
@@ -99,12 +134,12 @@ def in_dative(question: str) -> str:
     )
 
 
-def finish(world: World, question: str, rng: Random) -> str:
+def finish(world: World, question: str, rng: Random, can_wrap: bool = True) -> str:
     """Return a question in the style of a person: polite, hasty, with a typo."""
     question = question[:1].upper() + question[1:]
     question = in_dative(question) if world.is_german else ARTICLE.sub("an ", question)
     first, _, rest = question.partition(" ")
-    if first.lower() in _list(world, "question_word") and rng.random() < WRAPPED_FRACTION:
+    if first.lower() in _list(world, "question_word") and can_wrap and rng.random() < WRAPPED_FRACTION:
         question = world.fill(rng.choice(_list(world, "ask_politely")), rng, q=f"{first.lower()} {rest}", Q=question)
     if rng.random() < TYPO_FRACTION:
         question = _with_typo(question, rng)
@@ -121,6 +156,10 @@ def _period_phrase(world: World, period: str, rng: Random) -> str:
 def _without_article(world: World, noun: str) -> str:
     first, _, rest = noun.partition(" ")
     return rest if world.is_german and first in ("der", "die", "das") else noun
+
+
+def _pairs(world: World, name: str) -> dict[str, str]:
+    return dict(pair.split("/", 1) for pair in _list(world, name))
 
 
 def _list(world: World, name: str) -> tuple[str, ...]:

@@ -182,12 +182,12 @@ class ProseWriter(Writer):
             given |= {name: self.world.fill(word, rng, **given) for name, word in words.items()}
             given["x"], _, given["p"] = given.get("p", "").partition(" ")
             key = (directive, first)
-        before, answer, after = re.split(r"[\[\]]", self.world.fill(rng.choice(templates), rng, **given))
+        template = rng.choice(templates)
+        before, answer, after = re.split(r"[\[\]]", self.world.fill(template, rng, **given))
         sentence = self.world.sentence(before + answer + after, rng)
         answer = answer if answer in sentence else answer[:1].upper() + answer[1:]
-        question = Question(
-            "fact" if directive == "say" else "reason", key, answer, partial(self._ask_filled, asks, given)
-        )
+        type = "list" if "{list:" in template else "fact" if directive == "say" else "reason"
+        question = Question(type, key, answer, partial(self._ask_filled, asks, given))
         return Piece(sentence, [question])
 
     # Lists

@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from random import Random
 
 from store.markdown import format_table
 from training.data.documents import phrasing
 from training.data.documents.values import Value
 from training.data.documents.vocabulary import Attribute
-from training.data.documents.world import Question
+from training.data.documents.world import Entity, Question
 from training.data.documents.writer import Piece, Writer
 
 MAX_COLUMNS = 7  # besides that of the names
 CLEAR_KINDS = ("phone", "email", "money", "person", "date", "size", "hours", "score")  # understood without a header
 GROUPED_FRACTION = 0.08  # of the tables have rows in two groups
+NIL_FRACTION = 0.6  # of the rows that may have a year without a value
+NEAR_KINDS = ("num", "money", "pct", "dur")  # of values that have a highest and a lowest one
 UNIT_IN_HEADER_FRACTION = 0.3  # of the columns whose values have the same unit
 
 
@@ -57,7 +60,7 @@ class TableWriter(Writer):
                     key = ("reverse", class_name, attribute.name, values[index].text)
                     questions[index].append(Question("reverse", key, entity.name, ask, (entity, attribute)))
             numbers = [value.number for value in values if value.number is not None]
-            can_rank = attribute.superlatives or attribute.value.startswith(("num", "money", "pct", "dur"))
+            can_rank = attribute.superlatives or attribute.value.startswith(NEAR_KINDS)
             if len(numbers) == len(values) <= 12 and can_rank:
                 for is_highest in (True, False):
                     number = max(numbers) if is_highest else min(numbers)
@@ -110,7 +113,9 @@ class TableWriter(Writer):
         years = [str(world.year - back) for back in range(rng.choice((2, 2, 3, 3, 4, 5)))]
         years = years if rng.random() < 0.6 else years[::-1]
         corner = rng.choice(self._lists["series_header"])
-        cells = [[world.value(subject, attribute, year).text for year in years] for attribute in yearly]
+        values = [[world.value(subject, attribute, year) for year in years] for attribute in yearly]
+        self._leave_out(yearly, values, rng)
+        cells = [[value.text for value in row] for row in values]
         if rng.random() < 0.75:
             table = [[corner, *years], *([world.label(a), *row] for a, row in zip(yearly, cells, strict=True))]
         else:
@@ -119,18 +124,14 @@ class TableWriter(Writer):
                 *([y, *row] for y, *row in zip(years, *cells, strict=True)),
             ]
         lines = format_table(table, True).split("\n")
-        by_line = [
-            [
-                self._value_question("table", subject, attribute, text, year)
-                for year, text in zip(years, row, strict=True)
-            ]
-            for attribute, row in zip(yearly, cells, strict=True)
+        dimension = self._lists["year_header"][0]
+        by_cell = [
+            self._cell_questions(subject, attribute, row, years, dimension)
+            for attribute, row in zip(yearly, values, strict=True)
         ]
-        by_line = (
-            by_line
-            if len(lines) == len(yearly) and table[0][1] in years
-            else list(map(list, zip(*by_line, strict=True)))
-        )
+        if table[0][1] not in years:
+            by_cell = list(map(list, zip(*by_cell, strict=True)))
+        by_line = [list(chain.from_iterable(row)) for row in by_cell]
         caption = world.sentence(rng.choice(self._lists["say_series"]), rng) if rng.random() < 0.6 else ""
         self._rows(caption, lines, by_line)
 
@@ -154,14 +155,42 @@ class TableWriter(Writer):
             [[corner, *columns], *([e.name, *row] for e, row in zip(entities, cells, strict=True))], True
         )
         questions = [
-            [
-                self._value_question("table", entity, attribute, text, column)
-                for column, text in zip(columns, row, strict=True)
-            ]
-            for entity, row in zip(entities, cells, strict=True)
+            list(chain.from_iterable(self._cell_questions(entity, attribute, row, columns, header)))
+            for entity, row in zip(entities, values, strict=True)
         ]
         given = dict(l=world.label(attribute), n=corner, d=header)
         self._rows(world.sentence(rng.choice(self._lists["say_matrix"]), rng, **given), lines.split("\n"), questions)
+
+    def _cell_questions(
+        self, entity: Entity, attribute: Attribute, values: Sequence[Value], columns: Sequence[str], dimension: str
+    ) -> list[list[Question]]:
+        """Return the questions for each value of an entity by year, month, zone ..., and for the column of a value."""
+        cells = [value.text for value in values]
+        questions = [
+            [self._value_question("table", entity, attribute, text, column)]
+            for text, column in zip(cells, columns, strict=True)
+        ]
+        forms = [
+            ("none" if text in self._lists["nil"] else "value", text, text) for text in cells if cells.count(text) == 1
+        ]
+        numbers = [value.number for value in values if value.number is not None]
+        if len(numbers) == len(values) > 2 and attribute.value.startswith(NEAR_KINDS):
+            for form, number in (("high", max(numbers)), ("low", min(numbers))):
+                if numbers.count(number) == 1:
+                    forms.append((form, "", cells[numbers.index(number)]))
+        for form, value, text in forms:
+            at = cells.index(text)
+            ask = partial(phrasing.ask_column, self.world, attribute, entity, dimension, form, value)
+            key = ("column", entity.name, attribute.name, form, value)
+            questions[at].append(Question("column", key, columns[at], ask))
+        return questions
+
+    def _leave_out(self, attributes: Sequence[Attribute], values: Sequence[list[Value]], rng: Random) -> None:
+        """Replace a value of some attributes by 'nil': years without a dividend, without accidents ..."""
+        nil = rng.choice(self._lists["nil"])
+        for attribute, row in zip(attributes, values, strict=True):
+            if f"none_{attribute.name.rstrip('*')}" in self._lists and rng.random() < NIL_FRACTION:
+                row[rng.randrange(len(row))] = Value(nil)
 
     def _rows(self, caption: str, lines: Sequence[str], questions: Sequence[list[Question]]) -> None:
         if caption:

@@ -106,6 +106,10 @@ class Notation:
         text = text.removesuffix(".0")
         return text.translate(str.maketrans(",.", ".,")) if self._is_german else text
 
+    def money(self, amount: int) -> str:
+        """Return a whole amount of money in the document's format."""
+        return self._money.format(self.number(amount))
+
     def date(self, day: date) -> str:
         """Return a date in the document's format."""
         name = self._lists["dim_month"][1:][day.month - 1]

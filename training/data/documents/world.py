@@ -34,6 +34,7 @@ class Question:
     ask: Callable[[Random], str]
     subject: tuple[Entity, Attribute] | None = None  # of questions for a value
     absent: str = ""  # of an unanswerable question: what the document does not mention
+    is_finished: bool = False  # `ask` returns it in the style of a person
 
 
 class World:
@@ -124,6 +125,10 @@ class World:
     def _word(self, slot: str, rng: Random) -> str:
         if slot in self.words.lists:
             return rng.choice(self.words.lists[slot])
+        if slot.startswith("list:"):
+            names = {self.fill(f"{{{slot[5:]}}}", rng): None for _ in range(rng.choice((2, 3, 3, 4, 5)))}
+            *first, last = names
+            return f"{', '.join(first)} {self.words.lists['and'][0]} {last}" if first else last
         if slot[0] == "=":
             return self.notation.draw(slot[1:], rng, self.year).text
         own = {

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 
 from training.data.documents import phrasing
 from training.data.documents.vocabulary import Attribute
@@ -22,6 +23,40 @@ class Piece:
     is_heading: bool = False
     is_row: bool = False  # of a table that continues
     has_pronoun: bool = False  # for something that the piece before it names
+
+
+@dataclass
+class Passage:
+    """A passage and the questions that it answers."""
+
+    context: str
+    questions: list[Question]
+    phrased: list[tuple[str, Question]] = field(default_factory=list)  # drawn questions with their text
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the row of a corpus."""
+        qas = [
+            {
+                "question": text,
+                "answers": [question.answer] if question.type != "unanswerable" else [],
+                "type": question.type,
+            }
+            for text, question in self.phrased
+        ]
+        return {"context": self.context, "qas": qas}
+
+
+@dataclass
+class Document:
+    """A document, split into passages."""
+
+    world: World
+    passages: list[Passage]
+
+    @property
+    def text(self) -> str:
+        """All passages, in lower case."""
+        return "\n".join(passage.context for passage in self.passages).casefold()
 
 
 class Writer:
