@@ -8,7 +8,7 @@ from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
-from engine.generation.rescoring import mean_log_likelihoods
+from engine.generation.rescoring import log_likelihoods
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.sampling import Sampler, TokenSampler
@@ -148,12 +148,12 @@ class Engine:
             sampling = TokenSampler(request.temperature, request.top_p, request.seed)
             sampler, evidence = self.ground(prepared, trace, sampling, cancel)
 
-            def log_likelihoods(texts: Sequence[str]) -> list[float]:
+            def score_answers(texts: Sequence[str]) -> list[float]:
                 encode = self.template.tokenizer.encode
                 continuations = [(encode(text).ids + self.template.end_ids)[:MAX_RESCORED_TOKENS] for text in texts]
-                return mean_log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
+                return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
 
-            is_complete = evidence is not None and fill_quoted_answer(answer, evidence, log_likelihoods)
+            is_complete = evidence is not None and fill_quoted_answer(answer, evidence, score_answers)
             first_id = sampler.sample(result.logits)
             trace.first_token()
             fill_prefill_fields(answer, prepared, result, num_prefix_tokens)

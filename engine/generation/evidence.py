@@ -8,7 +8,7 @@ to quote.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter, mul
@@ -32,7 +32,10 @@ COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question ma
 CONFIDENCE_WEIGHTS = (0.30, 2.0, 2.5)
 CONFIDENCE_BIAS = -1.0
 MIN_CONFIDENCE = 0.12  # below it, the passages do not answer
-MIN_SPAN_SHARE = 0.8  # of a sentence's probability; less likely answers are quoted with all of their sentence
+MAX_RESCORED_UNITS = 6
+MAX_SPANS_PER_UNIT = 4
+MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
+MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
 MIN_CELL_SHARE = 0.5  # the same for a table row
 MIN_LIST_ITEMS = 2
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
@@ -54,11 +57,12 @@ Ranked = list[tuple[float, Unit]]  # scores in nats, best first
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible answer: a span of a quote, and how well the quote answers the question, in nats."""
+    """A possible answer: a span of a sentence, or a cell of a table row."""
 
     text: str
+    unit: Unit
     quote: Quote
-    score: float
+    score: float  # in nats: of the unit, and of the span or cell relative to others of the unit
 
 
 class Evidence:
@@ -107,12 +111,40 @@ class Evidence:
         return verdict(self._prepared.original_question, " ".join(quote.text for quote in quotes))
 
     def candidates(self) -> list[Candidate]:
-        """Return the possible answers to a question about a fact, best first: the likely span of each likely quote."""
-        found = dict[str, Candidate]()
-        for score, unit in self._ranked[:MAX_CANDIDATES]:
-            if answer := self._likely_span(unit):
-                found.setdefault(answer, Candidate(answer, self._quote(unit), score))
-        return list(found.values())
+        """Return the possible answers to a question about a fact: likely spans of the most likely quotes.
+
+        None repeats the question or an earlier turn, unless the question is which of two things it names.
+        """
+        question_words = set(split_words(self._prepared.standalone_question))
+        is_choice = bool({"or", "oder"} & question_words)
+        found = []
+        for score, unit in self._ranked[:MAX_RESCORED_UNITS]:
+            text = self._prepared.texts[unit.passage][: unit.end]
+            answers = dict[str, float]()
+            for relative, span in self._cells(unit) if unit.block.kind == "table" else self._spans(unit):
+                start, end = whole_words(text, span.start, span.end)
+                words = set(split_words(text[start:end]))
+                if words and (is_choice or not words <= question_words) and len(answers) < MAX_SPANS_PER_UNIT:
+                    answers.setdefault(text[start:end], score + relative)
+            found += [Candidate(answer, unit, self._quote(unit), total) for answer, total in answers.items()]
+        return found
+
+    def choose(self, candidates: Sequence[Candidate], log_likelihoods: Sequence[float]) -> Candidate:
+        """Return the best candidate, given their log-likelihoods in nats according to the main model.
+
+        The main model was not trained on table rows, so it has no say about cells. Where no span of the chosen unit is
+        much more likely than the others, the answer is all of the unit.
+        """
+        scores = [
+            each.score + (0 if each.unit.block.kind == "table" else MODEL_WEIGHT * value)
+            for each, value in zip(candidates, log_likelihoods, strict=True)
+        ]
+        index = scores.index(max(scores))
+        best = candidates[index]
+        same_unit = zip(scores, candidates, strict=True)
+        total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
+        min_share = MIN_CELL_SHARE if best.unit.block.kind == "table" else MIN_SPAN_SHARE
+        return best if 1 / total >= min_share else replace(best, text=format_unit(best.quote.text))
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""
@@ -204,48 +236,35 @@ class Evidence:
             scores = [sum(pair) for pair in zip(scores, last, strict=True)]
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
 
-    def _likely_span(self, unit: Unit) -> str:
-        """Return the most likely answer in a unit that repeats neither the question nor an earlier turn; '' if none.
-
-        It is all of the unit where no span of it is much more likely than the others.
-        """
-        text = self._prepared.texts[unit.passage][: unit.end]
-        question_words = set(split_words(self._prepared.standalone_question))
-        is_choice = bool({"or", "oder"} & question_words)  # between alternatives that the question names
-        spans = self._cell_spans(unit) if unit.block.kind == "table" else None
+    def _spans(self, unit: Unit) -> list[tuple[float, Span]]:
+        """Return the likely spans of a unit with their scores in nats, the best first."""
+        mass = max(MIN_PROBABILITY, self.scores.mass(unit.passage, unit.start, unit.end))
         likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
-        mass = self.scores.mass(unit.passage, unit.start, unit.end)
-        if not likely or likely[0].probability < (MIN_CELL_SHARE if spans else MIN_SPAN_SHARE) * mass:
-            return format_unit(self._text(unit))
-        for span in spans or likely:
-            start, end = whole_words(text, span.start, span.end)
-            words = set(split_words(text[start:end]))
-            if words and (is_choice or not words <= question_words):
-                return text[start:end]
-        return ""
+        return [(math.log(max(MIN_PROBABILITY, span.probability / mass)), span) for span in likely]
 
-    def _cell_spans(self, row: Unit) -> list[Span]:
-        """Return the best span of each cell of a table row, the most likely cell first.
+    def _cells(self, row: Unit) -> list[tuple[float, Span]]:
+        """Return the best span of each cell of a table row with its score in nats, the best cell first.
 
-        A cell is chosen by its span's probability, and by the words and the meaning that it shares with the question.
+        A cell is scored by its span's probability, and by the words and the meaning that it shares with the question.
         """
         text, question = self._text(row), self._prepared.original_question
         cells = [
-            (span, text[cell.start() : cell.end()], cell[1] or "")
-            for cell in CELL.finditer(text)
-            for span in self.scores.likely_between(row.passage, row.start + cell.start(2), row.start + cell.end(2))[:1]
+            (span, match[1] or "", match[0])
+            for match in CELL.finditer(text)
+            for span in self.scores.likely_between(row.passage, row.start + match.start(2), row.start + match.end(2))[
+                :1
+            ]
         ]
         stems = set(map(stem, content_words(f"{question} {relative_year(self._prepared.standalone_question)}")))
-        cosines = self._cosines(question, [cell for _, cell, _ in cells])
-
-        def score(index: int) -> float:
-            span, cell, header = cells[index]
+        scores = []
+        for (span, header, cell), cosine in zip(cells, self._cosines(question, [c for *_, c in cells]), strict=True):
             in_header = len(stems & set(map(stem, content_words(header))))
             in_value = len(stems & set(map(stem, content_words(cell.removeprefix(header)))))
             probability = math.log(max(MIN_PROBABILITY, span.probability))
-            return probability + HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosines[index]
-
-        return [cells[index][0] for index in sorted(range(len(cells)), key=score, reverse=True)]
+            scores.append(probability + HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosine)
+        total = math.log(sum(map(math.exp, scores))) if scores else 0.0
+        ranked = sorted(zip(scores, cells, strict=True), key=itemgetter(0), reverse=True)
+        return [(score - total, span) for score, (span, *_) in ranked]
 
     def _matching_rows(self) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as the best row; none if there is one."""

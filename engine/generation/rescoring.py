@@ -42,10 +42,10 @@ class CandidatesPass:
 
 
 @torch.inference_mode()
-def mean_log_likelihoods(
+def log_likelihoods(
     decoder: Decoder, buffer: KVBuffer, logits: Tensor, continuations: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Return for each continuation of a prompt the mean log-probability of its ids in nats, given those before.
+    """Return for each continuation of a prompt the log-probability of its ids in nats.
 
     buffer         the prompt's KV
     logits         [V] of the token after the prompt
@@ -63,4 +63,4 @@ def mean_log_likelihoods(
     targets = torch.tensor([ids[0] for ids in continuations] + [token for ids in continuations for token in ids[1:]])
     log_probs = predictions.log_softmax(-1).gather(1, targets.to(predictions.device)[:, None])[:, 0].cpu()
     owners = torch.cat((torch.arange(len(lengths)), candidates))
-    return (torch.zeros(len(lengths)).index_add_(0, owners, log_probs) / (lengths + 1)).tolist()
+    return torch.zeros(len(lengths)).index_add_(0, owners, log_probs).tolist()

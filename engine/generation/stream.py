@@ -23,7 +23,6 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
 from engine.text import CITATION_MARK
 
-MODEL_WEIGHT = 0.8  # nats of a candidate's score per nat per token of the main model's log-likelihood
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
 
@@ -143,7 +142,7 @@ def fill_quoted_answer(
 ) -> bool:
     """Answer in the passages' words, or that there is no answer; return False if a model is to answer.
 
-    `log_likelihoods` are the main model's, in nats per token: it chooses among the spans that may answer.
+    `log_likelihoods` are the main model's, in nats: it helps to choose among the spans that may answer.
     """
     answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
     if not evidence.has_answer:
@@ -153,9 +152,7 @@ def fill_quoted_answer(
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
     elif candidates := evidence.candidates():
-        likelihoods = log_likelihoods([candidate.text for candidate in candidates])
-        scores = [each.score + MODEL_WEIGHT * value for each, value in zip(candidates, likelihoods, strict=True)]
-        best = candidates[scores.index(max(scores))]
+        best = evidence.choose(candidates, log_likelihoods([candidate.text for candidate in candidates]))
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
         answer.confidence = evidence.confidence
         answer.sources = _with_citations(answer.sources, {best.quote.rank})
