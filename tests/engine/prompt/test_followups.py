@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prompt.followups import MAX_HISTORY_TOKENS, needs_context, relevant_turns, with_history
+from engine.prompt.followups import MAX_HISTORY_TOKENS, needs_context, relative_year, relevant_turns, with_history
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
 from tests.support import tiny
@@ -124,3 +124,17 @@ def test_history_keeps_to_its_budget_and_a_cut_gives_a_note(earlier):
         for text in (each.question, re.sub(r" \[\d\]", "", each.answer))
     ]
     assert bool(contextual.notes) == (contextual.text.split() != " ".join([*said, "And why?"]).split())
+
+
+@pytest.mark.parametrize(
+    ("question", "year"),
+    [
+        ("How much was it in 2023? 5. and the year before?", "2022"),
+        ("Wie viel war es 2023? 5. Und im Jahr davor?", "2022"),
+        ("How much in 2022 and 2023? And the following year?", "2024"),
+        ("How much was it in 2023?", ""),
+        ("And the year before?", ""),
+    ],
+)
+def test_a_relative_year_follows_the_last_one_named(question, year):
+    assert relative_year(question) == year
