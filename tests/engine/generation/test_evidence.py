@@ -79,6 +79,9 @@ def evidence(question, scorer, *texts, documents=("manual", "other"), encoder=No
     return Evidence(scorer, prepared, encoder=encoder)
 
 
+MEALS = Encoder("Meals", "cost")
+
+
 def texts_of(quotes):
     return [quote.text for quote in quotes]
 
@@ -200,7 +203,7 @@ def test_only_a_sentence_gets_a_verdict():
 
 def test_a_comparison_shows_the_counterpart_of_the_best_quote_in_the_other_document():
     texts = "Meals cost at most 30 euros. Trips are booked early.", "Trains are fine. Meals cost at most 36 euros."
-    found = evidence("How did the cost of Meals change?", Scorer("30 euros", "fine"), *texts, encoder=Encoder("Meals", "cost"))
+    found = evidence("How did the cost of Meals change?", Scorer("30 euros", "fine"), *texts, encoder=MEALS)
     assert texts_of(found.quoted_answer()) == ["Meals cost at most 30 euros.", "Meals cost at most 36 euros."]
 
 
