@@ -17,6 +17,7 @@ from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument, check_text_length
 from store.ingest.text import decode, normalize
 from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
+from store.markdown import LIST_ITEM
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
 INVISIBLE_TAGS += ["select", "datalist"]  # what could be chosen
@@ -39,6 +40,7 @@ LINE_END = re.compile(r"[ \t]+$", re.M)
 LABEL_START, LABEL_END = "\ue000", "\ue001"  # around the number of a paragraph or item, as Word computes it
 LABEL = re.compile(f"{LABEL_START}(.*?){LABEL_END}")
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
+LOOSE_ITEM = re.compile(rf"(?m)^({LIST_ITEM.pattern}.*)\n\n(?={LIST_ITEM.pattern})")  # a blank line follows it
 
 
 class _Markdown(MarkdownConverter):
@@ -155,7 +157,8 @@ def soup_to_markdown(soup: BeautifulSoup) -> str:
     except RecursionError:
         text = soup.get_text("\n")
     text = LABEL.sub(r"\1 ", normalize(text))
-    return BLANK_LINES.sub("\n\n", LINE_END.sub("", text)).strip()
+    text = BLANK_LINES.sub("\n\n", LINE_END.sub("", text)).strip()
+    return LOOSE_ITEM.sub(r"\1\n", text)  # so that a list is one paragraph, and rarely split into chunks
 
 
 def lower_headings(soup: BeautifulSoup) -> None:
