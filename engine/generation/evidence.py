@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter, mul
+from operator import attrgetter, itemgetter, mul
 from threading import Event
 
 from engine.generation.overlap import sentence_scores, stem
@@ -32,7 +32,7 @@ COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question ma
 CONFIDENCE_WEIGHTS = (0.30, 2.0, 2.5)
 CONFIDENCE_BIAS = -1.0
 MIN_CONFIDENCE = 0.12  # below it, the passages do not answer
-MAX_RESCORED_UNITS = 6
+MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
@@ -52,7 +52,14 @@ MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents th
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 MAX_SUMMARIZED_PASSAGES = 3
 
-Ranked = list[tuple[float, Unit]]  # scores in nats, best first
+
+@dataclass(frozen=True)
+class RankedUnit:
+    """A unit, how well it answers the question, in nats, and its embedding's cosine with the question's."""
+
+    unit: Unit
+    score: float
+    similarity: float = 0.0  # computed for the first ones only
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            return self._quotes(unit for ranked in self._parts for _, unit in ranked[:1])
+            return self._quotes(each.unit for ranked in self._parts for each in ranked[:1])
         if self.kind is QuestionKind.LIST:
             return self._matching_rows() or self._best_list() or self.closest()[:1]
         if self.kind is QuestionKind.FACT and (announced := self._announced_list()):
@@ -118,14 +125,15 @@ class Evidence:
         question_words = set(split_words(self._prepared.standalone_question))
         is_choice = bool({"or", "oder"} & question_words)
         found = []
-        for score, unit in self._ranked[:MAX_RESCORED_UNITS]:
+        for ranked in self._ranked[:MAX_RESCORED_UNITS]:
+            unit = ranked.unit
             text = self._prepared.texts[unit.passage][: unit.end]
             answers = dict[str, float]()
             for relative, span in self._cells(unit) if unit.block.kind == "table" else self._spans(unit):
                 start, end = whole_words(text, span.start, span.end)
                 words = set(split_words(text[start:end]))
                 if words and (is_choice or not words <= question_words) and len(answers) < MAX_SPANS_PER_UNIT:
-                    answers.setdefault(text[start:end], score + relative)
+                    answers.setdefault(text[start:end], ranked.score + relative)
             found += [Candidate(answer, unit, self._quote(unit), total) for answer, total in answers.items()]
         return found
 
@@ -148,27 +156,27 @@ class Evidence:
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""
-        return self._quotes(unit for _, unit in self._ranked[:2])
+        return self._quotes(each.unit for each in self._ranked[:2])
 
     def supporting(self, answer: str) -> list[Quote]:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
         words = set(split_words(answer))
-        likely = [unit for _, unit in self._ranked[:MAX_CANDIDATES]]
+        likely = [each.unit for each in self._ranked[:MAX_CANDIDATES]]
         best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
         return [self._quote(best)] if best else []
 
     @cached_property
     def confidence(self) -> float:
         """How likely an answer made of the best quote is right: logistic regression on three features of it."""
-        best = next((unit for _, unit in self._ranked[:1]), None)
-        if best is None:
+        if not self._ranked:
             return 0.0
+        best, similarity = self._ranked[0].unit, self._ranked[0].similarity
         question = self._prepared.standalone_question
         stems = set(map(stem, content_words(question)))
         shared = stems & set(map(stem, content_words(f"{self._contexts[best.passage]} {self._text(best)}")))
         features = (
             math.log(max(MIN_PROBABILITY, self.scores.mass(best.passage, best.start, best.end))),
-            self._cosines(question, [self._text(best)])[0],
+            similarity,
             len(shared) / max(1, len(stems)),
         )
         logit = CONFIDENCE_BIAS + sum(map(mul, CONFIDENCE_WEIGHTS, features))
@@ -190,10 +198,10 @@ class Evidence:
         return [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
 
     @cached_property
-    def _ranked(self) -> Ranked:
+    def _ranked(self) -> list[RankedUnit]:
         return self._rank(self._prepared.standalone_question, self.scores)
 
-    def _rank(self, question: str, scores: SpanScores) -> Ranked:
+    def _rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:
         """Return the units that may be quoted, those that most likely hold the answer first.
 
         The first ones are ranked again by the similarity of their embeddings to the question's.
@@ -204,13 +212,14 @@ class Evidence:
             probability = scores.mass(unit.passage, unit.start, unit.end)
             return _score(probability, overlaps[unit], unit.passage)
 
-        ranked = sorted(((score(unit), unit) for unit in overlaps), key=itemgetter(0), reverse=True)
+        ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
         likely, rest = ranked[:MAX_CANDIDATES], ranked[MAX_CANDIDATES:]
-        cosines = self._cosines(question, [self._text(unit) for _, unit in likely])
-        similar = (
-            (each + SIMILARITY_WEIGHT * cosine, unit) for (each, unit), cosine in zip(likely, cosines, strict=True)
-        )
-        return sorted(similar, key=itemgetter(0), reverse=True) + rest
+        cosines = self._cosines(question, [self._text(each.unit) for each in likely])
+        similar = [
+            RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
+            for each, cosine in zip(likely, cosines, strict=True)
+        ]
+        return sorted(similar, key=attrgetter("score"), reverse=True) + rest
 
     def _cosines(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the similarity of the embeddings of texts to that of a question; 0 without an encoder."""
@@ -268,7 +277,7 @@ class Evidence:
 
     def _matching_rows(self) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as the best row; none if there is one."""
-        best = next((unit for _, unit in self._ranked[:1]), None)
+        best = next((each.unit for each in self._ranked[:1]), None)
         if best is None or not (cells := parse_row(self._text(best))):
             return []
         stems = set(map(stem, split_words(self._prepared.standalone_question)))
@@ -278,7 +287,7 @@ class Evidence:
 
     def _announced_list(self) -> Quote | None:
         """Return the list below the best quote, if that ends with a colon."""
-        best = next((unit for _, unit in self._ranked[:1]), None)
+        best = next((each.unit for each in self._ranked[:1]), None)
         if best is None or not self._text(best).endswith(":"):
             return None
         below = self._units[self._units.index(best) + 1 :][:1]
@@ -312,17 +321,17 @@ class Evidence:
             above = units[-1:]
         cosines = self._cosines(self._prepared.standalone_question, texts)
         scores = [score + SIMILARITY_WEIGHT * cosine for (score, _), cosine in zip(judged, cosines, strict=True)]
-        row = next(((score, unit) for score, unit in self._ranked[:1] if unit.block.kind == "table"), None)
-        if not scores or (row and row[0] > max(scores)):
+        rows = [each.score for each in self._ranked[:1] if each.unit.block.kind == "table"]
+        if not scores or max(rows, default=-math.inf) > max(scores):
             return []
         return [judged[scores.index(max(scores))][1]]
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""
         if self._parts:
-            units = [unit for ranked in self._parts for _, unit in ranked[:1]]
+            units = [each.unit for ranked in self._parts for each in ranked[:1]]
         else:
-            units = [unit for _, unit in self._ranked[:2]]
+            units = [each.unit for each in self._ranked[:2]]
             if units and (counterpart := self._counterpart(units[0])):
                 units = [units[0], counterpart]
         quotes = self._quotes(units)
@@ -334,7 +343,7 @@ class Evidence:
         if not hits:
             return None
         document = hits[best.passage].chunk.document_id
-        others = [unit for _, unit in self._ranked if hits[unit.passage].chunk.document_id != document]
+        others = [each.unit for each in self._ranked if hits[each.unit.passage].chunk.document_id != document]
         others = others[: 3 * MAX_CANDIDATES]
         cosines = self._cosines(self._text(best), [self._text(unit) for unit in others])
         cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
