@@ -145,16 +145,21 @@ class Engine:
             if speculative is None or not speculative.accepted:
                 turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
             result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
-            sampling = TokenSampler(request.temperature, request.top_p, request.seed)
-            sampler, evidence = self.ground(prepared, trace, sampling, cancel)
 
             def score_answers(texts: Sequence[str]) -> list[float]:
                 encode = self.template.tokenizer.encode
                 continuations = [(encode(text).ids + self.template.end_ids)[:MAX_RESCORED_TOKENS] for text in texts]
                 return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
 
-            is_complete = evidence is not None and fill_quoted_answer(answer, evidence, score_answers)
-            first_id = sampler.sample(result.logits)
+            evidence, is_complete = None, False
+            if self.grounding is not None:
+                with trace.stage("ground"):
+                    evidence = self.grounding.evidence(prepared, cancel)
+                    is_complete = evidence is not None and fill_quoted_answer(answer, evidence, score_answers)
+            if not is_complete:
+                sampling = TokenSampler(request.temperature, request.top_p, request.seed)
+                sampler = self._grounded(sampling, prepared, evidence)
+                first_id = sampler.sample(result.logits)
             trace.first_token()
             fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
             answer.notes += tuple(self._notes(strategy))
@@ -225,24 +230,17 @@ class Engine:
         with shared as inputs:
             return prefill(inputs, strategy, trace, cancel)
 
-    def ground(
-        self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
-    ) -> tuple[Sampler, Evidence | None]:
-        """Return the sampler of one answer, grounded in the passages if the model is, and their evidence.
-
-        There is no evidence without a span scorer. Raises Cancelled.
-        """
-        if self.grounding is None:
-            return sampling, None
-        with trace.stage("ground"):
-            evidence = self.grounding.evidence(prepared, cancel)
-            return self.grounding.sampler(sampling, prepared, self.template, evidence), evidence
-
     def sampler(
         self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
     ) -> Sampler:
-        """Return the sampler of one answer. Raises Cancelled."""
-        return self.ground(prepared, trace, sampling, cancel)[0]
+        """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
+        if self.grounding is None:
+            return sampling
+        with trace.stage("ground"):
+            return self._grounded(sampling, prepared, self.grounding.evidence(prepared, cancel))
+
+    def _grounded(self, sampling: Sampler, prepared: PreparedPrompt, evidence: Evidence | None) -> Sampler:
+        return self.grounding.sampler(sampling, prepared, self.template, evidence) if self.grounding else sampling
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
         """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
-from engine.generation.overlap import sentence_scores, stem
+from engine.generation.overlap import missing_names, sentence_scores, stem
 from engine.generation.quotes import CELL, Unit, format_unit, split_units, whole_words
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import content_words, summarize
@@ -28,10 +28,11 @@ from store.markdown import parse_row
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
 # Fitted on the dev questions of `bench documents` and 100 more: P(the answer is right) given the best quote's log
-# probability, its cosine with the question, and the share of the question's words in it and its context.
-CONFIDENCE_WEIGHTS = (0.30, 2.0, 2.5)
-CONFIDENCE_BIAS = -1.0
-MIN_CONFIDENCE = 0.12  # below it, the passages do not answer
+# probability, its cosine with the question, the share of the question's words in it and its context, and whether the
+# question names somebody or something that the passages do not.
+CONFIDENCE_WEIGHTS = (0.58, 6.0, 2.2, -2.6)
+CONFIDENCE_BIAS = -2.4
+MIN_CONFIDENCE = 0.2  # below it, the passages do not answer
 MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
@@ -167,7 +168,7 @@ class Evidence:
 
     @cached_property
     def confidence(self) -> float:
-        """How likely an answer made of the best quote is right: logistic regression on three features of it."""
+        """How likely an answer made of the best quote is right: logistic regression."""
         if not self._ranked:
             return 0.0
         best, similarity = self._ranked[0].unit, self._ranked[0].similarity
@@ -178,6 +179,7 @@ class Evidence:
             math.log(max(MIN_PROBABILITY, self.scores.mass(best.passage, best.start, best.end))),
             similarity,
             len(shared) / max(1, len(stems)),
+            len(missing_names(question, self._prepared.texts)) > 0,
         )
         logit = CONFIDENCE_BIAS + sum(map(mul, CONFIDENCE_WEIGHTS, features))
         return 1 / (1 + math.exp(-logit))

@@ -1,13 +1,19 @@
 """Score sentences by the words that they share with the question, rare words counting more."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.prompt.followups import CLITIC, STOP_WORD
+from engine.prompt.followups import CLITIC, STOP_WORD, YEAR
 from engine.text import split_words
 
 PASSAGE_WEIGHT = 0.5  # weight of a question word elsewhere in the passage, relative to one in the sentence
+NAME = re.compile(r"(?<=[\w,] )[a-z]?[A-Z][a-z]\w*")
+DATE_WORD = re.compile(r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
+GERMAN_WORD = re.compile(
+    r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|ich|nicht)\b", re.I
+)
 STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
 
 
@@ -33,3 +39,15 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
 def stem(word: str) -> str:
     """Return the first letters of a word without a plural s, or a number unchanged."""
     return word if word[0].isdecimal() else word[:STEM_LENGTH].removesuffix("s")
+
+
+def missing_names(question: str, texts: Sequence[str]) -> list[str]:
+    """Return the names and years of an English or German question that none of the texts contains.
+
+    A name is a word inside a sentence that starts with a capital; in German every noun does, so only years count there.
+    """
+    stems = {stem(word) for text in texts for word in split_words(text.replace("_", " "))}
+    found = YEAR.findall(question)
+    if not GERMAN_WORD.search(question):
+        found += [word for word in NAME.findall(question) if not DATE_WORD.match(word)]
+    return [word for word in found if stem(word.lower()) not in stems]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
 from engine.generation.evidence import Evidence
-from engine.generation.quotes import format_quotes
+from engine.generation.quotes import format_quotes, format_unit
 from engine.kv.chunk_cache import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
@@ -154,6 +154,7 @@ def fill_quoted_answer(
     elif candidates := evidence.candidates():
         best = evidence.choose(candidates, log_likelihoods([candidate.text for candidate in candidates]))
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
+        answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote
         answer.confidence = evidence.confidence
         answer.sources = _with_citations(answer.sources, {best.quote.rank})
         return True

@@ -348,7 +348,8 @@ class RecitingSampler:
 
 def test_comparisons_and_the_engine_use_the_same_sampler(monkeypatch):
     engine, question = make_engine("ferry", "tern"), "When does the Old Kestrel sail to Port Arden?"
-    monkeypatch.setattr(engine, "ground", lambda *arguments: (RecitingSampler(), None))
+    monkeypatch.setattr(GroundingModel, "sampler", lambda *arguments: RecitingSampler())
+    engine.grounding = GroundingModel()
     compared = last(compare(engine, CompareRequest(question, ("direct",), (0.2,), passages=2, max_new_tokens=8)))
     assert [outcome.answer for outcome in compared.outcomes] == ["at nine"] * 2
     assert last(engine.ask(Request(question, passages=2, max_new_tokens=8))).text == "at nine"
