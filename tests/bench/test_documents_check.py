@@ -23,7 +23,9 @@ from engine.prompt.template import NO_ANSWER
 from store.ingest import parse
 
 QUESTIONS = load_questions()
-ANSWERED = [one for one in QUESTIONS if one.type not in ("refusal", "chat")]
+MORE = FILES.parent / "more"  # another set of documents, to tune with
+QUESTIONS_OF = {FILES: QUESTIONS, MORE / "files": load_questions(MORE / "questions.jsonl")}
+UNANSWERED = ("refusal", "chat")
 FACT = Question("x", "dev", "fact", "en", "How long is it?", ("a.pdf",), (), (("20 m", "20 metres"),), ("30",), "20 m")
 REFUSAL = replace(FACT, type="refusal", documents=(), required=(), forbidden=("Austen",), quote="")
 
@@ -165,28 +167,33 @@ def test_no_document_serves_both_halves_and_every_document_serves_one():
     assert dev | held == {path.name for path in FILES.iterdir()}
 
 
-def test_fields_fit_the_type():
-    for one in QUESTIONS:
-        answered = one in ANSWERED
+@pytest.mark.parametrize("questions", QUESTIONS_OF.values(), ids=len)
+def test_fields_fit_the_type(questions):
+    for one in questions:
+        answered = one.type not in UNANSWERED
         assert one.language in ("en", "de") and bool(one.history) == (one.type == "followup"), one.id
         assert bool(one.documents) == bool(one.quote) == answered and (one.required or not answered), one.id
         assert not any(contains(text, wrong) for group in one.required for text in group for wrong in one.forbidden)
 
 
 @lru_cache
-def text_of(name):
+def text_of(path):
     """The text of a document, of office files without a parser all XML text; '' of a picture."""
-    path = FILES / name
     if path.suffix in (".xlsx", ".pptx"):
         with zipfile.ZipFile(path) as archive:
             parts = [archive.read(part).decode() for part in archive.namelist() if part.endswith(".xml")]
         return re.sub(r"<[^>]*>", " ", " ".join(parts))
-    return "" if path.suffix == ".png" else parse(path.read_bytes(), name).text
+    return "" if path.suffix == ".png" else parse(path.read_bytes(), path.name).text
 
 
-@pytest.mark.parametrize("one", ANSWERED, ids=lambda one: one.id)
-def test_quote_and_answer_stand_in_the_documents(one):
-    texts = [text for name in one.documents if (text := text_of(name))]
+@pytest.mark.parametrize(("files", "questions"), QUESTIONS_OF.items(), ids=("own", "more"))
+def test_documents_contain_quotes_and_answers(files, questions):
+    for one in questions:
+        if one.type not in UNANSWERED:
+            check_contained(one, [text for name in one.documents if (text := text_of(files / name))])
+
+
+def check_contained(one, texts):
     assert not texts or quote_is_right(one, texts)
     if one.type not in ("yes_no", "comparison"):  # those are judgements
         assert all(any(contains(" ".join(texts), text) for text in group) for group in one.required if texts)
