@@ -27,7 +27,7 @@ class Unit:
 
 
 def split_units(passage: int, text: str) -> Iterator[Unit]:
-    """Yield the units of a passage in order."""
+    """Yield the units of a passage in order; list items are without their marks."""
     for block in split_blocks(text):
         body = text[block.start : block.end]
         if block.kind == "paragraph":
@@ -42,8 +42,9 @@ def split_units(passage: int, text: str) -> Iterator[Unit]:
         starts = accumulate((len(part) for part in parts), initial=block.start)
         for start, part in zip(starts, parts, strict=False):
             if stripped := part.strip():
-                at = start + part.index(stripped[0])
-                yield Unit(passage, at, at + len(stripped), block)
+                marker = LIST_ITEM.match(part) if block.kind == "list" else None
+                at = start + (marker.end() if marker else part.index(stripped[0]))
+                yield Unit(passage, at, start + len(part.rstrip()), block)
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
