@@ -19,7 +19,7 @@ from engine.generation.quotes import CELL, Unit, format_unit, split_units, whole
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import content_words, summarize
 from engine.model.encoder import Encoder
-from engine.prompt.followups import relative_year
+from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts, verdict
 from engine.request import Quote
@@ -201,7 +201,10 @@ class Evidence:
 
     @cached_property
     def _ranked(self) -> list[RankedUnit]:
-        return self._rank(self._prepared.standalone_question, self.scores)
+        question = self._prepared.standalone_question
+        if self.kind is QuestionKind.COMPARISON:  # the years of two versions name documents, not sentences
+            question = YEAR.sub("", question)
+        return self._rank(question, self.scores)
 
     def _rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:
         """Return the units that may be quoted, those that most likely hold the answer first.
