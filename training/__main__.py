@@ -134,7 +134,9 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     dtype = select_dtype("cpu", arguments.dtype)[1]
     autocast = partial(torch.autocast, "cpu", dtype, enabled=dtype is not torch.float32)
     minilm = load_minilm(torch.float32)
-    scorer = SpanScorer.load(arguments.init_from, *minilm) if arguments.init_from else SpanScorer(*minilm)
+    scorer = SpanScorer(*minilm)
+    if arguments.init_from:
+        span_scorer.load_mean(scorer, arguments.init_from)
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
     report = span_scorer.train_span_scorer(scorer, prompt, corpora, arguments.out, config, _ProgressPrinter(), autocast)
     print(f"Right outcome: {report['right']:.3f} of {report['questions']} questions")
@@ -257,7 +259,8 @@ def _parser() -> argparse.ArgumentParser:
     add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__, defaults.eval_examples)
     add("--steps", type=int, default=defaults.training.steps, help="one example each, with up to 12 questions")
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
-    add("--init-from", type=Path, metavar="FOLDER", help="a finished span scorer to start from")
+    init_from = "finished span scorers to start from: their mean; with --steps 0 it is only evaluated and written"
+    add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
 
     documents = "Write invented documents with questions, as data for the other commands."
     command = commands.add_parser("documents", help=documents.rstrip("."), description=documents)

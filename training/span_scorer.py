@@ -95,6 +95,20 @@ def train_span_scorer(
     return write_report(out, PACKAGE, config, eval_set, results)
 
 
+def load_mean(scorer: SpanScorer, folders: Sequence[Path]) -> None:
+    """Give a span scorer the mean weights of finished ones. Raises SpanScorerUnusable if one cannot be read.
+
+    The mean of a span scorer and one that was trained on from it generalizes better than either (model soups,
+    arXiv:2203.05482).
+    """
+    trained = scorer.trained_weights()
+    total = {name: torch.zeros_like(weight) for name, weight in trained.items()}
+    for folder in folders:
+        finished = SpanScorer.load(folder, scorer.encoder, scorer.tokenizer.template)
+        total = {name: total[name] + weight.detach() for name, weight in finished.trained_weights().items()}
+    scorer.load_state_dict({name: weight / len(folders) for name, weight in total.items()}, strict=False)
+
+
 def _loss(starts: Tensor, ends: Tensor, places: Sequence[Place]) -> Tensor:
     """Return the negative log-likelihood of the answer to a question, in nats; without places, of no answer."""
     (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)

@@ -27,11 +27,11 @@ from engine.text import split_words
 from store.markdown import parse_row
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
-# Fitted on the dev questions of `bench documents` and 100 more: P(the answer is right) given the best quote's log
+# Fitted on the dev questions of `bench documents` and those of bench/documents/more: P(the answer is right) given the best quote's log
 # probability, its cosine with the question, the share of the question's words in it and its context, and whether the
 # question names somebody or something that the passages do not.
-CONFIDENCE_WEIGHTS = (0.58, 6.0, 2.2, -2.6)
-CONFIDENCE_BIAS = -2.4
+CONFIDENCE_WEIGHTS = (0.50, 3.8, 1.8, -2.9)
+CONFIDENCE_BIAS = -1.17
 MIN_CONFIDENCE = 0.2  # below it, the passages do not answer
 MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
@@ -40,13 +40,13 @@ MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, th
 MIN_CELL_SHARE = 0.5  # the same for a table row
 MIN_LIST_ITEMS = 2
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
-# The weights of a unit's score were chosen on the dev questions of `bench documents`.
-OVERLAP_WEIGHT = 0.5  # nats per nat of shared words
-SIMILARITY_WEIGHT = 10.0  # nats per unit of the cosine between the embeddings of question and quote
+# The weights were chosen on the same questions.
+OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
+SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
 NUMBERED_WEIGHT = 5.0  # nats for a numbered list as the steps of a procedure
-RANK_PENALTY = 0.2  # nats per passage before it
+RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MAX_CANDIDATES = 8  # units that are ranked by more than words and probability
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared

@@ -302,6 +302,20 @@ def test_a_saved_span_scorer_is_loaded_unchanged(tmp_path):
     assert_close(scorer.score(QUESTION, ["37 cars."]).starts, again.score(QUESTION, ["37 cars."]).starts, **EXACT)
 
 
+def test_training_may_start_from_the_mean_of_span_scorers(tmp_path):
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        span_scorer(seed).save(folder)
+    mean, saved = span_scorer(2), [load_file(folder / SPAN_SCORER_FILE) for folder in folders]
+    span_training.load_mean(mean, folders)
+    expected = torch.stack([each["outputs.bias"].float() for each in saved]).mean(0)
+    torch.testing.assert_close(mean.outputs.bias, expected)
+    name = next(name for name, weight in mean.trained_weights().items() if weight.ndim == 2 and "encoder" in name)
+    expected = torch.stack([each[name].float() * each[f"{name}:scale"] for each in saved]).mean(0)
+    torch.testing.assert_close(mean.trained_weights()[name].detach(), expected)
+
+
 def test_a_span_scorer_that_does_not_fit_is_refused(tmp_path):
     def load():
         return SpanScorer.load(tmp_path, tiny.bert(), tiny.wordpiece_tokenizer())
