@@ -27,9 +27,9 @@ from engine.text import split_words
 from store.markdown import parse_row
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
-# Fitted on the dev questions of `bench documents` and those of bench/documents/more: P(the answer is right) given the best quote's log
-# probability, its cosine with the question, the share of the question's words in it and its context, and whether the
-# question names somebody or something that the passages do not.
+# P(the answer is right), given the best quote's log probability, its cosine with the question, the share of the
+# question's words in it and its context, and whether the question names somebody or something that no passage does.
+# Fitted on the dev questions of `bench documents` and on bench/documents/more.
 CONFIDENCE_WEIGHTS = (0.50, 3.8, 1.8, -2.9)
 CONFIDENCE_BIAS = -1.17
 MIN_CONFIDENCE = 0.2  # below it, the passages do not answer
