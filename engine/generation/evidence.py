@@ -48,7 +48,7 @@ CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddin
 NUMBERED_WEIGHT = 5.0  # nats for a numbered list as the steps of a procedure
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
-MAX_CANDIDATES = 8  # units that are ranked by more than words and probability
+MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 MAX_SUMMARIZED_PASSAGES = 3
@@ -162,7 +162,7 @@ class Evidence:
     def supporting(self, answer: str) -> list[Quote]:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
         words = set(split_words(answer))
-        likely = [each.unit for each in self._ranked[:MAX_CANDIDATES]]
+        likely = [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
         best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
         return [self._quote(best)] if best else []
 
@@ -218,7 +218,7 @@ class Evidence:
             return _score(probability, overlaps[unit], unit.passage)
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
-        likely, rest = ranked[:MAX_CANDIDATES], ranked[MAX_CANDIDATES:]
+        likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
         cosines = self._cosines(question, [self._text(each.unit) for each in likely])
         similar = [
             RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
@@ -349,7 +349,7 @@ class Evidence:
             return None
         document = hits[best.passage].chunk.document_id
         others = [each.unit for each in self._ranked if hits[each.unit.passage].chunk.document_id != document]
-        others = others[: 3 * MAX_CANDIDATES]
+        others = others[: 3 * MAX_EMBEDDED_UNITS]
         cosines = self._cosines(self._text(best), [self._text(unit) for unit in others])
         cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
         return others[index] if cosine >= MIN_VERSION_SIMILARITY else None

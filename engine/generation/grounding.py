@@ -8,7 +8,8 @@ that no passage contains scores like the worst sentence, and so does an answer t
 sentence, so a span scorer (engine.generation.span_scorer), if there is one, adds a score for each word.
 
 Adding an external score to the logits at each step is shallow fusion (arXiv:1503.03535); following the passages' text
-makes it a soft form of constrained decoding. It is the same for every method, so it favours none.
+makes it a soft form of constrained decoding. It is the same for every method, so it favours none. Comparisons and
+benchmarks of methods use it; an answer of the application is chosen by engine.generation.evidence where that can.
 """
 
 import re
