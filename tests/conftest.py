@@ -18,11 +18,6 @@ settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def pytest_xdist_auto_num_workers(config):
-    """Run a test process more than there are cores: browser tests mostly wait."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture(params=tiny.FAMILIES, ids=lambda build: build.__name__)
 def family(request):
     """A builder of one supported kind of model; `tiny.model(family)` twice gives equal models."""
