@@ -186,6 +186,7 @@ def text_of(path):
     return "" if path.suffix == ".png" else parse(path.read_bytes(), path.name).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "questions"), QUESTIONS_OF.items(), ids=("own", "more"))
 def test_documents_contain_quotes_and_answers(files, questions):
     for one in questions:

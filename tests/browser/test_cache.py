@@ -128,6 +128,7 @@ def test_hostile_names_and_texts_are_shown_as_text_also_inside_the_figure(look):
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.mark.slow
 def test_a_filled_page_has_no_serious_accessibility_violation(look):
     tab = look()
     line(tab, 0).click()

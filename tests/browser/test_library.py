@@ -215,6 +215,7 @@ def test_a_phone_scrolls_only_vertically(visit, backend):
         assert too_wide(tab.page, "#library-page *") == [], act
 
 
+@pytest.mark.slow
 def test_text_has_enough_contrast_in_both_themes(visit, backend):
     backend.stored_documents = some(2, warning="3 of 12 pages have no text.")
     tab = open_library(visit)
