@@ -155,7 +155,8 @@ class Engine:
             if self.grounding is not None:
                 with trace.stage("ground"):
                     evidence = self.grounding.evidence(prepared, cancel)
-                    is_complete = evidence is not None and fill_quoted_answer(answer, evidence, score_answers)
+                    score = None if request.temperature else score_answers  # answers that vary are decoded
+                    is_complete = evidence is not None and fill_quoted_answer(answer, evidence, score)
             if not is_complete:
                 sampling = TokenSampler(request.temperature, request.top_p, request.seed)
                 sampler = self._grounded(sampling, prepared, evidence)

@@ -138,11 +138,12 @@ def stream_answer(
 
 
 def fill_quoted_answer(
-    answer: Answer, evidence: Evidence, log_likelihoods: Callable[[Sequence[str]], Sequence[float]]
+    answer: Answer, evidence: Evidence, log_likelihoods: Callable[[Sequence[str]], Sequence[float]] | None
 ) -> bool:
     """Answer in the passages' words, or that there is no answer; return False if a model is to answer.
 
-    `log_likelihoods` are the main model's, in nats: it helps to choose among the spans that may answer.
+    `log_likelihoods` are the main model's, in nats: it helps to choose among the spans that may answer. Without them
+    a model answers questions about facts.
     """
     answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
     if not evidence.has_answer:
@@ -151,7 +152,7 @@ def fill_quoted_answer(
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
-    elif candidates := evidence.candidates():
+    elif log_likelihoods and (candidates := evidence.candidates()):
         best = evidence.choose(candidates, log_likelihoods([candidate.text for candidate in candidates]))
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
         answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote

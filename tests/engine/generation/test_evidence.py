@@ -8,10 +8,12 @@ import torch
 from engine.generation.evidence import Evidence
 from engine.generation.quotes import format_quotes, split_units, whole_words
 from engine.generation.span_scorer import SpanScores, Window
+from engine.generation.stream import fill_quoted_answer
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
-from engine.request import Quote
+from engine.request import Answer, Quote, Request
+from engine.trace import Trace
 from store.types import Chunk, Hit
 
 MANUAL = """manual > Pump > Care
@@ -130,6 +132,13 @@ def test_without_a_likely_span_the_whole_sentence_answers():
     text = "It was opened in 1987, and rebuilt in 2004."
     assert chosen(evidence("When was it opened?", Scorer("1987", "2004"), text)).text == text
     assert chosen(evidence("When was it opened?", Scorer("1987"), text)).text == "1987"
+
+
+def test_facts_are_left_to_the_model_where_its_likelihoods_do_not_count():
+    found = evidence("When was it opened?", Scorer("1987"), "It was opened in 1987.")
+    answer = Answer(Request("When was it opened?"), Trace())
+    assert not fill_quoted_answer(answer, found, None) and answer.text == ""
+    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts)) and answer.text == "1987 [1]"
 
 
 def test_similar_embeddings_lift_a_quote_above_a_more_probable_one():

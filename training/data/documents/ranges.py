@@ -9,7 +9,7 @@ from store.markdown import format_table
 from training.data.documents.world import Question
 from training.data.documents.writer import Piece, Writer
 
-INLINE_FRACTION = 0.25  # of the ranges stand in a sentence
+INLINE_FRACTION = 0.25  # of the ranges are written as a sentence
 UNIT_FRACTION = 0.6  # of the ranges name the unit in each row, the others in the header
 QUESTIONS_PER_RANGE = 2
 

@@ -10,7 +10,7 @@ from training.data.documents import phrasing
 from training.data.documents.vocabulary import Attribute
 from training.data.documents.world import Entity, Question, World
 
-REWORDED_FRACTION = 0.15  # of the sections are written anew for a second version
+REWORDED_FRACTION = 0.15  # of the sections are reworded in a second version
 JOINED_FRACTION = 0.25  # of the statements are joined to the one before
 
 
