@@ -1,7 +1,8 @@
 """Answer one request: retrieve, pack, load, assemble, select, recompute, decode."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import cache
 from threading import Event
 
 from engine.cache.hit_stats import CacheStats
@@ -127,7 +128,7 @@ class Engine:
         yield answer
 
     def _run(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
-        request, trace, num_prefix_tokens = answer.request, answer.trace, len(self.template.prefix_ids)
+        request, trace = answer.request, answer.trace
         strategy = build_strategy(request)
         if question_kind(request.question) is QuestionKind.SMALL_TALK:
             answer.text = reply(request.question, self.finder)
@@ -140,40 +141,55 @@ class Engine:
         with self.passages.track_deletions(), ExitStack() as turn:
             stages = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
             prepared, speculative = self.speculator.run(stages, run_prefill, trace, turn, cancel)
-            fill_prompt_fields(answer, prepared, num_prefix_tokens, self.max_tokens)
+            fill_prompt_fields(answer, prepared, len(self.template.prefix_ids), self.max_tokens)
             yield answer
             if speculative is None or not speculative.accepted:
                 turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
-            result = run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
+
+            @cache
+            def prefilled() -> PrefillResult:
+                return run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
 
             def score_answers(texts: Sequence[str]) -> list[float]:
                 encode = self.template.tokenizer.encode
                 continuations = [(encode(text).ids + self.template.end_ids)[:MAX_RESCORED_TOKENS] for text in texts]
-                return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
+                result = prefilled()
+                with trace.stage("rescore"):
+                    return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
 
-            evidence, is_complete = None, False
+            evidence = None
             if self.grounding is not None:
                 with trace.stage("ground"):
                     evidence = self.grounding.evidence(prepared, cancel)
-                    score = None if request.temperature else score_answers  # answers that vary are decoded
-                    is_complete = evidence is not None and fill_quoted_answer(answer, evidence, score)
-            if not is_complete:
-                sampling = TokenSampler(request.temperature, request.top_p, request.seed)
-                sampler = self._grounded(sampling, prepared, evidence)
-                first_id = sampler.sample(result.logits)
+                score = None if request.temperature else score_answers  # answers that vary are decoded
+                if evidence is not None and fill_quoted_answer(answer, evidence, score):
+                    trace.first_token()
+                    yield answer
+                    with suppress(Cancelled):  # the answer is complete; what is read now is for the next question
+                        self._record_prefill(answer, prepared, prefilled(), strategy)
+                        self.store_results(prepared, prefilled())
+                    return
+            result = prefilled()
+            sampling = TokenSampler(request.temperature, request.top_p, request.seed)
+            sampler = self._grounded(sampling, prepared, evidence)
+            first_id = sampler.sample(result.logits)
             trace.first_token()
-            fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
-            answer.notes += tuple(self._notes(strategy))
-            self.stats.record(answer.sources)
+            self._record_prefill(answer, prepared, result, strategy)
             yield answer
             decoder = self.cache.decoder
             try:
-                if not is_complete:
-                    yield from stream_answer(
-                        answer, decoder, self.template, prepared, result, first_id, sampler, evidence, cancel
-                    )
+                yield from stream_answer(
+                    answer, decoder, self.template, prepared, result, first_id, sampler, evidence, cancel
+                )
             finally:
                 self.store_results(prepared, result)
+
+    def _record_prefill(
+        self, answer: Answer, prepared: PreparedPrompt, result: PrefillResult, strategy: Strategy
+    ) -> None:
+        fill_prefill_fields(answer, prepared, result, len(self.template.prefix_ids))
+        answer.notes += tuple(self._notes(strategy))
+        self.stats.record(answer.sources)
 
     def _notes(self, strategy: Strategy) -> Iterator[str]:
         if strategy.reuses_kv and self.disk_error():

@@ -7,7 +7,7 @@ to quote.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -35,6 +35,7 @@ CONFIDENCE_BIAS = -1.17
 MIN_CONFIDENCE = 0.2  # below it, the passages do not answer
 MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
+MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
 MIN_CELL_SHARE = 0.5  # the same for a table row
@@ -136,18 +137,23 @@ class Evidence:
                 if words and (is_choice or not words <= question_words) and len(answers) < MAX_SPANS_PER_UNIT:
                     answers.setdefault(text[start:end], ranked.score + relative)
             found += [Candidate(answer, unit, self._quote(unit), total) for answer, total in answers.items()]
-        return found
+        return sorted(found, key=attrgetter("score"), reverse=True)[:MAX_CANDIDATES]
 
-    def choose(self, candidates: Sequence[Candidate], log_likelihoods: Sequence[float]) -> Candidate:
-        """Return the best candidate, given their log-likelihoods in nats according to the main model.
+    def choose(
+        self, candidates: Sequence[Candidate], log_likelihoods: Callable[[Sequence[str]], Sequence[float]]
+    ) -> Candidate:
+        """Return the best candidate; `log_likelihoods` of texts are the main model's, in nats.
 
-        The main model was not trained on table rows, so it has no say about cells. Where no span of the chosen unit is
-        much more likely than the others, the answer is all of the unit.
+        The main model was not trained on table rows, so it has no say about cells, and is not run if a cell is best
+        without it: it can only lower the others. Where no span of the chosen unit is much more likely than the others,
+        the answer is all of the unit.
         """
-        scores = [
-            each.score + (0 if each.unit.block.kind == "table" else MODEL_WEIGHT * value)
-            for each, value in zip(candidates, log_likelihoods, strict=True)
-        ]
+        is_cell = [each.unit.block.kind == "table" for each in candidates]
+        scores = [each.score for each in candidates]
+        if not is_cell[scores.index(max(scores))]:
+            values = log_likelihoods([each.text for each in candidates])
+            weights = [0.0 if cell else MODEL_WEIGHT for cell in is_cell]
+            scores = [sum(each) for each in zip(scores, map(mul, weights, values), strict=True)]
         index = scores.index(max(scores))
         best = candidates[index]
         same_unit = zip(scores, candidates, strict=True)

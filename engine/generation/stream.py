@@ -142,8 +142,8 @@ def fill_quoted_answer(
 ) -> bool:
     """Answer in the passages' words, or that there is no answer; return False if a model is to answer.
 
-    `log_likelihoods` are the main model's, in nats: it helps to choose among the spans that may answer. Without them
-    a model answers questions about facts.
+    `log_likelihoods` of texts are the main model's, in nats: it helps to choose among the spans that may answer.
+    Without it a model answers questions about facts.
     """
     answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
     if not evidence.has_answer:
@@ -153,7 +153,7 @@ def fill_quoted_answer(
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
     elif log_likelihoods and (candidates := evidence.candidates()):
-        best = evidence.choose(candidates, log_likelihoods([candidate.text for candidate in candidates]))
+        best = evidence.choose(candidates, log_likelihoods)
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
         answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote
         answer.confidence = evidence.confidence

@@ -104,7 +104,7 @@ def test_a_table_cell_is_supported_by_its_row():
 
 def chosen(found, likelihood=lambda text: 0.0):
     candidates = found.candidates()
-    return found.choose(candidates, [likelihood(candidate.text) for candidate in candidates])
+    return found.choose(candidates, lambda texts: [likelihood(text) for text in texts])
 
 
 def test_the_likely_cell_of_the_best_row_answers_whatever_the_model_says():
