@@ -10,6 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from engine.errors import BadRequest, QuestionTooLong
+from engine.generation.grounding import GroundingModel
 from engine.prompt.pack import pack
 from engine.prompt.template import MAX_QUERY_ROWS
 from engine.prompt.validate import build_strategy
@@ -329,3 +330,23 @@ def test_selector_encodes_with_the_passages_kv_and_is_deleted_with_it(monkeypatc
     engine.passages.delete(TEXTS["ferry"])
     engine.passages.warm(TEXTS["ferry"])
     assert len(read) == 4
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_answer_made_of_quotes_does_not_wait_for_the_prefill(monkeypatch, stopped):
+    def quote(answer, evidence, log_likelihoods):
+        answer.text = "At nine."
+        return True
+
+    monkeypatch.setattr("engine.engine.fill_quoted_answer", quote)
+    monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: object())
+    engine, cancel = make_engine("ferry", "tern"), Event()
+    engine.grounding = GroundingModel()
+    for answer in engine.ask(replace(ASK, recompute_ratio=1.0), cancel):
+        if answer.text and answer.state == "reading":
+            assert not {"load", "recompute"} & {stage.name for stage in answer.trace.stages}
+            assert answer.trace.ttft_ms is not None
+            if stopped:
+                cancel.set()
+    assert (answer.text, answer.state) == ("At nine.", "done")
+    assert (answer.recomputed_tokens > 0) is not stopped

@@ -112,6 +112,7 @@ def test_the_likely_cell_of_the_best_row_answers_whatever_the_model_says():
     for likelihood in (lambda text: 0.0, lambda text: -99.0 * ("151" in text)):
         best = chosen(found, likelihood)
         assert (best.text, best.quote.text) == ("151 kg", "| Model: A10 | Weight: 151 kg |")
+    assert found.choose(found.candidates(), pytest.fail).text == "151 kg"  # the model is not run
 
 
 def test_a_cell_is_chosen_by_its_header_and_never_if_the_question_repeats_it():

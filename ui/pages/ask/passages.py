@@ -32,7 +32,7 @@ def render_passages(answer: Answer) -> Markup:
     quotes: list[list[Span]] = [[] for _ in answer.sources]
     for rank, start, end in quoted_spans(answer.text, [source.text for source in answer.sources]):
         quotes[rank - 1].append((start, end))
-    has_prefill = answer.trace.ttft_ms is not None
+    has_prefill = answer.trace.ttft_ms is not None and answer.state != "reading"  # quotes answer before it
     cards = (_card(source, spans, has_prefill) for source, spans in zip(answer.sources, quotes, strict=True))
     title = tag("h3", f"Retrieved passages · {len(answer.sources)}")
     head = tag("div", title, _legend(any(quotes)), class_="kv-passages-head")
