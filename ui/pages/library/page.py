@@ -52,9 +52,7 @@ class Library:
         self.uploads.wire(document_list, self._sidebar.current)
         for event in (tab.select, document_list.change, self.poll.tick):
             event(self.refresh, self.view, drawn, **_SERIAL)
-        # Not `change`: it misses what is typed before the component's first effect has run.
-        outputs = [self.view, *drawn]
-        self._filter.input(self.filter, [self.view, self._filter], outputs, trigger_mode="always_last", **_SERIAL)
+        self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
         self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
         self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
