@@ -41,8 +41,7 @@ class LocalLibraryService:
             for document in runtime.library.documents():
                 keys = all_keys.get(document.id)
                 bytes_by_tier = None if keys is None else chunk_bytes(runtime.tiers.tree, _flatten(keys))
-                library = runtime.library
-                usage.append(DocumentUsage(document, bytes_by_tier, library.needs_rechunk(document)))
+                usage.append(DocumentUsage(document, bytes_by_tier, runtime.library.needs_rechunk(document)))
         return usage
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
