@@ -145,14 +145,17 @@ def fill_quoted_answer(
     `log_likelihoods` of texts are the main model's, in nats: it helps to choose among the spans that may answer.
     Without it a model answers questions about facts.
     """
-    answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
+    with answer.trace.stage("ground"):
+        answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
+        is_fact = evidence.has_answer and not answer.quotes
+        candidates = evidence.candidates() if is_fact and log_likelihoods else []
     if not evidence.has_answer:
         answer.text, answer.confidence = NO_ANSWER, 1 - evidence.confidence
         return True
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
-    elif log_likelihoods and (candidates := evidence.candidates()):
+    elif log_likelihoods and candidates:
         best = evidence.choose(candidates, log_likelihoods)
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
         answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote
