@@ -86,7 +86,7 @@ class Hit:
 class Progress:
     """Progress of indexing one file. Re-chunking starts with the stage 'chunked'."""
 
-    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', which count files, characters, chunks and files
+    stage: str  # 'parsed', 'chunked', 'embedded' or 'indexed', which count pages, characters, chunks and files
     done: int
     total: int
     document: Document | None = None  # set once the document is in the library

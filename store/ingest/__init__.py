@@ -5,11 +5,12 @@ and no control characters but `\n` and `\t`, so offsets into it are unambiguous.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.csv_file import parse_csv
-from store.ingest.document import ParsedDocument, check_text_length
+from store.ingest.document import ParsedDocument, ParseSteps, check_text_length
 from store.ingest.markdown_file import parse_markdown
 from store.ingest.ocr.image import parse_image
 from store.ingest.office.docx import parse_docx
@@ -23,7 +24,7 @@ from store.ingest.web.html import parse_html
 from store.names import clean_name
 
 MAX_FILE_BYTES = 50 * 2**20
-PARSERS = {
+PARSERS: dict[str, Callable[[bytes, str], ParsedDocument | ParseSteps]] = {
     "pdf": parse_pdf,
     "docx": parse_docx,
     "xlsx": parse_xlsx,
@@ -43,8 +44,19 @@ def parse(data: bytes, name: str) -> ParsedDocument:
     Raises UnreadableDocument if there is no readable text, DocumentTooLarge if there is too much, and no other error,
     whatever the bytes.
     """
+    steps = parse_steps(data, name)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def parse_steps(data: bytes, name: str) -> ParseSteps:
+    """Do what `parse` does, with a step for each page of a PDF or picture; it can be closed at each."""
     name = clean_name(name)
-    document = PARSERS[detect_format(data, name)](data, name)
+    parsed = PARSERS[detect_format(data, name)](data, name)
+    document = parsed if isinstance(parsed, ParsedDocument) else (yield from parsed)
     check_text_length(len(document.text), name)
     if not document.text.strip():
         raise UnreadableDocument(f"{name} contains no text.")

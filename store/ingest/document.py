@@ -1,11 +1,12 @@
 """The result of parsing a file, and what all parsers need: the limit on its length, and one error for damaged files."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from store.errors import DocumentTooLarge, KVScopeError, UnreadableDocument
+from store.types import Progress
 
 MAX_CHARACTERS = 20_000_000  # of a text, and of an HTML file's source
 
@@ -21,6 +22,9 @@ class ParsedDocument:
     def page_of(self, character: int) -> int | None:
         """Return the page, from 1, of a character of the text; None without pages."""
         return bisect_right(self.page_starts, character) or None
+
+
+ParseSteps = Generator[Progress, None, ParsedDocument]  # the pages read so far; returns the document
 
 
 def check_text_length(characters: int, name: str) -> None:

@@ -19,7 +19,7 @@ from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
-from store.ingest import parse, read_file
+from store.ingest import parse_steps, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
@@ -76,10 +76,10 @@ class DocumentLibrary:
             yield Progress("indexed", 1, 1, existing, reason)
             return
         try:
-            parsed = parse(data, name)
+            parsed = yield from parse_steps(data, name)
             warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
-            yield Progress("parsed", 1, 1, warning=warning)
             num_pages = len(parsed.page_starts) or None
+            yield Progress("parsed", num_pages or 1, num_pages or 1, warning=warning)
             document = Document(document_id, name, len(data), num_pages, 0, time.time(), warning)
             document = replace(document, parser_version=PARSER_VERSION)
             with self._lock:

@@ -5,6 +5,7 @@ from threading import Event
 
 from engine.request import Request
 from tests.support.doubles import TEXTS, last
+from tests.support.files import pdf
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=2)
 
@@ -59,3 +60,18 @@ def test_documents_that_are_not_indexed_say_why_and_the_others_are(start, tmp_pa
         (tern,) = outcomes(backend.ingest([(files["tern"], "tern")], Event()))
     assert tern == ("tern", "failed", "Stopped. The settings were changed; try again.")
     assert backend.documents() == [document]
+
+
+def test_a_scan_is_stopped_between_two_pages(start, tmp_path, monkeypatch):
+    backend, cancel, pages = start(), Event(), []
+    monkeypatch.setattr("store.ingest.ocr.available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.recognize", lambda image: pages.append(image) or ["Ferry times"])
+    scan = tmp_path / "scan.pdf"
+    scan.write_bytes(pdf("", "", ""))
+    shown = []
+    for (state,) in backend.ingest([(scan, scan.name)], cancel):
+        shown.append((state.stage, state.done, state.total))
+        if state.done == 1:
+            cancel.set()
+    assert shown[-2:] == [("parsed", 1, 3), ("failed", 0, 1)] and state.message == "Stopped."
+    assert len(pages) == 1 and backend.documents() == []

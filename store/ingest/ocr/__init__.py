@@ -23,7 +23,8 @@ INSTALL = "install it with: pip install -r requirements-ocr.txt"
 RESOLUTION = 200  # dots per inch at which pages are rendered
 MAX_SIDE = 2000  # pixels that rapidocr looks at; larger pictures are scaled down
 NUM_ORIENTED = 7  # lines that tell whether a page is upside down
-PDFIUM_LOCK = threading.Lock()  # PDFium has global state and is not thread-safe
+# PDFium has global state and is not thread-safe. Re-entrant: garbage collection may close an abandoned document.
+PDFIUM_LOCK = threading.RLock()
 _ENGINE_LOCK = threading.Lock()
 
 

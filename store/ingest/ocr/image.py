@@ -6,8 +6,9 @@ from itertools import accumulate
 from PIL import Image, ImageOps
 
 from store.errors import DocumentTooLarge, UnreadableDocument
-from store.ingest.document import ParsedDocument, reading
+from store.ingest.document import ParsedDocument, ParseSteps, reading
 from store.ingest.ocr import INSTALL, available, recognize, warning
+from store.types import Progress
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 MAX_PIXELS = 80_000_000  # of a page; a sheet of A3 at 600 dots per inch has 70 million
@@ -15,8 +16,11 @@ MAX_PAGES = 200  # each takes seconds
 PAGE_SEPARATOR = "\n\n"
 
 
-def parse_image(data: bytes, name: str) -> ParsedDocument:
-    """Return the recognized text. Raises UnreadableDocument without text or rapidocr, else DocumentTooLarge."""
+def parse_image(data: bytes, name: str) -> ParseSteps:
+    """Return the recognized text; yield a step before each page.
+
+    Raises UnreadableDocument without text or rapidocr, else DocumentTooLarge.
+    """
     if not available():
         raise UnreadableDocument(f"{name} is a picture and needs text recognition; {INSTALL}.")
     pages: list[str] = []
@@ -25,6 +29,7 @@ def parse_image(data: bytes, name: str) -> ParsedDocument:
         if num_pages > MAX_PAGES:
             raise DocumentTooLarge(f"{name} has {num_pages} pages, and the limit is {MAX_PAGES} for text recognition.")
         for index in range(num_pages):
+            yield Progress("parsed", index, num_pages)
             image.seek(index)
             _check_size(image, name)
             pages.append("\n".join(recognize(_flatten(image))).strip())

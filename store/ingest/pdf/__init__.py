@@ -4,8 +4,8 @@ PDFium (pypdfium2) reads words and lines from the pages; pdfplumber finds the ta
 """
 
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import accumulate
 
 import pypdfium2 as pdfium
@@ -13,10 +13,11 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
 from store.ingest import ocr
-from store.ingest.document import ParsedDocument, check_text_length
+from store.ingest.document import ParsedDocument, ParseSteps, check_text_length
 from store.ingest.ocr import PDFIUM_LOCK
 from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
+from store.types import Progress
 
 MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
 MAX_RECOGNIZED_PAGES = 100  # scanned ones of a document; each takes 5 to 15 seconds
@@ -24,24 +25,24 @@ PAGE_SEPARATOR = "\n\n"
 NEEDS_OCR = f"; a scan needs text recognition (OCR), {ocr.INSTALL}"
 
 
-def parse_pdf(data: bytes, name: str) -> ParsedDocument:
+def parse_pdf(data: bytes, name: str) -> ParseSteps:
     """Return the text of all pages as Markdown, separated by blank lines but where a paragraph goes on.
 
-    Raises UnreadableDocument if the file is encrypted, damaged or scanned, DocumentTooLarge above the text limit.
+    Yields a step before each page that is read and after each one that is recognized. Raises UnreadableDocument if the
+    file is encrypted, damaged or scanned, DocumentTooLarge above the text limit.
     """
     deadline = time.monotonic() + MAX_LAYOUT_SECONDS
     try:
-        with PDFIUM_LOCK:
-            pages = _read_pages(data, name, deadline)
+        pages = yield from _read_pages(data, name, deadline)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
     num_damaged = pages.count(None)
-    blank = [index for index, page in enumerate(pages) if page is not None and not page.plain]
+    blank = [index for index, page in enumerate(pages) if _is_blank(page)]
     if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
-    recognized = _recognize(data, blank)
+    recognized = yield from _recognize(data, blank, len(pages))
     if len(blank) + num_damaged == len(pages) and not any(recognized.values()):
         reason = ", and no text was recognized on its pages" if ocr.available() else NEEDS_OCR
         raise UnreadableDocument(f"{name} has no text layer{reason}.")
@@ -59,26 +60,48 @@ def parse_pdf(data: bytes, name: str) -> ParsedDocument:
     return ParsedDocument(text, (0, *ends), " ".join(warnings))
 
 
-def _recognize(data: bytes, indices: Sequence[int]) -> dict[int, str]:
+def _recognize(data: bytes, blank: Sequence[int], num_pages: int) -> Generator[Progress, None, dict[int, str]]:
     """Return the recognized text of pages without a text layer, by index; nothing without OCR."""
-    if not ocr.available():
-        return {}
-    indices = indices[:MAX_RECOGNIZED_PAGES]
-    texts = ("\n".join(lines).strip() for lines in ocr.recognize_pdf_pages(data, indices))
-    return dict(zip(indices, texts, strict=True))
+    recognized: dict[int, str] = {}
+    if ocr.available():
+        indices = blank[:MAX_RECOGNIZED_PAGES]
+        for index, lines in zip(indices, ocr.recognize_pdf_pages(data, indices), strict=True):
+            recognized[index] = "\n".join(lines).strip()
+            yield Progress("parsed", num_pages - len(blank) + len(recognized), num_pages)
+    return recognized
 
 
-def _read_pages(data: bytes, name: str, deadline: float) -> list[Page | None]:
-    """Return each page; None for a damaged one."""
+def _read_pages(data: bytes, name: str, deadline: float) -> Generator[Progress, None, list[Page | None]]:
+    """Return each page; None for a damaged one. Blank pages are not counted as done: they may be recognized later."""
     pages: list[Page | None] = []
-    length = 0
-    with pdfium.PdfDocument(data) as document:
-        for index in range(len(document)):
+    length = num_blank = 0
+    with _open(data) as (document, num_pages):
+        for index in range(num_pages):
+            yield Progress("parsed", index - num_blank, num_pages)
             try:
-                with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
+                with PDFIUM_LOCK, closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
                     length += text_layer.count_chars()
                     check_text_length(length, name)
                     pages.append(read_page(page, text_layer, time.monotonic() < deadline))
             except pdfium.PdfiumError:
                 pages.append(None)
+            num_blank += _is_blank(pages[-1])
     return pages
+
+
+@contextmanager
+def _open(data: bytes) -> Iterator[tuple[pdfium.PdfDocument, int]]:
+    """Open a PDF and count its pages. The lock is free within the block, where the caller may pause."""
+    with PDFIUM_LOCK:
+        document = pdfium.PdfDocument(data)
+        num_pages = len(document)
+    try:
+        yield document, num_pages
+    finally:
+        with PDFIUM_LOCK:
+            document.close()
+
+
+def _is_blank(page: Page | None) -> bool:
+    """Return whether a page has no text layer; a damaged one is not blank."""
+    return page is not None and not page.plain

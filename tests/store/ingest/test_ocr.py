@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from store.errors import DocumentTooLarge, UnreadableDocument
-from store.ingest import ocr, parse
+from store.ingest import ocr, parse, parse_steps
 from store.ingest.ocr.layout import Line, arrange, is_sideways
-from tests.support.files import PICTURE
+from tests.support.files import PICTURE, pdf
 
 installed = pytest.mark.skipif(importlib.util.find_spec("rapidocr") is None, reason="needs requirements-ocr.txt")
 
@@ -62,6 +62,25 @@ def test_each_picture_of_a_file_is_a_page(kind, monkeypatch):
     document = parse(saved(picture(), kind, **options), "a.bin")
     assert document.page_of(document.text.index("700")) == 1
     assert document.page_of(document.text.find("800")) == (2 if kind == "TIFF" else None)
+
+
+@pytest.mark.parametrize(
+    "data, done",
+    [
+        (pdf("alpha", "beta", "gamma"), [0, 1, 2]),
+        (pdf("alpha", "", "gamma", ""), [0, 1, 1, 2, 3, 4]),  # the blank pages are recognized after the others
+        (pdf("", ""), [0, 0, 1, 2]),
+        (saved(picture(), "TIFF", save_all=True, append_images=[picture()]), [0, 1]),
+    ],
+    ids=["text", "mixed", "scanned", "pictures"],
+)
+def test_progress_counts_the_pages_that_are_read(data, done, monkeypatch):
+    for module in ("ocr", "ocr.image"):
+        monkeypatch.setattr(f"store.ingest.{module}.available", lambda: True)
+        monkeypatch.setattr(f"store.ingest.{module}.recognize", lambda image: ["recognized"])
+    steps = list(parse_steps(data, "a.bin"))
+    assert [step.done for step in steps] == done
+    assert {(step.stage, step.total) for step in steps} == {("parsed", len(parse(data, "a.bin").page_starts))}
 
 
 @installed
