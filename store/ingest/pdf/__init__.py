@@ -42,6 +42,7 @@ def parse_pdf(data: bytes, name: str) -> ParseSteps:
     blank = [index for index, page in enumerate(pages) if _is_blank(page)]
     if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
+    texts = assemble([page or Page() for page in pages], deadline)  # first: the time is not for recognition
     recognized = yield from _recognize(data, blank, len(pages))
     if len(blank) + num_damaged == len(pages) and not any(recognized.values()):
         reason = ", and no text was recognized on its pages" if ocr.available() else NEEDS_OCR
@@ -53,7 +54,6 @@ def parse_pdf(data: bytes, name: str) -> ParseSteps:
         warnings.append(f"{num_blank} of {len(pages)} pages have no text{'' if ocr.available() else NEEDS_OCR}.")
     if num_damaged:
         warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")
-    texts = assemble([page or Page() for page in pages], deadline)
     texts = [(recognized[i], PAGE_SEPARATOR) if recognized.get(i) else text for i, text in enumerate(texts)]
     ends = accumulate(len(text) + len(separator) for text, separator in texts[:-1])
     text = "".join(part for page in texts for part in page)[: -len(texts[-1][1]) or None]

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -301,6 +302,21 @@ def test_a_page_that_cannot_be_laid_out_becomes_plain_text(name, value, monkeypa
     plain = read(page + text(300, 770, "1"), page + text(300, 770, "2")).replace("\n\n", "\n")
     own = f"{joined(BODY)}\nBasic 5 10.00\nTeam 20 25.50\nGroup 300 99.00"
     assert plain == f"{own}\n{own}"  # without header and page number
+
+
+def test_the_time_limit_of_the_layout_excludes_text_recognition(monkeypatch):
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+
+    def recognize(image):
+        clock.now += 1000
+        return ["Scanned"]
+
+    monkeypatch.setattr("store.ingest.pdf.time", clock)
+    monkeypatch.setattr("store.ingest.pdf.assembly.time", clock)
+    monkeypatch.setattr("store.ingest.ocr.available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.recognize", recognize)
+    columns = text(72, 100, BODY) + text(310, 103, MORE)
+    assert read(columns, "") == f"{joined(BODY)}\n\n{joined(MORE)}\n\nScanned"
 
 
 @pytest.mark.parametrize("name", ["ruled_tables", "build_blocks"])
