@@ -15,7 +15,7 @@ from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.measures import attention, decode, documents, quality, ruler, scoring, tiers, ttft
+from bench.measures import attention, decode, documents, ingest, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -26,6 +26,7 @@ from store.errors import KVScopeError
 MEASURES = {
     "quality": quality,
     "documents": documents,
+    "ingest": ingest,
     "ruler": ruler,
     "ttft": ttft,
     "decode": decode,
@@ -109,7 +110,7 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=ratios)
     lengths = ("--context-lengths", "--lengths")
     add(*lengths, dest="lengths", type=positive_int, nargs="+", metavar="T", help="context tokens")
-    add("--num-samples", "--samples", dest="samples", type=positive_int, default=5, help="number of questions")
+    add("--num-samples", "--samples", dest="samples", type=positive_int, default=5, help="number of questions or runs")
     add("--seed", type=int, default=0)
     add("--model", default=BUNDLED_MODEL, help="main model: a folder, or a name on the hub")
     add("--auxiliary-model", "--auxiliary", default=BUNDLED_MODEL, help="a folder, or a name on the hub")

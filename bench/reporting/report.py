@@ -14,11 +14,11 @@ from plotly.subplots import make_subplots
 
 from bench.cache import run as cache
 from bench.errors import InvalidDataset
-from bench.measures import attention, decode, documents, quality, scoring, tiers, ttft
+from bench.measures import attention, decode, documents, ingest, quality, scoring, tiers, ttft
 from bench.tables import columns_of, markdown
 
 TITLE = "tables and plots of measured rows"
-KINDS = [measure.COLUMNS for measure in (quality, attention, ttft, scoring, decode, documents, tiers, cache)]
+KINDS = [measure.COLUMNS for measure in (quality, attention, ttft, scoring, decode, documents, ingest, tiers, cache)]
 COLUMNS = columns_of("file rows")
 _HUES = {
     "cacheclip": "#d08a1d",

@@ -18,6 +18,7 @@ class ParsedDocument:
     text: str
     page_starts: tuple[int, ...] = ()  # first character of each page, ascending; empty without pages
     warning: str = ""  # sentences for the user, e.g. about pages without text
+    recognized_pages: int = 0  # whose text was recognized (OCR), when the file was parsed
 
     def page_of(self, character: int) -> int | None:
         """Return the page, from 1, of a character of the text; None without pages."""

@@ -10,8 +10,11 @@ from bench import tables
 from bench.__main__ import MEASURES, main
 from bench.bootstrap import median_interval
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
+from bench.measures import ingest
 from store.data_folder import default_data_folder
 from tests.support import tiny
+from tests.support.fakes import WordEmbedder
+from tests.support.files import pdf
 
 
 def test_the_interval_holds_the_median_and_is_a_point_for_equal_values():
@@ -65,6 +68,24 @@ def test_scoring_times_every_score_mode(selector, ways, models, tmp_path, monkey
         assert row["of_apart"] == pytest.approx(row["scoring_ms"] / rows[0]["scoring_ms"])
 
 
+def test_ingest_counts_pages_and_recognized_pages_of_each_readable_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("store.ingest.ocr.available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.recognize", lambda image: ["heron"])
+    monkeypatch.setattr(ingest, "resolve", lambda name, folder: folder)
+    monkeypatch.setattr(ingest.AutoTokenizer, "from_pretrained", lambda folder: tiny.tokenizer())
+    monkeypatch.setattr(ingest, "MiniLM", lambda dtype: WordEmbedder())
+    for name, content in {"a.pdf": pdf("the tern", "", "fly"), "b.txt": b"the tern", "c.txt": b""}.items():
+        (tmp_path / name).write_bytes(content)
+    target = tmp_path / "out" / "rows.json"
+    monkeypatch.setattr(sys, "argv", ["bench", "ingest", str(tmp_path), "--num-samples", "2", "--json", str(target)])
+    assert main() == 0
+    scan, text = json.loads(target.read_text())
+    assert (scan["file"], scan["format"], scan["pages"], scan["ocr_pages"], scan["n"]) == ("a.pdf", "pdf", 3, 1, 2)
+    assert scan["ms_per_page"] == pytest.approx(scan["parse_ms"] / 3)
+    assert (text["file"], text["pages"], text["characters"], text["chunks"]) == ("b.txt", None, 8, 1)
+    assert "c.txt is empty" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "command, said",
     [
@@ -73,6 +94,7 @@ def test_scoring_times_every_score_mode(selector, ways, models, tmp_path, monkey
         (["attention", "squad.json"], "to resume"),
         (["ttft"], "starts over"),
         (["decode"], "starts over"),
+        (["ingest", "files"], "starts over"),
         (["tiers"], "starts over"),
         (["scoring"], "starts over"),
         (["cache"], "starts over"),

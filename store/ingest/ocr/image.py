@@ -36,7 +36,7 @@ def parse_image(data: bytes, name: str) -> ParseSteps:
     if not any(pages):
         raise UnreadableDocument(f"{name} is a picture in which no text was found.")
     starts = accumulate((len(page) + len(PAGE_SEPARATOR) for page in pages[:-1]), initial=0)
-    return ParsedDocument(PAGE_SEPARATOR.join(pages), tuple(starts), warning(len(pages)))
+    return ParsedDocument(PAGE_SEPARATOR.join(pages), tuple(starts), warning(len(pages)), len(pages))
 
 
 def _open(data: bytes, name: str) -> Image.Image:

@@ -57,7 +57,7 @@ def parse_pdf(data: bytes, name: str) -> ParseSteps:
     texts = [(recognized[i], PAGE_SEPARATOR) if recognized.get(i) else text for i, text in enumerate(texts)]
     ends = accumulate(len(text) + len(separator) for text, separator in texts[:-1])
     text = "".join(part for page in texts for part in page)[: -len(texts[-1][1]) or None]
-    return ParsedDocument(text, (0, *ends), " ".join(warnings))
+    return ParsedDocument(text, (0, *ends), " ".join(warnings), num_recognized)
 
 
 def _recognize(data: bytes, blank: Sequence[int], num_pages: int) -> Generator[Progress, None, dict[int, str]]:
