@@ -26,6 +26,7 @@ HEADINGS = {  # of row keys that are not their own heading
     "mean_ttft_ms": "mean TTFT ms",
     "median_us": "median \u00b5s",
     "overtaken": "max skips",
+    "ocr_pages": "OCR pages",
     "p99_ttft_ms": "p99 ms",
     "p99_us": "p99 \u00b5s",
     "plain_ttft_ms": "without, ms",
