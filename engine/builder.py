@@ -46,7 +46,7 @@ class ModelConfig:
     device: str = "auto"  # of the main model: 'auto', 'cpu' or 'cuda'
     dtype: str = "auto"  # 'auto', 'bf16' or 'fp32'
     lora_adapter: str = "auto"  # merged into the main model; ours fits the bundled model
-    span_scorer: str = "auto"  # ours fits any main model with a LoRA adapter
+    span_scorer: str = "auto"  # ours fits any main model
     token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
 
     @property
@@ -55,7 +55,7 @@ class ModelConfig:
 
     @property
     def span_scorer_folder(self) -> Path | None:
-        return _folder(self.span_scorer, SPAN_SCORER if self.lora_folder else None)
+        return _folder(self.span_scorer, SPAN_SCORER)
 
     @property
     def token_selector_folder(self) -> Path | None:
@@ -77,7 +77,7 @@ class Models:
     auxiliary: Decoder
     precision: str  # for the user, such as 'bf16 on the CPU (AVX-512 BF16)'
     token_selector: TokenSelector | None = None
-    grounding: GroundingModel | None = None  # only if the main model has a LoRA adapter
+    grounding: GroundingModel | None = None  # None without span scorer and LoRA adapter
 
 
 def load_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> Models:
@@ -129,11 +129,11 @@ def release_memory() -> None:
 
 
 def load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
-    """Load the span scorer if there is one; None without a LoRA adapter. Raises SpanScorerUnusable."""
-    if config.lora_folder is None or config.span_scorer_folder is None:
+    """Load the span scorer; None without it and without a LoRA adapter. Raises SpanScorerUnusable."""
+    if config.span_scorer_folder is None:
         return GroundingModel() if config.lora_folder else None
     span_scorer = SpanScorer.load(config.span_scorer_folder, *load_minilm(dtype))
-    return GroundingModel(span_scorer, load_encoder(dtype, (SEMANTIC_LAYER,)))
+    return GroundingModel(span_scorer, load_encoder(dtype, (SEMANTIC_LAYER,)), config.lora_folder is not None)
 
 
 def build_engine(

@@ -51,7 +51,7 @@ class Engine:
     auxiliary
         Scores tokens for strategies that select by attention or by a trained selector; None if none is used.
     grounding
-        Favours tokens that the passages support; for a main model finetuned to quote them.
+        Finds what supports an answer; for a main model finetuned to quote passages, also the answer.
     stats
         Counts cache hits; pass one to keep counting across engines.
     disk_error
@@ -157,12 +157,16 @@ class Engine:
                 with trace.stage("rescore"):
                     return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
 
-            evidence = None
-            if self.grounding is not None:
+            @cache
+            def evidence() -> Evidence | None:
+                if self.grounding is None:
+                    return None
                 with trace.stage("ground"):
-                    evidence = self.grounding.evidence(prepared, cancel)
+                    return self.grounding.evidence(prepared, cancel)
+
+            if self.grounding is not None and self.grounding.is_extractive and (found := evidence()):
                 score = None if request.temperature else score_answers  # answers that vary are decoded
-                if evidence is not None and fill_quoted_answer(answer, evidence, score):
+                if fill_quoted_answer(answer, found, score):
                     trace.first_token()
                     yield answer
                     with suppress(Cancelled):  # the answer is complete; what is read now is for the next question
@@ -251,13 +255,18 @@ class Engine:
         self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
     ) -> Sampler:
         """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
-        if self.grounding is None:
+        grounding = self.grounding
+        if grounding is None:
             return sampling
         with trace.stage("ground"):
-            return self._grounded(sampling, prepared, self.grounding.evidence(prepared, cancel))
+            return self._grounded(sampling, prepared, lambda: grounding.evidence(prepared, cancel))
 
-    def _grounded(self, sampling: Sampler, prepared: PreparedPrompt, evidence: Evidence | None) -> Sampler:
-        return self.grounding.sampler(sampling, prepared, self.template, evidence) if self.grounding else sampling
+    def _grounded(
+        self, sampling: Sampler, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]
+    ) -> Sampler:
+        if self.grounding is None or not self.grounding.is_extractive:
+            return sampling
+        return self.grounding.sampler(sampling, prepared, self.template, evidence())
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
         """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
-from engine.generation.overlap import missing_names, sentence_scores, stem
+from engine.generation.overlap import missing_names, sentence_scores, stem, unsupported_words
 from engine.generation.quotes import CELL, Unit, format_unit, split_units, whole_words
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import content_words, summarize
@@ -171,6 +171,10 @@ class Evidence:
         likely = [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
         best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
         return [self._quote(best)] if best else []
+
+    def unsupported(self, answer: str) -> list[str]:
+        """Return the numbers and names of a model's answer that neither passages nor question contain."""
+        return unsupported_words(answer, [*self._prepared.texts, self._prepared.standalone_question])
 
     @cached_property
     def confidence(self) -> float:

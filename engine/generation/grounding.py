@@ -147,10 +147,11 @@ def _normalized_sentences(passage: str) -> list[str]:
 
 @dataclass(frozen=True)
 class GroundingModel:
-    """What grounded decoding needs beyond the prompt; without a span scorer, words alone score the sentences."""
+    """What evidence and grounded decoding need beyond the prompt; without a span scorer, words score the sentences."""
 
     span_scorer: SpanScorer | None = None
     encoder: Encoder | None = None  # embeds sentences; loaded with a span scorer
+    is_extractive: bool = True  # the main model was finetuned to quote: answers are quotes or spans where possible
 
     def evidence(self, prepared: PreparedPrompt, cancel: Event | None = None) -> Evidence | None:
         """Return what the passages say about the question; None without passages or span scorer. Raises Cancelled."""

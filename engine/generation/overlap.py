@@ -14,6 +14,8 @@ DATE_WORD = re.compile(r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|Jan|Feb|Mar|
 GERMAN_WORD = re.compile(
     r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|ich|nicht)\b", re.I
 )
+NUMBER = re.compile(r"(?<!\w)\d+(?:[.,]\d+)*")
+LIST_NUMBER = re.compile(r"^\s*\d+[.)] ", re.M)
 STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
 
 
@@ -51,3 +53,17 @@ def missing_names(question: str, texts: Sequence[str]) -> list[str]:
     if not GERMAN_WORD.search(question):
         found += [word for word in NAME.findall(question) if not DATE_WORD.match(word)]
     return [word for word in found if stem(word.lower()) not in stems]
+
+
+def unsupported_words(answer: str, texts: Sequence[str]) -> list[str]:
+    """Return the numbers and names of an answer that none of the texts contains, each once.
+
+    Separators inside a number do not count: 1,684 is 1684. The numbers of list items are not checked.
+    """
+    known = {_digits(number) for text in texts for number in NUMBER.findall(text)}
+    numbers = [number for number in NUMBER.findall(LIST_NUMBER.sub("", answer)) if _digits(number) not in known]
+    return list(dict.fromkeys([*numbers, *missing_names(answer, texts)]))
+
+
+def _digits(number: str) -> str:
+    return number.replace(",", "").replace(".", "")

@@ -23,6 +23,7 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
 from engine.text import CITATION_MARK
 
+UNSUPPORTED_FACTOR = 0.3  # of the confidence in an answer with numbers or names that no passage contains
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
 
@@ -106,12 +107,13 @@ def stream_answer(
     result: PrefillResult,
     first_token: int,
     sampler: Sampler,
-    evidence: Evidence | None,
+    evidence: Callable[[], Evidence | None],
     cancel: Event,
 ) -> Iterator[Answer]:
     """Yield the answer after each token, with the citations so far. Raises Cancelled once `cancel` is set.
 
-    An answer that repeats itself is replaced by the best quote, if there is evidence.
+    An answer that repeats itself is replaced by the best quote, if there is evidence. The evidence is computed after
+    the answer, if not before.
     """
     stable = StableText(prepared.texts, answer.request.question)
     generated = GeneratedText()
@@ -133,8 +135,8 @@ def stream_answer(
             answer.truncated = len(generated.tokens) >= prepared.max_new_tokens
     answer.text, cited_ranks = cite(generated.text.strip(), prepared.texts, answer.request.question)
     answer.sources = _with_citations(answer.sources, cited_ranks)
-    if evidence is not None:
-        _fill_evidence(answer, evidence, generated.is_repeating)
+    if (found := evidence()) is not None:
+        _fill_evidence(answer, found, generated.is_repeating)
 
 
 def fill_quoted_answer(
@@ -182,6 +184,9 @@ def _fill_evidence(answer: Answer, evidence: Evidence, is_repeating: bool) -> No
         answer.quotes, answer.confidence = tuple(evidence.closest()), 1 - evidence.confidence
     else:
         answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence
+        if unsupported := evidence.unsupported(text):
+            answer.confidence *= UNSUPPORTED_FACTOR
+            answer.notes += (f"Not in the passages: {', '.join(unsupported)}.",)
 
 
 def _with_citations(sources: Sequence[Source], ranks: Collection[int]) -> tuple[Source, ...]:
