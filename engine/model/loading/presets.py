@@ -52,10 +52,10 @@ PRESETS = (
 
 
 def copy_instructions(name: str) -> str:
-    """Return how to bring a model from the Hub to a machine without internet."""
+    """Return how to bring a model from the Hub to a machine without internet; the command is between backticks."""
     folder = name.rpartition("/")[2]
     command = f'hf download {name} --exclude "onnx/*" --local-dir {folder}'
     return (
-        f"On a machine with internet, run: {command}. "
-        f"Copy the folder {folder} to this machine and enter its path as the main model."
+        f"On a machine with internet, run `{command}`, copy the folder {folder} to this machine, "
+        "and enter its path as the main model."
     )

@@ -175,5 +175,5 @@ def test_without_symlinks_the_snapshot_holds_the_weights(hub, monkeypatch):
 def test_an_unreachable_hub_is_an_error_with_the_steps_of_a_copy(hub, monkeypatch):
     monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
     for function in (estimate_footprint, resolve):
-        with pytest.raises(HubUnreachable, match=f"hf download {NAME} .*--local-dir tiny.* path as the main model"):
+        with pytest.raises(HubUnreachable, match=f"`hf download {NAME} .*--local-dir tiny`.* path as the main model"):
             function(NAME, hub)
