@@ -17,7 +17,6 @@ from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SpanScorer
 from engine.method import default_method
 from engine.model.encoder import load_encoder, load_minilm
-from engine.model.loading.presets import Preset
 from engine.request import Request
 from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from store.errors import StoreFull
@@ -329,24 +328,6 @@ def test_loaded_models_are_listed_with_their_self_test(start, models):
     assert default_method(backend.methods()).name == "cacheclip"
     change(backend, auxiliary_model=models["two"])
     assert backend.models.loaded()[1].name == "two" and backend.models.loaded()[1].memory_bytes > 0
-
-
-def test_a_presets_speed_is_measured_if_it_is_loaded_and_else_estimated_by_its_size(start, models, monkeypatch):
-    presets = [Preset(name, number, 0, "") for name, number in ((models["one"], 1000), ("owner/absent", 10**6))]
-    monkeypatch.setattr("backend.services.models.PRESETS", presets)
-    backend = start()
-    decoder = backend.loader.runtime.models.primary
-    one, absent = backend.models.presets()
-    assert (one.is_loaded, one.is_local, absent.is_loaded, absent.is_local) == (True, True, False, False)
-    assert 0 < one.tokens_per_second == decoder.tokens_per_second == backend.models.loaded()[0].tokens_per_second
-    seconds = 1 / one.tokens_per_second
-    assert 1 / absent.tokens_per_second == pytest.approx(seconds * 10**6 / decoder.spec.num_parameters)
-    assert backend.models.loaded()[1].tokens_per_second is None
-    assert backend.models.suggestions() == [models["one"], "owner/absent"]
-    change(backend, model=models["two"])
-    assert [each.is_loaded for each in backend.models.presets()] == [False, False]
-    backend.close()
-    assert [each.tokens_per_second for each in backend.models.presets()] == [None, None]
 
 
 def test_a_token_selector_is_listed_with_its_memory(start, tmp_path):
