@@ -22,7 +22,7 @@ from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
-from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
+from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, measure_decode_speed, select_dtype
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
@@ -81,7 +81,10 @@ class Models:
 
 
 def load_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> Models:
-    """Resolve, load and self-test all models. Raises ModelNotFound, UnsupportedModel, or ...Unusable for an adapter."""
+    """Resolve, load and self-test all models, and measure the main model's decode speed.
+
+    Raises HubUnreachable, ModelNotFound, UnsupportedModel, or ...Unusable for an adapter.
+    """
     device, dtype, precision = select_dtype(config.device, config.dtype)
     _, cpu_dtype, _ = select_dtype("cpu", config.dtype)
     token_selector = None
@@ -96,6 +99,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
         return load_decoder(folder, device, dtype, Path(name).name, adapter)
 
     primary = auxiliary = load(config.model, device, dtype, 0.8)
+    primary.tokens_per_second = measure_decode_speed(primary)
     if config.auxiliary_model != config.model or device.type != "cpu":
         auxiliary = load(config.auxiliary_model, torch.device("cpu"), cpu_dtype, 0.9)
     return Models(primary, auxiliary, precision, token_selector, grounding)

@@ -24,7 +24,7 @@ class LoraAdapterUnusable(KVScopeError):
 
 
 class HubUnreachable(KVScopeError):
-    hint = "Check the connection, or give a folder that contains the model."
+    hint = "Or check the connection and try again."
 
 
 class ModelNotReady(KVScopeError):

@@ -27,6 +27,18 @@ def size(num_bytes: int) -> str:
     return f"{num_bytes / 1000:.0f}\u00a0kB" if num_bytes < 999_500 else f"{num_bytes / 1e6:.1f}\u00a0MB"
 
 
+def parameters(number: int) -> str:
+    """Return '135 M parameters' or '1.7 B parameters'."""
+    if number >= 999_500_000:
+        return f"{number / 1e9:.1f}\u00a0B parameters"
+    return f"{number / 1e6:.0f}\u00a0M parameters" if number >= 1e6 else f"{number:,} parameters"
+
+
+def token_rate(tokens_per_second: float) -> str:
+    """Return '28 tokens/s' or '8.3 tokens/s'."""
+    return f"{tokens_per_second:.{0 if tokens_per_second >= 9.95 else 1}f}\u00a0tokens/s"
+
+
 def count(number: int, noun: str) -> str:
     """Return '1 page' or '1,204 pages'."""
     return f"{number:,}\u00a0{noun}" + ("" if number == 1 else "s")

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from engine.model.loading.presets import Preset
+
 if TYPE_CHECKING:  # torch-free at run time
     from engine.model.spec import SelfTestResult
 
@@ -18,6 +20,17 @@ class ModelInfo:
     memory_bytes: int | None  # of its weights; 0 if it shares another model's
     selftest: "SelfTestResult | None" = None
     note: str = ""  # such as 'with the bundled LoRA adapter'
+    tokens_per_second: float | None = None  # of decoding, measured at load; of the main model only
+
+
+@dataclass(frozen=True, slots=True)
+class PresetInfo:
+    """A preset, and what is known about it on this machine."""
+
+    preset: Preset
+    is_loaded: bool  # as the main model
+    is_local: bool  # already downloaded
+    tokens_per_second: float | None  # measured if loaded, else estimated from the loaded main model; None without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,7 @@ class ModelService(Protocol):
     """Shows and changes models and settings. Every error with a message for users is a KVScopeError."""
 
     def loaded(self) -> list[ModelInfo]: ...  # empty until the models are loaded
+    def presets(self) -> list[PresetInfo]: ...  # the bundled model first
     def suggestions(self) -> list[str]: ...  # names of models, the bundled one first
     def devices(self) -> list[str]: ...  # values of `SettingsChange.device` on this machine
     def current(self) -> SettingsChange: ...

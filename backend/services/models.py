@@ -8,19 +8,27 @@ from pathlib import Path
 
 import torch
 
-from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
+from backend.interface.models import (
+    MemoryEstimate,
+    ModelInfo,
+    PresetInfo,
+    ReloadStatus,
+    SettingsChange,
+    StaleChunking,
+    SystemInfo,
+)
 from backend.runtime.loader import RuntimeLoader
+from engine.errors import ModelNotFound
 from engine.generation.span_scorer import SpanScorer
 from engine.model.decoder import Decoder
 from engine.model.encoder import MAX_PIECES
-from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.load import select_dtype
-from engine.model.loading.resolve import estimate_footprint, free_bytes
+from engine.model.loading.presets import BUNDLED_MODEL, PRESETS
+from engine.model.loading.resolve import estimate_footprint, find_local, free_bytes
 from engine.prompt.template import SYSTEM
 from engine.scoring.trained_selector import TokenSelector
 from store.ingest.chunker import ChunkConfig, chunk_config_of
 
-SUGGESTED_MODELS = (BUNDLED_MODEL, "Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-360M-Instruct")
 TYPICAL_PASSAGES = 8  # of a typical question
 TYPICAL_OTHER_TOKENS = 1024  # of a typical question: prefix, question and answer
 EMBEDDER_PARAMETERS = 22_713_216
@@ -41,11 +49,12 @@ class LocalModelService:
         notes = {"auto": "with the bundled LoRA adapter" if settings.model == BUNDLED_MODEL else "", "off": ""}
         note = notes.get(settings.lora_adapter, f"with {settings.lora_adapter}")
         primary = replace(_decoder_info("primary", models.primary), note=note)
+        infos = [replace(primary, tokens_per_second=models.primary.tokens_per_second)]
         if models.auxiliary is models.primary:
             note = "shares the weights of the main model"
-            infos = [primary, replace(primary, role="auxiliary", memory_bytes=0, note=note)]
+            infos.append(replace(primary, role="auxiliary", memory_bytes=0, note=note))
         else:
-            infos = [primary, _decoder_info("auxiliary", models.auxiliary)]
+            infos.append(_decoder_info("auxiliary", models.auxiliary))
         if (selector := models.token_selector) is not None:
             layers = f"over {max(selector.encoder.layers)} layers of all-MiniLM-L6-v2"
             infos.append(
@@ -63,9 +72,26 @@ class LocalModelService:
             infos.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", RERANKER_TOKENS, None))
         return infos
 
+    def presets(self) -> list[PresetInfo]:
+        runtime, settings = self.loader.runtime, self.loader.settings
+        loaded = None if runtime is None else runtime.models.primary
+        infos = []
+        for preset in PRESETS:
+            is_loaded = loaded is not None and preset.name == settings.model
+            is_local, speed = False, None
+            with suppress(ModelNotFound):  # there is a folder of this name without a model
+                is_local = find_local(preset.name, settings.data / "models") is not None
+            if loaded is not None and loaded.tokens_per_second is not None:
+                # Decoding a token reads every weight once, and the weights would have the same dtype.
+                relative_size = 1.0 if is_loaded else preset.num_parameters / loaded.spec.num_parameters
+                speed = loaded.tokens_per_second / relative_size
+            infos.append(PresetInfo(preset, is_loaded, is_local, speed))
+        return infos
+
     def suggestions(self) -> list[str]:
         settings = self.loader.settings
-        return list(dict.fromkeys((*SUGGESTED_MODELS, settings.model, settings.auxiliary_model)))
+        names = (preset.name for preset in PRESETS)
+        return list(dict.fromkeys((*names, settings.model, settings.auxiliary_model)))
 
     def devices(self) -> list[str]:
         gpus = (f"cuda:{i}" for i in range(torch.cuda.device_count()))

@@ -33,6 +33,7 @@ class Decoder:
         self.tokenizer = tokenizer
         self.name = name
         self.selftest_result: SelfTestResult | None = None
+        self.tokens_per_second: float | None = None  # of decoding, measured at load for a main model
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""

@@ -55,6 +55,28 @@ def test_a_model_is_checked_and_loaded_and_one_that_is_too_large_after_a_confirm
     clean(tab)
 
 
+def test_a_preset_is_loaded_by_one_click_and_the_bundled_model_by_another(visit, backend):
+    tab = open_settings(visit)
+    card = tab.page.locator("#models-presets li", has_text="Qwen3-0.6B")
+    card.get_by_role("button", name="Load").click()
+    expect(tab.page.locator("#reload-status")).to_contain_text("Done")
+    expect(card).to_contain_text("measured")
+    expect(tab.page.locator("#choice-model input")).to_have_value(SMALL.name)
+    tab.page.get_by_role("button", name="Back to the bundled model").click()
+    expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
+    expect(card).to_contain_text("estimated")
+    assert [settings.model for settings in backend.models.applied] == [SMALL.name, EMBEDDED]
+    clean(tab)
+
+
+def test_a_presets_error_scrolls_into_view(visit, backend):
+    del backend.models.estimates[SMALL.name]
+    tab = open_settings(visit, viewport={"width": 390, "height": 700})
+    tab.page.locator("#models-presets li", has_text="Qwen3-0.6B").get_by_role("button").click()
+    expect(tab.page.locator("#models-estimate [role=alert]")).to_be_in_viewport()
+    clean(tab)
+
+
 def test_a_download_shows_its_progress_and_can_be_cancelled(visit, backend):
     backend.models.proceed.clear()
     tab = open_settings(visit)

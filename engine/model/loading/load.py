@@ -1,6 +1,7 @@
 """Choose device and dtype, load a decoder from a folder with a LoRA adapter merged into it, and run its self-test."""
 
 import json
+import statistics
 import time
 import warnings
 from pathlib import Path
@@ -19,6 +20,8 @@ from engine.model.spec import SelfTestResult, check_config
 LORA_WEIGHTS_FILE = "adapter_model.safetensors"
 # Root mean square of the logits' differences, in standard deviations of the reference logits.
 MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
+SPEED_STEPS = 8  # timed at most; after SPEED_TEST_S it ends with three or more
+SPEED_TEST_S = 0.2
 
 
 def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
@@ -115,3 +118,20 @@ def selftest(decoder: Decoder) -> SelfTestResult:
             f"{decoder.name} failed its self-test: recomputed logits differ by {deviation:.3g} standard deviations."
         )
     return SelfTestResult(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)
+
+
+def measure_decode_speed(decoder: Decoder) -> float:
+    """Return the tokens per second of decoding after a short text: the median of a few steps after a warm-up step."""
+    start = 16
+    ids = torch.arange(start + 1 + SPEED_STEPS) % decoder.spec.vocab_size
+    buffer = decoder.new_buffer(len(ids))
+    decoder.forward_rows(ids[:start], buffer, torch.arange(start))
+    times: list[float] = []
+    for slot in torch.arange(start, len(ids)):
+        began = time.perf_counter()
+        decoder.forward_rows(ids[slot, None], buffer, slot[None])
+        decoder.synchronize()
+        times.append(time.perf_counter() - began)
+        if len(times) > 3 and sum(times) > SPEED_TEST_S:
+            break
+    return 1 / statistics.median(times[1:])

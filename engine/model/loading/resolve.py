@@ -6,32 +6,27 @@ a model on the Hub takes two small requests: its file list, which has the number
 
 import json
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import current_thread
 from typing import Any
 
 import psutil
 import torch
-from httpx2 import HTTPError
+from httpx2 import HTTPError, TransportError
 from huggingface_hub import hf_hub_download, model_info, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from huggingface_hub.utils import filter_repo_objects
 from safetensors import SafetensorError, safe_open
-from tqdm import TMonitor
-from tqdm.auto import tqdm
 
 from engine.errors import HubUnreachable, ModelNotFound
 from engine.model.loading.bundled import BUNDLED_MODEL, MAX_CONTEXT_TOKENS, ProgressCallback, ensure_unpacked
+from engine.model.loading.download import MODEL_FILE_PATTERNS, TIMEOUT_S, download
+from engine.model.loading.presets import copy_instructions
 from engine.model.spec import check_config
-
-MODEL_FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]  # no pickled weights
-TIMEOUT_S = 10.0
 
 
 def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, fraction: None) -> Path:
-    """Return a model's folder, downloading it if necessary. Raises ModelNotFound.
+    """Return a model's folder, downloading it if necessary. Raises ModelNotFound and HubUnreachable.
 
     name    a folder, 'SmolLM2-135M-Instruct' for the bundled model, or a name on the Hub such as 'Qwen/Qwen3-0.6B'
     folder  where the bundled model is unpacked
@@ -40,11 +35,11 @@ def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, 
         return local
     if name == BUNDLED_MODEL:
         return ensure_unpacked(folder, report)
-    report(f"Downloading {name}", 0.0)
     try:
-        progress_bar = progress_bar_class(name, report)
-        return Path(snapshot_download(name, allow_patterns=MODEL_FILE_PATTERNS, tqdm_class=progress_bar))
-    except (HfHubHTTPError, LocalEntryNotFoundError, HTTPError, OSError) as error:
+        return download(name, report)
+    except (ConnectionError, TransportError) as error:
+        raise _unreachable(name) from error
+    except (HfHubHTTPError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelNotFound(f"{name!r} is not on this machine, and downloading it failed ({reason}).") from error
 
@@ -69,32 +64,6 @@ def find_local(name: str, folder: Path) -> Path | None:
     except LocalEntryNotFoundError:
         return None
     return snapshot if any(snapshot.glob("*.safetensors")) else None  # other programs may have fetched the config only
-
-
-def progress_bar_class(name: str, report: ProgressCallback) -> type:
-    """Return a tqdm class for the Hub's downloads that draws nothing and reports the bytes.
-
-    The Hub counts network and written bytes in separate bars; the bar that is further ahead is reported. An exception
-    from `report` ends the download. In tqdm's monitor thread it would be lost, so that thread reports nothing.
-    """
-    byte_bars = []
-
-    class ReportingBar(tqdm):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "disable": False, "file": StringIO(), "mininterval": 0.5})
-            if kwargs.get("unit") == "B":
-                byte_bars.append(self)
-
-        def refresh(self, *args: Any, **kwargs: Any) -> None:
-            total = max((bar.total or 0 for bar in byte_bars), default=0)
-            if total and not isinstance(current_thread(), TMonitor):
-                done = max(bar.n for bar in byte_bars)
-                report(f"Downloading {name} ({total / 1e6:.0f} MB)", 0.75 * min(1.0, done / total))
-
-        def display(self, *args: Any, **kwargs: Any) -> None:
-            """Draw nothing."""
-
-    return ReportingBar
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +110,7 @@ def hub_footprint(name: str) -> Footprint:
     except HfHubHTTPError as error:  # the Hub answered with an error
         raise ModelNotFound(f"The hub refused {name!r} ({str(error).splitlines()[0]}).") from error
     except (HTTPError, OSError, ValueError) as error:
-        raise HubUnreachable(f"{name!r} is not on this machine, and the hub cannot be reached.") from error
+        raise _unreachable(name) from error
     if info.safetensors is None:
         raise ModelNotFound(f"{name!r} has no safetensors weights.")
     siblings = info.siblings or ()
@@ -152,6 +121,11 @@ def hub_footprint(name: str) -> Footprint:
 def free_bytes(device: torch.device) -> int:
     """Return the free memory of a device."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+
+
+def _unreachable(name: str) -> HubUnreachable:
+    message = f"{name!r} is not on this machine, and the hub cannot be reached."
+    return HubUnreachable(f"{message} {copy_instructions(name)}")
 
 
 def _count_parameters(path: Path) -> int:

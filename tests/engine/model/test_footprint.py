@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import httpx2
 import pytest
 import torch
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.errors import HfHubHTTPError
 from tqdm import TMonitor
 
 from engine.errors import HubUnreachable, ModelNotFound, UnsupportedModel
 from engine.model.loading.bundled import BUNDLED_MODEL, MAX_CONTEXT_TOKENS
+from engine.model.loading.download import progress_bar_class
 from engine.model.loading.resolve import (
     Footprint,
     estimate_footprint,
     free_bytes,
     hub_footprint,
-    progress_bar_class,
     resolve,
 )
 from tests.support import tiny
@@ -148,9 +148,7 @@ def test_a_download_reports_its_bytes_and_ends_if_the_callback_raises(tmp_path, 
     class Stop(Exception):
         pass
 
-    def download(name, *, local_files_only=False, tqdm_class=None, **_):
-        if local_files_only:
-            raise LocalEntryNotFoundError("not here")
+    def download(name, *, tqdm_class, **_):
         network = tqdm_class(total=0, unit="B", desc="network")
         written = tqdm_class(total=0, unit="B", desc="written")
         files = tqdm_class(total=2, desc="files")
@@ -162,7 +160,9 @@ def test_a_download_reports_its_bytes_and_ends_if_the_callback_raises(tmp_path, 
             written.update(250_000_000)
         return str(tmp_path)
 
-    monkeypatch.setattr("engine.model.loading.resolve.snapshot_download", download)
+    monkeypatch.setattr("engine.model.loading.resolve.find_local", lambda *_: None)
+    monkeypatch.setattr("engine.model.loading.download.model_info", lambda *_, **__: SimpleNamespace(siblings=[]))
+    monkeypatch.setattr("engine.model.loading.download.snapshot_download", download)
     reports = []
     assert resolve("owner/name", tmp_path, lambda message, done: reports.append((message, done))) == tmp_path
     assert reports[0] == ("Downloading owner/name", 0.0) and reports[-1] == ("Downloading owner/name (1000 MB)", 0.75)

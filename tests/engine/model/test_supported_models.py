@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
+from engine.errors import BadRequest, HubUnreachable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.loading.load import load_decoder, select_dtype, selftest
 from engine.model.loading.resolve import resolve
@@ -80,10 +80,16 @@ def test_a_folder_resolves_to_itself_and_an_empty_one_is_rejected(tmp_path):
     assert resolve(str(tmp_path), tmp_path) == tmp_path
 
 
-@pytest.mark.parametrize("name", ["no/such/place/at all", "owner/no-such-model-kvscope"])
-def test_an_unknown_model_is_an_error_with_a_hint(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name, error, hint",
+    [
+        ("no/such/place/at all", ModelNotFound, "--model PATH-OR-NAME"),
+        ("owner/no-such-model-kvscope", HubUnreachable, "hf download owner/no-such-model-kvscope"),
+    ],
+)
+def test_an_unknown_model_is_an_error_with_a_hint(name, error, hint, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelNotFound, match="--model PATH-OR-NAME"):
+    with pytest.raises(error, match=hint):
         resolve(name, tmp_path)
 
 

@@ -4,8 +4,17 @@ import time
 from dataclasses import replace
 from threading import Event, Thread
 
-from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, SettingsChange, StaleChunking, SystemInfo
+from backend.interface.models import (
+    MemoryEstimate,
+    ModelInfo,
+    PresetInfo,
+    ReloadStatus,
+    SettingsChange,
+    StaleChunking,
+    SystemInfo,
+)
 from engine.errors import HubUnreachable, ModelNotFound
+from engine.model.loading.presets import PRESETS
 from engine.model.spec import SelfTestResult
 from store.errors import KVScopeError
 
@@ -91,10 +100,18 @@ class FakeModels:
             "primary", self.settings.model, 134_515_008, "bf16", "CPU", 8192, 269_030_016, selftest, "with LoRA adapter"
         )
         return [
-            answers,
+            replace(answers, tokens_per_second=31.4),
             replace(answers, role="auxiliary", memory_bytes=0, note="shares the weights of the main model"),
             ModelInfo("embedder", "all-MiniLM-L6-v2", 22_713_216, "fp32", "CPU", 256, 90_852_864),
         ]
+
+    def presets(self) -> list[PresetInfo]:
+        infos = []
+        for preset in PRESETS:
+            is_loaded = preset.name == self.settings.model
+            speed = 31.4 if is_loaded else 31.4 * 134_515_008 / preset.num_parameters
+            infos.append(PresetInfo(preset, is_loaded, is_loaded or preset.name == EMBEDDED, speed))
+        return infos
 
     def suggestions(self) -> list[str]:
         return [EMBEDDED, SMALL.name, LARGE.name]

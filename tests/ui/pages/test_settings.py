@@ -6,6 +6,7 @@ import gradio as gr
 import pytest
 
 from backend.interface.models import ModelInfo, ReloadStatus, StaleChunking, SystemInfo
+from engine.model.loading.presets import PRESETS, Preset
 from engine.model.spec import SelfTestResult
 from store.types import Document
 from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WANTED
@@ -13,6 +14,7 @@ from tests.ui.conftest import ME
 from ui.format import size
 from ui.pages.settings import model_info
 from ui.pages.settings.page import Settings
+from ui.pages.settings.presets import render_presets
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 
@@ -33,6 +35,10 @@ def page_of(backend):
 def values(page, **chosen):
     settings = replace(WANTED, **chosen)
     return [getattr(settings, name) for name in page.models.inputs.components]
+
+
+def click(name):
+    return gr.EventData(None, {"act": "load", "id": name})
 
 
 def last(updates, component):
@@ -91,6 +97,48 @@ def test_a_model_that_fits_is_loaded_and_the_whole_page_updated(page, backend):
     assert backend.models.applied == [replace(WANTED, model=SMALL.name)]
     assert "Done" in last(updates, page.status) and SMALL.name in last(updates, page.models.loaded)
     assert updates[-1][page.seen].model == SMALL.name
+
+
+def test_a_preset_shows_its_download_and_speed_and_the_one_in_use_has_no_button(backend):
+    bundled, small, qwen, *_ = backend.models.presets()
+    shown = render_presets([bundled, qwen]).replace("\u00a0", " ")
+    in_use, other = shown.split("</li>")[:2]
+    assert "31 tokens/s</strong> on this machine, measured" in in_use and "<button" not in in_use
+    assert "596 M parameters" in other and "1.52 GB download" in other
+    assert "about 7.1 tokens/s</strong>, estimated from the loaded model" in other
+    assert "hf download Qwen/Qwen3-0.6B" in other and "Without internet" not in in_use
+    unknown = render_presets([replace(small, is_local=True, tokens_per_second=None)])
+    assert "tokens/s" not in unknown and "727" not in unknown and "Without internet" not in unknown
+    hostile = render_presets([replace(small, preset=Preset(HOSTILE, 1, 1, HOSTILE, HOSTILE))])
+    assert "<img" not in hostile and "&lt;img" in hostile
+
+
+def test_a_preset_is_loaded_with_the_present_settings_but_no_adapters_of_another_model(page, backend):
+    backend.models.settings = replace(WANTED, device="cpu", lora_adapter="folder", span_scorer="off", chunk_size=64)
+    updates = list(page.models.load_preset(click(SMALL.name)))
+    wanted = replace(backend.models.settings, model=SMALL.name, lora_adapter="auto")
+    assert backend.models.applied == [wanted] and wanted.chunk_size == 64 and wanted.span_scorer == "off"
+    assert "Done" in last(updates, page.status) and SMALL.name in last(updates, page.models.loaded)
+    cards = last(updates, page.models.presets).split("</li>")
+    assert [SMALL.name.split("/")[1] in card for card in cards] == ["In use" in card for card in cards]
+    list(page.models.load_preset(click(EMBEDDED)))
+    assert backend.models.settings.model == EMBEDDED
+
+
+def test_a_preset_that_is_too_large_is_loaded_after_a_confirmation(page, backend):
+    backend.models.estimates[SMALL.name] = replace(LARGE, name=SMALL.name)
+    updates = list(page.models.load_preset(click(SMALL.name)))
+    assert not backend.models.applied and updates[-1][page.models.load_anyway_button].visible
+    chosen = [updates[0][component] for component in page.models.inputs.components.values()]
+    list(page.models.load_anyway(*chosen))
+    assert backend.models.applied == [replace(WANTED, model=SMALL.name)]
+
+
+def test_presets_cannot_be_loaded_if_a_flag_sets_the_main_model(backend):
+    backend.models.flags = {"model": "--model"}
+    page = page_of(backend)
+    shown = str(page.models.updates()[page.models.presets])
+    assert shown.count("<button") == shown.count('disabled=""') == len(PRESETS) - 1 and "set by --model" in shown
 
 
 def test_where_memory_is_short_loading_has_to_be_confirmed(page, backend):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from backend.interface.backend import TierUsage
 from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
 from ui.components.tiers import TIERS
-from ui.format import GIB, count, duration, percent, size
+from ui.format import GIB, count, duration, parameters, percent, size, token_rate
 from ui.html import Markup, error_box, fact, join, tag
 
 if TYPE_CHECKING:  # torch-free at run time
@@ -24,6 +24,7 @@ _SELF_TEST = (
     "At load, KVScope compares its next-token scores (logits) with those of transformers on a short text, including "
     "recomputed tokens. A model that differs by more than rounding is rejected."
 )
+_SPEED = "Decode speed: tokens per second while it writes an answer, measured at load after a short text."
 _KV = "Keys and values (KV): what the model stores for each token it has read."
 _TYPICAL_KV = f"{_KV} For 8 passages, a question and its answer."
 _DTYPES = {"bf16": "16-bit numbers (bf16)", "fp32": "32-bit numbers (fp32)"}
@@ -53,7 +54,7 @@ def render_estimate(estimate: MemoryEstimate) -> Markup:
         tag("p", tag("bdi", estimate.name, class_="kv-name")),
         tag(
             "dl",
-            fact("Architecture", f"{estimate.model_type}, {_parameters(estimate.num_parameters)}"),
+            fact("Architecture", f"{estimate.model_type}, {parameters(estimate.num_parameters)}"),
             fact("Context length", count(estimate.max_context_tokens, "token")),
             fact("Precision", f"{dtype} on the {estimate.device}"),
             fact("Download", download),
@@ -135,21 +136,15 @@ def _bar_row(name: str, ratio: float, value: str, tooltip: str | None = None) ->
     return tag("li", tag("span", name), bar, tag("span", value, class_="kv-number"), title=tooltip)
 
 
-def _parameters(number: int) -> str:
-    """Return '135 M parameters' or '1.7 B parameters'."""
-    if number >= 999_500_000:
-        return f"{number / 1e9:.1f}\u00a0B parameters"
-    return f"{number / 1e6:.0f}\u00a0M parameters" if number >= 1e6 else f"{number:,} parameters"
-
-
 def _model_row(model: ModelInfo) -> Markup:
     role, tooltip = _ROLES[model.role]
     facts = (
-        _parameters(model.num_parameters) if model.num_parameters else None,
+        parameters(model.num_parameters) if model.num_parameters else None,
         tag("span", model.dtype, title=_DTYPES.get(model.dtype)),
         f"on the {model.device}",
         f"context {count(model.max_context_tokens, 'token')}" if model.max_context_tokens else None,
         f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
+        tag("span", token_rate(model.tokens_per_second), title=_SPEED) if model.tokens_per_second else None,
         model.note,
     )
     name = tag("bdi", model.name, class_="kv-name")

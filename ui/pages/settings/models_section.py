@@ -11,6 +11,7 @@ from backend.interface.models import MemoryEstimate, ModelService
 from ui.events import INSTANT, Update
 from ui.html import error_box, join, tag
 from ui.pages.settings.model_info import render_estimate, render_models
+from ui.pages.settings.presets import render_presets
 from ui.pages.settings.section import APPLY_NOTE, RELOAD_QUEUE, SettingInputs, section
 
 _DESCRIPTION = (
@@ -18,6 +19,10 @@ _DESCRIPTION = (
     "Qwen2, Qwen3 and Mistral architectures are supported. The cache of each model stays on disk and is reused when "
     "you load the model again."
 )
+_PRESETS = "One click loads a model and downloads it first if necessary. If that fails, the present one stays in use."
+_ADAPTERS = ("lora_adapter", "span_scorer", "token_selector")
+_CONNECT_PRESETS = "kvscopeDocuments.connectList(element, trigger);"
+_SHOW_ESTIMATE = """watch("value", () => element.querySelector("p")?.scrollIntoView({ block: "nearest" }));"""
 _AUXILIARY = "Small model on the CPU that selects tokens. With the same name, both share their weights."
 _SPAN_SCORER = "Trained head that finds answer spans: auto (the bundled one), off, or a folder."
 _SELECTOR = "Trained head that selects tokens in 'CacheClip trained': auto (the bundled one), off, or a folder."
@@ -27,7 +32,7 @@ _SHORT = "There may not be enough memory: the system may slow down or end KVScop
 
 
 class ModelsSection:
-    """The section; `loaded` shows the loaded models, `estimates` the memory that the chosen ones would need."""
+    """The section: `loaded` models, `presets` to load by one click, `estimates` of the chosen models' memory."""
 
     def __init__(self, models: ModelService, apply: Callable[[dict[str, Any]], Iterator[Update]]) -> None:
         """Create the section inside the open Blocks."""
@@ -43,6 +48,10 @@ class ModelsSection:
         hidden: dict[str, Any] = {"visible": False, "scale": 0}
         with section("Models", _DESCRIPTION):
             self.loaded = gr.HTML(render_models(models.loaded()), elem_id="models-loaded", js_on_load=None)
+            gr.HTML(join(tag("h4", "Presets"), tag("p", _PRESETS, class_="kv-muted")), js_on_load=None)
+            presets = render_presets(models.presets(), models.overrides().get("model", ""))
+            self.presets = gr.HTML(presets, elem_id="models-presets", js_on_load=_CONNECT_PRESETS)
+            gr.HTML(tag("h4", "Other models"), js_on_load=None)
             with gr.Row(elem_classes="kv-fields"):
                 add(gr.Dropdown, "model", "Writes the answer.", names, label="Main model", **custom)
                 add(gr.Dropdown, "auxiliary_model", _AUXILIARY, names, label="Auxiliary model", **custom)
@@ -54,7 +63,7 @@ class ModelsSection:
                 add(gr.Textbox, "span_scorer", _SPAN_SCORER, label="Span scorer", lines=1)
                 add(gr.Textbox, "token_selector", _SELECTOR, label="Token selector", lines=1)
                 add(gr.Textbox, "reranker", _RERANKER, label="Reranker", lines=1)
-            self.estimates = gr.HTML(elem_id="models-estimate", js_on_load=None)
+            self.estimates = gr.HTML(elem_id="models-estimate", js_on_load=_SHOW_ESTIMATE)
             with gr.Row(elem_classes="kv-actions"):
                 self.check_button = gr.Button("Check memory", elem_id="models-check", **shown)
                 self.load_button = gr.Button("Load", variant="primary", elem_id="models-load", **shown)
@@ -70,6 +79,24 @@ class ModelsSection:
         self.load_button.click(self.load, inputs, [*outputs, *own], **RELOAD_QUEUE)
         self.load_anyway_button.click(self.load_anyway, inputs, [*outputs, *own], **RELOAD_QUEUE)
         self.cancel_button.click(self.show, None, own, **INSTANT)
+        self.presets.click(self.load_preset, None, [*outputs, *own], **RELOAD_QUEUE)
+
+    def updates(self) -> Update:
+        """Return the loaded models and the presets as they are now."""
+        fixed_by = self._models.overrides().get("model", "")
+        return {
+            self.loaded: render_models(self._models.loaded()),
+            self.presets: render_presets(self._models.presets(), fixed_by),
+        }
+
+    def load_preset(self, event: gr.EventData) -> Iterator[Update]:
+        """Choose a preset as the main model, without adapters that were trained for another one, and load it."""
+        data: dict[str, Any] = event._data
+        current = self._models.current()
+        adapters: dict[str, Any] = {name: "auto" for name in _ADAPTERS if getattr(current, name) != "off"}
+        chosen = self.inputs.show(replace(current, model=str(data.get("id")), **adapters))
+        yield chosen
+        yield from self.load(*chosen.values())
 
     def check(self, *values: Any) -> Iterator[Update]:
         """Show the memory estimates of the chosen models."""

@@ -15,7 +15,6 @@ from ui.components.uploads import CONNECT_PROGRESS, render_progress
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, SessionTasks, Update, coalesce, session_of
 from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
-    render_models,
     render_prompt,
     render_reload,
     render_stale_documents,
@@ -80,7 +79,7 @@ class Settings:
             self.seen = gr.State(self._models.current())  # the settings that this session saw last
         self._inputs = (self.models.inputs, self.chunking.inputs, self.cache)
         outputs: list[Any] = [self.status, self._cancel, self._usage, self._about, self.seen]
-        outputs += [self.models.loaded, self.chunking.stale, self.chunking.reindex_button]
+        outputs += [self.models.loaded, self.models.presets, self.chunking.stale, self.chunking.reindex_button]
         outputs += [component for inputs in self._inputs for component in inputs.components.values()]
         self.models.connect(outputs)
         self._apply_on_click(self.chunking.apply_button, self.chunking.inputs, outputs)
@@ -136,9 +135,9 @@ class Settings:
         """Return everything that a reload may have changed."""
         current = self._models.current()
         update: Update = {
+            **self.models.updates(),
             **self.chunking.updates(),
             self._usage: render_usage(self._backend.tier_usage()),
-            self.models.loaded: render_models(self._models.loaded()),
             self._about: render_system_info(self._models.system_info()),
             self.seen: current,
         }
