@@ -24,7 +24,9 @@ from engine.generation.grounding import (
     QuoteState,
     SentenceScores,
 )
-from engine.generation.overlap import PASSAGE_WEIGHT
+from engine.generation.overlap import PASSAGE_WEIGHT, unsupported_words
+from engine.generation.span_scorer import SpanScorer
+from engine.model.encoder import load_minilm
 from engine.model.sampling import TokenSampler
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
@@ -383,3 +385,28 @@ def test_only_models_finetuned_to_quote_use_grounded_decoding(monkeypatch, tmp_p
     assert (load_models(config).grounding is not None) is held
     assert (open_engine(config).grounding is not None) is held
     assert open_engine(config, grounding="off").grounding is None
+
+
+def test_another_model_writes_its_own_answer_which_is_then_supported(monkeypatch):
+    """Its tokens are the same as without evidence, which is found after the first one."""
+    request = Request("When does the Old Kestrel sail to Port Arden?", method="full", passages=2, max_new_tokens=8)
+    engine = make_engine("ferry", "tern")
+    free = last(engine.ask(request))
+    engine.grounding = GroundingModel(SpanScorer(*load_minilm(torch.float32)), is_extractive=False)
+    answer = last(engine.ask(request))
+    assert answer.text == free.text and answer.quotes and not answer.is_quoted and 0 <= answer.confidence <= 1
+    starts = [stage.start_ms for stage in answer.trace.stages if stage.name == "ground"]
+    assert len(starts) == 1 and starts[0] > answer.trace.ttft_ms
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing"),
+    [
+        ("It cost 1,684 pounds in 2019.", []),
+        ("1. It cost 1684.\n2. Then Anna Holt left.", []),
+        ("It cost 17 pounds in 2018.", ["17", "2018"]),
+        ("The head was Boris Holt.", ["Boris"]),
+    ],
+)
+def test_numbers_and_names_that_no_passage_contains_are_found(answer, missing):
+    assert unsupported_words(answer, ["In 2019 the pier cost 1.684 pounds, said Anna", "Who is Holt?"]) == missing

@@ -333,17 +333,9 @@ def test_a_span_scorer_that_does_not_fit_is_refused(tmp_path):
             load()
 
 
-def test_a_span_scorer_is_used_with_a_lora_adapter(tmp_path):
-    assert (
-        ModelConfig(tmp_path).span_scorer_folder
-        == SPAN_SCORER
-        == ModelConfig(tmp_path, model="other", lora_adapter="own").span_scorer_folder
-    )
-    assert (
-        ModelConfig(tmp_path, lora_adapter="off").span_scorer_folder
-        is ModelConfig(tmp_path, model="other").span_scorer_folder
-        is None
-    )
+def test_the_span_scorer_is_used_with_every_main_model(tmp_path):
+    for options in ({}, {"lora_adapter": "off"}, {"model": "other"}):
+        assert ModelConfig(tmp_path, **options).span_scorer_folder == SPAN_SCORER
     assert ModelConfig(tmp_path, span_scorer="off").span_scorer_folder is None
     assert ModelConfig(tmp_path, span_scorer=str(tmp_path)).span_scorer_folder == tmp_path
     with pytest.raises(SpanScorerUnusable, match=SPAN_SCORER_FILE):
