@@ -14,14 +14,33 @@ from itertools import groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
-from engine.generation.overlap import missing_names, sentence_scores, stem, unsupported_words
-from engine.generation.quotes import CELL, Unit, format_unit, split_units, whole_words
-from engine.generation.span_scorer import Span, SpanScorer, SpanScores
+from engine.generation.overlap import missing_names, stem, unsupported_words
+from engine.generation.quotes import CELL, Unit, format_unit, whole_words
+from engine.generation.ranking import (
+    MAX_EMBEDDED_UNITS,
+    MIN_PROBABILITY,
+    SIMILARITY_WEIGHT,
+    TYPE_PENALTY,
+    RankedUnit,
+    UnitRanker,
+    score_quote,
+)
+from engine.generation.span_scorer import Span, SpanScorer
 from engine.generation.summary import content_words, summarize
+from engine.generation.table_questions import (
+    SUPERLATIVE,
+    codes,
+    extreme_cell,
+    is_in_range,
+    listed_rows,
+    requested_header,
+)
+from engine.generation.verdict import verdict
 from engine.model.encoder import Encoder
+from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.question_kind import QuestionKind, question_kind, split_parts, verdict
+from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.request import Quote
 from engine.text import split_words
 from store.markdown import parse_row
@@ -30,7 +49,7 @@ COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question ma
 # P(the answer is right), given the best quote's log probability, its cosine with the question, the share of the
 # question's words in it and its context, and whether the question names somebody or something that no passage does.
 # Fitted on the dev questions of `bench documents` and on bench/documents/more.
-CONFIDENCE_WEIGHTS = (0.50, 3.8, 1.8, -2.9)
+CONFIDENCE_WEIGHTS = (0.50, 3.8, 1.8, 0.0)
 CONFIDENCE_BIAS = -1.17
 MIN_CONFIDENCE = 0.2  # below it, the passages do not answer
 MAX_RESCORED_UNITS = 3
@@ -42,26 +61,12 @@ MIN_CELL_SHARE = 0.5  # the same for a table row
 MIN_LIST_ITEMS = 2
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
 # The weights were chosen on the same questions.
-OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
-SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
 NUMBERED_WEIGHT = 5.0  # nats for a numbered list as the steps of a procedure
-RANK_PENALTY = 0.15  # nats per passage before it
-MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
-MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 MAX_SUMMARIZED_PASSAGES = 3
-
-
-@dataclass(frozen=True)
-class RankedUnit:
-    """A unit, how well it answers the question, in nats, and its embedding's cosine with the question's."""
-
-    unit: Unit
-    score: float
-    similarity: float = 0.0  # computed for the first ones only
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,10 @@ class Evidence:
         self.kind = question_kind(prepared.original_question)
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
-        self._encoder = encoder
+        self._ranker = UnitRanker(prepared, encoder)
         parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
         parts = parts if len(parts) > 1 else []
-        self._parts = [self._rank(part, scorer.score(part, prepared.texts, cancel)) for part in parts]
+        self._parts = [self._ranker.rank(part, scorer.score(part, prepared.texts, cancel)) for part in parts]
 
     @property
     def has_answer(self) -> bool:
@@ -106,7 +111,7 @@ class Evidence:
         if self._parts:
             return self._quotes(each.unit for ranked in self._parts for each in ranked[:1])
         if self.kind is QuestionKind.LIST:
-            return self._matching_rows() or self._best_list() or self.closest()[:1]
+            return self._matching_rows() or self._best_list() or self._listed_rows() or self.closest()[:1]
         if self.kind is QuestionKind.FACT and (announced := self._announced_list()):
             return [announced]
         if self.kind is QuestionKind.STEPS:
@@ -124,8 +129,13 @@ class Evidence:
 
         None repeats the question or an earlier turn, unless the question is which of two things it names.
         """
+        if extreme := self._extreme_cell():
+            return [extreme]
+        question = self._prepared.original_question
         question_words = set(split_words(self._prepared.standalone_question))
         is_choice = bool({"or", "oder"} & question_words)
+        expected, before = expected_content(question), words_before(question)
+        excluded = content_words(question) if PERSON.search(question) and not is_choice else set()
         found = []
         for ranked in self._ranked[:MAX_RESCORED_UNITS]:
             unit = ranked.unit
@@ -134,8 +144,13 @@ class Evidence:
             for relative, span in self._cells(unit) if unit.block.kind == "table" else self._spans(unit):
                 start, end = whole_words(text, span.start, span.end)
                 words = set(split_words(text[start:end]))
-                if words and (is_choice or not words <= question_words) and len(answers) < MAX_SPANS_PER_UNIT:
-                    answers.setdefault(text[start:end], ranked.score + relative)
+                is_echo = not is_choice and (words <= question_words or bool(words & excluded))
+                if words and not is_echo and len(answers) < MAX_SPANS_PER_UNIT:
+                    mismatch = expected is not None and not expected.search(text[start:end])
+                    mismatch |= before is not None and not before.search(text[:start])
+                    answers.setdefault(
+                        format_unit(text[start:end]).strip("*_"), ranked.score + relative - TYPE_PENALTY * mismatch
+                    )
             found += [Candidate(answer, unit, self._quote(unit), total) for answer, total in answers.items()]
         return sorted(found, key=attrgetter("score"), reverse=True)[:MAX_CANDIDATES]
 
@@ -146,7 +161,7 @@ class Evidence:
 
         The main model was not trained on table rows, so it has no say about cells, and is not run if a cell is best
         without it: it can only lower the others. Where no span of the chosen unit is much more likely than the others,
-        the answer is all of the unit.
+        the answer is all of the unit, and so is a reason.
         """
         is_cell = [each.unit.block.kind == "table" for each in candidates]
         scores = [each.score for each in candidates]
@@ -159,7 +174,8 @@ class Evidence:
         same_unit = zip(scores, candidates, strict=True)
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
         min_share = MIN_CELL_SHARE if best.unit.block.kind == "table" else MIN_SPAN_SHARE
-        return best if 1 / total >= min_share else replace(best, text=format_unit(best.quote.text))
+        is_clear = 1 / total >= min_share and not asks_for_reason(self._prepared.original_question)
+        return best if is_clear else replace(best, text=format_unit(best.quote.text))
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""
@@ -169,7 +185,7 @@ class Evidence:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
         words = set(split_words(answer))
         likely = [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
-        best = max(likely, key=lambda unit: len(words & set(split_words(self._text(unit)))), default=None)
+        best = max(likely, key=lambda unit: len(words & set(split_words(self._ranker.text(unit)))), default=None)
         return [self._quote(best)] if best else []
 
     def unsupported(self, answer: str) -> list[str]:
@@ -184,7 +200,9 @@ class Evidence:
         best, similarity = self._ranked[0].unit, self._ranked[0].similarity
         question = self._prepared.standalone_question
         stems = set(map(stem, content_words(question)))
-        shared = stems & set(map(stem, content_words(f"{self._contexts[best.passage]} {self._text(best)}")))
+        shared = stems & set(
+            map(stem, content_words(f"{self._ranker.contexts[best.passage]} {self._ranker.text(best)}"))
+        )
         features = (
             math.log(max(MIN_PROBABILITY, self.scores.mass(best.passage, best.start, best.end))),
             similarity,
@@ -195,70 +213,11 @@ class Evidence:
         return 1 / (1 + math.exp(-logit))
 
     @cached_property
-    def _units(self) -> list[Unit]:
-        """The units of all passages, without the context before a chunk."""
-        return [
-            unit
-            for index, (text, context) in enumerate(zip(self._prepared.texts, self._contexts, strict=True))
-            for unit in split_units(index, text)
-            if unit.start >= len(context)
-        ]
-
-    @cached_property
-    def _contexts(self) -> list[str]:
-        hits = self._prepared.hits
-        return [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
-
-    @cached_property
     def _ranked(self) -> list[RankedUnit]:
         question = self._prepared.standalone_question
         if self.kind is QuestionKind.COMPARISON:  # the years of two versions name documents, not sentences
             question = YEAR.sub("", question)
-        return self._rank(question, self.scores)
-
-    def _rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:
-        """Return the units that may be quoted, those that most likely hold the answer first.
-
-        The first ones are ranked again by the similarity of their embeddings to the question's.
-        """
-        overlaps = self._overlaps(question)
-
-        def score(unit: Unit) -> float:
-            probability = scores.mass(unit.passage, unit.start, unit.end)
-            return _score(probability, overlaps[unit], unit.passage)
-
-        ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
-        likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
-        cosines = self._cosines(question, [self._text(each.unit) for each in likely])
-        similar = [
-            RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
-            for each, cosine in zip(likely, cosines, strict=True)
-        ]
-        return sorted(similar, key=attrgetter("score"), reverse=True) + rest
-
-    def _cosines(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return the similarity of the embeddings of texts to that of a question; 0 without an encoder."""
-        if self._encoder is None or not texts:
-            return [0.0] * len(texts)
-        vectors = self._encoder.embed_sentences([question, *texts])
-        return (vectors[1:] @ vectors[0]).tolist()
-
-    def _overlaps(self, question: str) -> dict[Unit, float]:
-        """How many words of a question each unit that may be quoted and its passage's context share, in nats."""
-        by_passage: list[list[Unit]] = [[] for _ in self._contexts]
-        for unit in self._units:
-            if unit.block.kind != "heading":
-                by_passage[unit.passage].append(unit)
-        texts = [
-            [f"{context} {self._text(unit)}" for unit in units]
-            for context, units in zip(self._contexts, by_passage, strict=True)
-        ]
-        scores = sentence_scores(texts, question)
-        original = self._prepared.original_question
-        if original != question == self._prepared.standalone_question:  # a follow-up counts more than what is before it
-            last = sentence_scores(texts, original)
-            scores = [sum(pair) for pair in zip(scores, last, strict=True)]
-        return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
+        return self._ranker.rank(question, self.scores)
 
     def _spans(self, unit: Unit) -> list[tuple[float, Span]]:
         """Return the likely spans of a unit with their scores in nats, the best first."""
@@ -271,7 +230,7 @@ class Evidence:
 
         A cell is scored by its span's probability, and by the words and the meaning that it shares with the question.
         """
-        text, question = self._text(row), self._prepared.original_question
+        text, question = self._ranker.text(row), self._prepared.original_question
         cells = [
             (span, match[1] or "", match[0])
             for match in CELL.finditer(text)
@@ -280,12 +239,17 @@ class Evidence:
             ]
         ]
         stems = set(map(stem, content_words(f"{question} {relative_year(self._prepared.standalone_question)}")))
+        requested = requested_header(question, [header for _, header, _ in cells])
         scores = []
-        for (span, header, cell), cosine in zip(cells, self._cosines(question, [c for *_, c in cells]), strict=True):
-            in_header = len(stems & set(map(stem, content_words(header))))
+        for (span, header, cell), cosine in zip(
+            cells, self._ranker.cosines(question, [c for *_, c in cells]), strict=True
+        ):
+            in_header = len(stems & set(map(stem, content_words(header.replace("_", " "))))) + (header == requested)
             in_value = len(stems & set(map(stem, content_words(cell.removeprefix(header)))))
             probability = math.log(max(MIN_PROBABILITY, span.probability))
-            scores.append(probability + HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosine)
+            names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
+            relevance = HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosine
+            scores.append(probability + relevance - TYPE_PENALTY * names_row)
         total = math.log(sum(map(math.exp, scores))) if scores else 0.0
         ranked = sorted(zip(scores, cells, strict=True), key=itemgetter(0), reverse=True)
         return [(score - total, span) for score, (span, *_) in ranked]
@@ -293,19 +257,55 @@ class Evidence:
     def _matching_rows(self) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as the best row; none if there is one."""
         best = next((each.unit for each in self._ranked[:1]), None)
-        if best is None or not (cells := parse_row(self._text(best))):
+        if best is None or not (cells := parse_row(self._ranker.text(best))):
             return []
         stems = set(map(stem, split_words(self._prepared.standalone_question)))
         named = {cell for cell in cells if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
-        rows = [unit for unit in self._units if named & set(parse_row(self._text(unit)) or [])]
+        rows = [unit for unit in self._ranker.units if named & set(parse_row(self._ranker.text(unit)) or [])]
         return self._quotes(rows) if len(rows) >= MIN_LIST_ITEMS else []
+
+    def _table_rows(self) -> list[Unit]:
+        """Return the rows of the table that the best quote is from, also those in other passages of its document."""
+        best = next((each.unit for each in self._ranked[:1]), None)
+        if best is None or not (cells := parse_row(self._ranker.text(best))):
+            return []
+        hits = self._prepared.hits
+        headers = {header for header, _ in cells}
+
+        def is_of_table(unit: Unit) -> bool:
+            is_same = not hits or hits[unit.passage].chunk.document_id == hits[best.passage].chunk.document_id
+            row = parse_row(self._ranker.text(unit)) if is_same else None
+            return row is not None and len(headers & {header for header, _ in row}) * 2 > len(headers)
+
+        return [unit for unit in self._ranker.units if is_of_table(unit)]
+
+    def _extreme_cell(self) -> Candidate | None:
+        """Return the cell that names the row with the question's superlative, if the best quote is from a table."""
+        question = self._prepared.original_question
+        if not SUPERLATIVE.search(question):
+            return None
+        units = self._table_rows()
+        rows = [parse_row(self._ranker.text(unit)) or [] for unit in units]
+        headers = list(dict.fromkeys(header for row in rows for header, _ in row))
+        similarities = dict(zip(headers, self._ranker.cosines(question, headers), strict=True))
+        found = extreme_cell(question, rows, similarities)
+        if found is None:
+            return None
+        quote = self._quote(units[found[0]])
+        text = format_unit(quote.text) if codes(found[1]) else found[1]  # a row says more than its number
+        return Candidate(text, units[found[0]], quote, 0.0)
+
+    def _listed_rows(self) -> list[Quote]:
+        units = self._table_rows()
+        rows = [parse_row(self._ranker.text(unit)) or [] for unit in units]
+        return self._quotes(units[index] for index in listed_rows(self._prepared.original_question, rows))
 
     def _announced_list(self) -> Quote | None:
         """Return the list below the best quote, if that ends with a colon."""
         best = next((each.unit for each in self._ranked[:1]), None)
-        if best is None or not self._text(best).endswith(":"):
+        if best is None or not self._ranker.text(best).endswith(":"):
             return None
-        below = self._units[self._units.index(best) + 1 :][:1]
+        below = self._ranker.units[self._ranker.units.index(best) + 1 :][:1]
         return next(
             (self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"), None
         )
@@ -315,11 +315,11 @@ class Evidence:
 
         The steps of a procedure may also be the sentences of a paragraph.
         """
-        overlaps = self._overlaps(self._prepared.standalone_question)
+        overlaps = self._ranker.overlaps(self._prepared.standalone_question)
         judged: list[tuple[float, Quote]] = []
         texts = []
         above: list[Unit] = []
-        for (passage, block), group in groupby(self._units, key=lambda unit: (unit.passage, unit.block)):
+        for (passage, block), group in groupby(self._ranker.units, key=lambda unit: (unit.passage, unit.block)):
             units = list(group)
             is_list = block.kind == "list" and len(units) >= MIN_LIST_ITEMS
             is_short = block.end - block.start <= MAX_PROCEDURE_CHARS
@@ -331,10 +331,10 @@ class Evidence:
                 overlap = max(overlaps.get(unit, 0.0) for unit in with_above)
                 quote = self._quote_at(passage, block.start, block.end)
                 is_numbered = self.kind is QuestionKind.STEPS and quote.text[0].isdecimal()
-                judged.append((_score(probability, overlap, passage) + NUMBERED_WEIGHT * is_numbered, quote))
+                judged.append((score_quote(probability, overlap, passage) + NUMBERED_WEIGHT * is_numbered, quote))
                 texts.append(self._prepared.texts[passage][start : block.end][:MAX_EMBEDDED_CHARS])
             above = units[-1:]
-        cosines = self._cosines(self._prepared.standalone_question, texts)
+        cosines = self._ranker.cosines(self._prepared.standalone_question, texts)
         scores = [score + SIMILARITY_WEIGHT * cosine for (score, _), cosine in zip(judged, cosines, strict=True)]
         rows = [each.score for each in self._ranked[:1] if each.unit.block.kind == "table"]
         if not scores or max(rows, default=-math.inf) > max(scores):
@@ -360,7 +360,7 @@ class Evidence:
         document = hits[best.passage].chunk.document_id
         others = [each.unit for each in self._ranked if hits[each.unit.passage].chunk.document_id != document]
         others = others[: 3 * MAX_EMBEDDED_UNITS]
-        cosines = self._cosines(self._text(best), [self._text(unit) for unit in others])
+        cosines = self._ranker.cosines(self._ranker.text(best), [self._ranker.text(unit) for unit in others])
         cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
         return others[index] if cosine >= MIN_VERSION_SIMILARITY else None
 
@@ -370,12 +370,12 @@ class Evidence:
         passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
         units = [
             unit
-            for unit in self._units
+            for unit in self._ranker.units
             if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES] and unit.block.kind in ("paragraph", "list")
         ]
         units.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
         is_lead = [unit.start == unit.block.start for unit in units]
-        chosen = summarize([self._text(unit) for unit in units], is_lead, self._prepared.standalone_question)
+        chosen = summarize([self._ranker.text(unit) for unit in units], is_lead, self._prepared.standalone_question)
         return self._quotes(units[index] for index in chosen)
 
     def _quotes(self, units: Iterator[Unit] | Sequence[Unit]) -> list[Quote]:
@@ -388,11 +388,3 @@ class Evidence:
         hits = self._prepared.hits
         document = hits[passage].chunk.document_name if hits else ""
         return Quote(passage + 1, start, end, self._prepared.texts[passage][start:end].strip(), document)
-
-    def _text(self, unit: Unit) -> str:
-        return self._prepared.texts[unit.passage][unit.start : unit.end]
-
-
-def _score(probability: float, overlap: float, passage: int) -> float:
-    """Return how well a quote answers: the span scorer's probability, shared words in nats, and the passage's rank."""
-    return math.log(max(MIN_PROBABILITY, probability)) + OVERLAP_WEIGHT * overlap - RANK_PENALTY * passage

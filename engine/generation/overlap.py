@@ -3,29 +3,35 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.prompt.followups import CLITIC, STOP_WORD, YEAR
+from engine.prompt.question_kind import GERMAN_WORD
 from engine.text import split_words
 
 PASSAGE_WEIGHT = 0.5  # weight of a question word elsewhere in the passage, relative to one in the sentence
 NAME = re.compile(r"(?<=[\w,] )[a-z]?[A-Z][a-z]\w*")
 DATE_WORD = re.compile(r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
-GERMAN_WORD = re.compile(
-    r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|ich|nicht)\b", re.I
-)
 NUMBER = re.compile(r"(?<!\w)\d+(?:[.,]\d+)*")
 LIST_NUMBER = re.compile(r"^\s*\d+[.)] ", re.M)
+MIN_PART = 4  # letters of a part of a German compound
 STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
 
 
 def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> list[float]:
     """Return each sentence's idf-weighted question words, in nats, plus its passage's times PASSAGE_WEIGHT."""
-    stems_of = [[set(map(stem, split_words(sentence))) for sentence in sentences] for sentences in sentences_of]
+    words_of = [[split_words(sentence) for sentence in sentences] for sentences in sentences_of]
+    stems_of = [[set(map(stem, words)) for words in of_passage] for of_passage in words_of]
+    question_words = [word for word in split_words(CLITIC.sub("", question.lower())) if not STOP_WORD.fullmatch(word)]
+    questionstems = set(map(stem, question_words))
+    if GERMAN_WORD.search(question):
+        known = {stem for of_passage in stems_of for stems in of_passage for stem in stems}
+        for of_passage, all_stems in zip(words_of, stems_of, strict=True):
+            for words, stems in zip(of_passage, all_stems, strict=True):
+                stems |= questionstems & _compound_parts(words)
+        questionstems |= known & _compound_parts(question_words)
     allstems = [stems for of_passage in stems_of for stems in of_passage]
     frequency = Counter(stem for stems in allstems for stem in stems)
-    question_words = split_words(CLITIC.sub("", question.lower()))
-    questionstems = {stem(word) for word in question_words if not STOP_WORD.fullmatch(word)}
     weights = {stem: math.log(1 + len(allstems) / (1 + frequency[stem])) for stem in questionstems}
 
     def overlap(stems: set[str]) -> float:
@@ -41,6 +47,17 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
 def stem(word: str) -> str:
     """Return the first letters of a word without a plural s, or a number unchanged."""
     return word if word[0].isdecimal() else word[:STEM_LENGTH].removesuffix("s")
+
+
+def _compound_parts(words: Iterable[str]) -> set[str]:
+    """Return the stems of what words start and end with: a German compound is about its parts."""
+    return {
+        stem(part)
+        for word in words
+        for cut in range(1, len(word))
+        for part in (word[:cut], word[cut:])
+        if len(part) >= MIN_PART
+    }
 
 
 def missing_names(question: str, texts: Sequence[str]) -> list[str]:

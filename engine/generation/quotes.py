@@ -11,6 +11,7 @@ from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
 
 MAX_ITEM_CHARS = 300  # of a list item; the sentences of a longer one are quoted one by one
 CELL = re.compile(r"(?<=\| )(?:([^|]*?): )?(.*?)(?= \|)")  # of a table row: header and value
+EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")  # Markdown
 WORD_CHARACTER = re.compile(r"\w|[.,]\d")
 WORD_BEFORE = re.compile(r"(?:\w|(?<=\d)[.,](?=\d|$)|(?<=\w)-)+$")
 WORD_AFTER = re.compile(r"(?:-?\w|(?<=\d)[.,]\d)*")
@@ -61,8 +62,9 @@ def format_quotes(quotes: Sequence[Quote]) -> str:
 
 
 def format_unit(text: str) -> str:
-    """Return quoted text without the bars of table rows and without blank lines."""
+    """Return quoted text without the bars of table rows, blank lines and marks of emphasis."""
     lines = []
+    text = EMPHASIS.sub(r"\2", text)
     for line in text.split("\n"):
         cells = parse_row(line)
         lines.append("; ".join(f"{name}: {value}" if name else value for name, value in cells) if cells else line)

@@ -25,6 +25,10 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.I)
 
 
+GERMAN_WORD = re.compile(
+    r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|man|wir|nicht|kostet)\b",
+    re.I,
+)
 FILLER = re.compile(
     r"^(?:(?:please|bitte|ok(?:ay)?|so|and|und|well|just|(?:can|could|would) you|kannst du)[,:]? )+", re.I
 )
@@ -36,9 +40,15 @@ ABOUT_THE_APPLICATION = (
     r"what (?:can|could|do) you (?:actually |really )?(?:do|help|know)\b.*|(?:who|what) are you|help(?: me)?|hilfe"
     r"|how (?:do|does|can) (?:you|this|i use (?:you|this))(?: app| tool)?(?: work)?|how are you(?: doing)?(?: today)?"
     r"|was kannst du.*|wer bist du|wie funktionierst du|wie geht(?: s| es dir)"
-    r"|(?:good)?bye|tsch\u00fcss|auf wiedersehen|ok(?:ay)?|great|cool|super"
+    r"|what else can you do|was kannst du .+|(?:that|this|it) (?:really )?help(?:s|ed)(?: me)?(?: a lot)?"
+    r"|das hat (?:mir )?(?:sehr |wirklich )?geholfen|(?:good)?bye|tsch\u00fcss|auf wiedersehen|ok(?:ay)?"
+    r"|great|cool|super|perfect|perfekt|nice|prima|wunderbar"
 )
 SMALL_TALK = re.compile(rf"(?:{GREETING})? ?(?:{ABOUT_THE_APPLICATION})?", re.I)
+AUXILIARY = (
+    r"is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am"
+    r"|ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
+)
 PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
         r"\bsummar|\bsum up\b|\boverview\b|\bgist\b|\b(?:main|key) (?:points|ideas|message|takeaways)|\btl;?dr\b",
@@ -48,17 +58,20 @@ PATTERNS = {  # the first that matches decides
     ),
     QuestionKind.COMPARISON: _any(
         r"\bcompar|\bdiffer|\bversus\b|\bvs\b|\bchang\w+ (?:between|from|since|in)\b",
-        r"\b(?:has|have|had|did|was|were) .+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b|\bbetter than\b",
+        r"\b(?:has|have|had|did|was|were) .+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b",
+        r"\bthan (?:under|in|before)\b",
         r"\b(?:19|20)\d\d\b.* (?:and|or|to|than|vs|und|oder|auf|als) .*\b(?:19|20)\d\d\b",
         r"\b(?:newer|new|current)\b.* (?:and|or|than|to|as) .*\bold(?:er)?\b",
         r"\bold(?:er)?\b.* (?:and|or|than|to|as) .*\bnew",
         r"\b(?:which|who|what)\b.* (?:more|less|\w{2,}er)\b.* or ",
-        r"\b(?:did|do|does|is|are|was|were)\b.* or .* (?:more|less)\b",
+        r"\b(?:did|do|does|is|are|was|were)\b.* or .* (?:more|less)\b|^(?:was|wer|welche\w*)\b.* \w{4,}er\b.* oder ",
         r"\bvergl(?:eich|ich)|\bunterschied|\bge\u00e4ndert\b|\bim gegensatz",
     ),
     QuestionKind.STEPS: _any(
-        r"\bhow (?:do|can|should|would|could|to|must)\b(?!(?: \w+)? (?:know|reach|contact)\b)",
+        r"\bhow (?:do|can|should|would|could|to|must)\b(?!(?: \w+)? (?:know|reach|contact)\b)|\bhow does one\b",
         r"\bsteps?\b|\bprocedure\b|\binstructions? (?:for|to)\b|\bwhat (?:do|must|should) (?:i|we) (?:have to )?do\b",
+        r"\b(?:walk|talk|guide) me through\b|\bwhat to do\b|\bwie (?:l\u00e4uft|gehe?) .+ (?:ab|vor)\b",
+        r"^was (?:muss|soll|kann|mache?) (?:ich|man|wir)\b.*\b(?:machen|tun)\b|^was (?:mache|tue) ich\b|\bzu tun\b",
         r"\bwie (?!viel|lang|hoch|oft|gro\u00df|schwer|alt|teuer|weit)\w+ (?:ich|man|wir)\b",
         r"\bschritt(?:e|weise)?\b|\bder reihe nach\b|\banleitung\b",
     ),
@@ -68,38 +81,31 @@ PATTERNS = {  # the first that matches decides
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
         r"\bwhich (?:\w+ ){0,2}\w+s (?:are|were|do|does|did|have|has|can|may|must|will|in)\b",
         r"\bin (?:which|what) (?:\w+ )?(?:situations|cases|places|countries)",
+        r"\bwhat (?:isn.?t|is not|is|are|aren.?t|are not) (?:not )?(?:covered|included|excluded|allowed)\b",
         r"\bwhat (?:things|items|documents|topics|points)\b|\bwhat (?:did|does|do|must|has|have) .+ (?:have )?to \w+\b",
-        r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen)",
+        r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen"
+        r"|k\u00f6nnen|kann|d\u00fcrfen|bekomm|brauch|decken|stehen|fehlen|bietet|enth)",
+        r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(
-        r"^(?:[^,?]{3,60}, )?(?:is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am"
-        r"|ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b"
+        rf"^(?:[^,?]{{3,60}}, )?(?!was\b.*{GERMAN_WORD.pattern})(?:{AUXILIARY})\b"
         r"(?!.* (?:or|oder) )",
         re.I,
     ),
 }
 QUESTION_WORD = r"who|whom|whose|what(?:'s)?|when|where|why|how|which|wer|was|wann|wo|warum|wie|welche[rsnm]?|wieviel"
-NEXT_PART = re.compile(rf"(?:,? (?:and|und)|;) (?:also )?(?=(?:{QUESTION_WORD})\b)", re.I)
+PREPOSITION = r"by|in|at|from|since|until|till|to|for|on|ab|bis|seit|mit|von|zu|auf|an|f\u00fcr"
+PART_START = rf"(?=(?:(?:{PREPOSITION}) )?(?:{QUESTION_WORD})\b)"
+NEXT_PART = re.compile(rf"(?:,? (?:and|und)|;) (?:also )?{PART_START}", re.I)
+ANY_PART = re.compile(rf"(?:,? (?:and|und)|;|,) (?:also )?{PART_START}", re.I)  # also of three: 'who, when and where'
 ONE_WORD_PART = re.compile(rf"(?:{QUESTION_WORD})\?", re.I)
-NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|cannot|excluded|prohibited|forbidden|refused|declined)\b|n['\u2019]t\b"
-    r"|\b(?:nicht|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen)\b",
-    re.I,
-)
-LIMIT = re.compile(
-    r"\b(?:no|not|nicht) (?:more|later|less|fewer|only|longer|mehr als|nur|sp\u00e4ter)\b", re.I
-)  # no negation
-GERMAN_QUESTION = re.compile(
-    r"(?:ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b",
-    re.I,
-)
 
 
 def question_kind(question: str) -> QuestionKind:
     """Return what kind of answer a question asks for."""
-    words = " ".join(re.sub(r"[^\w\s]+", " ", question).split())
-    if SMALL_TALK.fullmatch(words):
+    sentences = [" ".join(re.sub(r"[^\w\s]+", " ", part).split()) for part in re.split(r"[.!?]+", question)]
+    if all(map(SMALL_TALK.fullmatch, sentences)):
         return QuestionKind.SMALL_TALK
     request = FILLER.sub("", question.strip(), count=1)
     return next((kind for kind, pattern in PATTERNS.items() if pattern.search(request)), QuestionKind.FACT)
@@ -111,7 +117,10 @@ def split_parts(question: str) -> list[str]:
     A part that cannot be understood alone follows the part before it; of 'When is it and where?' the second part is
     'Where is it?'.
     """
-    parts = [f"{part.strip(' ,;?.')}?" for part in NEXT_PART.split(question.strip())]
+    split = ANY_PART if NEXT_PART.search(question) else NEXT_PART
+    parts = [f"{part.strip(' ,;?.')}?" for part in split.split(question.strip())]
+    if len(parts) > 1 and ONE_WORD_PART.fullmatch(parts[0]):  # 'When and where is it?'
+        parts[0] = f"{parts[0][:-1]} {parts[1].partition(' ')[2]}"
     if len(parts) == 1 or len(parts[0].split()) < 2:
         return [question.strip()]
     for i, part in enumerate(parts[1:], start=1):
@@ -120,10 +129,3 @@ def split_parts(question: str) -> list[str]:
         elif needs_context(part):
             parts[i] = f"{parts[i - 1]} {part}"
     return parts
-
-
-def verdict(question: str, answer: str) -> str:
-    """Return 'Yes' or 'No', in the question's language, if `answer` is a sentence that answers it: by its negation."""
-    is_no = bool(NEGATION.search(LIMIT.sub("", answer))) != bool(NEGATION.search(question))
-    words = ("Nein", "Ja") if GERMAN_QUESTION.match(question.strip()) else ("No", "Yes")
-    return words[0] if is_no else words[1]

@@ -30,6 +30,12 @@ STOP_WORDS = re.compile(
     r"|those|to|was|we|were|what|when|where|which|who|whom|whose|why|will|with|would|your?"
 )
 
+GERMAN = re.compile(
+    r"(?i)\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|man|wir|nicht|welche"
+    r"|welcher|welches|welchen|im|vom|f\u00fcr)\b"
+)
+MIN_PART = 5  # letters of a part of a German compound; shorter ones are in too many words
+
 
 class BM25Index:
     """The terms of all chunks. The caller owns the transactions."""
@@ -77,4 +83,14 @@ def fts_query(question: str) -> str:
             for left, right in pairwise(term):
                 is_content_term[f"{left} {right}"] = is_content_term.pop(f"{left} {right}", True)
     terms = [term for term, is_content in is_content_term.items() if is_content] or list(is_content_term)
-    return " OR ".join(f'"{term}"' for term in terms[-MAX_TERMS:])
+    is_german = bool(GERMAN.search(question))
+    queries = [query for term in terms[-MAX_TERMS:] for query in _queries(term, is_german)]
+    return " OR ".join(dict.fromkeys(queries[-MAX_TERMS:]))
+
+
+def _queries(term: str, is_german: bool) -> list[str]:
+    """Return the queries for a term; in German also for the compounds that start with it, and for its own parts."""
+    if not is_german or len(term) < MIN_PART or not term.isalpha():
+        return [f'"{term}"']
+    parts = [part for cut in range(1, len(term)) for part in (term[:cut], term[cut:]) if len(part) >= MIN_PART]
+    return [*(f'"{part}"' for part in parts), f'"{term}" *']

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.generation.evidence import Evidence
-from engine.generation.quotes import format_quotes, split_units, whole_words
+from engine.generation.quotes import format_quotes, format_unit, split_units, whole_words
 from engine.generation.span_scorer import SpanScores, Window
 from engine.generation.stream import fill_quoted_answer
 from engine.model.tokenizer import TokenizedText
@@ -182,6 +182,45 @@ def test_rows_with_the_value_that_the_question_names_are_listed():
     assert texts_of(found.quoted_answer()) == [rows[1], rows[3]]
 
 
+def test_the_row_with_the_superlative_answers():
+    values = (("Harrow", 210), ("Stainby", 86), ("Orton", 100))
+    rows = "\n".join(f"| Site: {site} | Electricity: {amount} |" for site, amount in values)
+    for question, site in (("Which site uses the least electricity?", "Stainby"), ("Which uses the most?", "Harrow")):
+        assert chosen(evidence(question, Scorer("Orton"), rows)).text == site
+
+
+def test_all_rows_are_listed_if_the_question_asks_for_the_first_column():
+    rows = [f"| Plant: {plant} | Furnaces: {count} |" for plant, count in zip("ABC", (1, 1, 3), strict=True)]
+    found = evidence("Name all the plants.", Scorer("3"), "\n".join(rows))
+    assert texts_of(found.quoted_answer()) == rows
+
+
+def test_a_code_or_a_range_of_the_question_decides_the_row():
+    rows = "| Part: A-1 | Use: pump |\n| Part: A-2 | Use: arm |\n| Part: 10 to 20 kg | Use: crane |"
+    assert chosen(evidence("What is A-2 for?", Scorer("pump", "arm", "crane"), rows)).text == "arm"
+    assert chosen(evidence("What lifts 15 kg?", Scorer("pump", "arm", "crane"), rows)).text == "crane"
+
+
+def test_a_quote_without_the_number_that_the_question_calls_for_comes_later():
+    found = evidence(
+        "How much is the fee?", Scorer("landlord", "landlord", "12"), "The landlord sets the fee. The fee is 12 euros."
+    )
+    assert found.closest()[0].text == "The fee is 12 euros."
+
+
+def test_who_is_not_answered_with_a_name_of_the_question():
+    text = "Anna Holt led it. Ben Frost leads it."
+    assert chosen(evidence("Who leads it now that Holt has gone?", Scorer("Holt", "Frost"), text)).text == "Frost"
+
+
+def test_the_version_with_the_year_of_the_question_answers():
+    texts = "Meals cost 30 euros.", "Meals cost 36 euros."
+    names = ("policy_2022.docx", "policy_2024.docx")
+    for question, expected in (("What do meals cost in the 2024 policy?", "36"), ("And meals in 2022?", "30")):
+        found = evidence(question, Scorer("30", "36"), *texts, documents=names)
+        assert expected in found.closest()[0].text
+
+
 def test_a_list_that_the_best_sentence_announces_is_the_answer():
     text = "The board named these dangers:\n\n- Fire\n- Flood"
     assert texts_of(evidence("Which dangers did the board see?", Scorer("dangers"), text).quoted_answer()) == [
@@ -260,6 +299,10 @@ def test_confidence_grows_with_probability_similarity_and_shared_words():
     assert low < confidence("When does the warranty end?", 0.1)
     assert low < confidence("How many years?", 0.1, Encoder("years"))
     assert evidence("How long?", Scorer("x"), "").confidence == 0
+
+
+def test_marks_of_emphasis_are_left_out():
+    assert format_unit("**Due:** 3 days, 2 ** 3") == "Due: 3 days, 2 ** 3"
 
 
 def test_several_lines_and_marks():

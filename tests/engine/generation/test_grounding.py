@@ -24,7 +24,7 @@ from engine.generation.grounding import (
     QuoteState,
     SentenceScores,
 )
-from engine.generation.overlap import PASSAGE_WEIGHT, unsupported_words
+from engine.generation.overlap import PASSAGE_WEIGHT, sentence_scores, unsupported_words
 from engine.generation.span_scorer import SpanScorer
 from engine.model.encoder import load_minilm
 from engine.model.sampling import TokenSampler
@@ -410,3 +410,11 @@ def test_another_model_writes_its_own_answer_which_is_then_supported(monkeypatch
 )
 def test_numbers_and_names_that_no_passage_contains_are_found(answer, missing):
     assert unsupported_words(answer, ["In 2019 the pier cost 1.684 pounds, said Anna", "Who is Holt?"]) == missing
+
+
+def test_parts_of_a_german_compound_count_as_shared_words():
+    sentences = [["Der Verlust eines Schl\u00fcssels kostet 75 Euro.", "Die Zaunreparatur kostet mehr."]]
+    key, fence = sentence_scores(sentences, "Was kostet ein neuer Autoschl\u00fcssel?")
+    assert key > fence
+    key, fence = sentence_scores(sentences, "Was kostet der Zaun?")
+    assert fence > key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.question_kind import QuestionKind, question_kind, split_parts, verdict
+from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.small_talk import reply
 from engine.prompt.text_finder import TextFinder
 from store.types import Chunk
@@ -17,15 +17,24 @@ QUESTIONS = {
         "Is the fuse 10 A or 20 A?",
         "Wie schwer ist das Ger\u00e4t?",
         "What is the notice period?",
+        "Was kostet der Saal?",
     ),
     QuestionKind.YES_NO: (
         "Are dogs allowed?",
+        "Was the roof finished?",
         "please, may I smoke here?",
         "Darf ich rauchen?",
         "Under the policy, may I?",
     ),
     QuestionKind.LIST: ("List the five risks.", "What are the main risks?", "Welche Pflichten haben die Mitglieder?"),
-    QuestionKind.STEPS: ("How do I reset it?", "What are the steps to descale it?", "Wie entkalke ich das Ger\u00e4t?"),
+    QuestionKind.STEPS: (
+        "How do I reset it?",
+        "What are the steps to descale it?",
+        "Wie entkalke ich das Ger\u00e4t?",
+        "Walk me through it.",
+        "Was muss ich nach einem Unfall tun?",
+        "Wie l\u00e4uft der Auszug ab?",
+    ),
     QuestionKind.SUMMARY: (
         "Summarize the letter.",
         "Give me the gist of it",
@@ -40,7 +49,16 @@ QUESTIONS = {
         "Is the newer limit the same as in the old policy?",
         "Was ist der Unterschied zwischen A und B?",
     ),
-    QuestionKind.SMALL_TALK: ("Hello!", "hi there", "Thanks a lot!", "What can you do?", "Danke sch\u00f6n", "", "?!"),
+    QuestionKind.SMALL_TALK: (
+        "Hello!",
+        "hi there",
+        "Thanks a lot!",
+        "Danke, das hat mir geholfen! Was kannst du sonst noch?",
+        "What can you do?",
+        "Danke sch\u00f6n",
+        "",
+        "?!",
+    ),
 }
 
 
@@ -56,26 +74,17 @@ def test_the_words_of_a_question_tell_its_kind(kind, question):
         ("Who built the pier, and when was the pier opened?", ["Who built the pier?", "when was the pier opened?"]),
         ("What is the deposit and when is it due?", ["What is the deposit?", "What is the deposit? when is it due?"]),
         ("When is the meeting and where?", ["When is the meeting?", "where is the meeting?"]),
+        (
+            "Who sings, who plays and since when?",
+            ["Who sings?", "Who sings? who plays?", "Who sings? who plays? since when?"],
+        ),
+        ("When and where is the meeting?", ["When is the meeting?", "When is the meeting? where is the meeting?"]),
+        ("Tell me, who sings?", ["Tell me, who sings?"]),
         ("Salt and pepper, where are they?", ["Salt and pepper, where are they?"]),
     ],
 )
 def test_several_questions_in_one_are_separated(question, parts):
     assert split_parts(question) == parts
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "expected"),
-    [
-        ("May I smoke?", "Smoking is allowed.", "Yes"),
-        ("May I smoke?", "Smoking isn't allowed.", "No"),
-        ("Is smoking prohibited?", "It is prohibited.", "Yes"),
-        ("Is it fast?", "It takes no more than two hours.", "Yes"),
-        ("Darf ich rauchen?", "Rauchen ist verboten.", "Nein"),
-        ("Darf ich rauchen?", "Rauchen ist erlaubt.", "Ja"),
-    ],
-)
-def test_negation_decides_between_yes_and_no(question, answer, expected):
-    assert verdict(question, answer) == expected
 
 
 def test_a_greeting_is_answered_with_questions_about_the_documents():

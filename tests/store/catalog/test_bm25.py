@@ -44,6 +44,11 @@ def test_words_find_their_chunk(index, question, first):
     assert index.search(question, 4)[0] == first
 
 
+@pytest.mark.parametrize("question", ["Wo ist der Autoschl\u00fcssel?", "Wie ist das Schl\u00fcss?"])
+def test_a_german_question_finds_compounds_by_their_parts(index, question):
+    assert index.search(question, 1) == ["a-3"]
+
+
 def test_stop_words_count_only_without_other_words(index):
     assert index.search("What is of the keys?", 4) == ["a-0"]  # and not a-1, which has 'is'
     assert index.search("What is it?", 4) == ["a-1"]

@@ -1,0 +1,126 @@
+"""Rank what may be quoted from the passages of a prompt by how well it answers a question."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+
+from engine.generation.overlap import sentence_scores
+from engine.generation.quotes import Unit, split_units
+from engine.generation.span_scorer import SpanScores
+from engine.generation.table_questions import codes, is_in_range
+from engine.model.encoder import Encoder
+from engine.prompt.answer_type import expected_content
+from engine.prompt.followups import YEAR
+from engine.prompt.pack import PreparedPrompt
+from store.markdown import parse_row
+
+# The weights were chosen on the dev questions of `bench documents` and on bench/documents/more.
+OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
+SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
+TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
+EXACT_WEIGHT = 6.0  # nats for the question's code (such as a part number), a range with its number, or its version
+YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")  # 'policy_2024.docx'
+RANK_PENALTY = 0.15  # nats per passage before it
+MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
+MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
+
+
+@dataclass(frozen=True)
+class RankedUnit:
+    """A unit, how well it answers the question, in nats, and its embedding's cosine with the question's."""
+
+    unit: Unit
+    score: float
+    similarity: float = 0.0  # computed for the first ones only
+
+
+class UnitRanker:
+    """The units of the passages of one prompt, and how they rank for a question."""
+
+    def __init__(self, prepared: PreparedPrompt, encoder: Encoder | None = None) -> None:
+        self._prepared = prepared
+        self._encoder = encoder
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """The units of all passages, without the context before a chunk."""
+        return [
+            unit
+            for index, (text, context) in enumerate(zip(self._prepared.texts, self.contexts, strict=True))
+            for unit in split_units(index, text)
+            if unit.start >= len(context)
+        ]
+
+    @cached_property
+    def contexts(self) -> list[str]:
+        hits = self._prepared.hits
+        return [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
+
+    def rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:
+        """Return the units that may be quoted, those that most likely hold the answer first.
+
+        The first ones are ranked again by the similarity of their embeddings to the question's.
+        """
+        overlaps = self.overlaps(question)
+        expected, wanted, outdated = expected_content(question), codes(question), self._other_versions(question)
+
+        def score(unit: Unit) -> float:
+            text = self.text(unit)
+            probability = scores.mass(unit.passage, unit.start, unit.end)
+            mismatch = expected is not None and not expected.search(text)
+            is_exact = wanted & codes(text) or is_in_range(question, parse_row(text) or [])
+            rules = EXACT_WEIGHT * (bool(is_exact) - (unit.passage in outdated)) - TYPE_PENALTY * mismatch
+            return score_quote(probability, overlaps[unit], unit.passage) + rules
+
+        ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
+        likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
+        cosines = self.cosines(question, [self.text(each.unit) for each in likely])
+        similar = [
+            RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
+            for each, cosine in zip(likely, cosines, strict=True)
+        ]
+        return sorted(similar, key=attrgetter("score"), reverse=True) + rest
+
+    def _other_versions(self, question: str) -> set[int]:
+        """Return the passages of documents whose names have another year than the question, and are else the same."""
+        years = set(YEAR.findall(question))
+        names = [hit.chunk.document_name for hit in self._prepared.hits]
+        found = [set(YEAR_IN_NAME.findall(name)) for name in names]
+        right = {YEAR_IN_NAME.sub("", name) for name, own in zip(names, found, strict=True) if own & years}
+        others = (index for index, own in enumerate(found) if own and not own & years)
+        return {index for index in others if YEAR_IN_NAME.sub("", names[index]) in right}
+
+    def cosines(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Return the similarity of the embeddings of texts to that of a question; 0 without an encoder."""
+        if self._encoder is None or not texts:
+            return [0.0] * len(texts)
+        vectors = self._encoder.embed_sentences([question, *texts])
+        return (vectors[1:] @ vectors[0]).tolist()
+
+    def overlaps(self, question: str) -> dict[Unit, float]:
+        """How many words of a question each unit that may be quoted and its passage's context share, in nats."""
+        by_passage: list[list[Unit]] = [[] for _ in self.contexts]
+        for unit in self.units:
+            if unit.block.kind != "heading":
+                by_passage[unit.passage].append(unit)
+        texts = [
+            [f"{context} {self.text(unit)}" for unit in units]
+            for context, units in zip(self.contexts, by_passage, strict=True)
+        ]
+        scores = sentence_scores(texts, question)
+        original = self._prepared.original_question
+        if original != question == self._prepared.standalone_question:  # a follow-up counts more than what is before it
+            last = sentence_scores(texts, original)
+            scores = [sum(pair) for pair in zip(scores, last, strict=True)]
+        return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
+
+    def text(self, unit: Unit) -> str:
+        return self._prepared.texts[unit.passage][unit.start : unit.end]
+
+
+def score_quote(probability: float, overlap: float, passage: int) -> float:
+    """Return how well a quote answers: the span scorer's probability, shared words in nats, and the passage's rank."""
+    return math.log(max(MIN_PROBABILITY, probability)) + OVERLAP_WEIGHT * overlap - RANK_PENALTY * passage

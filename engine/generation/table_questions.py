@@ -1,0 +1,141 @@
+"""Rules for questions about tables: codes, numbers within a range, superlatives over a column, and lists of rows.
+
+The words and numbers of a table decide these questions exactly, which a small model does not learn. `Cells` are those
+of a row, (header, value), as store.markdown.parse_row returns them.
+"""
+
+import re
+from collections.abc import Sequence
+
+from engine.generation.overlap import stem
+from engine.generation.summary import content_words
+from engine.prompt.followups import YEAR
+
+Cells = Sequence[tuple[str, str]]
+CODE = re.compile(r"(?<!\w)(?=[\w/-]*\d)(?=[\w/-]*[A-Za-z/-])[\w]+(?:[/-][\w]+)*")  # 'TU-3102', '450-0208', 'F04'
+NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*")
+AMOUNT = r"[\u20ac\u00a3$]? ?(\d+(?:[.,]\d+)*)(?: ?(?:%|[^\W\d_]+|[\u20ac\u00a3$]))?"
+RANGE = re.compile(rf"{AMOUNT} ?(?:to|bis|and|und|[\u2013-]) ?{AMOUNT}", re.I)
+MAXIMUM = re.compile(
+    rf"\b(?:up to|under|below|less than|at most|no more than|not more than|max(?:imum|imal|\.)?(?: of)?|bis(?: zu)?"
+    rf"|unter|weniger als|h\u00f6chstens) {AMOUNT}",
+    re.I,
+)
+MINIMUM = re.compile(
+    rf"\b(?:from(?: the age of)?|over|above|more than|at least|minimum(?: of)?|older than|ab|\u00fcber|mehr als"
+    rf"|mindestens) {AMOUNT}",
+    re.I,
+)
+LEAST = (
+    r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest"
+    r"|wenigsten|geringste\w*|niedrigste\w*|kleinste\w*|k\u00fcrzeste\w*|billigste\w*|g\u00fcnstigste\w*|leichteste\w*"
+    r"|fr\u00fcheste\w*|langsamste\w*|leiseste\w*"
+)
+MOST = (
+    r"most|highest|biggest|largest|greatest|longest|heaviest|latest|fastest|loudest|oldest|widest|tallest|dearest|top"
+    r"|most expensive|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|sp\u00e4teste\w*"
+    r"|schnellste\w*|teuerste\w*|lauteste\w*|\u00e4lteste\w*|breiteste\w*"
+)
+NAMES_A_ROW = r"\b(?:which|what|who|whose|welche[rsnm]?|wer|wo|where)\b(?!['\u2019]s| is| ist)"
+SUPERLATIVE = re.compile(rf"{NAMES_A_ROW}.*\b(?:(?P<least>{LEAST})|{MOST})\b(?! of\b)", re.I)
+TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt|mittel)\b", re.I)
+REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
+YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
+YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
+MIN_ROWS = 3
+MIN_NUMERIC_SHARE = 0.6
+
+
+def codes(text: str) -> set[str]:
+    """Return the codes of a text, such as part numbers, in lower case: letters or hyphens with digits."""
+    return {code.lower() for code in CODE.findall(text) if not YEAR.fullmatch(code)}
+
+
+def read_number(digits: str) -> float:
+    """Return the value of a number with English or German separators."""
+    if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", digits):
+        return float(re.sub("[.,]", "", digits))
+    *whole, fraction = re.split("[.,]", digits)
+    return float(f"{''.join(whole)}.{fraction}" if whole else fraction)
+
+
+def limits(text: str) -> tuple[float, float] | None:
+    """Return the smallest and the largest number that a text allows, from its first range or limit; None without."""
+    if match := RANGE.search(text):
+        low, high = map(read_number, match.groups())
+        return (low, high) if low < high else None
+    if match := MAXIMUM.search(text):
+        return float("-inf"), read_number(match[1])
+    if match := MINIMUM.search(text):
+        return read_number(match[1]), float("inf")
+    return None
+
+
+def numbers(question: str) -> list[float]:
+    """Return the numbers of a question that are not years or parts of codes."""
+    return [read_number(number) for number in NUMBER.findall(YEAR.sub("", question))]
+
+
+def is_in_range(question: str, cells: Cells) -> bool:
+    """Return whether a number of the question lies in the range of the first cell that has one."""
+    found = next((bounds for _, value in cells if (bounds := limits(value))), None)
+    return found is not None and any(found[0] <= number <= found[1] for number in numbers(question))
+
+
+def requested_header(question: str, headers: Sequence[str]) -> str | None:
+    """Return the header that the question asks for by name: 'Which customer ...'."""
+    words = {stem(word.lower()) for word in REQUESTED.findall(question)}
+    return next((header for header in headers if words & _stems(header)), None)
+
+
+def extreme_cell(question: str, rows: Sequence[Cells], similarities: dict[str, float]) -> tuple[int, str] | None:
+    """Return the row with the superlative that a question asks for, and the value that names it; None if unclear.
+
+    similarities  of the headers to the question; decides which column is compared
+    """
+    match = SUPERLATIVE.search(question)
+    rows_with_label = [(index, row) for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
+    if match is None or len(rows_with_label) < MIN_ROWS:
+        return None
+    columns: dict[str, list[tuple[float, int]]] = {}
+    for index, row in rows_with_label:
+        for header, value in row[1:]:
+            if number := NUMBER.search(value):
+                columns.setdefault(header, []).append((read_number(number[0]), index))
+    columns = {header: values for header, values in columns.items() if header and len(values) >= MIN_ROWS}
+    columns = {h: values for h, values in columns.items() if len(values) >= MIN_NUMERIC_SHARE * len(rows_with_label)}
+    if not columns:
+        return None
+    stems = _stems(question)
+
+    def relevance(header: str) -> float:
+        return len(stems & _stems(header)) + similarities.get(header, 0.0)
+
+    column = max(columns, key=relevance)
+    choose = min if match["least"] else max
+    best, index = choose(columns[column], key=lambda pair: pair[0])
+    if sum(value == best for value, _ in columns[column]) > 1:
+        return None
+    label = requested_header(question, [header for header, _ in rows[index]])
+    return index, dict(rows[index]).get(label or "", rows[index][0][1])
+
+
+def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
+    """Return the rows that a question about a table asks to list.
+
+    These are the rows that say yes in a column that the question names, or all rows if it asks for a column's values.
+    """
+    stems = _stems(question)
+    for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
+        values = [dict(row).get(header, "") for row in rows]
+        is_named = any(word[:4] == other[:4] for word in stems for other in _stems(header))  # 'laden', 'Ladesäule'
+        if is_named and all(map(YES_OR_NO.fullmatch, values)) and any(map(YES.fullmatch, values)):
+            return [index for index, value in enumerate(values) if YES.fullmatch(value)]
+    label = rows[0][0][0] if rows and rows[0] else ""
+    if stems & _stems(label):
+        return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
+    return []
+
+
+def _stems(text: str) -> set[str]:
+    return set(map(stem, content_words(text.replace("_", " "))))

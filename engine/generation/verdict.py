@@ -1,0 +1,56 @@
+"""Say yes or no to a question from the sentence that answers it: by its negation, its limits and its exceptions."""
+
+import re
+
+from engine.generation.overlap import stem
+from engine.generation.summary import content_words
+from engine.generation.table_questions import limits, numbers
+from engine.prompt.followups import YEAR
+from engine.text import split_sentences
+
+NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|cannot|excluded|prohibited|forbidden|refused|declined)\b|n['\u2019]t\b"
+    r"|\b(?:nicht|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen)\b",
+    re.I,
+)
+LIMIT = re.compile(
+    r"\b(?:no|not|nicht) (?:more|later|less|fewer|only|longer|mehr als|nur|sp\u00e4ter)\b", re.I
+)  # no negation
+ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschlie\u00dflich)\b(?! not)", re.I)
+MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
+GERMAN_QUESTION = re.compile(
+    r"(?:ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b",
+    re.I,
+)
+
+
+def verdict(question: str, answer: str) -> str:
+    """Return 'Yes' or 'No', in the question's language, if `answer` answers it.
+
+    Of several sentences the one that shares most words with the question decides. A number or year of the question
+    outside the sentence's limit means no, and so does 'only' before something that the question does not name.
+    """
+    stems = _stems(question)
+    sentence = max(split_sentences(answer) or [""], key=lambda each: len(stems & _stems(each)))
+    if (is_allowed := _is_within_limit(question, sentence)) is not None:
+        is_no = not is_allowed
+    elif (only := ONLY.search(sentence)) and not ONLY.search(question):
+        is_no = not _stems(" ".join(sentence[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
+    else:
+        is_no = bool(NEGATION.search(LIMIT.sub("", sentence))) != bool(NEGATION.search(question))
+    words = ("Nein", "Ja") if GERMAN_QUESTION.match(question.strip()) else ("No", "Yes")
+    return words[0] if is_no else words[1]
+
+
+def _is_within_limit(question: str, sentence: str) -> bool | None:
+    """Return whether the question's number, or year, is within the sentence's limit; None without both."""
+    bounds = limits(sentence)
+    if bounds is None:
+        return None
+    is_year = any(1900 <= bound < 2100 for bound in bounds)
+    found = [float(year) for year in YEAR.findall(question)] if is_year else numbers(question)
+    return all(bounds[0] <= number <= bounds[1] for number in found) if found else None
+
+
+def _stems(text: str) -> set[str]:
+    return set(map(stem, content_words(text)))

@@ -1,0 +1,93 @@
+"""Rules for questions about tables, against what a reader would point at."""
+
+import math
+
+import pytest
+
+from engine.generation.table_questions import (
+    codes,
+    extreme_cell,
+    is_in_range,
+    limits,
+    listed_rows,
+    read_number,
+    requested_header,
+)
+
+SITES = [
+    [("Site", "Harrow"), ("Electricity (MWh)", "2,140"), ("Staff", "12"), ("Parking", "yes")],
+    [("Site", "Stainby"), ("Electricity (MWh)", "860"), ("Staff", "31"), ("Parking", "no")],
+    [("Site", "Orton"), ("Electricity (MWh)", "1,005.5"), ("Staff", "7"), ("Parking", "yes")],
+    [("Site", "Total"), ("Electricity (MWh)", "4,005.5"), ("Staff", "50"), ("Parking", "")],
+]
+
+
+def test_codes_are_letters_or_hyphens_with_digits():
+    assert codes("Is TU-3102 or 450-0208 or F04 meant in 2024, for 30 well-known men?") == {
+        "tu-3102",
+        "450-0208",
+        "f04",
+    }
+
+
+@pytest.mark.parametrize(
+    ("digits", "value"),
+    [("1,250", 1250), ("1.250", 1250), ("3,50", 3.5), ("3.5", 3.5), ("1.250,75", 1250.75), ("7", 7)],
+)
+def test_numbers_are_read_with_english_and_german_separators(digits, value):
+    assert read_number(digits) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("24 bis 48 Stunden vorher", (24, 48)),
+        ("\u00a32,000 to \u00a310,000", (2000, 10000)),
+        ("up to 500 euros", (-math.inf, 500)),
+        ("ab 65 Jahren", (65, math.inf)),
+        ("the price is 12 euros", None),
+        ("10 to 5", None),
+    ],
+)
+def test_ranges_and_limits_are_found(text, bounds):
+    assert limits(text) == bounds
+
+
+def test_a_number_of_the_question_lies_in_the_first_range_of_a_row():
+    row = [("Amount", "\u00a32,000 to \u00a310,000"), ("Approved by", "director, up to 3 days")]
+    assert is_in_range("Who approves a claim of \u00a32,500?", row)
+    assert not is_in_range("Who approves a claim of \u00a312,500 in 2024?", row)
+    assert not is_in_range("Who approves it?", row)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which site uses the most electricity?", (0, "Harrow")),
+        ("Which site has the fewest staff?", (2, "Orton")),
+        ("Welcher Standort hat am meisten Staff?", (1, "Stainby")),
+        ("Which site uses electricity?", None),
+        ("What's the most I may spend on electricity?", None),
+    ],
+)
+def test_a_superlative_picks_the_row_with_the_extreme_value(question, expected):
+    assert extreme_cell(question, SITES, {}) == expected
+
+
+def test_similarity_decides_where_no_word_names_the_column():
+    question = "Which site employs the most people?"
+    assert extreme_cell(question, SITES, {"Staff": 0.6, "Electricity (MWh)": 0.1}) == (1, "Stainby")
+    assert extreme_cell(question, SITES[:2], {}) is None  # of two rows a superlative says little
+    assert extreme_cell(question, [SITES[0]] * 3, {}) is None  # equal values
+
+
+def test_rows_are_listed_by_a_yes_in_the_named_column_or_all_by_the_first_column():
+    assert listed_rows("Where can visitors find parking?", SITES) == [0, 2]
+    assert listed_rows("Name all sites.", SITES) == [0, 1, 2]
+    assert listed_rows("Name all colours.", SITES) == []
+    assert listed_rows("Name all sites.", []) == []
+
+
+def test_the_question_names_the_column_of_its_answer():
+    assert requested_header("Which order was late?", ["customer", "order_id"]) == "order_id"
+    assert requested_header("Who was late?", ["customer", "order_id"]) is None

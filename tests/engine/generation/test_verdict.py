@@ -1,0 +1,42 @@
+"""Yes or no, from the words of the sentence that answers."""
+
+import pytest
+
+from engine.generation.verdict import verdict
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "expected"),
+    [
+        ("May I smoke?", "Smoking is allowed.", "Yes"),
+        ("May I smoke?", "Smoking isn't allowed.", "No"),
+        ("Is smoking prohibited?", "It is prohibited.", "Yes"),
+        ("Is it fast?", "It takes no more than two hours.", "Yes"),
+        ("Darf ich rauchen?", "Rauchen ist verboten.", "Nein"),
+        ("Darf ich rauchen?", "Rauchen ist erlaubt.", "Ja"),
+    ],
+)
+def test_negation_decides_between_yes_and_no(question, answer, expected):
+    assert verdict(question, answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "expected"),
+    [
+        ("May my 9 year old use it?", "Children from the age of 8 may use it. Children must not clean it.", "Yes"),
+        ("May my 7 year old use it?", "Children from the age of 8 may use it.", "No"),
+        ("Is a pond of 3.5 m allowed?", "Ponds of up to 3 m are allowed.", "No"),
+        ("Ist ein Becken mit 2,50 m erlaubt?", "Becken sind bis 3,00 m erlaubt.", "Ja"),
+        ("Are savings expected in 2026?", "Savings of 5 million a year are expected from 2027.", "No"),
+        ("Is it open in 2028?", "It is open from 2027.", "Yes"),
+    ],
+)
+def test_a_number_or_year_outside_the_limit_means_no(question, answer, expected):
+    assert verdict(question, answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"), [("May I use a charcoal grill?", "No"), ("May I use an electric grill?", "Yes")]
+)
+def test_only_excludes_what_the_question_does_not_name(question, expected):
+    assert verdict(question, "Grilling is allowed only with an electric grill.") == expected
