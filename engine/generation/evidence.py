@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
-from engine.generation.overlap import missing_names, stem, unsupported_words
+from engine.generation.overlap import content_stems, content_words, missing_names, stem, unsupported_words
 from engine.generation.quotes import CELL, Unit, format_unit, whole_words
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -26,7 +26,7 @@ from engine.generation.ranking import (
     score_quote,
 )
 from engine.generation.span_scorer import Span, SpanScorer
-from engine.generation.summary import content_words, summarize
+from engine.generation.summary import summarize
 from engine.generation.table_questions import (
     SUPERLATIVE,
     codes,
@@ -199,10 +199,8 @@ class Evidence:
             return 0.0
         best, similarity = self._ranked[0].unit, self._ranked[0].similarity
         question = self._prepared.standalone_question
-        stems = set(map(stem, content_words(question)))
-        shared = stems & set(
-            map(stem, content_words(f"{self._ranker.contexts[best.passage]} {self._ranker.text(best)}"))
-        )
+        stems = content_stems(question)
+        shared = stems & content_stems(f"{self._ranker.contexts[best.passage]} {self._ranker.text(best)}")
         features = (
             math.log(max(MIN_PROBABILITY, self.scores.mass(best.passage, best.start, best.end))),
             similarity,
@@ -238,14 +236,14 @@ class Evidence:
                 :1
             ]
         ]
-        stems = set(map(stem, content_words(f"{question} {relative_year(self._prepared.standalone_question)}")))
+        stems = content_stems(f"{question} {relative_year(self._prepared.standalone_question)}")
         requested = requested_header(question, [header for _, header, _ in cells])
         scores = []
         for (span, header, cell), cosine in zip(
             cells, self._ranker.cosines(question, [c for *_, c in cells]), strict=True
         ):
-            in_header = len(stems & set(map(stem, content_words(header.replace("_", " "))))) + (header == requested)
-            in_value = len(stems & set(map(stem, content_words(cell.removeprefix(header)))))
+            in_header = len(stems & content_stems(header)) + (header == requested)
+            in_value = len(stems & content_stems(cell.removeprefix(header)))
             probability = math.log(max(MIN_PROBABILITY, span.probability))
             names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
             relevance = HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosine

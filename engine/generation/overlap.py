@@ -44,6 +44,16 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
     return scores
 
 
+def content_words(text: str) -> set[str]:
+    """Return the words that say what a text is about."""
+    return {word for word in split_words(text.replace("_", " ")) if not STOP_WORD.fullmatch(word)}
+
+
+def content_stems(text: str) -> set[str]:
+    """Return the stems of a text's content words."""
+    return set(map(stem, content_words(text)))
+
+
 def stem(word: str) -> str:
     """Return the first letters of a word without a plural s, or a number unchanged."""
     return word if word[0].isdecimal() else word[:STEM_LENGTH].removesuffix("s")

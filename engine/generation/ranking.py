@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
-from engine.generation.overlap import sentence_scores
+from engine.generation.overlap import content_stems, sentence_scores
 from engine.generation.quotes import Unit, split_units
 from engine.generation.span_scorer import SpanScores
 from engine.generation.table_questions import codes, is_in_range
@@ -22,6 +22,7 @@ OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
 EXACT_WEIGHT = 6.0  # nats for the question's code (such as a part number), a range with its number, or its version
+FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a follow-up
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")  # 'policy_2024.docx'
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
@@ -67,12 +68,16 @@ class UnitRanker:
         overlaps = self.overlaps(question)
         expected, wanted, outdated = expected_content(question), codes(question), self._other_versions(question)
 
+        new_words = self._new_words(question)
+
         def score(unit: Unit) -> float:
             text = self.text(unit)
             probability = scores.mass(unit.passage, unit.start, unit.end)
             mismatch = expected is not None and not expected.search(text)
             is_exact = wanted & codes(text) or is_in_range(question, parse_row(text) or [])
+            is_past = bool(new_words) and not new_words & content_stems(text)
             rules = EXACT_WEIGHT * (bool(is_exact) - (unit.passage in outdated)) - TYPE_PENALTY * mismatch
+            rules -= FOLLOW_UP_PENALTY * is_past
             return score_quote(probability, overlaps[unit], unit.passage) + rules
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
@@ -83,6 +88,14 @@ class UnitRanker:
             for each, cosine in zip(likely, cosines, strict=True)
         ]
         return sorted(similar, key=attrgetter("score"), reverse=True) + rest
+
+    def _new_words(self, question: str) -> set[str]:
+        """Return the stems by which a follow-up differs from the turns before it; none if no unit has one."""
+        original = self._prepared.original_question
+        if original == question or question != self._prepared.standalone_question:
+            return set()
+        new = content_stems(original) - content_stems(question.removesuffix(original))
+        return new & {stem for unit in self.units for stem in content_stems(self.text(unit))}
 
     def _other_versions(self, question: str) -> set[int]:
         """Return the passages of documents whose names have another year than the question, and are else the same."""

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.prompt.followups import STOP_WORD
-from engine.text import split_words
+from engine.generation.overlap import content_words
 
 NUM_SENTENCES = 6
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
@@ -39,8 +38,3 @@ def summarize(sentences: Sequence[str], is_lead: Sequence[bool], question: str) 
         for word in words_of[chosen[-1]]:
             weight[word] **= 2
     return sorted(chosen)
-
-
-def content_words(text: str) -> set[str]:
-    """Return the words that say what a text is about."""
-    return {word for word in split_words(text) if not STOP_WORD.fullmatch(word)}

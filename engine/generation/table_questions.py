@@ -7,8 +7,7 @@ of a row, (header, value), as store.markdown.parse_row returns them.
 import re
 from collections.abc import Sequence
 
-from engine.generation.overlap import stem
-from engine.generation.summary import content_words
+from engine.generation.overlap import content_stems, stem
 from engine.prompt.followups import YEAR
 
 Cells = Sequence[tuple[str, str]]
@@ -85,7 +84,7 @@ def is_in_range(question: str, cells: Cells) -> bool:
 def requested_header(question: str, headers: Sequence[str]) -> str | None:
     """Return the header that the question asks for by name: 'Which customer ...'."""
     words = {stem(word.lower()) for word in REQUESTED.findall(question)}
-    return next((header for header in headers if words & _stems(header)), None)
+    return next((header for header in headers if words & content_stems(header)), None)
 
 
 def extreme_cell(question: str, rows: Sequence[Cells], similarities: dict[str, float]) -> tuple[int, str] | None:
@@ -106,10 +105,10 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: dict[str, f
     columns = {h: values for h, values in columns.items() if len(values) >= MIN_NUMERIC_SHARE * len(rows_with_label)}
     if not columns:
         return None
-    stems = _stems(question)
+    stems = content_stems(question)
 
     def relevance(header: str) -> float:
-        return len(stems & _stems(header)) + similarities.get(header, 0.0)
+        return len(stems & content_stems(header)) + similarities.get(header, 0.0)
 
     column = max(columns, key=relevance)
     choose = min if match["least"] else max
@@ -125,17 +124,14 @@ def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
 
     These are the rows that say yes in a column that the question names, or all rows if it asks for a column's values.
     """
-    stems = _stems(question)
+    stems = content_stems(question)
     for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
         values = [dict(row).get(header, "") for row in rows]
-        is_named = any(word[:4] == other[:4] for word in stems for other in _stems(header))  # 'laden', 'Ladesäule'
+        words = content_stems(header)
+        is_named = any(word[:4] == other[:4] for word in stems for other in words)  # 'laden' in 'Ladeplatz'
         if is_named and all(map(YES_OR_NO.fullmatch, values)) and any(map(YES.fullmatch, values)):
             return [index for index, value in enumerate(values) if YES.fullmatch(value)]
     label = rows[0][0][0] if rows and rows[0] else ""
-    if stems & _stems(label):
+    if stems & content_stems(label):
         return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
     return []
-
-
-def _stems(text: str) -> set[str]:
-    return set(map(stem, content_words(text.replace("_", " "))))

@@ -2,8 +2,7 @@
 
 import re
 
-from engine.generation.overlap import stem
-from engine.generation.summary import content_words
+from engine.generation.overlap import content_stems
 from engine.generation.table_questions import limits, numbers
 from engine.prompt.followups import YEAR
 from engine.text import split_sentences
@@ -30,12 +29,12 @@ def verdict(question: str, answer: str) -> str:
     Of several sentences the one that shares most words with the question decides. A number or year of the question
     outside the sentence's limit means no, and so does 'only' before something that the question does not name.
     """
-    stems = _stems(question)
-    sentence = max(split_sentences(answer) or [""], key=lambda each: len(stems & _stems(each)))
+    stems = content_stems(question)
+    sentence = max(split_sentences(answer) or [""], key=lambda each: len(stems & content_stems(each)))
     if (is_allowed := _is_within_limit(question, sentence)) is not None:
         is_no = not is_allowed
     elif (only := ONLY.search(sentence)) and not ONLY.search(question):
-        is_no = not _stems(" ".join(sentence[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
+        is_no = not content_stems(" ".join(sentence[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
     else:
         is_no = bool(NEGATION.search(LIMIT.sub("", sentence))) != bool(NEGATION.search(question))
     words = ("Nein", "Ja") if GERMAN_QUESTION.match(question.strip()) else ("No", "Yes")
@@ -50,7 +49,3 @@ def _is_within_limit(question: str, sentence: str) -> bool | None:
     is_year = any(1900 <= bound < 2100 for bound in bounds)
     found = [float(year) for year in YEAR.findall(question)] if is_year else numbers(question)
     return all(bounds[0] <= number <= bounds[1] for number in found) if found else None
-
-
-def _stems(text: str) -> set[str]:
-    return set(map(stem, content_words(text)))

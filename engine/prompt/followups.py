@@ -1,8 +1,8 @@
 """Decide which earlier turns a question needs to be understood, and put them in front of it (query contextualization).
 
-A rule for English: a question is a follow-up if it starts with a connective ("And ...", "What about ..."), contains an
-anaphor ("it", "they", "there"), or has fewer than two content words. In doubt it counts as a follow-up, because a
-standalone question loses little when its history is added.
+A rule for English and German: a question is a follow-up if it starts with a connective ("And ...", "What about ..."),
+contains an anaphor ("it", "they", "there"), or has fewer than two content words. In doubt it counts as a follow-up,
+because a standalone question loses little when its history is added.
 """
 
 import re
@@ -13,10 +13,15 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
 from engine.text import CITATION_MARK
 
-CONNECTIVE = re.compile(r"(and|but|or|so|also|then|what about|how about|what if|why not)\b")
+CONNECTIVE = re.compile(
+    r"(and|but|or|so|also|then|what about|how about|what if|why not"
+    r"|und|aber|oder|auch|dann|was ist mit|wie ist es|wie sieht es|warum nicht)\b"
+)
 ANAPHOR = re.compile(
     r"its?|itself|he|him|his|she|hers?|they|them|theirs?|this|these|those|there|then|ones?|former|latter|same|others?"
     r"|another|else|previous|above"
+    r"|es|er|ihn|ihm|ihre?[mnrs]?|seine?[mnrs]?|dies(?:e[mnrs]?)?|da|dort|daf\u00fcr|davon|damit|daran|dabei|danach|vorher|jene\w*"
+    r"|andere[mnrs]?"
 )
 STOP_WORD = re.compile(  # words that do not say what a question is about
     r"a|an|the|of|in|on|at|to|for|from|by|with|about|as|into|per|and|or|but|not|no|yes|any|some|that|more|please"

@@ -66,7 +66,7 @@ class Encoder:
         return torch.nn.functional.normalize(counts, dim=-1)
 
 
-def evidence(question, scorer, *texts, documents=("manual", "other"), encoder=None):
+def evidence(question, scorer, *texts, documents=("manual", "other"), encoder=None, history=""):
     hits = [
         Hit(
             Chunk(f"{name}-0", name, name, 0, None, 0, 1, text, text.partition("\n")[0] if text == MANUAL else ""),
@@ -77,7 +77,7 @@ def evidence(question, scorer, *texts, documents=("manual", "other"), encoder=No
         for name, text in zip(documents, texts, strict=False)
     ]
     passages = tuple(TokenizedText((0,), ((0, 1),)) for _ in texts)
-    prepared = PreparedPrompt(texts, passages, question, question, (0,), 8, tuple(hits))
+    prepared = PreparedPrompt(texts, passages, f"{history} {question}".strip(), question, (0,), 8, tuple(hits))
     return Evidence(scorer, prepared, encoder=encoder)
 
 
@@ -219,6 +219,13 @@ def test_the_version_with_the_year_of_the_question_answers():
     for question, expected in (("What do meals cost in the 2024 policy?", "36"), ("And meals in 2022?", "30")):
         found = evidence(question, Scorer("30", "36"), *texts, documents=names)
         assert expected in found.closest()[0].text
+
+
+def test_a_follow_up_is_not_answered_by_what_was_said_before():
+    rows = "| Record: Photos | Kept for: 5 years |\n| Record: Complaints | Kept for: 6 years |"
+    earlier = "How long are photos kept? Photos are kept for 5 years."
+    found = evidence("and complaints?", Scorer("5", "5", "5", "6"), rows, history=earlier)
+    assert chosen(found).quote.text.startswith("| Record: Complaints")
 
 
 def test_a_list_that_the_best_sentence_announces_is_the_answer():
