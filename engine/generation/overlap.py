@@ -38,9 +38,9 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
         return sum(weight for stem, weight in weights.items() if stem in stems)
 
     scores = []
-    for of_passage in stems_of:
-        passage_score = PASSAGE_WEIGHT * overlap(set().union(*of_passage))
-        scores += [overlap(stems) + passage_score for stems in of_passage]
+    for all_stems in stems_of:
+        passage_score = PASSAGE_WEIGHT * overlap(set().union(*all_stems))
+        scores += [overlap(stems) + passage_score for stems in all_stems]
     return scores
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -66,19 +66,11 @@ class UnitRanker:
         The first ones are ranked again by the similarity of their embeddings to the question's.
         """
         overlaps = self.overlaps(question)
-        expected, wanted, outdated = expected_content(question), codes(question), self._other_versions(question)
-
-        new_words = self._new_words(question)
+        rules = self._rules(question)
 
         def score(unit: Unit) -> float:
-            text = self.text(unit)
             probability = scores.mass(unit.passage, unit.start, unit.end)
-            mismatch = expected is not None and not expected.search(text)
-            is_exact = wanted & codes(text) or is_in_range(question, parse_row(text) or [])
-            is_past = bool(new_words) and not new_words & content_stems(text)
-            rules = EXACT_WEIGHT * (bool(is_exact) - (unit.passage in outdated)) - TYPE_PENALTY * mismatch
-            rules -= FOLLOW_UP_PENALTY * is_past
-            return score_quote(probability, overlaps[unit], unit.passage) + rules
+            return score_quote(probability, overlaps[unit], unit.passage) + rules(unit)
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
         likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
@@ -88,6 +80,26 @@ class UnitRanker:
             for each, cosine in zip(likely, cosines, strict=True)
         ]
         return sorted(similar, key=attrgetter("score"), reverse=True) + rest
+
+    def _rules(self, question: str) -> Callable[[Unit], float]:
+        """Return a function of a unit: the nats that it gains or loses by what the question says exactly."""
+        expected, wanted = expected_content(question), codes(question)
+        other_versions, new_words = self._other_versions(question), self._new_words(question)
+
+        def rules(unit: Unit) -> float:
+            text = self.text(unit)
+            nats = 0.0
+            if wanted & codes(text) or is_in_range(question, parse_row(text) or []):
+                nats += EXACT_WEIGHT
+            if unit.passage in other_versions:
+                nats -= EXACT_WEIGHT
+            if expected is not None and not expected.search(text):
+                nats -= TYPE_PENALTY
+            if new_words and not new_words & content_stems(text):
+                nats -= FOLLOW_UP_PENALTY
+            return nats
+
+        return rules
 
     def _new_words(self, question: str) -> set[str]:
         """Return the stems by which a follow-up differs from the turns before it; none if no unit has one."""
