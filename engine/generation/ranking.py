@@ -13,7 +13,7 @@ from engine.generation.span_scorer import SpanScores
 from engine.generation.table_questions import codes, is_in_range
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import expected_content
-from engine.prompt.followups import YEAR
+from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
 from store.markdown import parse_row
 
@@ -105,6 +105,8 @@ class UnitRanker:
         """Return the stems by which a follow-up differs from the turns before it; none if no unit has one."""
         original = self._prepared.original_question
         if original == question or question != self._prepared.standalone_question:
+            return set()
+        if relative_year(question) or YEAR.search(original):  # the same about another year
             return set()
         new = content_stems(original) - content_stems(question.removesuffix(original))
         return new & {stem for unit in self.units for stem in content_stems(self.text(unit))}

@@ -26,7 +26,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 GERMAN_WORD = re.compile(
-    r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|man|wir|nicht|kostet)\b",
+    r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|wir|nicht|kostet)\b",
     re.I,
 )
 FILLER = re.compile(

@@ -31,8 +31,15 @@ STOP_WORDS = re.compile(
 )
 
 GERMAN = re.compile(
-    r"(?i)\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|man|wir|nicht|welche"
-    r"|welcher|welches|welchen|im|vom|f\u00fcr)\b"
+    r"(?i)\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|wir|nicht"
+    r"|welche[mnrs]?|vom|f\u00fcr)\b"
+)
+GERMAN_STOP_WORDS = re.compile(
+    r"aber|als|am|an|auch|auf|aus|bei|beim|bin|bis|da|dann|das|dem|den|denn|der|des|die|dies\w*|du|durch|ein|eine[mnrs]?|er"
+    r"|es|f\u00fcr|gibt|hab|habe|haben|hat|hatte|ich|ihr|ihre[mnrs]?|im|in|ist|ja|kann|kein|keine[mnrs]?|man|mein|meine[mnrs]?"
+    r"|mich|mir|mit|muss|m\u00fcssen|nach|nicht|noch|nur|ob|oder|sein|seine[mnrs]?|sich|sie|sind|so|soll|sollen|uns|unser\w*"
+    r"|und|um|unter|vom|von|vor|war|waren|was|wegen|weil|welche[mnrs]?|wenn|wer|werden|wie|wieviel|wir|wird|wo|wurde|wurden"
+    r"|zu|zum|zur|\u00fcber|wann|warum|darf|d\u00fcrfen|viele?|viel|hoch|lange"
 )
 MIN_PART = 5  # letters of a part of a German compound; shorter ones are in too many words
 
@@ -73,17 +80,18 @@ def fts_query(question: str) -> str:
     """Return a question as an FTS5 query: its terms joined by OR, each quoted so that none is an operator."""
     is_content_term: dict[str, bool] = {}  # False for stop words; ordered by last occurrence
     matches = TERM.findall(CLITICS.sub("", unicodedata.normalize("NFC", question)))
+    is_german = bool(GERMAN.search(question))
     has_lower_case = any(term[0].islower() for _, term in matches)  # otherwise capitals mark no names
     for inside_sentence, term in matches:
         if not CJK_CHARACTER.match(term) or len(term) == 1:
             word = term.lower()
             is_name = bool(inside_sentence) and has_lower_case and term[0].isupper() and term != "I"
-            is_content_term[word] = is_content_term.pop(word, False) or is_name or not STOP_WORDS.fullmatch(word)
+            is_stop_word = STOP_WORDS.fullmatch(word) or (is_german and GERMAN_STOP_WORDS.fullmatch(word))
+            is_content_term[word] = is_content_term.pop(word, False) or is_name or not is_stop_word
         else:
             for left, right in pairwise(term):
                 is_content_term[f"{left} {right}"] = is_content_term.pop(f"{left} {right}", True)
     terms = [term for term, is_content in is_content_term.items() if is_content] or list(is_content_term)
-    is_german = bool(GERMAN.search(question))
     queries = [query for term in terms[-MAX_TERMS:] for query in _queries(term, is_german)]
     return " OR ".join(dict.fromkeys(queries[-MAX_TERMS:]))
 

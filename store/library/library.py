@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from store.catalog.bm25 import GERMAN
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
@@ -170,7 +171,8 @@ class DocumentLibrary:
         yield hits[:top_k]
         with self._lock:
             owners = self._catalog.owners(documents) if documents else None
-            hits = self._fuse(nearest, self._catalog.bm25.search(question, num_candidates, owners))
+            lexical = self._catalog.bm25.search(question, num_candidates, owners)
+            hits = self._fuse(nearest, lexical, words_first=GERMAN.search(question) is not None)
         yield hits[:top_k]
         if self._reranker:
             hits = hits[: top_k * RERANKED_PER_HIT]
@@ -240,9 +242,14 @@ class DocumentLibrary:
             self._catalog.set_segment_count(document.id, len(self._vectors) - size_before)
         self._vectors.mark_complete(self._embedder.fingerprint)
 
-    def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str]) -> list[Hit]:
-        """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks."""
-        fused = [(ids[0], score) for ids, score in rrf([[chunk for chunk, _ in nearest], lexical], key=str)]
+    def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str], words_first: bool = False) -> list[Hit]:
+        """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks.
+
+        With `words_first` the lexical search's chunks precede all others: the embedding model hardly knows German.
+        """
+        by_vector = [chunk for chunk, _ in nearest]
+        rankings = [list(dict.fromkeys([*lexical, *by_vector]))] if words_first else [by_vector, lexical]
+        fused = [(ids[0], score) for ids, score in rrf(rankings, key=str)]
         chunks = self._catalog.chunks_by_id([chunk for chunk, _ in fused])
         similarity = dict(nearest)
         matched = set(lexical)

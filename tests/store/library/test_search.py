@@ -82,6 +82,16 @@ def test_lexical_search_finds_what_vectors_cannot_distinguish(filled):
     assert [("566362" in hit.chunk.text, hit.matched_words) for hit in second].count((True, True)) == 1
 
 
+def test_words_come_first_for_a_german_question(filled):
+    library = filled()
+    for question, first in (("Wo ist 566362, wait in reeds?", True), ("Where is 566362, wait in reeds?", False)):
+        vectors, fused = library.retrieve_stages(question, 99)
+        lexical = [hit.matched_words for hit in fused]
+        assert any(lexical) and not all(lexical)
+        assert (lexical == sorted(lexical, reverse=True)) or not first
+    assert set(ids(vectors)) == set(ids(fused))
+
+
 def test_the_reranker_ranks_the_best_fused_chunks(filled):
     library = filled(reranker=(reranker := FakeReranker(lambda text: text.count("e") / len(text))))
     _, fused, final = library.retrieve_stages(QUESTION, 2)
