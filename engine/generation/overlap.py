@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from engine.prompt.followups import CLITIC, STOP_WORD, YEAR
-from engine.prompt.question_kind import GERMAN_WORD
 from engine.text import split_words
+from store.german import is_german
 
 PASSAGE_WEIGHT = 0.5  # weight of a question word elsewhere in the passage, relative to one in the sentence
 NAME = re.compile(r"(?<=[\w,] )[a-z]?[A-Z][a-z]\w*")
@@ -24,7 +24,7 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
     stems_of = [[set(map(stem, words)) for words in of_passage] for of_passage in words_of]
     question_words = [word for word in split_words(CLITIC.sub("", question.lower())) if not STOP_WORD.fullmatch(word)]
     questionstems = set(map(stem, question_words))
-    if GERMAN_WORD.search(question):
+    if is_german(question):
         known = {stem for of_passage in stems_of for stems in of_passage for stem in stems}
         for of_passage, all_stems in zip(words_of, stems_of, strict=True):
             for words, stems in zip(of_passage, all_stems, strict=True):
@@ -77,7 +77,7 @@ def missing_names(question: str, texts: Sequence[str]) -> list[str]:
     """
     stems = {stem(word) for text in texts for word in split_words(text.replace("_", " "))}
     found = YEAR.findall(question)
-    if not GERMAN_WORD.search(question):
+    if not is_german(question):
         found += [word for word in NAME.findall(question) if not DATE_WORD.match(word)]
     return [word for word in found if stem(word.lower()) not in stems]
 

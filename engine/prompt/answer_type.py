@@ -34,6 +34,12 @@ DATE_WORD = (
     r"|\b(?:M\u00e4r|Mai|Okt|Dez)"
     r"|(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)"
 )
+CLOCK_OR_DATE = (
+    r"\b(?:19|20)\d\d\b|\b\d\d?[:.]\d\d\b|\b\d\d?\. ?(?:\d|[A-Z])"
+    r"|\b\d\d? ?(?:am|pm|a\.m|p\.m|o.clock|Uhr|st|nd|rd|th)\b"
+    r"|\b\w+ ?(?:minute|hour|day|week|month|quarter|year)s?\b"
+    r"|\b\w+ (?:Minute|Stunde|Tag|Woche|Monat|Quartal|Jahr)e?n?\b"
+)
 CALENDAR_WORD = (
     rf"{DATE_WORD}|\b(?:after|before|once|as soon as|immediately|at once|daily|weekly|monthly|noon|midnight|morning"
     r"|evening|spring|summer|autumn|winter|nach|vor|sobald|sofort|unverz\u00fcglich|umgehend|t\u00e4glich|w\u00f6chentlich|monatlich"
@@ -42,7 +48,7 @@ CALENDAR_WORD = (
 ANSWERS = {  # what an answer of each type contains; the first that matches the question decides
     DAY: re.compile(rf"{DATE_WORD}|\d\d?\.\d|\d{{4}}", re.I),
     QUANTITY: re.compile(rf"\d|\b(?:{NUMBER_WORD})\b", re.I),
-    TIME: re.compile(rf"\d|{CALENDAR_WORD}", re.I),
+    TIME: re.compile(rf"{CLOCK_OR_DATE}|{CALENDAR_WORD}", re.I),
     PERSON: re.compile(r"[^\W\d_]{3}"),
 }
 BOUNDS = {  # the words before an answer

@@ -7,6 +7,7 @@ import re
 from enum import Enum
 
 from engine.prompt.followups import needs_context
+from store.german import FUNCTION_WORD
 
 
 class QuestionKind(Enum):
@@ -25,10 +26,6 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.I)
 
 
-GERMAN_WORD = re.compile(
-    r"\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|wir|nicht|kostet)\b",
-    re.I,
-)
 FILLER = re.compile(
     r"^(?:(?:please|bitte|ok(?:ay)?|so|and|und|well|just|(?:can|could|would) you|kannst du)[,:]? )+", re.I
 )
@@ -89,7 +86,7 @@ PATTERNS = {  # the first that matches decides
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(
-        rf"^(?:[^,?]{{3,60}}, )?(?!was\b.*{GERMAN_WORD.pattern})(?:{AUXILIARY})\b"
+        rf"^(?:[^,?]{{3,60}}, )?(?!was\b.*{FUNCTION_WORD.pattern})(?:{AUXILIARY})\b"
         r"(?!.* (?:or|oder) )",
         re.I,
     ),

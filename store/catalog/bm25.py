@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from store.german import is_german
+
 SCHEMA = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5"
     "(chunk UNINDEXED, body, tokenize = 'porter unicode61 remove_diacritics 2')"
@@ -30,10 +32,6 @@ STOP_WORDS = re.compile(
     r"|those|to|was|we|were|what|when|where|which|who|whom|whose|why|will|with|would|your?"
 )
 
-GERMAN = re.compile(
-    r"(?i)\b(?:der|das|den|dem|ist|sind|wird|werden|wie|wer|wann|wo|und|eine?|beim|zum|kann|darf|muss|ich|wir|nicht"
-    r"|welche[mnrs]?|vom|f\u00fcr)\b"
-)
 GERMAN_STOP_WORDS = re.compile(
     r"aber|als|am|an|auch|auf|aus|bei|beim|bin|bis|da|dann|das|dem|den|denn|der|des|die|dies\w*|du|durch|ein|eine[mnrs]?|er"
     r"|es|f\u00fcr|gibt|hab|habe|haben|hat|hatte|ich|ihr|ihre[mnrs]?|im|in|ist|ja|kann|kein|keine[mnrs]?|man|mein|meine[mnrs]?"
@@ -80,25 +78,25 @@ def fts_query(question: str) -> str:
     """Return a question as an FTS5 query: its terms joined by OR, each quoted so that none is an operator."""
     is_content_term: dict[str, bool] = {}  # False for stop words; ordered by last occurrence
     matches = TERM.findall(CLITICS.sub("", unicodedata.normalize("NFC", question)))
-    is_german = bool(GERMAN.search(question))
+    german = is_german(question)
     has_lower_case = any(term[0].islower() for _, term in matches)  # otherwise capitals mark no names
     for inside_sentence, term in matches:
         if not CJK_CHARACTER.match(term) or len(term) == 1:
             word = term.lower()
             is_name = bool(inside_sentence) and has_lower_case and term[0].isupper() and term != "I"
-            is_stop_word = STOP_WORDS.fullmatch(word) or (is_german and GERMAN_STOP_WORDS.fullmatch(word))
+            is_stop_word = STOP_WORDS.fullmatch(word) or (german and GERMAN_STOP_WORDS.fullmatch(word))
             is_content_term[word] = is_content_term.pop(word, False) or is_name or not is_stop_word
         else:
             for left, right in pairwise(term):
                 is_content_term[f"{left} {right}"] = is_content_term.pop(f"{left} {right}", True)
     terms = [term for term, is_content in is_content_term.items() if is_content] or list(is_content_term)
-    queries = [query for term in terms[-MAX_TERMS:] for query in _queries(term, is_german)]
+    queries = [query for term in terms[-MAX_TERMS:] for query in _queries(term, german)]
     return " OR ".join(dict.fromkeys(queries[-MAX_TERMS:]))
 
 
-def _queries(term: str, is_german: bool) -> list[str]:
+def _queries(term: str, german: bool) -> list[str]:
     """Return the queries for a term; in German also for the compounds that start with it, and for its own parts."""
-    if not is_german or len(term) < MIN_PART or not term.isalpha():
+    if not german or len(term) < MIN_PART or not term.isalpha():
         return [f'"{term}"']
     parts = [part for cut in range(1, len(term)) for part in (term[:cut], term[cut:]) if len(part) >= MIN_PART]
     return [*(f'"{part}"' for part in parts), f'"{term}" *']

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from store.catalog.bm25 import GERMAN
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
+from store.german import is_german
 from store.ingest import parse_steps, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
@@ -172,7 +172,7 @@ class DocumentLibrary:
         with self._lock:
             owners = self._catalog.owners(documents) if documents else None
             lexical = self._catalog.bm25.search(question, num_candidates, owners)
-            hits = self._fuse(nearest, lexical, words_first=GERMAN.search(question) is not None)
+            hits = self._fuse(nearest, lexical, words_first=is_german(question))
         yield hits[:top_k]
         if self._reranker:
             hits = hits[: top_k * RERANKED_PER_HIT]
