@@ -17,7 +17,7 @@ from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
 from store.markdown import parse_row
 
-# The weights were chosen on the dev questions of `bench documents` and on bench/documents/more.
+# The weights were chosen on the same questions as those of engine.generation.evidence.
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
