@@ -21,6 +21,7 @@ from torch import Tensor
 from engine.generation.span_scorer import SpanScorer, Window, normalize
 from engine.model.encoder import PACKAGE
 from engine.prompt.template import NO_ANSWER, PromptTemplate
+from engine.text import split_sentences
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
@@ -31,6 +32,7 @@ CROPPED_PIECES = (96, 128, 192)  # of a window during training, which spares tim
 CROPPED_FRACTION = 0.85  # of the windows; the others are read whole
 MAX_OTHER_PASSAGES = 2  # read with a question, beside those that hold its answer
 VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # before the supporting sentence
+REMOVED_FRACTION = 0.2  # of the answered questions, without the sentences and rows that hold the answer
 Place = tuple[int, int, int]  # window, first and last piece of an answer there
 
 
@@ -76,8 +78,13 @@ def train_span_scorer(
             places = [] if answer == NO_ANSWER else find_places(windows, texts, answer)
             if not places and answer != NO_ANSWER:
                 continue  # not verbatim
+            drawn = _draw_windows(len(windows), places, rng)
+            if places and rng.random() < REMOVED_FRACTION:  # what is left is the hardest text without an answer
+                shorter = [remove_answer(texts[windows[index].passage], answer) for index in drawn]
+                windows = scorer.windows(ids, map(encode, shorter))
+                places, drawn = [], range(min(len(drawn), len(windows)))
             first_row, kept_places = len(rows), list[Place]()
-            for index in _draw_windows(len(windows), places, rng):
+            for index in drawn:
                 window, pieces = _crop(windows[index], [place[1:] for place in places if place[0] == index], rng)
                 kept_places += [(len(rows) - first_row, start, end) for start, end in pieces]
                 rows.append((ids, window))
@@ -142,9 +149,19 @@ def _crop(window: Window, places: Sequence[tuple[int, int]], rng: Random) -> tup
     return Window(window.passage, window.ids[part], window.spans[part]), inside
 
 
+def remove_answer(text: str, answer: str) -> str:
+    """Return a text without the sentences and table rows in which an answer occurs."""
+    pattern = _pattern(answer)
+    return "".join(sentence for sentence in split_sentences(text) if not pattern.search(sentence))
+
+
+def _pattern(answer: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(VERDICT.sub('', answer, count=1))}(?!\w)", re.IGNORECASE)
+
+
 def find_places(windows: Sequence[Window], texts: Sequence[str], answer: str) -> list[Place]:
     """Return where an answer occurs as whole words, without the verdict before a supporting sentence."""
-    pattern = re.compile(rf"(?<!\w){re.escape(VERDICT.sub('', answer, count=1))}(?!\w)", re.IGNORECASE)
+    pattern = _pattern(answer)
     places = []
     for index, window in enumerate(windows):
         for match in pattern.finditer(texts[window.passage]):

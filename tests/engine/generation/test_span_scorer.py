@@ -38,7 +38,7 @@ from training.data.corpus import BadCorpus, Corpus, Paragraph
 from training.data.examples import DataMix
 from training.loop import TrainingConfig
 from training.publish import REPORT_FILE, publish
-from training.span_scorer import SpanScorerConfig, find_places, train_span_scorer
+from training.span_scorer import SpanScorerConfig, find_places, remove_answer, train_span_scorer
 
 QUESTION = "How many cars does the ferry carry?"
 CONFIG = SpanScorerConfig(
@@ -340,3 +340,10 @@ def test_the_span_scorer_is_used_with_every_main_model(tmp_path):
     assert ModelConfig(tmp_path, span_scorer=str(tmp_path)).span_scorer_folder == tmp_path
     with pytest.raises(SpanScorerUnusable, match=SPAN_SCORER_FILE):
         fetch_models(ModelConfig(tmp_path, span_scorer=str(tmp_path)))
+
+
+def test_an_answer_is_removed_with_its_sentences_and_rows():
+    text = "It opened in 1987. It is blue.\n| Opened: 1987 | Colour: blue |\n| Opened: 1988 | Colour: red |\n19871 m"
+    assert remove_answer(text, "1987") == " It is blue.\n| Opened: 1988 | Colour: red |\n19871 m"
+    assert remove_answer(text, "Yes: It is blue") == text.replace(" It is blue.", "")
+    assert remove_answer(text, "green") == text
