@@ -36,7 +36,8 @@ def start(tmp_path, models, monkeypatch):
     def open_backend(overrides=None, **settings):
         for earlier in opened:
             earlier.close()
-        settings = {"model": models["one"], "auxiliary_model": models["one"], "dtype": "fp32"} | settings
+        tiny = {"model": models["one"], "auxiliary_model": models["one"], "dtype": "fp32", "span_scorer": "off"}
+        settings = tiny | settings
         settings = Settings(data=tmp_path / "data", sample_docs=False, **settings)
         opened.append(LocalBackend(settings, overrides))
         opened[-1].start()

@@ -319,8 +319,7 @@ def test_overridden_settings_are_not_saved_and_their_saved_values_stay(start, mo
 
 def test_loaded_models_are_listed_with_their_self_test(start, models):
     backend = start()
-    primary, auxiliary, span_scorer, embedder = backend.models.loaded()
-    assert span_scorer.role == "span_scorer"
+    primary, auxiliary, embedder = backend.models.loaded()
     weights = sum(weight.nbytes for weight in tiny.model().parameters())
     assert (primary.role, primary.name, primary.dtype, primary.memory_bytes) == ("primary", "one", "fp32", weights)
     assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
