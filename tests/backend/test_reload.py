@@ -174,7 +174,7 @@ def test_budgets_and_chunk_sizes_keep_the_loaded_models(start, tmp_path):
     assert backend.tier_usage()[0].budget_bytes == 2**28
     assert last(backend.ask(ASK, Event())).state == "done"
     assert Preferences(tmp_path / "data").read() | {"model": "", "auxiliary_model": ""} == {
-        **{"model": "", "auxiliary_model": "", "dtype": "fp32"},
+        **{"model": "", "auxiliary_model": "", "dtype": "fp32", "span_scorer": "off"},
         **{"cpu_cache_gib": 0.25, "eviction_policy": "lru", "chunk_size": 64, "chunk_overlap": 8},
     }
 
