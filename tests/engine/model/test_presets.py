@@ -93,11 +93,11 @@ def clock(monkeypatch, durations_s):
     "durations_s, speed",
     [
         ([5.0, 0.1, 0.25, 0.1], 10.0),  # out of time after the fewest steps
-        ([0.09, *[0.01] * 5, *[0.001] * 2, 0.05], 100.0),  # all steps
+        ([0.09, *[0.01] * 5, *[0.005] * 2, 0.05], 200.0),  # all steps
         ([0.001, *[0.06] * 4], 1 / 0.06),
     ],
 )
-def test_the_decode_speed_is_the_median_of_single_steps_after_a_warm_up(monkeypatch, durations_s, speed):
+def test_the_decode_speed_is_that_of_the_fastest_step_after_a_warm_up(monkeypatch, durations_s, speed):
     decoder, rows = tiny.decoder(), []
     forward = Decoder.forward_rows
 
