@@ -121,6 +121,9 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab = visit(app.url)
     ready(tab)
     answer(tab)
+    tab.ask("What is the capital of Australia?")
+    expect(tab.page.locator(".kv-quote-source").last).to_be_visible()  # the closest quotes with their sources
+    answer(tab)
     tab.page.locator("#reply .kv-cite").first.click()
     expect(tab.page.locator("#drawer mark")).to_be_in_viewport()
     tab.page.keyboard.press("Escape")
