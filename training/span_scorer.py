@@ -82,7 +82,7 @@ def train_span_scorer(
             if places and rng.random() < REMOVED_FRACTION:  # what is left is the hardest text without an answer
                 shorter = [remove_answer(texts[windows[index].passage], answer) for index in drawn]
                 windows = scorer.windows(ids, map(encode, shorter))
-                places, drawn = [], range(min(len(drawn), len(windows)))
+                places, drawn = [], list(range(min(len(drawn), len(windows))))
             first_row, kept_places = len(rows), list[Place]()
             for index in drawn:
                 window, pieces = _crop(windows[index], [place[1:] for place in places if place[0] == index], rng)
