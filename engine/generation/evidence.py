@@ -146,11 +146,11 @@ class Evidence:
                 words = set(split_words(text[start:end]))
                 is_echo = not is_choice and (words <= question_words or bool(words & excluded))
                 if words and not is_echo and len(answers) < MAX_SPANS_PER_UNIT:
-                    mismatch = expected is not None and not expected.search(text[start:end])
-                    mismatch |= before is not None and not before.search(text[:start])
-                    answers.setdefault(
-                        format_unit(text[start:end]).strip("*_"), ranked.score + relative - TYPE_PENALTY * mismatch
+                    is_mismatch = (expected is not None and not expected.search(text[start:end])) or (
+                        before is not None and not before.search(text[:start])
                     )
+                    score = ranked.score + relative - TYPE_PENALTY * is_mismatch
+                    answers.setdefault(format_unit(text[start:end]).strip("*_"), score)
             found += [Candidate(answer, unit, self._quote(unit), total) for answer, total in answers.items()]
         return sorted(found, key=attrgetter("score"), reverse=True)[:MAX_CANDIDATES]
 

@@ -23,7 +23,7 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
 from engine.text import CITATION_MARK
 
-UNSUPPORTED_FACTOR = 0.3  # of the confidence in an answer with numbers or names that no passage contains
+UNSUPPORTED_FACTOR = 0.3  # of the confidence if no passage contains a number or name of the answer; not fitted
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
 

@@ -76,7 +76,7 @@ def numbers(question: str) -> list[float]:
 
 
 def is_in_range(question: str, cells: Cells) -> bool:
-    """Return whether a number of the question lies in the range of the first cell that has one."""
+    """Return whether a number of the question is within the range of the first cell that has one."""
     found = next((bounds for _, value in cells if (bounds := limits(value))), None)
     return found is not None and any(found[0] <= number <= found[1] for number in numbers(question))
 

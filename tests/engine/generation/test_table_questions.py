@@ -53,7 +53,7 @@ def test_ranges_and_limits_are_found(text, bounds):
     assert limits(text) == bounds
 
 
-def test_a_number_of_the_question_lies_in_the_first_range_of_a_row():
+def test_a_number_of_the_question_is_within_the_first_range_of_a_row():
     row = [("Amount", "\u00a32,000 to \u00a310,000"), ("Approved by", "director, up to 3 days")]
     assert is_in_range("Who approves a claim of \u00a32,500?", row)
     assert not is_in_range("Who approves a claim of \u00a312,500 in 2024?", row)
