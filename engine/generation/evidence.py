@@ -14,6 +14,8 @@ from itertools import groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
+from engine.generation.changes import describe_change
+from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
 from engine.generation.quotes import CELL, Unit, format_unit, whole_words
 from engine.generation.ranking import (
@@ -46,12 +48,6 @@ from engine.text import split_words
 from store.markdown import parse_row
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
-# P(the answer is right), given the best quote's log probability, its cosine with the question, the share of the
-# question's words in it and its context, and the log probability that no passage answers. Fitted on the tuning
-# questions of `bench documents`: its dev half, bench/documents/more and bench/documents/third.
-CONFIDENCE_WEIGHTS = (0.41, 2.6, 1.6, -0.12)
-CONFIDENCE_BIAS = -1.04
-MIN_CONFIDENCE = 0.25  # below it, the passages do not answer
 MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MAX_CANDIDATES = 6  # of all units, which the main model scores
@@ -99,8 +95,8 @@ class Evidence:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the passages are likely to hold the answer; a summary needs no single quote."""
-        return self.kind is QuestionKind.SUMMARY or self.confidence >= MIN_CONFIDENCE
+        """Whether the passages are likely to hold the answer."""
+        return is_enough(self.kind, self.confidence)
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
@@ -118,11 +114,14 @@ class Evidence:
             return self._best_list() or self.closest()[:1]
         return self.closest()[:1] if self.kind is QuestionKind.YES_NO else []
 
-    def verdict(self, quotes: Sequence[Quote]) -> str:
-        """Return 'Yes' or 'No', or that in German, if the quotes are a sentence that answers such a question."""
-        if self.kind is not QuestionKind.YES_NO or any(parse_row(quote.text) for quote in quotes):
-            return ""
-        return verdict(self._prepared.original_question, " ".join(quote.text for quote in quotes))
+    def lead(self, quotes: Sequence[Quote]) -> str:
+        """Return what an answer says before its quotes: 'Yes: ' or 'No: ', in German too, or what changed; or ''."""
+        if self.kind is QuestionKind.YES_NO and not any(parse_row(quote.text) for quote in quotes):
+            return f"{verdict(self._prepared.original_question, ' '.join(quote.text for quote in quotes))}: "
+        if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
+            change = describe_change(*(quote.text for quote in quotes))
+            return f"{change}\n" if change else ""
+        return ""
 
     def candidates(self) -> list[Candidate]:
         """Return the possible answers to a question about a fact: likely spans of the most likely quotes.
@@ -194,21 +193,9 @@ class Evidence:
 
     @cached_property
     def confidence(self) -> float:
-        """How likely an answer made of the best quote is right: logistic regression."""
-        if not self._ranked:
-            return 0.0
-        best, similarity = self._ranked[0].unit, self._ranked[0].similarity
+        """How likely an answer made of the best quote is right."""
         question = self._prepared.standalone_question
-        stems = content_stems(question)
-        shared = stems & content_stems(f"{self._ranker.contexts[best.passage]} {self._ranker.text(best)}")
-        features = (
-            math.log(max(MIN_PROBABILITY, self.scores.mass(best.passage, best.start, best.end))),
-            similarity,
-            len(shared) / max(1, len(stems)),
-            math.log(max(MIN_PROBABILITY, self.scores.no_answer)),
-        )
-        logit = CONFIDENCE_BIAS + sum(map(mul, CONFIDENCE_WEIGHTS, features))
-        return 1 / (1 + math.exp(-logit))
+        return quote_confidence(question, self._ranked[0], self._ranker, self.scores) if self._ranked else 0.0
 
     @cached_property
     def _ranked(self) -> list[RankedUnit]:
@@ -216,6 +203,14 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:  # the years of two versions name documents, not sentences
             question = YEAR.sub("", question)
         return self._ranker.rank(question, self.scores)
+
+    @property
+    def _best(self) -> Unit | None:
+        return self._ranked[0].unit if self._ranked else None
+
+    def _row(self, unit: Unit) -> list[tuple[str, str]]:
+        """Return the headers and values of a table row; none of other units."""
+        return parse_row(self._ranker.text(unit)) or []
 
     def _spans(self, unit: Unit) -> list[tuple[float, Span]]:
         """Return the likely spans of a unit with their scores in nats, the best first."""
@@ -254,26 +249,22 @@ class Evidence:
 
     def _matching_rows(self) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as the best row; none if there is one."""
-        best = next((each.unit for each in self._ranked[:1]), None)
-        if best is None or not (cells := parse_row(self._ranker.text(best))):
-            return []
         stems = set(map(stem, split_words(self._prepared.standalone_question)))
+        cells = self._row(self._best) if self._best else []
         named = {cell for cell in cells if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
-        rows = [unit for unit in self._ranker.units if named & set(parse_row(self._ranker.text(unit)) or [])]
+        rows = [unit for unit in self._ranker.units if named & set(self._row(unit))]
         return self._quotes(rows) if len(rows) >= MIN_LIST_ITEMS else []
 
     def _table_rows(self) -> list[Unit]:
         """Return the rows of the table that the best quote is from, also those in other passages of its document."""
-        best = next((each.unit for each in self._ranked[:1]), None)
-        if best is None or not (cells := parse_row(self._ranker.text(best))):
+        best, hits = self._best, self._prepared.hits
+        if best is None:
             return []
-        hits = self._prepared.hits
-        headers = {header for header, _ in cells}
+        headers = {header for header, _ in self._row(best)}
 
         def is_of_table(unit: Unit) -> bool:
             is_same = not hits or hits[unit.passage].chunk.document_id == hits[best.passage].chunk.document_id
-            row = parse_row(self._ranker.text(unit)) if is_same else None
-            return row is not None and len(headers & {header for header, _ in row}) * 2 > len(headers)
+            return is_same and len(headers & {header for header, _ in self._row(unit)}) * 2 > len(headers)
 
         return [unit for unit in self._ranker.units if is_of_table(unit)]
 
@@ -283,7 +274,7 @@ class Evidence:
         if not SUPERLATIVE.search(question):
             return None
         units = self._table_rows()
-        rows = [parse_row(self._ranker.text(unit)) or [] for unit in units]
+        rows = [self._row(unit) for unit in units]
         headers = list(dict.fromkeys(header for row in rows for header, _ in row))
         similarities = dict(zip(headers, self._ranker.cosines(question, headers), strict=True))
         found = extreme_cell(question, rows, similarities)
@@ -295,15 +286,14 @@ class Evidence:
 
     def _listed_rows(self) -> list[Quote]:
         units = self._table_rows()
-        rows = [parse_row(self._ranker.text(unit)) or [] for unit in units]
+        rows = [self._row(unit) for unit in units]
         return self._quotes(units[index] for index in listed_rows(self._prepared.original_question, rows))
 
     def _announced_list(self) -> Quote | None:
         """Return the list below the best quote, if that ends with a colon."""
-        best = next((each.unit for each in self._ranked[:1]), None)
-        if best is None or not self._ranker.text(best).endswith(":"):
+        if self._best is None or not self._ranker.text(self._best).endswith(":"):
             return None
-        below = self._ranker.units[self._ranker.units.index(best) + 1 :][:1]
+        below = self._ranker.units[self._ranker.units.index(self._best) + 1 :][:1]
         return next(
             (self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"), None
         )
@@ -347,8 +337,16 @@ class Evidence:
             units = [each.unit for each in self._ranked[:2]]
             if units and (counterpart := self._counterpart(units[0])):
                 units = [units[0], counterpart]
+            elif units and self._compares_columns(units[0]):
+                units = units[:1]
         quotes = self._quotes(units)
         return sorted(quotes, key=lambda quote: (quote.document, quote.rank))
+
+    def _compares_columns(self, unit: Unit) -> bool:
+        """Return whether a unit is a table row in which the question names two columns."""
+        question = content_words(self._prepared.standalone_question)
+        headers = [content_words(header) for header, _ in self._row(unit)]
+        return sum(bool(words) and words <= question for words in headers) >= 2
 
     def _counterpart(self, best: Unit) -> Unit | None:
         """Return the unit of another document that is most similar to the best one: two versions of a sentence."""

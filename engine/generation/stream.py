@@ -168,8 +168,7 @@ def fill_quoted_answer(
 
 
 def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
-    verdict = evidence.verdict(answer.quotes)
-    answer.text = f"{verdict}: {format_quotes(answer.quotes)}" if verdict else format_quotes(answer.quotes)
+    answer.text = evidence.lead(answer.quotes) + format_quotes(answer.quotes)
     answer.confidence = evidence.confidence
     answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
 

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from engine.errors import BadRequest
 from engine.prompt.followups import relevant_turns
 from engine.prompt.pack import PreparedPrompt, pack
+from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.template import PromptTemplate
 from engine.request import Request
 from engine.trace import Trace
@@ -45,7 +46,9 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     top_k, documents = request.passages, request.documents
     turns = relevant_turns(request.question, request.history)
     if not turns:
-        yield from finder.retrieve_stages(request.question, top_k, documents)
+        stages = finder.retrieve_stages(request.question, top_k, documents)
+        is_summary = question_kind(request.question) is QuestionKind.SUMMARY
+        yield from (_with_opening(finder, hits, top_k) for hits in stages) if is_summary else stages
         return
     previous = request.history[-1].chunk_ids
     with_turns = " ".join([*(turn.question for turn in turns), request.question])
@@ -70,6 +73,21 @@ def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
         )
         for hits, score in rrf(rankings, key=lambda hit: hit.chunk.id)
     ]
+
+
+def _with_opening(finder: Finder, hits: Sequence[Hit], top_k: int) -> list[Hit]:
+    """Return hits in the best hit's document, with its opening, and the chunks after that if there are too few hits.
+
+    A summary is of one document, and its opening says what that is about.
+    """
+    chunks = finder.chunks(hits[0].chunk.document_id) if hits else []
+    if not chunks:  # nothing found, or deleted in the meantime
+        return list(hits)
+    first, *rest = chunks
+    by_id = {hit.chunk.id: hit for hit in hits if hit.chunk.document_id == first.document_id}
+    found = [hit for hit in by_id.values() if hit.chunk.id != first.id][: top_k - 1]
+    others = [_unscored(chunk) for chunk in rest if chunk.id not in by_id]
+    return [by_id.get(first.id) or _unscored(first), *found, *others][:top_k]
 
 
 def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]:

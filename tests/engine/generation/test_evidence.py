@@ -1,10 +1,12 @@
 """Quotes from the passages: which ones answer a question, and how certain an answer is."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 
+from engine.generation.confidence import is_enough
 from engine.generation.evidence import Evidence
 from engine.generation.quotes import format_quotes, format_unit, split_units, whole_words
 from engine.generation.span_scorer import SpanScores, Window
@@ -252,9 +254,23 @@ def test_a_yes_no_question_gets_the_sentence_that_decides_it():
 
 def test_only_a_sentence_gets_a_verdict():
     found = evidence("Is it blue?", Scorer("blue"), OTHER)
-    assert found.verdict(found.quoted_answer()) == "Yes"
-    assert found.verdict([Quote(1, 0, 9, "| Colour: blue |")]) == ""
-    assert evidence("How old is it?", Scorer("blue"), OTHER).verdict(found.quoted_answer()) == ""
+    assert found.lead(found.quoted_answer()) == "Yes: "
+    assert found.lead([Quote(1, 0, 9, "| Colour: blue |")]) == ""
+    assert evidence("How old is it?", Scorer("blue"), OTHER).lead(found.quoted_answer()) == ""
+
+
+def test_only_a_comparison_of_two_documents_says_what_changed():
+    quotes = [Quote(1, 0, 9, "It costs 30 euros.", "2023"), Quote(2, 0, 9, "It costs 36 euros.", "2025")]
+    compared = evidence("How did the cost change?", Scorer("blue"), OTHER)
+    assert compared.lead(quotes) == "30 euros → 36 euros\n"
+    assert compared.lead([replace(quote, document="2023") for quote in quotes]) == ""
+    assert evidence("What does it cost?", Scorer("blue"), OTHER).lead(quotes) == ""
+
+
+def test_a_row_that_holds_both_things_to_compare_is_enough():
+    rows = "| Value: Members | 2020: 161 | 2024: 148 |\n| Value: Fruit | 2020: 33 | 2024: 31 |"
+    found = evidence("Compare the members in 2020 and 2024", Scorer("161", "33"), rows)
+    assert texts_of(found.quoted_answer()) == ["| Value: Members | 2020: 161 | 2024: 148 |"]
 
 
 def test_a_comparison_shows_the_counterpart_of_the_best_quote_in_the_other_document():
@@ -315,3 +331,8 @@ def test_marks_of_emphasis_are_left_out():
 def test_several_lines_and_marks():
     quotes = [Quote(1, 0, 9, "- a\n- b"), Quote(2, 0, 9, "c")]
     assert format_quotes(quotes) == "- a\n- b [1]\nc [2]"
+
+
+def test_a_list_needs_less_confidence_than_a_fact():
+    assert is_enough(QuestionKind.LIST, 0.2) and not is_enough(QuestionKind.FACT, 0.2)
+    assert not is_enough(QuestionKind.LIST, 0.1) and is_enough(QuestionKind.SUMMARY, 0.0)

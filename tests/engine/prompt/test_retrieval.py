@@ -74,6 +74,13 @@ def test_ranking_fuses_both_searches_and_the_previous_prompt():
     assert chosen(replace(FOLLOW, passages=top)) == old + [chunk for chunk in best if chunk not in old]
 
 
+def test_a_summary_reads_the_opening_of_the_best_document_and_more_of_it():
+    summary = Request("Summarize the text about the Silver Tern", passages=2, max_new_tokens=4)
+    assert chosen(replace(summary, question="Where does the Silver Tern sail?"))[0] == "boats-2"
+    assert chosen(summary) == ["boats-0", "boats-2"]
+    assert chosen(replace(summary, passages=5)) == ["boats-0", "boats-2", "boats-1"]
+
+
 def test_new_topic_ignores_the_history():
     finder = library()
     assert chosen(SWITCH, finder) == chosen(replace(SWITCH, history=()))

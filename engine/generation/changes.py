@@ -1,0 +1,33 @@
+"""Say what changed between two versions of a sentence or of a table row."""
+
+from difflib import SequenceMatcher
+
+from store.markdown import parse_row
+
+MIN_EQUAL = 0.5  # of the words of two sentences; with fewer, they are not versions of each other
+MAX_CHANGES = 3
+PUNCTUATION = ".,;:"
+
+
+def describe_change(old: str, new: str) -> str:
+    """Return what differs, as '2 years → 5 years'; '' if nothing does, or the texts are not versions of each other."""
+    old_row, new_row = parse_row(old), parse_row(new)
+    if old_row and new_row:
+        return _change_of_rows(old_row, new_row)
+    before, after = ([word.rstrip(PUNCTUATION) for word in text.split()] for text in (old, new))
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    changes = [
+        f"{' '.join(before[start : end + 1])} → {' '.join(after[new_start : new_end + 1])}"  # the next word: a unit
+        for tag, start, end, new_start, new_end in matcher.get_opcodes()
+        if tag == "replace"
+    ]
+    return "; ".join(changes) if matcher.ratio() >= MIN_EQUAL and len(changes) <= MAX_CHANGES else ""
+
+
+def _change_of_rows(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> str:
+    """Return the values that differ below the same headers, if the first ones, which name the rows, are the same."""
+    values = dict(new)
+    if old[0] != new[0]:
+        return ""
+    changed = [(header, value, values[header]) for header, value in old if values.get(header, value) != value]
+    return "; ".join(f"{header}: {before} → {after}" for header, before, after in changed[:MAX_CHANGES])

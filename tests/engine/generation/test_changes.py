@@ -1,0 +1,21 @@
+"""What changed between two versions of a sentence or table row."""
+
+import pytest
+
+from engine.generation.changes import describe_change
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("Appeal within 21 days of it.", "Appeal within 14 days of it.", "21 days → 14 days"),
+        ("Report it within 24 hours.", "Report it within 4 hours, at any time.", "24 hours → 4 hours"),
+        ("Desks are free.", "Desks are free.", ""),
+        ("Appeal within 21 days.", "The office opens at nine.", ""),
+        ("| Item: Chair | Limit: £180 | By: June |", "| Item: Chair | Limit: £220 | By: June |", "Limit: £180 → £220"),
+        ("| Item: Chair | Limit: £180 |", "| Item: Desk | Limit: £220 |", ""),
+        ("| Item: Chair | Limit: £180 |", "| Item: Chair | Renewed: never |", ""),
+    ],
+)
+def test_changed_words_are_named_with_their_unit_or_header(old, new, expected):
+    assert describe_change(old, new) == expected
