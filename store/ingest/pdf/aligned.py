@@ -147,7 +147,7 @@ def _table_in(rows: list[list[Segment]], rules: Sequence[Rule]) -> list[Item]:
     first, last = wide[0], wide[-1]
     while first and len(rows[first - 1]) > 1 and wide[0] - first < MAX_HEADER_ROWS - 1:
         first -= 1
-    while last + 1 < len(rows) and _fits(rows[last + 1], gaps):
+    while last + 1 < len(rows) and _fits(rows[last], rows[last + 1], gaps):
         last += 1
     body = rows[first : last + 1]
     start = wide[num_spanning] - first
@@ -185,9 +185,10 @@ def _gaps(rows: Sequence[list[Segment]]) -> list[Gap]:
     return gaps
 
 
-def _fits(row: list[Segment], gaps: Sequence[Gap]) -> bool:
-    """Return whether a row after the last full one belongs to the table: two cells at least, none across a gap."""
-    return len(row) > 1 and not any(_crosses(segment, gaps) for segment in row)
+def _fits(above: list[Segment], row: list[Segment], gaps: Sequence[Gap]) -> bool:
+    """Return whether a row after the last full one belongs to the table: two cells or a cell's next line, in columns."""
+    is_next_line = row[0].text[0].islower() and _distance(above, row) <= TIGHT
+    return (len(row) > 1 or is_next_line) and not any(_crosses(segment, gaps) for segment in row)
 
 
 def _crosses(segment: Segment, gaps: Sequence[Gap]) -> bool:
