@@ -45,7 +45,10 @@ def reading_order(boxes: Sequence[Box], depth: int = 4) -> list[list[Box]]:
 
 
 def _gutters(boxes: Sequence[Box]) -> list[float]:
-    """Return x positions that few boxes cover but many do on both sides, the best first."""
+    """Return x positions that few boxes cover but many do on both sides, those that the fewest cover first.
+
+    The lines of a column cover the gaps between the columns of a table in it, but not those beside it.
+    """
     if len(boxes) < 2 * MIN_LINES:
         return []
     start, end = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
@@ -64,8 +67,12 @@ def _gutters(boxes: Sequence[Box]) -> list[float]:
     depths = [
         min(before, after) - here for before, after, here in zip(most_left, most_right[:0:-1], cover, strict=True)
     ]
-    runs = [(depth, list(run)) for depth, run in groupby(range(len(depths)), key=lambda index: depths[index])]
-    runs = sorted((run for run in runs if run[0] >= MIN_LINES), key=lambda run: (-run[0], -len(run[1])))
+    runs = [
+        (key, list(run))
+        for key, run in groupby(range(len(depths)), key=lambda index: (cover[index], -depths[index]))
+        if -key[1] >= MIN_LINES
+    ]
+    runs.sort(key=lambda run: (run[0], -len(run[1])))
     return [start + (run[0] + run[-1] - 1) / 2 * step for _, run in runs[:MAX_GUTTERS]]
 
 

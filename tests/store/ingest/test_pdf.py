@@ -169,6 +169,19 @@ def test_columns_are_read_one_by_one_between_what_spans_them():
     )
 
 
+@pytest.mark.parametrize("x, other", [(72, 320), (320, 72)], ids=["left", "right"])
+@pytest.mark.parametrize("xs", [(), (-2, 220), (-2, 76, 136, 220)], ids=["no lines", "lines between rows", "grid"])
+def test_a_table_in_a_column_keeps_its_row_labels(x, other, xs):
+    page = text(x, 100, f"{BODY}\n{MORE}\n{BODY}") + cells(FEES, 230, (x, x + 80, x + 140)) + text(x, 302, "of ten")
+    page += text(x, 340, f"{MORE}\n{BODY}\n{MORE}") + text(other, 103, MORE)
+    page += rules([x + shift for shift in xs], (216, 236, 256, 276, 308)) if xs else ""
+    table = FEE_ROWS.replace("Group", "Group of ten")
+    column = f"{joined(f'{BODY} {MORE} {BODY}')}\n\n{table}\n\n{joined(f'{MORE} {BODY} {MORE}')}"
+    assert " ".join(read(page).split()) == " ".join(
+        (f"{column} {joined(MORE)}" if x < other else f"{joined(MORE)} {column}").split()
+    )
+
+
 def test_a_heading_below_columns_of_equal_length_ends_them_if_wide_text_follows():
     page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18)
     wide = "This text goes over the whole width of the page, not over a column."
