@@ -182,6 +182,23 @@ def test_a_table_in_a_column_keeps_its_row_labels(x, other, xs):
     )
 
 
+@pytest.mark.parametrize("ys", [(), (166, 186, 206, 226, 246)], ids=["no lines", "lines between rows"])
+@pytest.mark.parametrize("xs", [(72, 320, 420), (72, 180, 320), (72, 270, 330)], ids=["right", "left", "over the gap"])
+def test_a_table_across_columns_of_text_stays_whole_below_its_caption(xs, ys):
+    rows = [FEES[0], ["Basic", "5 per flat", "10.00"], *FEES[2:]]
+    page = text(72, 100, BODY) + text(320, 103, MORE) + text(72, 156, "Table 2: Fees") + cells(rows, 180, xs)
+    page += rules((70, 540), ys) if ys else ""
+    table = f"Table 2: Fees\n\n{FEE_ROWS.replace('Users: 5', 'Users: 5 per flat')}"
+    assert f"{joined(BODY)}\n\n{joined(MORE)}\n\n{table}\n\n{joined(MORE)}\n\n{joined(BODY)}" == read(
+        page + text(72, 280, MORE) + text(320, 280, BODY)
+    )
+
+
+def test_tables_side_by_side_stay_two():
+    columns = [text(x, 100, BODY) + cells(FEES, 160, (x, x + 80, x + 140)) + text(x, 250, MORE) for x in (72, 320)]
+    assert read("".join(columns)).split("\n\n") == 2 * [joined(BODY), FEE_ROWS, joined(MORE)]
+
+
 def test_a_heading_below_columns_of_equal_length_ends_them_if_wide_text_follows():
     page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18)
     wide = "This text goes over the whole width of the page, not over a column."
