@@ -1,11 +1,12 @@
-"""Tables that go across two columns of text."""
+"""Tables that go across two columns of text, or stand beside one."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from store.ingest.pdf.aligned import MAX_ROW_DISTANCE, TIGHT, row_distance
+from store.ingest.pdf.aligned import MAX_ROW_DISTANCE, TIGHT, find_aligned, row_distance
 from store.ingest.pdf.lines import Segment, rows_of
 from store.ingest.pdf.page import Rule
-from store.ingest.pdf.tables import MIN_ROWS
+from store.ingest.pdf.tables import MIN_ROWS, Table
 from store.markdown import VALUE
 
 MAX_CELL_WIDTH = 0.75  # of a column of text; a wider segment is a line of it
@@ -69,3 +70,22 @@ def _is_across(row: Row, gutter: float) -> bool:
 def _has_label(row: Row, margin: float) -> bool:
     """Return whether a table can start at a margin: the row has a text there, not a number."""
     return any(abs(cell.x0 - margin) < 2 * cell.size and not VALUE.match(cell.text) for cell in row)
+
+
+def is_table_beside(segments: Sequence[Segment], text: Sequence[Segment], rules: Sequence[Rule]) -> bool:
+    """Return whether a column has a table without lines between its columns that the text beside it is no part of.
+
+    The lines of such a text are evenly spaced and do not stand on the baselines of the table's rows.
+    """
+    rows = rows_of(segments)
+    for table in find_aligned(rows, rules):
+        if not isinstance(table, Table):
+            continue
+        inside = [row[0].baseline for row in rows if len(row) > 1 and table.top < row[0].baseline < table.bottom]
+        lines = [row[0].baseline for row in rows_of(text) if table.top < row[0].baseline < table.bottom]
+        gaps = [below - above for above, below in pairwise(lines)]
+        num_wide = sum(gap > TIGHT * min(gaps) for gap in gaps)
+        num_aligned = sum(any(abs(line - baseline) < 1 for line in lines) for baseline in inside)
+        if max(num_wide, num_aligned) < len(inside) / 2:
+            return True
+    return False

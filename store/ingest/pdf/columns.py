@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
 
-from store.ingest.pdf.across import cells_across
+from store.ingest.pdf.across import cells_across, is_table_beside
 from store.ingest.pdf.aligned import MAX_ROW_DISTANCE, TABLE_CAPTION
 from store.ingest.pdf.lines import Segment, is_right_to_left, rows_of
 from store.ingest.pdf.page import Rule
@@ -30,7 +30,7 @@ def reading_order(boxes: Sequence[Box], rules: Sequence[Rule] = (), depth: int =
         bands = _bands(boxes, gutter, rules)
         left = [box for band, _ in bands for box in band if box.x1 <= gutter]
         right = [box for band, _ in bands for box in band if box.x0 >= gutter]
-        if not (_is_prose(left) and _is_prose(right)):
+        if not _are_columns(left, right, rules):
             continue
         regions: list[list[Box]] = [[]]
         for band, below in bands:
@@ -58,8 +58,9 @@ def _gutters(boxes: Sequence[Box]) -> list[float]:
     step = (end - start) / NUM_BINS or 1.0
     changes = [0] * (NUM_BINS + 2)
     for box in boxes:
-        changes[round((box.x0 - start) / step)] += 1
-        changes[round((box.x1 - start) / step)] -= 1
+        num_lines = len(box.rows) if isinstance(box, Table) else 1
+        changes[round((box.x0 - start) / step)] += num_lines
+        changes[round((box.x1 - start) / step)] -= num_lines
     cover, most_left = [0], [0]
     for change in changes:
         cover.append(cover[-1] + change)
@@ -128,6 +129,16 @@ def _is_caption(box: Box, boxes: Sequence[Box], tables: Sequence[Box]) -> bool:
         and any(0 < table.top - box.bottom < MAX_ROW_DISTANCE * box.size for table in tables)
         and not any(other is not box and other.top < box.bottom and other.bottom > box.top for other in boxes)
     )
+
+
+def _are_columns(left: Sequence[Box], right: Sequence[Box], rules: Sequence[Rule]) -> bool:
+    """Return whether both sides of a gutter are running text, or one is and the other has a table beside it."""
+    is_prose = _is_prose(left), _is_prose(right)
+    if not any(is_prose):
+        return False
+    text, other = (left, right) if is_prose[0] else (right, left)
+    segments, lines = ([box for box in side if isinstance(box, Segment)] for side in (other, text))
+    return all(is_prose) or len(segments) < len(other) or is_table_beside(segments, lines, rules)
 
 
 def _is_prose(boxes: Sequence[Box]) -> bool:

@@ -199,6 +199,29 @@ def test_tables_side_by_side_stay_two():
     assert read("".join(columns)).split("\n\n") == 2 * [joined(BODY), FEE_ROWS, joined(MORE)]
 
 
+@pytest.mark.parametrize("x, other", [(72, 320), (320, 72)], ids=["left", "right"])
+@pytest.mark.parametrize("xs", [(), (-2, 76, 136, 220)], ids=["no lines", "grid"])
+def test_a_table_beside_text_stays_apart_from_it(x, other, xs):
+    page = cells(FEES, 100, (x, x + 80, x + 140)) + text(other, 93, f"{BODY}\n{MORE}")
+    page += rules([x + shift for shift in xs], range(86, 167, 20)) if xs else ""
+    text_beside = joined(f"{BODY}\n\n{MORE}")
+    assert joined(read(page)) == joined("\n\n".join([FEE_ROWS, text_beside][:: 1 if x < other else -1]))
+
+
+@pytest.mark.parametrize("end, shift", [("\n", 0), ("\n", 5), (" ", 0)], ids=["two lines", "centred", "one line"])
+def test_descriptions_stay_in_their_rows(end, shift):
+    notes = [
+        "sent back to the\nmaker of the part",
+        "lost on the long\nway to the owner",
+        "kept by those who\nhad paid for it",
+    ]
+    notes = [note.replace("\n", end) for note in notes]
+    page = cells([[*FEES[0], "Note"]], 80) + cells(FEES[1:], 104 + shift, step=25.8)
+    page += "".join(text(400, 104 + 25.8 * number, note, 8) for number, note in enumerate(notes))
+    for row, note in zip(FEE_ROWS.split("\n"), notes, strict=True):
+        assert f"{row[:-1]}| Note: {joined(note)} |" in read(page)
+
+
 def test_a_heading_below_columns_of_equal_length_ends_them_if_wide_text_follows():
     page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18)
     wide = "This text goes over the whole width of the page, not over a column."
