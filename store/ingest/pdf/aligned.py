@@ -53,7 +53,7 @@ def _untangled(rows: Sequence[list[Segment]]) -> list[list[Segment]]:
     result: list[list[Segment]] = []
     start = 0
     for index in range(1, len(rows) + 1):
-        if index < len(rows) and _distance(rows[index - 1], rows[index]) < MIN_LEADING:
+        if index < len(rows) and row_distance(rows[index - 1], rows[index]) < MIN_LEADING:
             continue
         tangle = rows[start:index]
         start = index
@@ -90,7 +90,7 @@ def _count_lines(
     count = 0
     for number in range(index + step, len(rows) if step > 0 else -1, step):
         row, near = rows[number], rows[number - step]
-        is_tight = abs(_distance(near, row)) < TIGHT_LINES
+        is_tight = abs(row_distance(near, row)) < TIGHT_LINES
         is_beside = all(other.x0 > row[0].x1 or other.x1 < row[0].x0 for other in others)
         if len(row) > 1 or not is_tight or not is_beside or abs(row[0].x0 - segment.x0) > MAX_MARGIN_SHIFT:
             break
@@ -104,13 +104,13 @@ def _on_one_line(row: list[Segment]) -> list[Segment]:
     return [replace(segment, baseline=baseline) for segment in sorted(row, key=lambda segment: segment.x0)]
 
 
-def _distance(above: list[Segment], row: list[Segment]) -> float:
+def row_distance(above: list[Segment], row: list[Segment]) -> float:
     """Return the distance of two rows' baselines in font sizes."""
     return (row[0].baseline - above[0].baseline) / max(row[0].size, above[0].size)
 
 
 def _is_near(above: list[Segment], row: list[Segment]) -> bool:
-    return _distance(above, row) < MAX_ROW_DISTANCE
+    return row_distance(above, row) < MAX_ROW_DISTANCE
 
 
 def _is_heading(above: list[Segment], row: list[Segment]) -> bool:
@@ -147,7 +147,7 @@ def _table_in(rows: list[list[Segment]], rules: Sequence[Rule]) -> list[Item]:
     first, last = wide[0], wide[-1]
     while first and len(rows[first - 1]) > 1 and wide[0] - first < MAX_HEADER_ROWS - 1:
         first -= 1
-    while last + 1 < len(rows) and _fits(rows[last + 1], gaps):
+    while last + 1 < len(rows) and _fits(rows[last], rows[last + 1], gaps):
         last += 1
     body = rows[first : last + 1]
     start = wide[num_spanning] - first
@@ -185,9 +185,10 @@ def _gaps(rows: Sequence[list[Segment]]) -> list[Gap]:
     return gaps
 
 
-def _fits(row: list[Segment], gaps: Sequence[Gap]) -> bool:
-    """Return whether a row after the last full one belongs to the table: two cells at least, none across a gap."""
-    return len(row) > 1 and not any(_crosses(segment, gaps) for segment in row)
+def _fits(above: list[Segment], row: list[Segment], gaps: Sequence[Gap]) -> bool:
+    """Return whether a row after the last full one belongs to the table: two cells, or a cell's next line."""
+    is_next_line = row[0].text[0].islower() and row_distance(above, row) <= TIGHT
+    return (len(row) > 1 or is_next_line) and not any(_crosses(segment, gaps) for segment in row)
 
 
 def _crosses(segment: Segment, gaps: Sequence[Gap]) -> bool:
@@ -204,7 +205,7 @@ def _build(rows: Sequence[list[Segment]], gaps: list[Gap], start: int, lines: Se
     num_header, has_header = _header_rows(rows, start, lines)
     header = [_spread(row, gaps, rows) for row in rows[:num_header]]
     cells: list[list[str]] = []
-    pitch = min((_distance(*pair) for pair in pairwise(rows) if min(map(len, pair)) >= MIN_COLUMNS), default=0.0)
+    pitch = min((row_distance(*pair) for pair in pairwise(rows) if min(map(len, pair)) >= MIN_COLUMNS), default=0.0)
     tight = max(TIGHT, MAX_TIGHT * pitch)
     for above, row in pairwise([*rows[num_header - 1 : num_header], *rows[num_header:]]):
         texts = [""] * (len(gaps) + 1)
@@ -212,7 +213,7 @@ def _build(rows: Sequence[list[Segment]], gaps: list[Gap], start: int, lines: Se
             column = _column(segment, gaps)
             texts[column] = " ".join(filter(None, [texts[column], segment.text]))
         is_cut_off = any(above[0].baseline < line < row[0].baseline for line in lines)
-        if cells and not is_cut_off and _distance(above, row) <= tight and _continues(texts, cells[-1]):
+        if cells and not is_cut_off and row_distance(above, row) <= tight and _continues(texts, cells[-1]):
             cells[-1] = [BREAK.join(filter(None, pair)) for pair in zip(cells[-1], texts, strict=True)]
         else:
             cells.append(texts)

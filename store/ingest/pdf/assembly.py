@@ -77,7 +77,7 @@ def _regions(page: Page, words: Sequence[Word], deadline: float) -> list[list[Bo
         try:
             tables, rest = ruled_tables(words, page.rules)
             boxes: list[Box] = [*build_segments(rest), *tables]
-            return reading_order(boxes)
+            return reading_order(boxes, page.rules)
         except Exception:
             log.warning("A page's layout could not be analysed", exc_info=True)
     return [[*build_segments(words)]]

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
 
+from store.ingest.pdf.across import cells_across, is_table_beside
+from store.ingest.pdf.aligned import MAX_ROW_DISTANCE, TABLE_CAPTION
 from store.ingest.pdf.lines import Segment, is_right_to_left, rows_of
+from store.ingest.pdf.page import Rule
 from store.ingest.pdf.tables import Table
 
 MIN_LINES = 3  # of prose in each column
@@ -21,20 +24,20 @@ MIN_HEADING_SIZE = 1.15  # of a heading above columns, relative to the text
 Box = Segment | Table
 
 
-def reading_order(boxes: Sequence[Box], depth: int = 4) -> list[list[Box]]:
+def reading_order(boxes: Sequence[Box], rules: Sequence[Rule] = (), depth: int = 4) -> list[list[Box]]:
     """Return regions in reading order, each of which is read row by row."""
     for gutter in _gutters(boxes) if depth and len(boxes) <= MAX_BOXES else []:
-        bands = _bands(boxes, gutter)
+        bands = _bands(boxes, gutter, rules)
         left = [box for band, _ in bands for box in band if box.x1 <= gutter]
         right = [box for band, _ in bands for box in band if box.x0 >= gutter]
-        if not (_is_prose(left) and _is_prose(right)):
+        if not _are_columns(left, right, rules):
             continue
         regions: list[list[Box]] = [[]]
         for band, below in bands:
             sides = [[box for box in band if box.x1 <= gutter], [box for box in band if box.x0 >= gutter]]
             if all(sides):
                 sides = sides[::-1] if is_right_to_left("".join(box.text for box in band)) else sides
-                regions += [region for side in sides for region in reading_order(side, depth - 1)]
+                regions += [region for side in sides for region in reading_order(side, rules, depth - 1)]
                 regions.append([])
             else:
                 regions[-1] += band
@@ -45,15 +48,19 @@ def reading_order(boxes: Sequence[Box], depth: int = 4) -> list[list[Box]]:
 
 
 def _gutters(boxes: Sequence[Box]) -> list[float]:
-    """Return x positions that few boxes cover but many do on both sides, the best first."""
+    """Return x positions that few boxes cover but many do on both sides, those that the fewest cover first.
+
+    The lines of a column cover the gaps between the columns of a table in it, but not those beside it.
+    """
     if len(boxes) < 2 * MIN_LINES:
         return []
     start, end = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
     step = (end - start) / NUM_BINS or 1.0
     changes = [0] * (NUM_BINS + 2)
     for box in boxes:
-        changes[round((box.x0 - start) / step)] += 1
-        changes[round((box.x1 - start) / step)] -= 1
+        num_lines = len(box.rows) if isinstance(box, Table) else 1
+        changes[round((box.x0 - start) / step)] += num_lines
+        changes[round((box.x1 - start) / step)] -= num_lines
     cover, most_left = [0], [0]
     for change in changes:
         cover.append(cover[-1] + change)
@@ -64,15 +71,26 @@ def _gutters(boxes: Sequence[Box]) -> list[float]:
     depths = [
         min(before, after) - here for before, after, here in zip(most_left, most_right[:0:-1], cover, strict=True)
     ]
-    runs = [(depth, list(run)) for depth, run in groupby(range(len(depths)), key=lambda index: depths[index])]
-    runs = sorted((run for run in runs if run[0] >= MIN_LINES), key=lambda run: (-run[0], -len(run[1])))
+    runs = [
+        (key, list(run))
+        for key, run in groupby(range(len(depths)), key=lambda index: (cover[index], -depths[index]))
+        if -key[1] >= MIN_LINES
+    ]
+    runs.sort(key=lambda run: (run[0], -len(run[1])))
     return [start + (run[0] + run[-1] - 1) / 2 * step for _, run in runs[:MAX_GUTTERS]]
 
 
-def _bands(boxes: Sequence[Box], gutter: float) -> list[tuple[list[Box], Box | None]]:
+def _bands(boxes: Sequence[Box], gutter: float, rules: Sequence[Rule]) -> list[tuple[list[Box], Box | None]]:
     """Return the boxes beside the gutter from top to bottom, in bands that end above a box that spans it."""
     size = median(box.size for box in boxes)
-    spanning = [box for box in boxes if _spans(box, boxes, gutter, size)]
+    cells = cells_across([box for box in boxes if isinstance(box, Segment)], gutter, rules)
+    tables: list[Box] = [*cells, *[box for box in boxes if isinstance(box, Table) and box.x0 < gutter < box.x1]]
+    cell_ids = set(map(id, cells))
+    spanning = [
+        box
+        for box in boxes
+        if id(box) in cell_ids or _spans(box, boxes, gutter, size) or _is_caption(box, boxes, tables)
+    ]
     spanning.sort(key=lambda box: box.top)
     bands: list[tuple[list[Box], Box | None]] = [([], box) for box in spanning] + [([], None)]
     number, ids = 0, set(map(id, spanning))
@@ -102,6 +120,25 @@ def _spans(box: Box, boxes: Sequence[Box], gutter: float, size: float) -> bool:
     ends = [other.bottom for other in boxes if other.bottom <= box.top and (other.x1 <= gutter) == is_left]
     is_balanced = abs(max(ends, default=0.0) - max(other.bottom for other in above)) < MAX_IMBALANCE * size
     return is_balanced and any(other.top > box.top and other.x0 < gutter < other.x1 for other in boxes)
+
+
+def _is_caption(box: Box, boxes: Sequence[Box], tables: Sequence[Box]) -> bool:
+    """Return whether a box is the caption above one of the tables, with nothing beside it."""
+    return (
+        bool(TABLE_CAPTION.match(box.text))
+        and any(0 < table.top - box.bottom < MAX_ROW_DISTANCE * box.size for table in tables)
+        and not any(other is not box and other.top < box.bottom and other.bottom > box.top for other in boxes)
+    )
+
+
+def _are_columns(left: Sequence[Box], right: Sequence[Box], rules: Sequence[Rule]) -> bool:
+    """Return whether both sides of a gutter are running text, or one is and the other has a table beside it."""
+    is_prose = _is_prose(left), _is_prose(right)
+    if not any(is_prose):
+        return False
+    text, other = (left, right) if is_prose[0] else (right, left)
+    segments, lines = ([box for box in side if isinstance(box, Segment)] for side in (other, text))
+    return all(is_prose) or len(segments) < len(other) or is_table_beside(segments, lines, rules)
 
 
 def _is_prose(boxes: Sequence[Box]) -> bool:

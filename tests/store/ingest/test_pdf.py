@@ -169,6 +169,59 @@ def test_columns_are_read_one_by_one_between_what_spans_them():
     )
 
 
+@pytest.mark.parametrize("x, other", [(72, 320), (320, 72)], ids=["left", "right"])
+@pytest.mark.parametrize("xs", [(), (-2, 220), (-2, 76, 136, 220)], ids=["no lines", "lines between rows", "grid"])
+def test_a_table_in_a_column_keeps_its_row_labels(x, other, xs):
+    page = text(x, 100, f"{BODY}\n{MORE}\n{BODY}") + cells(FEES, 230, (x, x + 80, x + 140)) + text(x, 302, "of ten")
+    page += text(x, 340, f"{MORE}\n{BODY}\n{MORE}") + text(other, 103, MORE)
+    page += rules([x + shift for shift in xs], (216, 236, 256, 276, 308)) if xs else ""
+    table = FEE_ROWS.replace("Group", "Group of ten")
+    column = f"{joined(f'{BODY} {MORE} {BODY}')}\n\n{table}\n\n{joined(f'{MORE} {BODY} {MORE}')}"
+    assert " ".join(read(page).split()) == " ".join(
+        (f"{column} {joined(MORE)}" if x < other else f"{joined(MORE)} {column}").split()
+    )
+
+
+@pytest.mark.parametrize("ys", [(), (166, 186, 206, 226, 246)], ids=["no lines", "lines between rows"])
+@pytest.mark.parametrize("xs", [(72, 320, 420), (72, 180, 320), (72, 270, 330)], ids=["right", "left", "over the gap"])
+def test_a_table_across_columns_of_text_stays_whole_below_its_caption(xs, ys):
+    rows = [FEES[0], ["Basic", "5 per flat", "10.00"], *FEES[2:]]
+    page = text(72, 100, BODY) + text(320, 103, MORE) + text(72, 156, "Table 2: Fees") + cells(rows, 180, xs)
+    page += rules((70, 540), ys) if ys else ""
+    table = f"Table 2: Fees\n\n{FEE_ROWS.replace('Users: 5', 'Users: 5 per flat')}"
+    assert f"{joined(BODY)}\n\n{joined(MORE)}\n\n{table}\n\n{joined(MORE)}\n\n{joined(BODY)}" == read(
+        page + text(72, 280, MORE) + text(320, 280, BODY)
+    )
+
+
+def test_tables_side_by_side_stay_two():
+    columns = [text(x, 100, BODY) + cells(FEES, 160, (x, x + 80, x + 140)) + text(x, 250, MORE) for x in (72, 320)]
+    assert read("".join(columns)).split("\n\n") == 2 * [joined(BODY), FEE_ROWS, joined(MORE)]
+
+
+@pytest.mark.parametrize("x, other", [(72, 320), (320, 72)], ids=["left", "right"])
+@pytest.mark.parametrize("xs", [(), (-2, 76, 136, 220)], ids=["no lines", "grid"])
+def test_a_table_beside_text_stays_apart_from_it(x, other, xs):
+    page = cells(FEES, 100, (x, x + 80, x + 140)) + text(other, 93, f"{BODY}\n{MORE}")
+    page += rules([x + shift for shift in xs], range(86, 167, 20)) if xs else ""
+    text_beside = joined(f"{BODY}\n\n{MORE}")
+    assert joined(read(page)) == joined("\n\n".join([FEE_ROWS, text_beside][:: 1 if x < other else -1]))
+
+
+@pytest.mark.parametrize("end, shift", [("\n", 0), ("\n", 5), (" ", 0)], ids=["two lines", "centred", "one line"])
+def test_descriptions_stay_in_their_rows(end, shift):
+    notes = [
+        "sent back to the\nmaker of the part",
+        "lost on the long\nway to the owner",
+        "kept by those who\nhad paid for it",
+    ]
+    notes = [note.replace("\n", end) for note in notes]
+    page = cells([[*FEES[0], "Note"]], 80) + cells(FEES[1:], 104 + shift, step=25.8)
+    page += "".join(text(400, 104 + 25.8 * number, note, 8) for number, note in enumerate(notes))
+    for row, note in zip(FEE_ROWS.split("\n"), notes, strict=True):
+        assert f"{row[:-1]}| Note: {joined(note)} |" in read(page)
+
+
 def test_a_heading_below_columns_of_equal_length_ends_them_if_wide_text_follows():
     page = text(72, 100, BODY) + text(310, 103, MORE) + text(72, 170, "Next", 18)
     wide = "This text goes over the whole width of the page, not over a column."
