@@ -53,7 +53,7 @@ MAX_SPANS_PER_UNIT = 4
 MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
-MIN_CELL_SHARE = 0.5  # the same for a table row
+MIN_CELL_SHARE = 0.8  # the same for a table row
 MIN_LIST_ITEMS = 2
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
 # The weights were chosen on the same questions.
