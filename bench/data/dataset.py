@@ -4,7 +4,7 @@ A paragraph's question (SQuAD) gets other paragraphs of the same file beside the
 would bring them; they are drawn by the seed and the question's id, so an item is the same in every larger sample.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -24,24 +24,29 @@ def load_items(source: str, num_passages: int, seed: int, samples: int | None, a
     then that there is none. Raises InvalidDataset and DatasetsMissing.
     """
     group, questions = read_questions(source)
-    raw = _with_ids(questions, group)
-    if not raw:
+    if not questions:
         raise InvalidDataset(f"{source} has no question with an answer.")
-    if absent and not all(one.paragraph for one in raw):
+    if absent and not all(one.paragraph for one in questions):
         raise InvalidDataset(f"{source} has questions with passages of their own: no gold paragraph to leave out.")
+    return list(islice(make_items(group, questions, num_passages, seed, absent), samples))
+
+
+def make_items(
+    group: str, questions: Sequence[RawQuestion], num_passages: int, seed: int, absent: bool = False
+) -> Iterator[Item]:
+    """Yield an item for each question, in a seeded order; see `load_items`."""
+    raw = _with_ids(questions, group)
     paragraphs = list(dict.fromkeys(one.paragraph for one in raw if one.paragraph))
     Random(seed).shuffle(raw)
     metric = _select_metric(" ".join(text for one in raw for text in (one.question, *one.answers)))
-    items = []
-    for one in raw[:samples]:
+    for one in raw:
         rng = Random(f"{seed} {one.id}")
         passages = one.passages or _with_distractors(one, paragraphs, num_passages + absent, rng)
         item = Item(one.id, one.question, passages, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
         if absent:
             others = tuple(passage for passage in passages if passage != one.paragraph)
             item = replace(item, passages=others, answers=(), group=f"{group} without answer", metric="not_there")
-        items.append(item)
-    return items
+        yield item
 
 
 def _select_metric(text: str) -> str:
@@ -51,7 +56,7 @@ def _select_metric(text: str) -> str:
     return "f1_zh" if 2 * chinese > len(letters) else "f1"
 
 
-def _with_ids(questions: list[RawQuestion], group: str) -> list[RawQuestion]:
+def _with_ids(questions: Sequence[RawQuestion], group: str) -> list[RawQuestion]:
     """Give each question a unique id."""
     by_id: dict[str, RawQuestion] = {}
     for number, one in enumerate(questions):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Splitter = Callable[[str], list[str]]  # splits a long text into passages, as the library's chunker does
+TokenCounter = Callable[[str], int]  # counts a passage's tokens in the prompt
 
 
 @dataclass(frozen=True)

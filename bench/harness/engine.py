@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from threading import Event
 
-from bench.data.item import Splitter
+from bench.data.item import Splitter, TokenCounter
 from engine.builder import ModelConfig, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig, from_tensors, to_tensors
 from engine.engine import Engine, PrefillResult
@@ -46,6 +46,11 @@ def make_splitter(engine: Engine, tokens: int) -> Splitter:
     """Return a function that splits a text into chunks of at most `tokens` tokens, without overlap."""
     tokenizer = engine.template.tokenizer.data
     return lambda text: [text[start:end] for start, end in split(text, tokenizer, ChunkConfig(tokens, 0))]
+
+
+def make_token_counter(engine: Engine) -> TokenCounter:
+    """Return a function that counts a passage's tokens in the prompt."""
+    return lambda passage: len(engine.template.encode_passage(passage).ids)
 
 
 def first_token(

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.arguments import positive_int
 from bench.errors import InvalidArgument
-from bench.harness.engine import make_splitter, model_config, open_engine
+from bench.harness.engine import make_splitter, make_token_counter, model_config, open_engine
 from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
 from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import read_haystack
@@ -41,11 +41,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
         message = f"The model's context is {engine.max_tokens:,} tokens; --context-lengths {too_long[0]} is more."
         raise InvalidArgument(message)
-
-    def count_tokens(passage: str) -> int:
-        return len(engine.template.encode_passage(passage).ids)
-
-    split = make_splitter(engine, arguments.chunk)
+    count_tokens, split = make_token_counter(engine), make_splitter(engine, arguments.chunk)
     rows = []
     for length in arguments.lengths:
         tokens = min(length, engine.max_tokens - RESERVED_TOKENS)

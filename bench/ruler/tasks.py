@@ -48,7 +48,7 @@ class NeedleTask:
     queried: int = 1  # keys in the question
 
     def __call__(self, rng: Random, text: list[str], max_tokens: int) -> TaskSample:
-        names = _distinct(partial(self._draw_key, rng), self.keys)
+        names = distinct(partial(self._draw_key, rng), self.keys)
         owners = [name for name in names for _ in range(self.values)]
         pairs = list(zip(owners, _draw_values(rng, self.value, len(owners)), strict=True))
         needles = [self._needle(*pair) for pair in pairs]
@@ -98,7 +98,7 @@ class NeedleTask:
 def variable_tracking(rng: Random, text: list[str], max_tokens: int) -> TaskSample:
     """Return a chain of assignments in order, in noise; all its variables have the first one's value."""
     value = str(rng.randint(10_000, 99_999))
-    names = _distinct(lambda: "".join(rng.choices(string.ascii_uppercase, k=NAME_LETTERS)), NUM_HOPS + 1)
+    names = distinct(lambda: "".join(rng.choices(string.ascii_uppercase, k=NAME_LETTERS)), NUM_HOPS + 1)
     chain = [f"VAR {names[0]} = {value}", *(f"VAR {name} = VAR {before}" for before, name in pairwise(names))]
     return TaskSample(
         context=_hide_in_noise(rng, chain),
@@ -196,7 +196,8 @@ def _draw_uuid(rng: Random) -> str:
     return str(UUID(int=rng.getrandbits(128), version=4))
 
 
-def _distinct(draw: Callable[[], str], count: int) -> list[str]:
+def distinct(draw: Callable[[], str], count: int) -> list[str]:
+    """Return `count` different results of `draw`, in the order drawn."""
     drawn: dict[str, None] = {}
     while len(drawn) < count:
         drawn[draw()] = None

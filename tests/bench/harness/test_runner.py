@@ -69,6 +69,7 @@ def arguments(tmp_path, questions):
         chunk=64,
         passages=4,
         absent=False,
+        task=None,
         data=tmp_path,
         json=tmp_path / "rows.json",
     )
