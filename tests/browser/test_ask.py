@@ -162,6 +162,7 @@ def test_escape_closes_an_open_panel_before_it_stops_an_answer(visit, backend):
     assert backend.cancelled == [False, True] and tab.errors == []
 
 
+@pytest.mark.slow
 def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
     backend.answer, backend.pause_after_words = "word " * 60, 3
     one, other = visit(), visit()

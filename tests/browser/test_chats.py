@@ -73,6 +73,7 @@ def test_chats_can_be_started_opened_renamed_exported_and_deleted(chatting, back
     assert chatting.errors == []
 
 
+@pytest.mark.slow
 def test_two_tabs_with_the_same_chat_lose_no_turn(chatting, backend):
     other = chatting.page.context.new_page()
     other.goto(chatting.page.url)

@@ -152,6 +152,7 @@ def test_on_a_phone_only_the_table_scrolls_sideways_and_the_answers_are_readable
     compare.assert_clean()
 
 
+@pytest.mark.slow
 def test_two_sessions_compare_independently(open_page, backend):
     backend.comparison.pause_after_steps = 1
     one, two = open_page(), open_page()

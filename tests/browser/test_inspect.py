@@ -48,6 +48,7 @@ def test_slider_and_passage_choice_redraw_without_a_second_inspection(visit, bac
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.mark.slow
 def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choices(visit, backend):
     tab = visit()
     tab.go("Cache")
@@ -124,6 +125,7 @@ def test_a_phone_scrolls_down_only(visit):
     assert too_wide(tab.page, "#inspect-page *") == []
 
 
+@pytest.mark.slow
 def test_the_four_colours_stand_out_in_both_themes(visit):
     tab = visit()
     inspect(tab)
