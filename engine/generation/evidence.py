@@ -95,8 +95,10 @@ class Evidence:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the passages are likely to hold the answer."""
-        return is_enough(self.kind, self.confidence)
+        """Whether the passages are likely to hold the answer: at least something of the form that is asked for."""
+        expected = expected_content(self._prepared.original_question)
+        has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
+        return has_form and is_enough(self.kind, self.confidence)
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""

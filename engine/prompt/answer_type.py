@@ -15,6 +15,8 @@ QUANTITY = _any(
     r"\bwie ?(?:viele?n?|hoch|lange?|alt|weit|gro\u00df|schwer|teuer|schnell|laut|oft|tief|breit|warm|hei\u00df)\b",
     r"\bper ?cent(?:age)?\b|\bprozentsatz\b|^was kostet\b|^what .*\b(?:price|cost|fee|temperature|extension)\b",
 )
+EMAIL = _any(r"\be-?mail[- ]?ad+ress|\bmailadresse")
+PHONE = _any(r"\b(?:tele)?phone number|\b(?:telefon|handy|mobil|ruf|durchwahl)nummer")
 DAY = _any(r"\b(?:what|which|welche[mnrs]?) (?:week)?days?\b|\bwelche[mnrs]? (?:wochen)?tage?n?\b")
 TIME = _any(
     r"^(?:(?:by|since|until|till|from|to|bis|ab|seit|f\u00fcr) )?(?:when|wann)\b",
@@ -46,6 +48,8 @@ CALENDAR_WORD = (
     r"|fr\u00fchjahr|fr\u00fchling|sommer|herbst|mittag|morgens|abends)\b"
 )
 ANSWERS = {  # what an answer of each type contains; the first that matches the question decides
+    EMAIL: re.compile(r"\w@\w"),
+    PHONE: re.compile(r"\d[\d /-]{2,}"),
     DAY: re.compile(rf"{DATE_WORD}|\d\d?\.\d|\d{{4}}", re.I),
     QUANTITY: re.compile(rf"\d|\b(?:{NUMBER_WORD})\b", re.I),
     TIME: re.compile(rf"{CLOCK_OR_DATE}|{CALENDAR_WORD}", re.I),

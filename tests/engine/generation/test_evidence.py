@@ -336,3 +336,10 @@ def test_several_lines_and_marks():
 def test_a_list_needs_less_confidence_than_a_fact():
     assert is_enough(QuestionKind.LIST, 0.2) and not is_enough(QuestionKind.FACT, 0.2)
     assert not is_enough(QuestionKind.LIST, 0.1) and is_enough(QuestionKind.SUMMARY, 0.0)
+
+
+def test_passages_without_anything_of_the_form_asked_for_do_not_answer():
+    office = "The office is in Port Arden. Write to office@port.example."
+    question = "What is the email address of the office?"
+    assert evidence(question, Scorer("office@port.example"), office).has_answer
+    assert not evidence(question, Scorer("Port Arden"), office.partition(" Write")[0]).has_answer

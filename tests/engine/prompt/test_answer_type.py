@@ -15,6 +15,8 @@ from engine.prompt.answer_type import asks_for_reason, expected_content, words_b
         ("By when do I have to reply?", "as soon as possible", "the secretary"),
         ("On what day is the bin emptied?", "every Sunday", "2 am"),
         ("Bis wann ist das zu melden?", "unverz\u00fcglich", "dem Vorstand"),
+        ("What is the e-mail address of the office?", "office@port.example", "Port Arden"),
+        ("Wie ist die Telefonnummer?", "0951 17 42 00", "Frau Sühl"),
         ("Who pays?", "the tenant", "12.50"),
     ],
 )
