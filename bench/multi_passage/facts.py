@@ -12,7 +12,7 @@ from bench.multi_passage.source import TaskSource
 from engine.text import split_sentences
 
 NUM_CHAINS = 3  # the one that the question asks for, and competing ones
-MAX_ATTEMPTS = 100  # for a question that was not asked before, and whose names the file does not contain
+MAX_ATTEMPTS = 100  # for a question that is new, and whose names the file does not contain
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,18 @@ def fact_items(
     Item i depends only on the task, the source (file, seed, number of passages) and i. Raises InvalidArgument if there
     are no more questions, or too few paragraphs without the invented names.
     """
-    asked: set[str] = set()
+    seen: set[str] = set()
     for number in count():
         for attempt in range(MAX_ATTEMPTS):
             rng = Random(f"{task} {source.seed} {number} {attempt}")
             drawn = sample(rng)
             paragraphs = _draw_paragraphs(source, drawn.terms, rng)
-            if drawn.question not in asked and len(paragraphs) == source.num_passages:
+            if drawn.question not in seen and len(paragraphs) == source.num_passages:
                 break
         else:
             fewer = "Give fewer --num-samples, fewer --passages or a larger file"
             raise InvalidArgument(f"{source.file} allows no more than {number} questions of {task}. {fewer}.")
-        asked.add(drawn.question)
+        seen.add(drawn.question)
         yield Item(
             id=f"{task}-{source.seed}-{number}",
             question=drawn.question,

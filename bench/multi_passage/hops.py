@@ -15,7 +15,7 @@ TEMPLATES = (
     TwoFacts(
         lambda rng: (names.thing(rng), names.building(rng), names.town(rng)),
         ("The {subject} was found in the {bridge}.", "Workers found the {subject} in the {bridge}."),
-        ("The {bridge} stands in {answer}.", "The {bridge} is a building in {answer}."),
+        ("The {bridge} is located in {answer}.", "The {bridge} is a building in {answer}."),
         "In which town is the building where the {subject} was found?",
     ),
     TwoFacts(

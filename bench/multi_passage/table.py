@@ -81,7 +81,7 @@ def table_question(rng: Random) -> FactSample:
     columns = rng.sample(theme.columns, NUM_COLUMNS)
     values = iter(distinct(partial(theme.cell, rng), NUM_ROWS * NUM_COLUMNS))
     rows = [[name, *islice(values, NUM_COLUMNS)] for name in distinct(partial(theme.row, rng), NUM_ROWS)]
-    asked, column = rng.choice(rows), rng.randrange(NUM_COLUMNS)
+    row, column = rng.choice(rows), rng.randrange(NUM_COLUMNS)
     header = "\n".join([theme.caption, _line([theme.corner, *columns]), _line(["---"] * (NUM_COLUMNS + 1))])
 
     def hide(paragraphs: list[str]) -> list[str]:
@@ -95,8 +95,8 @@ def table_question(rng: Random) -> FactSample:
             passages[place] = f"{block}\n\n{passages[place]}" if place == others[-1] else block
         return passages
 
-    question = f'Table "{theme.caption}": {theme.question.format(row=asked[0], column=columns[column])}'
-    return FactSample(question, asked[column + 1], (asked[0], asked[column + 1]), hide)
+    question = f'Table "{theme.caption}": {theme.question.format(row=row[0], column=columns[column])}'
+    return FactSample(question, row[column + 1], (row[0], row[column + 1]), hide)
 
 
 def _line(cells: Sequence[str]) -> str:

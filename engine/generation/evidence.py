@@ -95,10 +95,8 @@ class Evidence:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the passages are likely to hold the answer: at least something of the form that is asked for."""
-        expected = expected_content(self._prepared.original_question)
-        has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
-        return has_form and is_enough(self.kind, self.confidence)
+        """Whether the passages are likely to hold the answer."""
+        return is_enough(self.kind, self.confidence)
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
@@ -195,9 +193,12 @@ class Evidence:
 
     @cached_property
     def confidence(self) -> float:
-        """How likely an answer made of the best quote is right."""
-        question = self._prepared.standalone_question
-        return quote_confidence(question, self._ranked[0], self._ranker, self.scores) if self._ranked else 0.0
+        """How likely an answer made of the best quote is right; 0 if no passage has what the question expects."""
+        expected = expected_content(self._prepared.original_question)
+        has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
+        if not has_form or not self._ranked:
+            return 0.0
+        return quote_confidence(self._prepared.standalone_question, self._ranked[0], self._ranker, self.scores)
 
     @cached_property
     def _ranked(self) -> list[RankedUnit]:

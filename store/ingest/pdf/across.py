@@ -1,4 +1,4 @@
-"""Tables that go across two columns of text, or stand beside one."""
+"""Tables that span two columns of text, or are next to one."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -44,7 +44,7 @@ def _is_line(segment: Segment, x0: float, x1: float) -> bool:
 def _rows_across(run: list[Row], gutter: float, margin: float, heights: Sequence[float]) -> list[Row]:
     """Return the rows of a table among successive rows of short texts; `heights` are those of lines across the gutter.
 
-    None if there are two tables, one on each side: labels stand at the margin of the column on the right.
+    None if there are two tables, one on each side: labels start at the margin of the column on the right.
     """
     ruled = [any(abs(height - row[0].baseline) < 2 * row[0].size for height in heights) for row in run]
     across = [
@@ -75,7 +75,7 @@ def _has_label(row: Row, margin: float) -> bool:
 def is_table_beside(segments: Sequence[Segment], text: Sequence[Segment], rules: Sequence[Rule]) -> bool:
     """Return whether a column has a table without lines between its columns that the text beside it is no part of.
 
-    The lines of such a text are evenly spaced and do not stand on the baselines of the table's rows.
+    The lines of such a text are evenly spaced and do not share the baselines of the table's rows.
     """
     rows = rows_of(segments)
     for table in find_aligned(rows, rules):

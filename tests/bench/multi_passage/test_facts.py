@@ -15,7 +15,7 @@ HOPS = [
     (
         r"In which town is the building where the (.+) was found\?",
         [r"The S was found in the (.+)\.", r"Workers found the S in the (.+)\."],
-        [r"The B stands in (.+)\.", r"The B is a building in (.+)\."],
+        [r"The B is located in (.+)\.", r"The B is a building in (.+)\."],
     ),
     (
         r"In which town is the head office of the company that (.+) works for\?",

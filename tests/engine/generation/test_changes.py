@@ -10,10 +10,10 @@ from engine.generation.changes import describe_change
     [
         ("Appeal within 21 days of it.", "Appeal within 14 days of it.", "21 days → 14 days"),
         ("Report it within 24 hours.", "Report it within 4 hours, at any time.", "24 hours → 4 hours"),
-        ("Desks are free.", "Desks are free.", ""),
+        ("Rooms are free.", "Rooms are free.", ""),
         ("Appeal within 21 days.", "The office opens at nine.", ""),
         ("| Item: Chair | Limit: £180 | By: June |", "| Item: Chair | Limit: £220 | By: June |", "Limit: £180 → £220"),
-        ("| Item: Chair | Limit: £180 |", "| Item: Desk | Limit: £220 |", ""),
+        ("| Item: Chair | Limit: £180 |", "| Item: Lamp | Limit: £220 |", ""),
         ("| Item: Chair | Limit: £180 |", "| Item: Chair | Renewed: never |", ""),
     ],
 )
