@@ -78,6 +78,10 @@ class SelectionContext:
         return [len(span) for span in self.spans]
 
     @property
+    def num_exact_tokens(self) -> int:
+        return sum(self.lengths[: self.num_exact_chunks])
+
+    @property
     def slots(self) -> Tensor:
         """Slots of all context tokens, [context tokens] int64, ascending."""
         return torch.cat([torch.arange(span.start, span.stop) for span in self.spans]) if self.spans else NO_ROWS

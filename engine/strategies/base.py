@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from engine.method import list_params, ratio_param
-from engine.strategies.windows import windows_within_budget
+from engine.strategies.windows import token_budget, top_tokens, windows_within_budget
 from engine.types import NO_ROWS, Placement, RecomputePlan, ScoreMode, SelectionContext
 
 
@@ -110,3 +110,17 @@ class WindowStrategy(Strategy):
         if not context.spans or (context.num_exact_chunks >= len(context.spans) and self.ratio < 1):
             return RecomputePlan(NO_ROWS)  # nothing to recompute, so scores are not computed either
         return RecomputePlan(context.slots[self.select(self.scores(context), context)])
+
+
+@dataclass(frozen=True)
+class TokenStrategy(WindowStrategy):
+    """Base class of methods that recompute the best tokens within the budget one by one, without windows.
+
+    Tokens whose KV is exact already are selected only at a ratio of 1.
+    """
+
+    def select(self, scores: Tensor, context: SelectionContext) -> Tensor:
+        return top_tokens(scores, self.ratio, context.num_exact_tokens)
+
+    def plan(self, context: SelectionContext) -> RecomputePlan:
+        return super().plan(context) if token_budget(self.ratio, context.context_tokens) else RecomputePlan(NO_ROWS)

@@ -53,8 +53,7 @@ class Prefix(Strategy):
     placement = Placement.EXACT_PREFIX
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
-        num_exact_tokens = sum(context.lengths[: context.num_exact_chunks])
-        return RecomputePlan(context.slots[num_exact_tokens:])
+        return RecomputePlan(context.slots[context.num_exact_tokens :])
 
 
 @dataclass(frozen=True)

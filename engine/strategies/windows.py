@@ -63,9 +63,13 @@ def windows_within_budget(scores: Tensor, lengths: list[int], ratio: float, num_
     return keep[window_of].nonzero()[:, 0]
 
 
-def top_tokens(scores: Tensor, ratio: float) -> Tensor:
-    """Return the ascending indices of the top floor(ratio x tokens) tokens."""
-    return top_k(scores, token_budget(ratio, len(scores)))
+def top_tokens(scores: Tensor, ratio: float, num_exact_tokens: int = 0) -> Tensor:
+    """Return the ascending indices of the top floor(ratio x tokens) tokens.
+
+    The first `num_exact_tokens` need no recomputation; they are selected only at a ratio of 1.
+    """
+    start = 0 if ratio == 1 else num_exact_tokens
+    return start + top_k(scores[start:], token_budget(ratio, len(scores)))
 
 
 def top_k(scores: Tensor, count: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.strategies.windows import sliding_windows, tumbling_windows, windows_within_budget
+from engine.strategies.windows import sliding_windows, top_tokens, tumbling_windows, windows_within_budget
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=0, max_size=6)
 GROUPINGS = {"budget": windows_within_budget, "tumbling": tumbling_windows, "sliding": sliding_windows}
@@ -102,6 +102,15 @@ def test_the_budget_takes_the_windows_with_the_best_mean():
     scores[8:16] = 0.5  # the best mean
     scores[0] = 3.0  # a single high score: mean 0.375
     assert windows_within_budget(scores, [24], 8 / 24).tolist() == list(range(8, 16))
+
+
+@settings(deadline=None, max_examples=60)
+@given(LENGTHS, RATIOS, st.integers(0, 5), st.integers(0, 2))
+def test_the_budget_is_spent_on_the_best_tokens_that_are_not_exact(lengths, ratio, seed, num_exact):
+    scores, budget = draw_scores(lengths, seed), math.floor(ratio * sum(lengths) + 1e-9)
+    start = 0 if ratio == 1 else sum(lengths[:num_exact])
+    best = sorted(range(start, sum(lengths)), key=lambda token: -scores[token].item())[:budget]
+    assert top_tokens(scores, ratio, sum(lengths[:num_exact])).tolist() == sorted(best)
 
 
 def test_windows_never_cross_a_chunk():
