@@ -48,7 +48,7 @@ class ScoreMode(Enum):
     LEARNED = "learned"  # a trained token selector; JOINT if no selector is loaded
 
 
-def _not_available() -> Tensor:
+def _not_available(*arguments: float) -> Tensor:
     raise RuntimeError("this selection context has no such scores")
 
 
@@ -65,6 +65,9 @@ class SelectionContext:
     learned_scores: Callable[[], Tensor] = _not_available
     question_attention: Callable[[], Tensor] = _not_available  # over the assembled chunks, [L, context tokens]
     oracle_attention: Callable[[], Tensor] = _not_available  # [context tokens], last layer; costs a full prefill
+    question_attention_norm: Callable[[], Tensor] = _not_available  # L2 norm over question rows, [L, context tokens]
+    # Of anchor ratio and layer: attention in that layer after reading only the anchors before it, [context tokens]
+    compressed_view_attention: Callable[[float, int], Tensor] = _not_available
     num_exact_chunks: int = 1  # leading chunks whose KV equals full prefill's; the first concatenated one always does
     num_layers: int = 1  # of the main model
     seed: int = 0  # of this prompt, for random strategies

@@ -26,6 +26,8 @@ _HUES = {
     "cacheclip-trained": "#c2407f",
     "cacheblend": "#3b6fd4",
     "prophetkv": "#2f9e8f",
+    "infoflow": "#7a4a1e",
+    "qcfuse": "#4fb3d9",
     "epic": "#8b7bd8",
     "ape": "#6b8e23",
     "oracle": "#222222",

@@ -74,16 +74,24 @@ class AttentionProbe(RowPass):
         self._num_query_tokens = num_query_tokens
         self._mask = causal_mask(slots[-num_query_tokens:].to(buffer.keys.device), self._end, torch.float32)
         self._recorded: list[Tensor] = []
+        self._norms: list[Tensor] = []
 
     @property
     def attention(self) -> Tensor:
         """Mean over the recorded rows, [layers run so far, query heads, last slot + 1] in fp32."""
         return torch.stack(self._recorded)
 
+    @property
+    def attention_norm(self) -> Tensor:
+        """L2 norm over the recorded rows of the heads' mean, [layers run so far, last slot + 1] in fp32."""
+        return torch.stack(self._norms)
+
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         recorded = query[:, :, -self._num_query_tokens :]
         weights = attention_logits(recorded, keys, scaling, self._mask)[0].softmax(-1)  # [H, query heads / H * R, T]
-        self._recorded.append(weights.view(*recorded.shape[1:3], -1).mean(1).cpu())
+        by_head = weights.view(*recorded.shape[1:3], -1)
+        self._recorded.append(by_head.mean(1).cpu())
+        self._norms.append(by_head.mean(0).norm(dim=0).cpu())
         if recorded.shape == query.shape:
             return (weights.to(values.dtype) @ values[0]).view(query.shape)
         return super().attend(layer, query, keys, values, scaling)

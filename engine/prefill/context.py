@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.errors import Cancelled
 from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes, assemble, chunk_spans
 from engine.model.kv_buffer import AttentionProbe, KVBuffer
+from engine.prefill.compressed_view import compressed_view_attention
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.scoring.auxiliary import AuxiliaryScorer
@@ -47,6 +48,7 @@ class PromptContext:
         self._chunk_ids = self.prepared.passage_ids
         self._chunk_sets: dict[Placement, ChunkSet] = {}
         self._scores: dict[ScoreMode, Future[Tensor]] = {}
+        self._view_attention: dict[tuple[float, int], Tensor] = {}
         self._closed = Event()
         self.touched_nodes: TouchedNodes = []  # tree nodes that were read, for `ChunkCache.record_hits`
         context_ids = (token for ids in self._chunk_ids for token in ids)
@@ -102,19 +104,35 @@ class PromptContext:
                 raise Cancelled
         return future.result()
 
-    @cached_property
+    @property
     def question_attention(self) -> Tensor:
         """Attention of the question's rows over the assembled chunks, [L, context tokens]."""
-        buffer = self.assemble(Placement.CONCATENATED)
-        with self.trace.stage("question"):
-            return self._probe_question(self.query_rows, buffer)[0]
+        return self._question_probe[0]
+
+    @property
+    def question_attention_norm(self) -> Tensor:
+        """L2 norm over the question's rows of their attention over the assembled chunks, [L, context tokens]."""
+        return self._question_probe[1]
+
+    def compressed_view_attention(self, anchor_ratio: float, layer: int) -> Tensor:
+        """Return the question's attention in a layer after a compressed view of the context, [context tokens]."""
+        key = (anchor_ratio, layer)
+        if key not in self._view_attention:
+            decoder, prefix = self.cache.decoder, self.cache.prefix
+            chunks = self.chunk_set(Placement.CONCATENATED).chunks
+            rows = self.query_rows[-MAX_QUERY_ROWS:]  # of a pasted text, its end
+            with self.trace.stage("question"):
+                self._view_attention[key] = compressed_view_attention(
+                    decoder, prefix, chunks, self.ids[rows], rows, anchor_ratio, layer, self.cancel
+                )
+        return self._view_attention[key]
 
     @cached_property
     def reference(self) -> ReferencePrefill:
         """A full prefill of the same ids."""
         buffer = self.new_buffer()
         with self.trace.stage("full prefill"):
-            attention, logits = self._probe_question(torch.arange(len(self.ids)), buffer)
+            attention, _, logits = self._probe_question(torch.arange(len(self.ids)), buffer)
         return ReferencePrefill(buffer, logits, attention)
 
     def selection_context(self, placement: Placement = Placement.CONCATENATED) -> SelectionContext:
@@ -126,6 +144,8 @@ class PromptContext:
             learned_scores=partial(self.scores, ScoreMode.LEARNED),
             question_attention=lambda: self.question_attention,
             oracle_attention=lambda: self.reference.attention[-1],
+            question_attention_norm=lambda: self.question_attention_norm,
+            compressed_view_attention=self.compressed_view_attention,
             num_exact_chunks=self._num_exact_chunks(placement),
             num_layers=self.cache.decoder.spec.num_layers,
             seed=crc32(self.ids.numpy().tobytes()),
@@ -170,10 +190,20 @@ class PromptContext:
                 executor.shutdown(wait=False)  # the thread ends with its work, and its OpenMP threads with it
         return self._scores[mode]
 
-    def _probe_question(self, rows: Tensor, buffer: KVBuffer) -> tuple[Tensor, Tensor]:
-        """Compute KV for `rows`, the question's among them; return its attention [L, context tokens] and logits [V]."""
+    @cached_property
+    def _question_probe(self) -> tuple[Tensor, Tensor, Tensor]:
+        buffer = self.assemble(Placement.CONCATENATED)
+        with self.trace.stage("question"):
+            return self._probe_question(self.query_rows, buffer)
+
+    def _probe_question(self, rows: Tensor, buffer: KVBuffer) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute KV for `rows`, the question's among them.
+
+        Returns the question's attention and its norm over the rows, [L, context tokens] each, and logits [V].
+        """
         decoder = self.cache.decoder
         context = slice(len(self.cache.prefix_ids), int(self.query_rows[0]))
         probe = AttentionProbe(buffer, rows, min(len(self.query_rows), MAX_QUERY_ROWS))  # of a pasted text, its end
         hidden = decoder.forward(self.ids[rows][None], rows[None], probe, self.cancel)
-        return probe.attention[:, :, context].mean(1), decoder.logits(hidden[0, -1])
+        attention = probe.attention[:, :, context].mean(1)
+        return attention, probe.attention_norm[:, context], decoder.logits(hidden[0, -1])

@@ -11,7 +11,9 @@ from engine.strategies.baselines import Direct, Full, Naive, OracleWindows, Pref
 from engine.strategies.cacheblend import CacheBlend
 from engine.strategies.cacheclip import CacheClip, CacheClipJoint, CacheClipTrained, CacheClipV1, CacheClipV2
 from engine.strategies.epic import EPIC
+from engine.strategies.infoflow import InfoFlow
 from engine.strategies.prophetkv import ProphetKV
+from engine.strategies.qcfuse import QCFuse
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "cacheclip": CacheClip,
@@ -21,6 +23,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "cacheclip-v2": CacheClipV2,
     "cacheblend": CacheBlend,
     "prophetkv": ProphetKV,
+    "infoflow": InfoFlow,
+    "qcfuse": QCFuse,
     "epic": EPIC,
     "ape": APE,
     "random": RandomWindows,

@@ -68,7 +68,8 @@ def test_every_method_answers_and_reports_recomputed_tokens(app):
         assert answer.state == "done" and answer.text, method.name
         realised[method.name] = answer.actual_ratio
     assert realised["direct"] == realised["naive"] == realised["ape"] == 0.0 and realised["full"] == 1.0
-    for name in ("cacheclip", "cacheclip-trained", "cacheclip-joint", "cacheblend", "prophetkv", "random", "oracle"):
+    selecting = ("cacheclip", "cacheclip-trained", "cacheclip-joint", "cacheblend", "prophetkv", "infoflow", "qcfuse")
+    for name in (*selecting, "random", "oracle"):
         assert realised[name] == pytest.approx(ASK.recompute_ratio, abs=0.01), name
     assert realised["cacheclip-v1"] < ASK.recompute_ratio  # isolated candidates are dropped
 

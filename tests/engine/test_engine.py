@@ -47,15 +47,17 @@ def test_full_prefill_and_ratio_one_equal_transformers(method, ratio):
     assert_close(found, reference_logits(engine, names), **REORDERED)
 
 
-def test_ratio_one_equals_full_prefill_bit_for_bit():
+@pytest.mark.parametrize("method", ["cacheclip", "infoflow", "qcfuse"])
+def test_ratio_one_equals_full_prefill_bit_for_bit(method):
     engine, names = make_engine(), ["ferry", "tern", "fares"]
-    everything = logits_of(engine, replace(ASK, recompute_ratio=1.0), names)
+    everything = logits_of(engine, replace(ASK, method=method, recompute_ratio=1.0), names)
     assert_close(everything, logits_of(engine, replace(ASK, method="full"), names), **EXACT)
 
 
-def test_ratio_zero_equals_direct_reuse_bit_for_bit():
+@pytest.mark.parametrize("method", ["cacheclip", "infoflow", "qcfuse"])
+def test_ratio_zero_equals_direct_reuse_bit_for_bit(method):
     engine, names = make_engine(), ["ferry", "tern", "fares"]
-    nothing = logits_of(engine, replace(ASK, recompute_ratio=0.0), names)
+    nothing = logits_of(engine, replace(ASK, method=method, recompute_ratio=0.0), names)
     assert_close(nothing, logits_of(engine, replace(ASK, method="direct"), names), **EXACT)
 
 

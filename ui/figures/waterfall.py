@@ -11,7 +11,7 @@ from ui.format import duration
 # One colour per kind of work, readable on white and on near-black; matched by substring of the stage name.
 _COLOURS = {
     "#2f9e8f": ("lookup", "load", "assemble"),
-    "#8b7bd8": ("score", "auxiliary", "select", "question"),  # 'question': ProphetKV's pass that selects tokens
+    "#8b7bd8": ("score", "auxiliary", "select", "question"),  # 'question': its own pass that selects tokens
     "#d08a1d": ("recompute", "prefill"),
 }
 _OTHER = "#7c8694"

@@ -94,6 +94,8 @@ def test_an_engine_inspects_the_retrieved_passages():
         "cacheclip-trained",
         "cacheclip-joint",
         "prophetkv",
+        "infoflow",
+        "qcfuse",
         "random",
     } <= inspection.oracle_overlap.keys()
     json.dumps(inspection.as_dict())

@@ -55,7 +55,7 @@ def test_recomputing_nothing_is_direct_reuse_and_reuses_every_byte():
 
 
 def test_the_order_of_variants_changes_neither_answers_nor_distances():
-    every = ("naive", "cacheclip", "prefix", "cacheblend", "ape", "full", "prophetkv", "direct")
+    every = ("naive", "cacheclip", "prefix", "cacheblend", "ape", "full", "prophetkv", "infoflow", "qcfuse", "direct")
     forward = outcomes_of(make_engine(*NAMES), replace(ASK, methods=every))
     backward = outcomes_of(make_engine(*NAMES), replace(ASK, methods=every[::-1]))
     assert {key: results(one) for key, one in forward.items()} == {key: results(one) for key, one in backward.items()}
@@ -81,11 +81,14 @@ def test_exact_paths_of_earlier_answers_are_not_used():
 
 def test_every_ttft_includes_the_search_and_the_variants_own_scoring():
     engine = make_engine(*NAMES)
-    ended = last(compare(engine, replace(ASK, methods=("cacheclip", "cacheclip-joint", "prophetkv", "direct"))))
+    with_question_pass = ("prophetkv", "infoflow", "qcfuse")
+    methods = ("cacheclip", "cacheclip-joint", *with_question_pass, "direct")
+    ended = last(compare(engine, replace(ASK, methods=methods)))
     stages = {outcome.method: [stage.name for stage in outcome.stages] for outcome in ended.outcomes}
     assert "prefill" in stages["full"] and "load" not in stages["full"]
     assert "auxiliary" in stages["cacheclip"] and "auxiliary" in stages["cacheclip-joint"]
-    assert "question" in stages["prophetkv"] and "auxiliary" not in stages["direct"]
+    assert all("question" in stages[method] for method in with_question_pass)
+    assert not {"auxiliary", "question"} & set(stages["direct"])
     for outcome in ended.outcomes:
         assert outcome.ttft_ms > ended.search_ms > 0
         assert outcome.ttft_ms >= ended.search_ms + max(stage.length_ms for stage in outcome.stages)

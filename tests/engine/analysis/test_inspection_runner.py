@@ -21,8 +21,10 @@ from engine.strategies import (
     CacheClipV1,
     CacheClipV2,
     Full,
+    InfoFlow,
     OracleWindows,
     ProphetKV,
+    QCFuse,
     RandomWindows,
     windows,
 )
@@ -31,7 +33,7 @@ from tests.engine.prefill.test_context import NAMES
 from tests.engine.test_engine import ASK
 from tests.support.doubles import make_engine, run_inspection
 
-WITH_RATIO = [CacheClip, CacheClipV1, CacheClipV2, ProphetKV, OracleWindows, RandomWindows]
+WITH_RATIO = [CacheClip, CacheClipV1, CacheClipV2, ProphetKV, InfoFlow, QCFuse, OracleWindows, RandomWindows]
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
 PREFIX = 7
 
@@ -44,6 +46,8 @@ def view_of(lengths, seed=0, exact=1):
         per_chunk_scores=lambda: scores[0],
         question_attention=lambda: scores[1:],
         oracle_attention=lambda: scores[-1],
+        question_attention_norm=lambda: scores[1:],
+        compressed_view_attention=lambda anchor_ratio, layer: scores[layer],
         num_exact_chunks=exact,
         num_layers=3,
     )
@@ -122,6 +126,6 @@ def test_an_engines_inspection_contains_the_passages_and_is_consistent():
 def test_a_selection_at_a_ratio_is_what_an_answer_recomputes():
     engine = make_engine(*NAMES)
     inspection = run_inspection(engine, ASK)
-    for method in ("cacheclip", "cacheclip-v1", "prophetkv", "epic"):
+    for method in ("cacheclip", "cacheclip-v1", "prophetkv", "infoflow", "qcfuse", "epic"):
         *_, answer = engine.ask(replace(ASK, method=method, recompute_ratio=0.4))
         assert answer.recomputed_tokens == inspection.selections[method].mask_at(40).sum(), method

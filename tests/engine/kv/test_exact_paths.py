@@ -237,7 +237,7 @@ def test_kv_restored_from_eight_bits_is_not_exact():
     assert cache_results(ask(restarted, "ferry", "tern", method="prefix")) == ["exact prefix hit"] * 2
 
 
-@pytest.mark.parametrize("method", ["cacheblend", "prophetkv", "epic", "cacheclip"])
+@pytest.mark.parametrize("method", ["cacheblend", "prophetkv", "infoflow", "qcfuse", "epic", "cacheclip"])
 def test_an_exact_context_is_recomputed_only_at_a_ratio_of_one(method):
     engine = make_engine("ferry", "tern")
     ask(engine, "ferry", "tern", method="full")

@@ -13,7 +13,17 @@ from engine.prompt.pack import pack
 from engine.prompt.template import MAX_QUERY_ROWS
 from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SelectorHead, TokenSelector
-from engine.strategies import CacheClip, CacheClipJoint, CacheClipTrained, Direct, Full, OracleWindows, ProphetKV
+from engine.strategies import (
+    CacheClip,
+    CacheClipJoint,
+    CacheClipTrained,
+    Direct,
+    Full,
+    InfoFlow,
+    OracleWindows,
+    ProphetKV,
+    QCFuse,
+)
 from engine.trace import Trace
 from engine.types import Placement, ScoreMode
 from tests.engine.test_engine import ASK
@@ -31,18 +41,27 @@ def prepare(engine, names=NAMES):
 
 
 @torch.no_grad()
-def question_attention(model, context, ids, prefix_tokens, **arguments):
-    """Each layer's attention of the question's rows to the context, mean over heads and rows, by transformers."""
+def question_weights(model, context, ids, prefix_tokens, **arguments):
+    """Each layer's attention of the question's rows to the context, [L, query heads, rows, T], by transformers."""
     model.set_attn_implementation("eager")
     attentions = model(ids[None], output_attentions=True, **arguments).attentions
     rows, slots = len(context.query_rows), slice(prefix_tokens, int(context.query_rows[0]))
-    return torch.stack([layer[0, :, -rows:].mean(dim=(0, 1))[slots] for layer in attentions])
+    return torch.stack([layer[0, :, -rows:, slots] for layer in attentions])
+
+
+def assembled_cache(model, context, prefix_tokens):
+    """A cache with the prefix and the assembled chunks."""
+    start, cache = int(context.query_rows[0]), DynamicCache()
+    for number, (keys, values) in enumerate(assemble_kv(model, context.ids, prefix_tokens, context.spans)):
+        cache.update(keys[:, :, :start], values[:, :, :start], number)
+    return cache
 
 
 def test_oracle_attention_is_the_full_prefills_own(family):
     engine = make_engine(build=family)
     context = engine.prompt_context(prepare(engine), Trace())
-    expected = question_attention(tiny.model(family), context, context.ids, len(engine.template.prefix_ids))
+    weights = question_weights(tiny.model(family), context, context.ids, len(engine.template.prefix_ids))
+    expected = weights.mean(dim=(1, 2))
     assert_close(context.reference.attention, expected, **REORDERED)
     assert_close(context.selection_context().oracle_attention(), expected[-1], **REORDERED)
 
@@ -61,14 +80,15 @@ def test_recording_attention_changes_no_logit():
     assert_close(engine.prompt_context(prompt, Trace()).reference.logits, logits, **EXACT)
 
 
-def test_question_attention_is_that_over_the_assembled_chunks(family):
+def test_question_attention_and_its_norm_are_those_over_the_assembled_chunks(family):
     engine, model = make_engine(build=family), tiny.model(family)
     context, prefix_tokens = engine.prompt_context(prepare(engine), Trace()), len(engine.template.prefix_ids)
-    start, cache = int(context.query_rows[0]), DynamicCache()
-    for number, (keys, values) in enumerate(assemble_kv(model, context.ids, prefix_tokens, context.spans)):
-        cache.update(keys[:, :, :start], values[:, :, :start], number)
-    expected = question_attention(model, context, context.ids[start:], prefix_tokens, past_key_values=cache)
-    assert_close(context.question_attention, expected, **REORDERED)
+    cache = assembled_cache(model, context, prefix_tokens)
+    question = context.ids[context.query_rows]
+    weights = question_weights(model, context, question, prefix_tokens, past_key_values=cache)
+    assert_close(context.question_attention, weights.mean(dim=(1, 2)), **REORDERED)
+    norm = weights.mean(dim=1).square().sum(dim=1).sqrt()
+    assert_close(context.selection_context().question_attention_norm(), norm, **REORDERED)
 
 
 def test_a_shared_context_computes_each_input_once():
@@ -77,12 +97,15 @@ def test_a_shared_context_computes_each_input_once():
     trace = Trace()
     context = engine.prompt_context(prompt, trace)
     windows = (CacheClip(0.2), CacheClip(0.5), OracleWindows(0.2), OracleWindows(0.5))
-    for strategy in (*windows, ProphetKV(0.2), Direct()):
+    for strategy in (*windows, ProphetKV(0.2), InfoFlow(0.2), InfoFlow(0.5), Direct()):
         engine.prefill(prompt, strategy, Trace(), context=context)
     assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "full prefill", "question"]
     for strategy in (CacheClipTrained(0.2), CacheClipJoint(0.2)):  # the same scores without a selector
         engine.prefill(prompt, strategy, Trace(), context=context)
     assert sorted(stage.name for stage in trace.stages) == ["auxiliary", "auxiliary", "full prefill", "question"]
+    for strategy in (QCFuse(0.2), QCFuse(0.5), QCFuse(0.2, depth=0.0)):  # two layers, two passes
+        engine.prefill(prompt, strategy, Trace(), context=context)
+    assert [stage.name for stage in trace.stages].count("question") == 3
 
 
 @pytest.mark.parametrize("names, num_known", [(NAMES[:1], 0), (NAMES, 3), (NAMES, 2), (NAMES, 0)])
@@ -96,12 +119,15 @@ def test_a_selector_runs_only_if_some_passage_is_not_exact(names, num_known):
     assert ("auxiliary" in {stage.name for stage in trace.stages}) == (len(names) > max(1, num_known))
 
 
-@pytest.mark.parametrize("strategy", [CacheClip(0.3), OracleWindows(0.3), ProphetKV(0.3), Direct()])
+SHARED = [CacheClip(0.3), OracleWindows(0.3), ProphetKV(0.3), InfoFlow(0.3), QCFuse(0.3), Direct()]
+
+
+@pytest.mark.parametrize("strategy", SHARED)
 def test_a_shared_context_gives_the_same_result_as_an_own_one(strategy):
     engine = make_engine()
     prompt = prepare(engine)
     context = engine.prompt_context(prompt, Trace())
-    for other in (ProphetKV(0.7), OracleWindows(0.7), CacheClip(0.7)):
+    for other in (ProphetKV(0.7), OracleWindows(0.7), CacheClip(0.7), QCFuse(0.7)):
         engine.prefill(prompt, other, Trace(), context=context)
     shared = engine.prefill(prompt, strategy, Trace(), context=context)
     own = engine.prefill(prompt, strategy, Trace())

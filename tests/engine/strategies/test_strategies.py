@@ -10,13 +10,26 @@ import torch
 from engine.errors import BadRequest
 from engine.prompt.validate import validate
 from engine.request import Request
-from engine.strategies import EPIC, STRATEGIES, CacheBlend, Direct, Full, Prefix, ProphetKV, RandomWindows, list_methods
+from engine.strategies import (
+    EPIC,
+    STRATEGIES,
+    CacheBlend,
+    Direct,
+    Full,
+    InfoFlow,
+    Prefix,
+    ProphetKV,
+    QCFuse,
+    RandomWindows,
+    list_methods,
+)
 from engine.types import Deviation, SelectionContext
 
 README = Path(__file__).parents[3] / "README.md"
 SPANS = (range(5, 25), range(25, 31), range(31, 60))
 SCORES = torch.rand(55, generator=torch.Generator().manual_seed(0))
 ATTENTION = torch.rand(3, 55, generator=torch.Generator().manual_seed(1))
+NORMS = torch.rand(3, 55, generator=torch.Generator().manual_seed(2))
 
 
 @pytest.fixture
@@ -28,6 +41,9 @@ def context():
         learned_scores=lambda: SCORES.square(),
         question_attention=lambda: ATTENTION,
         oracle_attention=lambda: ATTENTION[-1],
+        question_attention_norm=lambda: NORMS,
+        compressed_view_attention=lambda anchor_ratio, layer: NORMS[layer] * (anchor_ratio - ATTENTION[layer]),
+        num_layers=3,
     )
 
 
@@ -55,9 +71,8 @@ def test_a_strategy_without_a_score_mode_requests_no_scores(context):
 
     for strategy in STRATEGIES.values():
         if strategy.score_mode is None:
-            strategy().plan(
-                SelectionContext(SPANS, *[unexpected] * 3, context.question_attention, context.oracle_attention)
-            )
+            scores = ("per_chunk_scores", "joint_scores", "learned_scores")
+            strategy().plan(replace(context, **dict.fromkeys(scores, unexpected)))
 
 
 def test_full_selects_every_slot_direct_none_and_prefix_all_after_the_first_chunk(context):
@@ -69,7 +84,7 @@ def test_full_selects_every_slot_direct_none_and_prefix_all_after_the_first_chun
 WINDOWED = ["cacheclip", "cacheclip-trained", "cacheclip-joint", "cacheclip-v1", "cacheclip-v2", "random", "oracle"]
 
 
-@pytest.mark.parametrize("name", [*WINDOWED, "prophetkv"])
+@pytest.mark.parametrize("name", [*WINDOWED, "prophetkv", "infoflow", "qcfuse"])
 def test_only_context_is_selected_and_all_of_it_at_a_ratio_of_one(context, name):
     build = STRATEGIES[name]
     assert set(build(ratio=0.3).plan(context).rows.tolist()) < set(range(5, 60))
@@ -77,7 +92,9 @@ def test_only_context_is_selected_and_all_of_it_at_a_ratio_of_one(context, name)
     assert build(ratio=0.0).plan(context).rows.tolist() == []
 
 
-@pytest.mark.parametrize("name", ["cacheclip", "cacheclip-trained", "cacheclip-joint", "random", "oracle"])
+@pytest.mark.parametrize(
+    "name", ["cacheclip", "cacheclip-trained", "cacheclip-joint", "random", "oracle", "infoflow", "qcfuse"]
+)
 def test_the_exact_chunk_is_selected_last(context, name):
     build = STRATEGIES[name]
     assert not set(build(ratio=0.6).plan(context).rows.tolist()) & set(SPANS[0])
@@ -109,6 +126,29 @@ def test_prophetkv_selects_the_tokens_with_most_attention_over_all_layers(contex
     rows = ProphetKV(ratio=0.2).plan(context).rows.tolist()
     best = sorted(range(55), key=lambda token: -sum(layer[token].item() for layer in ATTENTION))[: math.floor(0.2 * 55)]
     assert rows == sorted(5 + token for token in best)
+
+
+def best_after_the_first_chunk(score, count):
+    return sorted(sorted(range(25, 60), key=lambda slot: -score(slot - 5))[:count])
+
+
+def test_infoflow_selects_the_tokens_with_the_largest_norm_in_the_last_two_layers(context):
+    rows = InfoFlow(ratio=0.2).plan(context).rows.tolist()
+    assert rows == best_after_the_first_chunk(lambda token: NORMS[1][token].item() + NORMS[2][token].item(), 11)
+
+
+@pytest.mark.parametrize("anchors, depth, layer", [(0.15, 0.7, 1), (0.4, 0.0, 0), (1.0, 1.0, 2)])
+def test_qcfuse_selects_by_the_attention_of_its_critical_layer_after_its_anchors(context, anchors, depth, layer):
+    rows = QCFuse(ratio=0.2, anchors=anchors, depth=depth).plan(context).rows.tolist()
+    score = NORMS[layer] * (anchors - ATTENTION[layer])
+    assert rows == best_after_the_first_chunk(lambda token: score[token].item(), 11)
+
+
+@pytest.mark.parametrize("name", ["infoflow", "qcfuse"])
+@pytest.mark.parametrize("ratio, exact", [(0.0, 1), (0.01, 1), (0.9, 3)])
+def test_nothing_is_scored_when_nothing_is_recomputed(name, ratio, exact):
+    """0.01 x 55 tokens is less than one token."""
+    assert STRATEGIES[name](ratio=ratio).plan(SelectionContext(SPANS, num_exact_chunks=exact)).rows.tolist() == []
 
 
 def test_random_windows_follow_their_seed_and_differ_from_prompt_to_prompt(context):
@@ -144,6 +184,9 @@ INVALID = [
     ("ape", {"temperature": 0}),
     ("cacheblend", {"deviation": "queries"}),
     ("cacheblend", {"gradual": 1}),
+    ("infoflow", {"ratio": 1.1}),
+    ("qcfuse", {"anchors": 1.1}),
+    ("qcfuse", {"depth": -0.1}),
 ]
 
 
