@@ -50,9 +50,9 @@ def ratio_preview(
 def ttft_prediction(answer: Answer, costs: CostModel | None) -> Callable[[int], float | None]:
     """Return a function that predicts the TTFT in ms if so many of the context's tokens are recomputed.
 
-    The time of recomputing is the answer's own, scaled by the machine's measured cost of prefill; the other stages take
-    as long as before, but nothing waits for other requests. Returns None if the passages had to be computed or the
-    prefill was speculative: then the next request takes another course.
+    The time of recomputing is the answer's own, scaled by the machine's measured cost of prefill. The other stages take
+    as long as before, except that nothing waits for other requests, and that the passages are in memory by now.
+    Returns None if the passages had to be computed or the prefill was speculative: the next request differs too much.
     """
     trace = answer.trace
     lengths = {stage.name: stage.length_ms for stage in trace.stages}
@@ -62,6 +62,7 @@ def ttft_prediction(answer: Answer, costs: CostModel | None) -> Callable[[int], 
     ttft_ms = trace.ttft_ms - lengths.get("queue", 0.0)
     if not trace.waited_for("recompute"):
         return lambda recomputed_tokens: ttft_ms
+    ttft_ms -= lengths.get("load", 0.0)
     context_tokens, prompt_tokens, question_tokens = answer.context_tokens, answer.prompt_tokens, answer.question_tokens
 
     def cost_ms(recomputed_tokens: int) -> float:

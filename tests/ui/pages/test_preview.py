@@ -15,7 +15,7 @@ from ui.pages.ask.chat import Chat
 DOCUMENT = "d" * 64  # of every source of the fake backend
 OTHER_TAB = SimpleNamespace(session_hash="you")
 DEFAULTS = [param.default for method in METHODS for param in extra_params(method)]
-NOTHING = {}
+NOTHING = gr.skip()
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ class Ask:
         Nothing is shown either if other passages may be read than for the answer. `line` is the line shown now.
         """
         if answer is None or self.tasks.is_busy(session_of(request)):
-            return {}
+            return gr.skip()
         chosen = self.composer.to_request(answer.request.question, settings)
         ratio = chosen.recompute_ratio
         method = self._methods[answer.request.method]
@@ -201,7 +201,7 @@ class Ask:
             shown = answer.preview(ratio)
             new_line = render_preview(shown, ratio, answer, method)
         if not line and not new_line:
-            return {}
+            return gr.skip()
         return {self.results.preview: new_line, self.results.passages: render_passages(answer, shown, ratio)}
 
     def _reads_the_same(self, answer: Answer, chosen: Request) -> bool:

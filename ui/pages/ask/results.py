@@ -29,6 +29,10 @@ _BUTTONS = {
     "expand": ("Inspect", "Show attention and token selection for this question"),
     "apply": ("Compare", "Compare methods on this question"),
 }
+_PREVIEW = (
+    "Nothing was computed: the tokens come from the stored scores of this answer. The time to first token (TTFT) is "
+    "its own, with recomputing scaled by the measured cost of prefill."
+)
 _MAX_CONTEXT_CHARS = 600  # text before a citation that is sent with a click, to find the quoted sentence
 _MAX_HISTORY_ROWS = 10
 _HISTORY_COLUMNS = {
@@ -114,10 +118,10 @@ def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, m
         if not answer.trace.waited_for("recompute"):
             text += ", after the answer is shown"
         elif preview.ttft_ms is not None:
-            text += f", predicted time to first token {duration(preview.ttft_ms)}"
+            text += f", predicted TTFT {duration(preview.ttft_ms)}"
         text += "."
     again = button("retry", None, "Ask again", title=f"Ask this question again at {percent(ratio)}")
-    return tag("p", tag("span", text), again, role="status")
+    return tag("p", tag("span", text, title=_PREVIEW if preview else None), again, role="status")
 
 
 def render_answer(answer: Answer) -> Markup:
