@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import compress, groupby
+from itertools import compress, pairwise
 from typing import Any
 
 import torch
@@ -92,7 +92,11 @@ def mark_passages(
 
 def _split_text(text: str, passage: TokenizedText, is_recomputed: Sequence[bool]) -> tuple[TextSpan, ...]:
     """Split a passage's text wherever recomputed and reused tokens meet."""
-    recomputed_spans = compress(passage.spans, is_recomputed)
-    recomputed = {at for start, end in recomputed_spans for at in range(start, end)}
-    parts = groupby(enumerate(text), key=lambda part: part[0] in recomputed)
-    return tuple(TextSpan("".join(character for _, character in part), flag) for flag, part in parts)
+    bounds = [0, 0]  # of a reused part, which may be empty, then of a recomputed one, and so on
+    for start, end in compress(passage.spans, is_recomputed):
+        if start > bounds[-1]:
+            bounds += [start, end]
+        else:
+            bounds[-1] = max(bounds[-1], end)
+    parts = enumerate(pairwise([*bounds, len(text)]))
+    return tuple(TextSpan(text[start:end], index % 2 == 1) for index, (start, end) in parts if start < end)
