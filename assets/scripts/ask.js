@@ -35,6 +35,14 @@ window.kvscopeAsk = (() => {
       });
     },
 
+    // Brings the values of sliders into their limits, null for other inputs: while a number is typed it may be empty or
+    // out of range, and Gradio reports that as an error.
+    clamp: (values, limits) =>
+      values.map((value, index) => {
+        const [low, high] = limits[index] ?? [];
+        return limits[index] ? Math.min(Math.max(value ?? low, low), high) : value;
+      }),
+
     // Scrolls to a new answer when it begins.
     scrollToNew: (element) => {
       new MutationObserver(() => {

@@ -92,11 +92,11 @@ def mark_passages(
 
 def _split_text(text: str, passage: TokenizedText, is_recomputed: Sequence[bool]) -> tuple[TextSpan, ...]:
     """Split a passage's text wherever recomputed and reused tokens meet."""
-    bounds = [0, 0]  # of a reused part, which may be empty, then of a recomputed one, and so on
+    bounds = [0]  # of parts that are reused, recomputed, reused and so on; the first may be empty
     for start, end in compress(passage.spans, is_recomputed):
-        if start > bounds[-1]:
-            bounds += [start, end]
-        else:
+        if len(bounds) > 1 and start <= bounds[-1]:
             bounds[-1] = max(bounds[-1], end)
+        else:
+            bounds += [start, end]
     parts = enumerate(pairwise([*bounds, len(text)]))
     return tuple(TextSpan(text[start:end], index % 2 == 1) for index, (start, end) in parts if start < end)

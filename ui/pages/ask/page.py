@@ -1,5 +1,6 @@
 """The Ask page: a chat over the documents, with the passages and metrics of each answer."""
 
+import json
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping
 from operator import attrgetter
@@ -217,7 +218,9 @@ class Ask:
         """The arguments of an event that calls `show_preview`."""
         shown = [self.results.preview, self.results.passages]
         inputs = [self.results.answer, self.results.preview, *self.composer.inputs()]
-        return {"fn": self.show_preview, "inputs": inputs, "outputs": shown, **INSTANT}
+        limits = [(each.minimum, each.maximum) if isinstance(each, gr.Slider) else None for each in inputs]
+        clamp = f"(...values) => kvscopeAsk.clamp(values, {json.dumps(limits)})"
+        return {"fn": self.show_preview, "inputs": inputs, "outputs": shown, "js": clamp, **INSTANT}
 
     def _connect(self) -> None:
         box = self.composer
