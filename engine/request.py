@@ -31,6 +31,7 @@ class RatioPreview:
 
     passages: tuple[MarkedPassage, ...]  # of each source, in the same order
     ttft_ms: float | None  # predicted; None if the timings of the answer are no basis for it
+    is_exact: bool = False  # the cached KV of all passages is exact, so that only a ratio of 1 recomputes any
 
     @property
     def recomputed_tokens(self) -> int:

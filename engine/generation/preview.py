@@ -42,7 +42,8 @@ def ratio_preview(
         if plan.row_filter is not None:
             return None
         marked = mark_passages(plan.rows, num_prefix_tokens, texts, passages)
-        return RatioPreview(marked, predict_ttft(len(plan.rows)))
+        is_exact = selection.num_exact_chunks >= len(texts)
+        return RatioPreview(marked, predict_ttft(len(plan.rows)), is_exact)
 
     return preview
 

@@ -80,7 +80,8 @@ def test_also_from_any_ratio_and_for_one_passage_or_the_same_one_twice(engine_ov
 def test_a_run_at_100_percent_leaves_an_exact_path_so_that_nothing_is_left_to_recompute(engine_over):
     answer = last(engine_over(*NAMES).ask(replace(ASK, recompute_ratio=1.0)))
     assert answer.recomputed_tokens == answer.context_tokens
-    assert answer.preview(0.5).recomputed_tokens == 0
+    assert answer.preview(0.5).recomputed_tokens == 0 and answer.preview(0.5).is_exact
+    assert not last(engine_over(*NAMES).ask(ASK)).preview(0.5).is_exact
 
 
 def test_cacheblend_selects_during_the_forward_pass_so_only_100_percent_is_known(engine_over):

@@ -1,6 +1,7 @@
 """The preview of another recompute ratio under the last answer, with a backend that counts what it is asked."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
@@ -155,6 +156,14 @@ def test_a_quoted_answer_is_shown_before_the_recomputation_so_no_time_is_predict
     answer.trace.ttft_ms = 1.0
     line = preview(page, answer, ratio=50)[page.results.preview]
     assert "after the answer is shown" in line and "predicted" not in line
+
+
+def test_exact_passages_say_why_nothing_is_recomputed(page):
+    answer = answer_to(page)
+    found = answer.preview(0)
+    answer.preview = lambda ratio: replace(found, is_exact=True)
+    assert "exact" in preview(page, answer, ratio=50)[page.results.preview]
+    assert "exact" not in preview(page, answer_to(page), ratio=50)[page.results.preview]
 
 
 def test_document_text_stays_text_in_a_preview(page, backend):

@@ -113,8 +113,10 @@ def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, m
     if preview is None:
         text = f"{method.label} selects tokens while the model runs, so there is no preview."
     else:
-        tokens = f"{preview.recomputed_tokens:,} of {count(answer.context_tokens, 'token')}"
-        text = f"Preview at {percent(ratio)}: {tokens} recomputed"
+        tokens = f"{preview.recomputed_tokens:,} of {count(answer.context_tokens, 'token')} recomputed"
+        if preview.is_exact and not preview.recomputed_tokens:
+            tokens = "nothing to recompute, because the cached KV is exact"
+        text = f"Preview at {percent(ratio)}: {tokens}"
         if not answer.trace.waited_for("recompute"):
             text += ", after the answer is shown"
         elif preview.ttft_ms is not None:
