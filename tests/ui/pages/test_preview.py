@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from engine.trace import Trace
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS
 from tests.ui.conftest import ME
@@ -133,6 +134,12 @@ def test_an_answer_stopped_before_its_prefill_has_no_preview_and_a_later_one_has
     *_, ended = running
     assert ended[page.results.answer].state == "stopped"
     assert preview(page, ended[page.results.answer], ratio=50)[page.results.preview]
+
+
+def test_the_kept_answer_has_no_trace_that_refers_to_the_model(page, monkeypatch):
+    kept = Trace()
+    monkeypatch.setattr(Trace, "snapshot", lambda trace: kept)
+    assert answer_to(page).trace is kept
 
 
 def test_a_chat_that_the_browser_stored_has_no_preview(page):
