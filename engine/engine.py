@@ -191,7 +191,8 @@ class Engine:
     def _record_prefill(
         self, answer: Answer, prepared: PreparedPrompt, result: PrefillResult, strategy: Strategy
     ) -> None:
-        fill_prefill_fields(answer, prepared, result, len(self.template.prefix_ids))
+        num_prefix_tokens = len(self.template.prefix_ids)
+        fill_prefill_fields(answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs)
         answer.notes += tuple(self._notes(strategy))
         self.stats.record(answer.sources)
 

@@ -1,6 +1,6 @@
 """The request and its answer as plain data: no tensors, so that the UI can import them without torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,27 @@ class TextSpan:
 
     text: str
     recomputed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedPassage:
+    """The text of a passage, and what of it is recomputed."""
+
+    text_spans: tuple[TextSpan, ...]
+    recomputed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RatioPreview:
+    """What a request would recompute at another ratio, from the scores of its answer; no model runs."""
+
+    passages: tuple[MarkedPassage, ...]  # of each source, in the same order
+    ttft_ms: float | None  # predicted; None if the timings of the answer are no basis for it
+    is_exact: bool = False  # the cached KV of all passages is exact, so that only a ratio of 1 recomputes any
+
+    @property
+    def recomputed_tokens(self) -> int:
+        return sum(passage.recomputed_tokens for passage in self.passages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +165,9 @@ class Answer:
     quotes: tuple[Quote, ...] = ()  # what supports the answer, or comes closest if there is none
     is_quoted: bool = False  # the answer consists of the quotes, not of a model's words
     confidence: float | None = None  # probability that the answer is right; None if it was not estimated
+    # Called with a ratio; returns None if the method selects tokens during the forward pass. None before the prefill,
+    # and for methods without a ratio. Refers to no model, so an answer can be kept.
+    preview: Callable[[float], RatioPreview | None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def needs_check(self) -> bool:

@@ -40,6 +40,14 @@ class Trace:
         """Return a trace with the same start for work that may be discarded."""
         return Trace(self.synchronize, start_s=self.start_s)
 
+    def snapshot(self) -> "Trace":
+        """Return a copy of the timings to keep: unlike the trace, it does not refer to the model."""
+        return Trace(stages=list(self.stages), ttft_ms=self.ttft_ms)
+
+    def waited_for(self, stage: str) -> bool:
+        """Return whether the first token came after a stage: an answer made of quotes needs no prefill."""
+        return any(each.name == stage and each.start_ms < (self.ttft_ms or 0.0) for each in self.stages)
+
     def first_token(self) -> None:
         self.ttft_ms = self.now_ms()
 

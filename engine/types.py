@@ -1,8 +1,9 @@
 """Data types that contain tensors. Shapes: L layers, H KV heads, D head dimension, T tokens, R recomputed rows."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,8 +49,12 @@ class ScoreMode(Enum):
     LEARNED = "learned"  # a trained token selector; JOINT if no selector is loaded
 
 
+class ScoresUnavailable(RuntimeError):
+    """A selection context does not have the scores that a strategy reads."""
+
+
 def _not_available(*arguments: float) -> Tensor:
-    raise RuntimeError("this selection context has no such scores")
+    raise ScoresUnavailable("this selection context has no such scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,30 @@ class SelectionContext:
     def lengths(self) -> list[int]:
         return [len(span) for span in self.spans]
 
+    def recording(self) -> tuple["SelectionContext", dict[str, Tensor]]:
+        """Return this context, and a dict that receives the scores that are read from it, by field."""
+        scores: dict[str, Tensor] = {}
+
+        def record(name: str) -> Callable[..., Tensor]:
+            def read(*arguments: float) -> Tensor:
+                scores[name] = getattr(self, name)(*arguments)
+                return scores[name]
+
+            return read
+
+        recorded: dict[str, Any] = {name: record(name) for name in SCORE_FIELDS}
+        return replace(self, **recorded), scores
+
+    def with_scores(self, scores: Mapping[str, Tensor]) -> "SelectionContext":
+        """Return a context that has copies of these scores, by field, and can compute no others."""
+
+        def copies_of(tensor: Tensor) -> Callable[..., Tensor]:
+            return lambda *arguments: tensor.clone()  # the same arguments as when they were read
+
+        kept: dict[str, Any] = dict.fromkeys(SCORE_FIELDS, _not_available)
+        kept |= {name: copies_of(each.clone()) for name, each in scores.items()}
+        return replace(self, **kept)
+
     @property
     def num_exact_tokens(self) -> int:
         return sum(self.lengths[: self.num_exact_chunks])
@@ -88,6 +117,17 @@ class SelectionContext:
     def slots(self) -> Tensor:
         """Slots of all context tokens, [context tokens] int64, ascending."""
         return torch.cat([torch.arange(span.start, span.stop) for span in self.spans]) if self.spans else NO_ROWS
+
+
+SCORE_FIELDS = (
+    "per_chunk_scores",
+    "joint_scores",
+    "learned_scores",
+    "question_attention",
+    "question_attention_norm",
+    "compressed_view_attention",
+    "oracle_attention",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Measure the real app in a browser: `python -m scripts.page_speed` (needs requirements-dev.txt and chromium).
 
-Prints the page load time, the bytes that an inspection sends, and the time to redraw after moving Inspect's slider.
+Prints the page load time, the bytes that an inspection sends, and the time to redraw after moving the slider on Inspect
+and, for the preview under the last answer, on Ask.
 """
 
 import statistics
@@ -13,9 +14,10 @@ from playwright.sync_api import BrowserContext, Page, expect
 from scripts.screenshots import URL, app_and_browser, wait_until_ready
 
 LOADS, MOVES, PASSAGES = 5, (30, 10, 45, 25, 60, 15, 35, 50, 20), 16
-MOVE = """async value => {
-    const summary = document.querySelector("#inspect-summary"), before = summary.innerText;
-    const slider = document.querySelector("#inspect-choice input[type=range]");
+QUESTION = "What is written down at the north pier in winter?"
+MOVE = """async ([shown, ratio, value]) => {
+    const summary = document.querySelector(shown), before = summary.innerText;
+    const slider = document.querySelector(`${ratio} input[type=range]`);
     const began = performance.now();
     Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(slider, value);
     for (const name of ["input", "change"]) slider.dispatchEvent(new Event(name, { bubbles: true }));
@@ -54,10 +56,8 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     expect(page.locator("#document-list")).to_contain_text("log.txt", timeout=300_000)
     expect(page.locator("#progress .kv-file-done")).to_have_count(1, timeout=300_000)
     page.get_by_role("tab", name="Inspect").click()
-    page.fill("#inspect-question textarea", "What is written down at the north pier in winter?")
-    count = page.locator("#inspect-count input[type=number]")
-    count.fill(str(PASSAGES))
-    count.press("Tab")
+    page.fill("#inspect-question textarea", QUESTION)
+    _set_passages(page, "#inspect-count")
     urls: dict[str, str] = {}
     sent: Counter[str] = Counter()  # bytes by request
     network = context.new_cdp_session(page)
@@ -72,11 +72,29 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     # Scripts and styles are fetched once.
     size = sum(length for request, length in sent.items() if "/assets/" not in urls.get(request, ""))
     print(f"inspection: {size / 1e6:.2f} MB sent to the page")
+    _move_slider(page, "Inspect", "#inspect-summary", "#inspect-ratio")
+    page.get_by_role("tab", name="Ask").click()
+    _set_passages(page, "#passages-count")
+    page.fill("#question textarea", QUESTION)
+    page.click("#ask")
+    expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=300_000)
+    page.wait_for_timeout(3000)
+    _move_slider(page, "Ask", "#preview", "#ratio")
+    print(page.inner_text("#preview span"))
+
+
+def _set_passages(page: Page, slider: str) -> None:
+    count = page.locator(f"{slider} input[type=number]")
+    count.fill(str(PASSAGES))
+    count.press("Tab")
+
+
+def _move_slider(page: Page, name: str, shown: str, slider: str) -> None:
     times = []
     for percent in MOVES:
-        times.append(page.evaluate(MOVE, percent))
+        times.append(page.evaluate(MOVE, [shown, slider, percent]))
         page.wait_for_timeout(800)
-    _print_times("slider move to redraw", times)
+    _print_times(f"{name}: slider move to redraw", times)
 
 
 def _print_times(name: str, times: Sequence[float]) -> None:

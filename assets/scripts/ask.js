@@ -35,6 +35,14 @@ window.kvscopeAsk = (() => {
       });
     },
 
+    // Brings the values of sliders into their limits, null for other inputs: while a number is typed it may be empty or
+    // out of range, and Gradio reports that as an error.
+    clamp: (values, limits) =>
+      values.map((value, index) => {
+        const [low, high] = limits[index] ?? [];
+        return limits[index] ? Math.min(Math.max(value ?? low, low), high) : value;
+      }),
+
     // Scrolls to a new answer when it begins.
     scrollToNew: (element) => {
       new MutationObserver(() => {
@@ -42,13 +50,22 @@ window.kvscopeAsk = (() => {
       }).observe(element, { childList: true, subtree: true });
     },
 
-    // A card shows a few lines of its passage: scroll to the quoted sentence.
+    // A card shows a few lines of its passage: scroll to the quoted sentence. If passages and quotes are the same as
+    // before, only the marks have changed: keep the lines that the user has scrolled to.
     showQuotes: (element) => {
+      let tops = [];
+      let before = "";
+      const texts = () => [...element.querySelectorAll(".kv-passage")];
+      element.addEventListener("scroll", () => (tops = texts().map((text) => text.scrollTop)), true);
       new MutationObserver(() => {
-        for (const text of element.querySelectorAll(".kv-passage")) {
+        const shown = [...element.querySelectorAll(".kv-passage, .kv-quoted")].map((part) => part.textContent).join("");
+        texts().forEach((text, index) => {
           const quote = text.querySelector(".kv-quoted");
-          if (quote) text.scrollTop += quote.getBoundingClientRect().top - text.getBoundingClientRect().top;
-        }
+          if (shown === before) text.scrollTop = tops[index] ?? 0;
+          else if (quote) text.scrollTop += quote.getBoundingClientRect().top - text.getBoundingClientRect().top;
+        });
+        tops = texts().map((text) => text.scrollTop);
+        before = shown;
       }).observe(element, { childList: true, subtree: true });
     },
 

@@ -3,24 +3,21 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, groupby
 from threading import Event
 
-import torch
-from torch import Tensor
-
+from engine.cache.cost_model import CostModel
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
 from engine.generation.evidence import Evidence
+from engine.generation.preview import mark_passages, ratio_preview
 from engine.generation.quotes import format_quotes, format_unit
-from engine.kv.chunk_cache import chunk_spans
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
 from engine.model.sampling import Sampler, decode, truncate_at
-from engine.model.tokenizer import TokenizedText
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
+from engine.strategies import Strategy
 from engine.text import CITATION_MARK
 
 UNSUPPORTED_FACTOR = 0.3  # of the confidence if no passage contains a number or name of the answer; not fitted
@@ -66,37 +63,32 @@ def fill_prompt_fields(answer: Answer, prepared: PreparedPrompt, num_prefix_toke
 
 
 def fill_prefill_fields(
-    answer: Answer, prepared: PreparedPrompt, result: PrefillResult, num_prefix_tokens: int
+    answer: Answer,
+    prepared: PreparedPrompt,
+    result: PrefillResult,
+    num_prefix_tokens: int,
+    strategy: Strategy,
+    costs: CostModel | None,
 ) -> None:
-    """Set what is known after prefill: where each passage's KV came from and what was recomputed."""
+    """Set what is known after prefill: where each passage's KV came from, what was recomputed, and the preview."""
     answer.state = "writing"
-    is_recomputed = torch.zeros(num_prefix_tokens + prepared.context_tokens, dtype=torch.bool)
-    is_recomputed[result.rows] = True
     sources = []
-    spans = chunk_spans(num_prefix_tokens, [len(ids) for ids in prepared.passage_ids])
-    for index, (source, span) in enumerate(zip(answer.sources, spans, strict=True)):
-        tokens = is_recomputed[span.start : span.stop]
+    marked_passages = mark_passages(result.rows, num_prefix_tokens, prepared.texts, prepared.passages)
+    for index, (source, marked) in enumerate(zip(answer.sources, marked_passages, strict=True)):
         tier = result.tiers[index]
         hit = "exact prefix hit" if index < result.num_path_chunks else "chunk hit"
         filled = replace(
             source,
             tier=tier,
             cache_result={"none": "none", "computed": "miss"}.get(tier, hit),
-            recomputed_tokens=int(tokens.sum()),
-            text_spans=_split_text(source.text, prepared.passages[index], tokens),
+            recomputed_tokens=marked.recomputed_tokens,
+            text_spans=marked.text_spans,
         )
         sources.append(filled)
     answer.sources = tuple(sources)
     answer.recomputed_tokens = sum(source.recomputed_tokens for source in sources)
     answer.actual_ratio = result.actual_ratio
-
-
-def _split_text(text: str, passage: TokenizedText, is_recomputed: Tensor) -> tuple[TextSpan, ...]:
-    """Split a passage's text wherever recomputed and reused tokens meet; `is_recomputed` is [tokens] bool."""
-    recomputed_spans = compress(passage.spans, is_recomputed.tolist())
-    recomputed = {at for start, end in recomputed_spans for at in range(start, end)}
-    parts = groupby(enumerate(text), key=lambda part: part[0] in recomputed)
-    return tuple(TextSpan("".join(character for _, character in part), flag) for flag, part in parts)
+    answer.preview = ratio_preview(answer, prepared, result, num_prefix_tokens, strategy, costs)
 
 
 def stream_answer(

@@ -32,6 +32,8 @@ class PrefillResult:
     num_path_chunks: int  # leading chunks whose KV came from one exact path
     num_exact_chunks: int  # leading chunks whose KV in the buffer is exact
     touched_nodes: tuple[Node, ...] = ()  # tree nodes that were read
+    # What the strategy selected from: with the scores it read, and with the chunks that are exact by now.
+    selection: SelectionContext | None = None
 
 
 def prefill(context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> PrefillResult:
@@ -47,11 +49,16 @@ def prefill(context: PromptContext, strategy: Strategy, trace: Trace, cancel: Ev
     else:
         buffer = context.new_buffer()
     with trace.stage("select"):
-        plan = plan_recompute(strategy, context.selection_context(strategy.placement))
+        selection, scores = context.selection_context(strategy.placement).recording()
+        plan = plan_recompute(strategy, selection)
     with trace.stage("recompute" if strategy.reuses_kv else "prefill"):
         logits, rows, ratio, flops = _recompute(context, buffer, plan, cancel)
     nodes = tuple(context.touched_nodes)
-    return PrefillResult(buffer, logits, rows, ratio, flops, tiers, num_path_chunks, plan.num_exact_chunks, nodes)
+    num_exact_chunks = max(selection.num_exact_chunks, plan.num_exact_chunks)
+    selection = replace(selection.with_scores(scores), num_exact_chunks=num_exact_chunks)
+    return PrefillResult(
+        buffer, logits, rows, ratio, flops, tiers, num_path_chunks, plan.num_exact_chunks, nodes, selection
+    )
 
 
 def plan_recompute(strategy: Strategy, context: SelectionContext) -> RecomputePlan:

@@ -107,8 +107,8 @@ class WindowStrategy(Strategy):
         return windows_within_budget(scores, context.lengths, self.ratio, context.num_exact_chunks)
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
-        if not context.spans or (context.num_exact_chunks >= len(context.spans) and self.ratio < 1):
-            return RecomputePlan(NO_ROWS)  # nothing to recompute, so scores are not computed either
+        if context.num_exact_chunks >= len(context.spans):  # scores are not needed, so they are not computed
+            return RecomputePlan(context.slots if self.ratio == 1 else NO_ROWS)
         return RecomputePlan(context.slots[self.select(self.scores(context), context)])
 
 

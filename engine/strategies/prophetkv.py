@@ -22,6 +22,6 @@ class ProphetKV(Strategy):
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         num_chunks = len(context.spans)
-        if not num_chunks or (context.num_exact_chunks >= max(2, num_chunks) and self.ratio < 1):
-            return RecomputePlan(NO_ROWS)  # nothing to recompute, so the question's pass is skipped
+        if not num_chunks or context.num_exact_chunks >= max(2, num_chunks):  # the question's pass is skipped
+            return RecomputePlan(context.slots if self.ratio == 1 else NO_ROWS)
         return RecomputePlan(context.slots[top_tokens(context.question_attention().mean(0), self.ratio)])

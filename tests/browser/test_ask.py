@@ -83,6 +83,31 @@ def test_retrying_with_another_ratio_adds_a_row_to_the_metrics_table(visit, back
     assert tab.page.input_value("#question textarea") == "And then?"  # typed while the first answer was written
 
 
+def test_moving_the_ratio_marks_a_preview_and_ask_again_runs_it(visit, backend):
+    backend.stored_documents = [Document("d" * 64, "log.txt", 10, None, 1, time.time())]
+    backend.answer, backend.texts = "Nothing is quoted.", ["The quay was quiet. " * 99]
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    text, added, line = (tab.page.locator(each) for each in (".kv-passage", ".kv-passage .kv-added", "#preview p"))
+    text.evaluate("text => new Promise((done) => { text.onscroll = done; text.scrollTop = 50; })")
+    tab.move_ratio(50)
+    expect(line).to_contain_text("50\u00a0%")
+    expect(added.first).to_have_text(backend.texts[0][20:50])
+    assert text.evaluate("text => text.scrollTop") == 50
+    tab.move_ratio(20)
+    expect(line).to_have_count(0)
+    expect(added).to_have_count(0)
+    tab.move_ratio(50)
+    assert len(backend.requests) == 1
+    line.locator("button").click()
+    expect(tab.page.locator("#history tbody tr")).to_have_count(2)
+    tab.finish()
+    expect(line).to_have_count(0)
+    expect(added).to_have_count(0)
+    assert [request.recompute_ratio for request in backend.requests] == [0.2, 0.5] and tab.errors == []
+
+
 def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(visit):
     tab = visit()
     expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question

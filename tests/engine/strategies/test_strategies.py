@@ -92,6 +92,13 @@ def test_only_context_is_selected_and_all_of_it_at_a_ratio_of_one(context, name)
     assert build(ratio=0.0).plan(context).rows.tolist() == []
 
 
+@pytest.mark.parametrize("name", [*WINDOWED, "prophetkv", "infoflow", "qcfuse"])
+def test_exact_chunks_need_no_scores_and_are_recomputed_only_at_a_ratio_of_one(name):
+    exact = SelectionContext(SPANS, num_exact_chunks=len(SPANS))  # it has no scores
+    assert STRATEGIES[name](ratio=0.9).plan(exact).rows.tolist() == []
+    assert STRATEGIES[name](ratio=1.0).plan(exact).rows.tolist() == list(range(5, 60))
+
+
 @pytest.mark.parametrize(
     "name", ["cacheclip", "cacheclip-trained", "cacheclip-joint", "random", "oracle", "infoflow", "qcfuse"]
 )

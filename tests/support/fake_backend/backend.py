@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from engine.analysis.inspection import InspectionStep
 from engine.errors import BadRequest, ModelNotReady
 from engine.method import MethodInfo, MethodParam
 from engine.prompt.validate import validate_scope
-from engine.request import Answer, ContextBudget, Request, Source, TextSpan
+from engine.request import Answer, ContextBudget, MarkedPassage, RatioPreview, Request, Source, TextSpan
 from engine.trace import Stage, Trace
 from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.cache import FakeCache
@@ -209,6 +209,7 @@ class FakeBackend:
                     break
                 answer.state, answer.text = "writing", f"{answer.text} {word}".lstrip()
                 answer.new_tokens, answer.tokens_per_second = answer.new_tokens + 2, 27.4
+                answer.preview = self._preview(request)
                 yield replace(answer)
             answer.state = "stopped" if cancel.is_set() else "done"
             answer.sources = tuple(replace(s, cited=f"[{s.rank}]" in answer.text) for s in sources)
@@ -231,6 +232,18 @@ class FakeBackend:
                 params[name].validate(value)
             except ValueError as error:
                 raise BadRequest(f"The option {error}.") from error
+
+    def _preview(self, request: Request) -> Callable[[float], RatioPreview | None] | None:
+        """Return the preview of an answer: what `answers_to` would recompute and wait at another ratio."""
+        method, texts = next(each for each in METHODS if each.name == request.method), self.texts
+
+        def preview(ratio: float) -> RatioPreview | None:
+            other = replace(request, recompute_ratio=ratio)
+            sources = [self._source(rank, text, other) for rank, text in enumerate(texts, start=1)]
+            passages = tuple(MarkedPassage(source.text_spans, source.recomputed_tokens) for source in sources)
+            return None if method.name == "cacheblend" else RatioPreview(passages, 386.4 * (0.4 + 3 * ratio))
+
+        return preview if method.has_ratio else None
 
     def _source(self, rank: int, text: str, request: Request) -> Source:
         """Return a source in which the first part of every 100 characters is recomputed."""

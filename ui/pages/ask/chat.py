@@ -72,7 +72,7 @@ class Turn:
             tokens_per_second=answer.tokens_per_second,
             passages=tuple(sources),
             context_tokens=answer.context_tokens,
-            whole=request.method == "full" and _waited_for_prefill(answer),
+            whole=request.method == "full" and answer.trace.waited_for("prefill"),
             scope=request.documents,
             best=0 if request.whole_document else request.passages,
         )
@@ -91,13 +91,6 @@ class Turn:
         """Summary, actual recompute ratio and TTFT on one line."""
         recomputed = f" · {percent(self.realised)} recomputed" if self.passages and self.realised is not None else ""
         return f"{self.summary}{recomputed} · first token after {duration(self.ttft_ms)}"
-
-
-def _waited_for_prefill(answer: Answer) -> bool:
-    """Return whether the first token came after the prefill: an answer made of quotes does not need it."""
-    return any(
-        stage.name == "prefill" and stage.start_ms < (answer.trace.ttft_ms or 0.0) for stage in answer.trace.stages
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Composer:
                 self.question = inputs.question_box("Question", "Ask your documents…", "question", autofocus=True)
                 self.buttons = inputs.run_buttons("Ask", "ask", "stop", **inputs.BESIDE_BOX)
             self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
+            self.preview = gr.HTML(elem_id="preview", js_on_load="kvscopeAsk.connectAnswer(element, trigger);")
             # Phones show this button instead of the settings.
             attributes = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
             toggle = tag("button", "Method and settings", type="button", **attributes)

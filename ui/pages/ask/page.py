@@ -1,7 +1,9 @@
 """The Ask page: a chat over the documents, with the passages and metrics of each answer."""
 
+import json
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +11,16 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from engine.request import Answer
+from engine.request import Answer, RatioPreview, Request
 from ui.components.document_picker import QuestionInputs
 from ui.components.sample_questions import SampleQuestions
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, coalesce, session_of
-from ui.html import error_box, fact, join, tag
+from ui.html import Markup, error_box, fact, join, tag
 from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
 from ui.pages.ask.history import ChatHistory, render_chat_bar
-from ui.pages.ask.passages import build_drawer
-from ui.pages.ask.results import NO_METRICS, Results, render_error, render_turns, render_waiting
+from ui.pages.ask.passages import build_drawer, render_passages
+from ui.pages.ask.results import NO_METRICS, Results, render_error, render_preview, render_turns, render_waiting
 
 _TAGLINE = "Ask questions about your own documents, on this machine. Each passage is processed once and reused."
 _LEGEND = {
@@ -27,7 +29,7 @@ _LEGEND = {
     tag("span", "1", class_="kv-cite"): "Source of this statement. Click it to see the passage on its page.",
     tag("span", "memory", class_="kv-badge"): "Cache tier of the passage: memory, disk, or computed just now.",
 }
-_TIP = "Move Recompute % and press Retry: higher is closer to full prefill, lower is faster."
+_TIP = "Move Recompute % for a preview and press Ask again: higher is closer to full prefill, lower is faster."
 _WELCOME = join(
     tag("h2", "What the colours mean"),
     tag("dl", *(fact(example, meaning) for example, meaning in _LEGEND.items()), class_="kv-welcome-legend"),
@@ -72,7 +74,11 @@ class Ask:
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
         build_drawer(self._backend, thread, reply)
-        self.results = Results(thread, reply, passages, metrics, figure, download, history, tagline, welcome)
+        answer = gr.State(None)  # must have no change listener, or Gradio hashes all of it
+        preview = self.composer.preview
+        self.results = Results(
+            answer, preview, thread, reply, passages, metrics, figure, download, history, tagline, welcome
+        )
         self.history = ChatHistory(
             self.chat, self.replaces_last, self.carrier, self.chat_bar, self.results, self.tasks.is_busy
         )
@@ -83,6 +89,7 @@ class Ask:
         self.history.connect(page)
         self.composer.follow(document_list)
         self._sample_questions.follow(document_list)
+        document_list.change(**self._preview_event)
 
     def link_to_page(self, act: str, tabs: gr.Tabs, tab_id: str, inputs: QuestionInputs, run_button: str) -> None:
         """Let the button `act` below the answer send the question to another page and press its `run_button` there.
@@ -179,6 +186,42 @@ class Ask:
         finally:
             self.tasks.finish(session, cancel)
 
+    def show_preview(self, answer: Answer | None, line: str, request: gr.Request, *settings: Any) -> Update:
+        """Show what the last answer's method would recompute at the chosen ratio; nothing at the answer's own.
+
+        Nothing is shown either if other passages may be read than for the answer. `line` is the line shown now.
+        """
+        if answer is None or self.tasks.is_busy(session_of(request)):
+            return gr.skip()
+        chosen = self.composer.to_request(answer.request.question, settings)
+        ratio = chosen.recompute_ratio
+        method = self._methods[answer.request.method]
+        shown: RatioPreview | None = None
+        new_line = Markup("")
+        if answer.preview and ratio != answer.request.recompute_ratio and self._reads_the_same(answer, chosen):
+            shown = answer.preview(ratio)
+            new_line = render_preview(shown, ratio, answer, method)
+        if not line and not new_line:
+            return gr.skip()
+        return {self.results.preview: new_line, self.results.passages: render_passages(answer, shown, ratio)}
+
+    def _reads_the_same(self, answer: Answer, chosen: Request) -> bool:
+        """Return whether a request differs from the answer's in no more than its ratio and how the text is decoded."""
+        settings = attrgetter("method", "options", "passages", "documents", "whole_document")
+        existing = {document.id for document in self._backend.documents()}
+        return settings(chosen) == settings(answer.request) and all(
+            source.document_id in existing for source in answer.sources
+        )
+
+    @property
+    def _preview_event(self) -> dict[str, Any]:
+        """The arguments of an event that calls `show_preview`."""
+        shown = [self.results.preview, self.results.passages]
+        inputs = [self.results.answer, self.results.preview, *self.composer.inputs()]
+        limits = [(each.minimum, each.maximum) if isinstance(each, gr.Slider) else None for each in inputs]
+        clamp = f"(...values) => kvscopeAsk.clamp(values, {json.dumps(limits)})"
+        return {"fn": self.show_preview, "inputs": inputs, "outputs": shown, "js": clamp, **INSTANT}
+
     def _connect(self) -> None:
         box = self.composer
         reply = self.results.reply
@@ -189,7 +232,10 @@ class Ask:
             filled = button.click(lambda text=text: text, None, box.question, **INSTANT)
             self._then_respond(filled.then(**acknowledge, **INSTANT))
         reply.edit(self.edit, self.chat, [box.question, self.replaces_last], js=_FOCUS_BOX_JS, **INSTANT)
-        self._then_respond(reply.retry(self.retry, self.chat, [*acknowledged, self.replaces_last], **INSTANT))
+        for html in (reply, self.results.preview):
+            self._then_respond(html.retry(self.retry, self.chat, [*acknowledged, self.replaces_last], **INSTANT))
+        settings: list[Any] = box.inputs()
+        gr.on([each.change for each in settings], **self._preview_event, trigger_mode="always_last")
         box.buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
     def _then_respond(self, event: Any) -> None:
@@ -198,6 +244,7 @@ class Ask:
         inputs = [self.pending_question, self.chat, self.replaces_last, *box.inputs()]
         outputs = [self.chat, self.replaces_last, self.carrier, self.chat_bar, *self.results, *box.buttons]
         answered = event.then(self.respond, inputs, outputs, **RUN_MODEL)
+        answered.then(**self._preview_event)  # settings may have been changed meanwhile
         sent = [self.carrier, box.question]
         self.history.then_store(answered.then(None, sent, box.question, js=_CLEAR_BOX_JS, **INSTANT))
 

@@ -1,8 +1,7 @@
 """Retrieved passages with recomputed tokens and quoted sentences highlighted, and the panel that a citation opens."""
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Sequence
+from itertools import accumulate
 
 import gradio as gr
 
@@ -10,7 +9,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
-from engine.request import Answer, Source, TextSpan
+from engine.request import Answer, MarkedPassage, RatioPreview, Source, TextSpan
 from ui.components.document_text import Span, highlight_quotes
 from ui.components.excerpt import find_quote, page_label, render_excerpt, render_passage_card
 from ui.components.tiers import TIERS
@@ -22,33 +21,54 @@ _TIERS = {name: (tier.noun, f"Its keys and values (KV) were {tier.source}.") for
     "computed": ("computed now", "Not cached before: its keys and values (KV) were computed and stored."),
     "none": ("no cache", "This method recomputes every token and reuses nothing."),
 }
+# By whether the text was recomputed for the answer, and whether it would be at the ratio of the preview.
+_MARK_CLASSES = {(True, True): None, (True, False): "kv-dropped", (False, True): "kv-added"}
 _SIMILARITY = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
 
 
-def render_passages(answer: Answer) -> Markup:
-    """Return the passages in prompt order, with the sentences that the answer cites highlighted."""
+def render_passages(answer: Answer, preview: RatioPreview | None = None, ratio: float = 0.0) -> Markup:
+    """Return the passages in prompt order, with the sentences that the answer cites highlighted.
+
+    With a preview, the text that would be recomputed at its ratio is told from what was recomputed for the answer.
+    """
     if not answer.sources:
         return Markup("")
     quotes: list[list[Span]] = [[] for _ in answer.sources]
     for rank, start, end in quoted_spans(answer.text, [source.text for source in answer.sources]):
         quotes[rank - 1].append((start, end))
     has_prefill = answer.trace.ttft_ms is not None and answer.state != "reading"  # quotes answer before it
-    cards = (_card(source, spans, has_prefill) for source, spans in zip(answer.sources, quotes, strict=True))
+    marked = preview.passages if preview else (None,) * len(answer.sources)
+    cards = [_card(*each, has_prefill) for each in zip(answer.sources, quotes, marked, strict=True)]
     title = tag("h3", f"Retrieved passages · {len(answer.sources)}")
-    head = tag("div", title, _legend(any(quotes)), class_="kv-passages-head")
+    legend = _preview_legend(percent(ratio)) if preview else _legend(any(quotes))
+    head = tag("div", title, legend, class_="kv-passages-head")
     return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Retrieved passages")
 
 
-def mark_recomputed(spans: Iterable[TextSpan], quotes: Sequence[Span] = ()) -> Markup:
-    """Return a passage's text with recomputed runs and quotes marked; neighbouring spans share one element."""
+def mark_recomputed(
+    spans: Sequence[TextSpan], quotes: Sequence[Span] = (), preview: Sequence[TextSpan] | None = None
+) -> Markup:
+    """Return a passage's text with recomputed runs and quotes marked; neighbouring spans share one element.
+
+    The spans of a preview divide the same text by what would be recomputed at another ratio.
+    """
+    text = "".join(span.text for span in spans)
+    by_start = (_recomputed_by_start(spans), _recomputed_by_start(spans if preview is None else preview))
+    runs = [(0, (False, False))]  # where each starts; whether it was recomputed, and whether it would be
+    for start in sorted(by_start[0] | by_start[1]):
+        was, would_be = (each.get(start, flag) for each, flag in zip(by_start, runs[-1][1], strict=True))
+        if (was, would_be) != runs[-1][1]:
+            runs.append((start, (was, would_be)))
     parts = []
-    offset = 0
-    for recomputed, run in groupby(spans, attrgetter("recomputed")):
-        text = "".join(span.text for span in run)
-        highlighted = highlight_quotes(text, [(start - offset, end - offset) for start, end in quotes])
-        parts.append(tag("mark", highlighted) if recomputed else highlighted)
-        offset += len(text)
+    for (start, flags), end in zip(runs, [*(start for start, _ in runs[1:]), len(text)], strict=True):
+        part = highlight_quotes(text[start:end], [(at - start, until - start) for at, until in quotes])
+        parts.append(tag("mark", part, class_=_MARK_CLASSES[flags]) if any(flags) else part)
     return join(*parts)
+
+
+def _recomputed_by_start(spans: Sequence[TextSpan]) -> dict[int, bool]:
+    starts = accumulate((len(span.text) for span in spans), initial=0)
+    return {start: span.recomputed for start, span in zip(starts, spans, strict=False) if span.text}
 
 
 def _legend(has_quotes: bool) -> Markup:
@@ -61,16 +81,28 @@ def _legend(has_quotes: bool) -> Markup:
     )
 
 
-def _card(source: Source, quotes: Sequence[Span], has_prefill: bool) -> Markup:
+def _preview_legend(ratio: str) -> Markup:
+    return tag(
+        "p",
+        tag("span", tag("mark", "Abc"), f" recomputed, also at {ratio}"),
+        tag("span", tag("mark", "Abc", class_="kv-dropped"), f" recomputed, not at {ratio}"),
+        tag("span", tag("mark", "Abc", class_="kv-added"), f" only at {ratio}"),
+        class_="kv-legend",
+    )
+
+
+def _card(source: Source, quotes: Sequence[Span], preview: MarkedPassage | None, has_prefill: bool) -> Markup:
     """Return one passage; tier and recomputed tokens are unknown before the prefill."""
     ratio = source.recomputed_tokens / source.tokens if source.tokens else 0.0
     recomputed = f"{source.recomputed_tokens:,} of {count(source.tokens, 'token')} recomputed ({percent(ratio)})"
+    if preview is not None:
+        recomputed += f", {preview.recomputed_tokens:,} in the preview"
     cited = tag("span", "cited in the answer", class_="kv-cited") if source.cited else None
     return render_passage_card(
         source.rank,
         source.document,
         None if source.page is None else f"from page {source.page}",
-        mark_recomputed(source.text_spans, quotes),
+        mark_recomputed(source.text_spans, quotes, None if preview is None else preview.text_spans),
         tag("p", recomputed, cited) if has_prefill else None,
         badges=_badges(source, has_prefill),
     )

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import gradio as gr
 
 from engine.method import MethodInfo
-from engine.request import Answer, Source
+from engine.request import Answer, RatioPreview, Source
 from engine.text import CITATION_MARK
 from ui.events import Update
 from ui.figures.answer_metrics import decode_speed, render_metrics, render_state
@@ -28,6 +29,10 @@ _BUTTONS = {
     "expand": ("Inspect", "Show attention and token selection for this question"),
     "apply": ("Compare", "Compare methods on this question"),
 }
+_PREVIEW = (
+    "Nothing was computed: the tokens come from the stored scores of this answer. The time to first token (TTFT) is "
+    "its own, with recomputing scaled by the measured cost of prefill."
+)
 _MAX_CONTEXT_CHARS = 600  # text before a citation that is sent with a click, to find the quoted sentence
 _MAX_HISTORY_ROWS = 10
 _HISTORY_COLUMNS = {
@@ -40,7 +45,14 @@ _HISTORY_COLUMNS = {
 
 
 class Results(NamedTuple):
-    """The components that an answer fills, and the two that only an empty chat shows: tagline and welcome."""
+    """The components that an answer fills, and the two that only an empty chat shows: tagline and welcome.
+
+    `answer` is the complete answer whose passages are shown, for previews; None while another is generated, and for a
+    chat that the browser stored.
+    """
+
+    answer: gr.State
+    preview: gr.HTML
 
     thread: gr.HTML
     reply: gr.HTML
@@ -55,6 +67,8 @@ class Results(NamedTuple):
     def clear(self, chat: Chat, show_welcome: bool = False) -> Update:
         """Show the earlier turns, and nothing yet of a new answer."""
         return {
+            self.answer: None,
+            self.preview: "",
             self.thread: render_turns(chat.visible_turns),
             self.passages: "",
             self.metrics: NO_METRICS,
@@ -87,10 +101,29 @@ class Results(NamedTuple):
         figure = waterfall_figure(stages, answer.trace.ttft_ms, chat.full_ttft_ms(chat.turns[-1]))
         return {
             **self.update(answer, method, milestone=True),
+            self.answer: replace(answer, trace=answer.trace.snapshot()),
             self.figure: gr.Plot(figure, visible=bool(stages)),
             self.download: gr.DownloadButton(value=str(trace), visible=True),
             self.history: render_history(chat.turns),
         }
+
+
+def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, method: MethodInfo) -> Markup:
+    """Return the line about an answer's question at another ratio, with a button that asks again."""
+    if preview is None:
+        text = f"{method.label} selects tokens while the model runs, so there is no preview."
+    else:
+        tokens = f"{preview.recomputed_tokens:,} of {count(answer.context_tokens, 'token')} recomputed"
+        if preview.is_exact and not preview.recomputed_tokens:
+            tokens = "nothing to recompute, because the cached KV is exact"
+        text = f"Preview at {percent(ratio)}: {tokens}"
+        if not answer.trace.waited_for("recompute"):
+            text += ", after the answer is shown"
+        elif preview.ttft_ms is not None:
+            text += f", predicted TTFT {duration(preview.ttft_ms)}"
+        text += "."
+    again = button("retry", None, "Ask again", title=f"Ask this question again at {percent(ratio)}")
+    return tag("p", tag("span", text, title=_PREVIEW if preview else None), again, role="status")
 
 
 def render_answer(answer: Answer) -> Markup:
