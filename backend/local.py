@@ -12,6 +12,7 @@ from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_conf
 from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
 from backend.services.cache import ChunkOwners, LocalCacheService
+from backend.services.fidelity import IdleCalibration
 from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
 from backend.services.models import LocalModelService
@@ -38,7 +39,8 @@ class LocalBackend:
         self.loader = RuntimeLoader(settings, self.tasks, overrides or {})
         chunk_owners = ChunkOwners()
         self.library = LocalLibraryService(self.loader, self.tasks, chunk_owners)
-        self.models = LocalModelService(self.loader)
+        self._calibration = IdleCalibration(self.loader, self.tasks)
+        self.models = LocalModelService(self.loader, self._calibration)
         self.cache = LocalCacheService(self.loader, chunk_owners)
         self._metrics = Metrics(self.tier_usage)
         if settings.sample_docs:
@@ -46,6 +48,8 @@ class LocalBackend:
 
     def start(self) -> None:
         self.loader.start()
+        if self.loader.settings.idle_calibration:
+            self._calibration.start()
 
     def status(self) -> Status:
         return self.loader.status
@@ -100,6 +104,7 @@ class LocalBackend:
     def close(self) -> None:
         """Cancel all tasks and close all files. Further calls do nothing."""
         if not self.tasks.is_closing:
+            self._calibration.close()
             self.tasks.close(SHUTDOWN_TIMEOUT_S)
             self.loader.close()
 

@@ -15,7 +15,7 @@ from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.measures import attention, decode, documents, ingest, quality, ruler, scoring, tiers, ttft
+from bench.measures import attention, decode, documents, fidelity, ingest, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -26,6 +26,7 @@ from store.errors import KVScopeError
 MEASURES = {
     "quality": quality,
     "documents": documents,
+    "fidelity": fidelity,
     "ingest": ingest,
     "ruler": ruler,
     "ttft": ttft,
@@ -37,7 +38,7 @@ MEASURES = {
 }
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
 RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
-COMPARES_METHODS = (*RESUMABLE, "documents", "ttft")  # the others accept --methods and --ratios, but do not use them
+COMPARES_METHODS = (*RESUMABLE, "documents", "fidelity", "ttft")  # the others do not use --methods and --ratios
 METHODS = [name for name in STRATEGIES if name not in ("full", "prefix")]  # compared by default
 
 
@@ -115,7 +116,8 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--model", default=BUNDLED_MODEL, help="main model: a folder, or a name on the hub")
     add("--auxiliary-model", "--auxiliary", default=BUNDLED_MODEL, help="a folder, or a name on the hub")
     trained = "auto (the shipped one), off, or a folder"
-    add("--lora-adapter", "--reader", default="auto", help=f"LoRA adapter of the main model: {trained}")
+    plain = "plain: one whose training had no reused KV"
+    add("--lora-adapter", "--reader", default="auto", help=f"LoRA adapter of the main model: {trained}; {plain}")
     add("--token-selector", "--selector", default="auto", help=f"token selector of CacheClip trained: {trained}")
     add("--span-scorer", "--pointer", default="auto", help=f"span scorer of grounded decoding: {trained}")
     if resumable:

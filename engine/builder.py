@@ -26,12 +26,14 @@ from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, measure_d
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
+from engine.scheduler.scheduler import Scheduler
 from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector
 from store.data_folder import default_data_folder
 from store.types import Finder
 
-LORA_ADAPTER = ASSETS / "reader"  # these three are trained here: `python -m training`
+LORA_ADAPTER = ASSETS / "reader"  # these are trained here: `python -m training`
+PLAIN_ADAPTER = ASSETS / "plain"  # the same without reused KV in its training: reuse fails as on other models
 TOKEN_SELECTOR = ASSETS / "selector"
 SPAN_SCORER = ASSETS / "span_scorer"
 
@@ -45,12 +47,14 @@ class ModelConfig:
     auxiliary_model: str = BUNDLED_MODEL  # likewise; it always runs on the CPU
     device: str = "auto"  # of the main model: 'auto', 'cpu' or 'cuda'
     dtype: str = "auto"  # 'auto', 'bf16' or 'fp32'
-    lora_adapter: str = "auto"  # merged into the main model; ours fits the bundled model
+    lora_adapter: str = "auto"  # merged into the main model; ours and 'plain' fit the bundled model
     span_scorer: str = "auto"  # ours fits any main model
     token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
 
     @property
     def lora_folder(self) -> Path | None:
+        if self.lora_adapter == "plain":
+            return PLAIN_ADAPTER
         return _folder(self.lora_adapter, LORA_ADAPTER if self.model == BUNDLED_MODEL else None)
 
     @property
@@ -59,7 +63,7 @@ class ModelConfig:
 
     @property
     def token_selector_folder(self) -> Path | None:
-        is_default = self.model == BUNDLED_MODEL and self.lora_adapter == "auto"
+        is_default = self.model == BUNDLED_MODEL and self.lora_adapter in ("auto", "plain")
         return _folder(self.token_selector, TOKEN_SELECTOR if is_default else None)
 
 
@@ -146,12 +150,14 @@ def build_engine(
     tiers: CacheHierarchy,
     cost_folder: Path | None = None,
     stats: CacheStats | None = None,
+    scheduler: Scheduler | None = None,
 ) -> Engine:
     """Return an engine over loaded models and the tiers of chunk KV, which both models share.
 
     open_finder  called with the main model's tokenizer, which measures chunks
     cost_folder  keeps the measured cost of prefill; None assumes equal cost per token
     stats        continues the counts of an earlier engine
+    scheduler    of another engine on the same models, to take turns with it
     """
 
     def open_cache(decoder: Decoder) -> tuple[ChunkCache, PromptTemplate]:
@@ -172,6 +178,7 @@ def build_engine(
         AuxiliaryScorer(*auxiliary, models.token_selector),
         grounding=models.grounding,
         stats=stats,
+        scheduler=scheduler,
         disk_error=lambda: tiers.disk_error,
     )
 
@@ -224,8 +231,12 @@ def load_cost_model(decoder: Decoder, folder: Path | None) -> CostModel | None:
     """Return the measured prefill cost of a model on this machine, cached in `folder`; None without a folder."""
     if folder is None:
         return None
+    return load_or_measure(measurement_file(decoder, folder, "costs"), lambda: measure_costs(decoder))
+
+
+def measurement_file(decoder: Decoder, folder: Path, name: str) -> Path:
+    """Return the file of a measurement of a model on this machine."""
     on_gpu = decoder.device.type == "cuda"
     processor = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
     machine = re.sub(r"\W+", "-", f"{platform.machine()} {processor} {torch.get_num_threads()}")
-    path = folder / f"costs-{model_fingerprint(decoder)}-{machine}.json"
-    return load_or_measure(path, lambda: measure_costs(decoder))
+    return folder / f"{name}-{model_fingerprint(decoder)}-{machine}.json"

@@ -7,6 +7,7 @@ from threading import Event
 
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
+from engine.fidelity import FidelityCurve
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
 from engine.generation.rescoring import log_likelihoods
@@ -54,6 +55,8 @@ class Engine:
         Finds what supports an answer; for a main model finetuned to quote passages, also the answer.
     stats
         Counts cache hits; pass one to keep counting across engines.
+    scheduler
+        Decides which request uses the model next; engines that share a model share one.
     disk_error
         Returns why KV cannot be written to disk, as a sentence; empty if it can.
 
@@ -61,10 +64,12 @@ class Engine:
     ----------
     max_tokens : int
         The context shared by prompt and answer, initially the main model's maximum.
+    fidelity : FidelityCurve or None
+        How faithful reuse is on this model, by recompute ratio; None until it is calibrated.
     passages : PassageCache
         Warms and deletes what is cached per passage.
     scheduler : Scheduler
-        Decides which request uses the model next.
+        As passed, or a new one.
     speculator : Speculator
         Starts prefill before retrieval has finished.
     """
@@ -78,6 +83,7 @@ class Engine:
         *,
         grounding: GroundingModel | None = None,
         stats: CacheStats | None = None,
+        scheduler: Scheduler | None = None,
         disk_error: Callable[[], str] = lambda: "",
     ) -> None:
         self.finder = finder
@@ -85,10 +91,11 @@ class Engine:
         self.template = template
         self.auxiliary = auxiliary
         self.grounding = grounding
-        self.scheduler = Scheduler()
+        self.scheduler = scheduler or Scheduler()
         self.speculator = Speculator[PreparedPrompt, PrefillResult](self.scheduler, same_prompt)
         self.stats = stats or CacheStats()
         self.disk_error = disk_error
+        self.fidelity: FidelityCurve | None = None
         self.max_tokens = cache.decoder.spec.max_positions  # of prompt and answer together
         kv_caches = [(cache, template)]
         if auxiliary is not None and auxiliary.cache is not cache:
@@ -193,7 +200,7 @@ class Engine:
     ) -> None:
         num_prefix_tokens = len(self.template.prefix_ids)
         fill_prefill_fields(answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs)
-        answer.notes += tuple(self._notes(strategy))
+        answer.notes += (*filter(None, [result.reason]), *self._notes(strategy))
         self.stats.record(answer.sources)
 
     def _notes(self, strategy: Strategy) -> Iterator[str]:
@@ -234,7 +241,9 @@ class Engine:
         self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None, max_path_chunks: int | None = None
     ) -> PromptContext:
         """Return the lazily computed inputs of a prefill, see `PromptContext`. The caller closes it."""
-        return PromptContext(self.cache, self.template, self.auxiliary, prepared, trace, cancel, max_path_chunks)
+        return PromptContext(
+            self.cache, self.template, self.auxiliary, prepared, trace, cancel, max_path_chunks, self.fidelity
+        )
 
     def prefill(
         self,

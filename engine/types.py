@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.fidelity import FidelityCurve
+
 NO_ROWS = torch.empty(0, dtype=torch.int64)
 
 
@@ -57,6 +59,10 @@ def _not_available(*arguments: float) -> Tensor:
     raise ScoresUnavailable("this selection context has no such scores")
 
 
+def _no_time(*arguments: int) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
     """The input of a strategy: chunk spans, and scores [context tokens] by `ScoreMode`, computed on first use.
@@ -76,6 +82,9 @@ class SelectionContext:
     num_exact_chunks: int = 1  # leading chunks whose KV equals full prefill's; the first concatenated one always does
     num_layers: int = 1  # of the main model
     seed: int = 0  # of this prompt, for random strategies
+    fidelity: FidelityCurve | None = None  # of the main model; None until it is calibrated
+    recompute_ms: Callable[[int], float] = _no_time  # predicted for so many context tokens and the question
+    elapsed_ms: Callable[[], float] = _no_time  # since the request arrived
 
     @property
     def context_tokens(self) -> int:
@@ -100,14 +109,14 @@ class SelectionContext:
         return replace(self, **recorded), scores
 
     def with_scores(self, scores: Mapping[str, Tensor]) -> "SelectionContext":
-        """Return a context that has copies of these scores, by field, and can compute no others."""
+        """Return a context that has copies of these scores, by field, and can compute or predict nothing else."""
 
         def copies_of(tensor: Tensor) -> Callable[..., Tensor]:
             return lambda *arguments: tensor.clone()  # the same arguments as when they were read
 
         kept: dict[str, Any] = dict.fromkeys(SCORE_FIELDS, _not_available)
         kept |= {name: copies_of(each.clone()) for name, each in scores.items()}
-        return replace(self, **kept)
+        return replace(self, **kept, recompute_ms=_no_time, elapsed_ms=_no_time)
 
     @property
     def num_exact_tokens(self) -> int:
@@ -159,3 +168,4 @@ class RecomputePlan:
     row_filter: RowFilter | None = None  # drops rows between layers; None keeps all
     parallel_attention: ParallelAttention | None = None  # how question and answer attend to chunks placed in parallel
     num_exact_chunks: int = 0  # leading chunks whose KV is exact after the plan was carried out
+    reason: str = ""  # why so many rows, as a sentence for the user

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from engine.fidelity import FidelityCurve
 from engine.model.loading.presets import Preset
 
 if TYPE_CHECKING:  # torch-free at run time
@@ -88,6 +89,17 @@ class ReloadStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class FidelityStatus:
+    """How far the calibration of the loaded main model has come (`engine.analysis.calibration`)."""
+
+    measured: int = 0
+    total: int = 0  # questions; 0 until the models are loaded
+    curve: FidelityCurve | None = None  # None while too few questions have been measured
+    is_running: bool = False
+    error: str = ""  # why it ended early; empty if it did not
+
+
+@dataclass(frozen=True, slots=True)
 class StaleChunking:
     """Documents that were chunked with the same, no longer current settings."""
 
@@ -125,6 +137,8 @@ class ModelService(Protocol):
 
     def reload_status(self) -> ReloadStatus: ...  # of the latest change of settings
     def cancel_download(self) -> None: ...  # of a running change
+
+    def fidelity(self) -> FidelityStatus: ...
 
     def system_prompt(self) -> str: ...  # precedes the passages in every prompt
     def stale_documents(self) -> list[StaleChunking]: ...  # chunked with other settings than the current ones

@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     model: str = BUNDLED_MODEL
     """main model: a folder, or a name on the Hugging Face hub"""
     lora_adapter: str = "auto"
-    """LoRA adapter of the main model: auto (the bundled one), off, or a folder"""
+    """LoRA adapter of the main model: auto (the bundled one), plain (trained without reused KV), off, or a folder"""
     span_scorer: str = "auto"
     """span scorer, which finds likely answers in the passages: auto (the bundled one), off, or a folder"""
     auxiliary_model: str = BUNDLED_MODEL
@@ -104,6 +104,8 @@ class Settings(BaseSettings):
     """maximum tokens shared by neighbouring chunks"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
+    idle_calibration: bool = True
+    """measure in idle time how close answers with reused KV are to full prefill's, once for each model"""
     sample_docs: bool = True
     """add three sample documents at the first start"""
     open_browser: bool = False

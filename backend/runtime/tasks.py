@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, Event
+from time import monotonic
 
 
 class TaskRegistry:
@@ -12,6 +13,8 @@ class TaskRegistry:
         self.is_closing = False  # all later tasks are cancelled
         self.is_draining = False  # likewise, by a reload: the user did not cancel them
         self._running: set[Event] = set()
+        self._idle_work: set[Event] = set()  # those of _running that give way to any other task
+        self._last_end = monotonic()
         self._changed = Condition()  # guards _running
 
     @contextmanager
@@ -19,6 +22,8 @@ class TaskRegistry:
         """Register the enclosed task: `drain` and `close` set its `cancel`."""
         with self._changed:
             self._running.add(cancel)
+            for idle in self._idle_work:
+                idle.set()
             if self.is_closing or self.is_draining:
                 cancel.set()
         try:
@@ -26,7 +31,27 @@ class TaskRegistry:
         finally:
             with self._changed:
                 self._running.discard(cancel)
+                self._last_end = monotonic()
                 self._changed.notify_all()
+
+    @contextmanager
+    def track_idle_work(self, cancel: Event) -> Iterator[None]:
+        """Register work for idle time: also any task that starts within the block sets its `cancel`."""
+        with self.track(cancel):
+            with self._changed:
+                self._idle_work.add(cancel)
+                if len(self._running) > 1:
+                    cancel.set()
+            try:
+                yield
+            finally:
+                with self._changed:
+                    self._idle_work.discard(cancel)
+
+    def idle_seconds(self) -> float:
+        """Return for how long no task has been running."""
+        with self._changed:
+            return 0.0 if self._running else monotonic() - self._last_end
 
     @contextmanager
     def drain(self, timeout_s: float) -> Iterator[None]:

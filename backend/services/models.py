@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from backend.interface.models import (
+    FidelityStatus,
     MemoryEstimate,
     ModelInfo,
     PresetInfo,
@@ -18,6 +19,7 @@ from backend.interface.models import (
     SystemInfo,
 )
 from backend.runtime.loader import RuntimeLoader
+from backend.services.fidelity import IdleCalibration
 from engine.errors import ModelNotFound
 from engine.generation.span_scorer import SpanScorer
 from engine.model.decoder import Decoder
@@ -41,12 +43,14 @@ PACKAGES = ("torch", "transformers", "gradio", "chromadb", "sentence-transformer
 @dataclass
 class LocalModelService:
     loader: RuntimeLoader
+    calibration: IdleCalibration
 
     def loaded(self) -> list[ModelInfo]:
         if (runtime := self.loader.runtime) is None:
             return []
         models, settings = runtime.models, self.loader.settings
-        notes = {"auto": "with the bundled LoRA adapter" if settings.model == BUNDLED_MODEL else "", "off": ""}
+        bundled = "with the bundled LoRA adapter" if settings.model == BUNDLED_MODEL else ""
+        notes = {"auto": bundled, "plain": "with the LoRA adapter trained without reused KV", "off": ""}
         note = notes.get(settings.lora_adapter, f"with {settings.lora_adapter}")
         primary = replace(_decoder_info("primary", models.primary), note=note)
         infos = [replace(primary, tokens_per_second=models.primary.tokens_per_second)]
@@ -133,6 +137,9 @@ class LocalModelService:
 
     def cancel_download(self) -> None:
         self.loader.cancel_download()
+
+    def fidelity(self) -> FidelityStatus:
+        return self.calibration.status()
 
     def system_prompt(self) -> str:
         return SYSTEM

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import Cancelled
+from engine.fidelity import FidelityCurve
 from engine.kv.chunk_cache import ChunkCache, ChunkSet, TouchedNodes, assemble, chunk_spans
 from engine.model.kv_buffer import AttentionProbe, KVBuffer
 from engine.prefill.compressed_view import compressed_view_attention
@@ -43,6 +44,7 @@ class PromptContext:
     trace: Trace
     cancel: Event | None = None
     max_path_chunks: int | None = None
+    fidelity: FidelityCurve | None = None
 
     def __post_init__(self) -> None:
         self._chunk_ids = self.prepared.passage_ids
@@ -149,6 +151,9 @@ class PromptContext:
             num_exact_chunks=self._num_exact_chunks(placement),
             num_layers=self.cache.decoder.spec.num_layers,
             seed=crc32(self.ids.numpy().tobytes()),
+            fidelity=self.fidelity,
+            recompute_ms=self._recompute_ms,
+            elapsed_ms=self.trace.now_ms,
         )
 
     def close(self) -> None:
@@ -162,6 +167,12 @@ class PromptContext:
         first = chunk_set.chunks[:1] if chunk_set else ()
         num_exact = 0 if placement is Placement.EXACT_PREFIX or any(kv.quantized for kv in first) else 1
         return max(num_exact, chunk_set.num_path_chunks) if chunk_set else num_exact
+
+    def _recompute_ms(self, context_tokens: int) -> float:
+        """Return the predicted time to recompute so many context tokens and the question; 0 without measured costs."""
+        computed = context_tokens + len(self.query_rows)
+        costs = self.cache.costs
+        return 0.0 if costs is None else costs.estimate_ms(len(self.ids) - computed, computed)
 
     def _may_need_scores(self) -> bool:
         """Return whether some chunk is probably not exact; known for certain only after loading."""

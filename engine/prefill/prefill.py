@@ -34,6 +34,7 @@ class PrefillResult:
     touched_nodes: tuple[Node, ...] = ()  # tree nodes that were read
     # What the strategy selected from: with the scores it read, and with the chunks that are exact by now.
     selection: SelectionContext | None = None
+    reason: str = ""  # why so much was recomputed, as a sentence for the user; empty if it was requested
 
 
 def prefill(context: PromptContext, strategy: Strategy, trace: Trace, cancel: Event | None = None) -> PrefillResult:
@@ -57,7 +58,17 @@ def prefill(context: PromptContext, strategy: Strategy, trace: Trace, cancel: Ev
     num_exact_chunks = max(selection.num_exact_chunks, plan.num_exact_chunks)
     selection = replace(selection.with_scores(scores), num_exact_chunks=num_exact_chunks)
     return PrefillResult(
-        buffer, logits, rows, ratio, flops, tiers, num_path_chunks, plan.num_exact_chunks, nodes, selection
+        buffer,
+        logits,
+        rows,
+        ratio,
+        flops,
+        tiers,
+        num_path_chunks,
+        plan.num_exact_chunks,
+        nodes,
+        selection,
+        plan.reason,
     )
 
 

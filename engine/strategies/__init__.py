@@ -5,6 +5,7 @@ Its fields become sliders in the UI and arguments of the bench. Example: example
 """
 
 from engine.method import MethodInfo, list_params
+from engine.strategies.adaptive import CacheClipAdaptive
 from engine.strategies.ape import APE
 from engine.strategies.base import Strategy
 from engine.strategies.baselines import Direct, Full, Naive, OracleWindows, Prefix, RandomWindows
@@ -18,6 +19,7 @@ from engine.strategies.qcfuse import QCFuse
 STRATEGIES: dict[str, type[Strategy]] = {
     "cacheclip": CacheClip,
     "cacheclip-trained": CacheClipTrained,
+    "cacheclip-adaptive": CacheClipAdaptive,
     "cacheclip-joint": CacheClipJoint,
     "cacheclip-v1": CacheClipV1,
     "cacheclip-v2": CacheClipV2,

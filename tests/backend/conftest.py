@@ -36,7 +36,13 @@ def start(tmp_path, models, monkeypatch):
     def open_backend(overrides=None, **settings):
         for earlier in opened:
             earlier.close()
-        tiny = {"model": models["one"], "auxiliary_model": models["one"], "dtype": "fp32", "span_scorer": "off"}
+        tiny = {
+            "model": models["one"],
+            "auxiliary_model": models["one"],
+            "dtype": "fp32",
+            "span_scorer": "off",
+            "idle_calibration": False,
+        }
         settings = tiny | settings
         settings = Settings(data=tmp_path / "data", sample_docs=False, **settings)
         opened.append(LocalBackend(settings, overrides))

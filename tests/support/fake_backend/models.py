@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import Event, Thread
 
 from backend.interface.models import (
+    FidelityStatus,
     MemoryEstimate,
     ModelInfo,
     PresetInfo,
@@ -87,6 +88,7 @@ class FakeModels:
         self.stale: list[StaleChunking] = []
         self.estimates = {each.name: each for each in (SMALL, LARGE, TIGHT, replace(SMALL, name=EMBEDDED))}
         self.failure = ""
+        self.fidelity_status = FidelityStatus(total=24)
         self.applied: list[SettingsChange] = []
         self.proceed = Event()
         self.proceed.set()
@@ -112,6 +114,9 @@ class FakeModels:
             speed = 31.4 if is_loaded else 31.4 * 134_515_008 / preset.num_parameters
             infos.append(PresetInfo(preset, is_loaded, is_loaded or preset.name == EMBEDDED, speed))
         return infos
+
+    def fidelity(self) -> FidelityStatus:
+        return self.fidelity_status
 
     def suggestions(self) -> list[str]:
         return [EMBEDDED, SMALL.name, LARGE.name]

@@ -5,17 +5,24 @@ from dataclasses import replace
 import gradio as gr
 import pytest
 
-from backend.interface.models import ModelInfo, ReloadStatus, StaleChunking, SystemInfo
+from backend.interface.models import FidelityStatus, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
+from engine.fidelity import RATIOS, FidelityCurve, FidelityPoint
 from engine.model.loading.presets import PRESETS, Preset
 from engine.model.spec import SelfTestResult
 from store.types import Document
 from tests.support.fake_backend.models import EMBEDDED, LARGE, SMALL, TIGHT, WANTED
 from tests.ui.conftest import ME
+from ui.figures.fidelity import fidelity_figure
 from ui.format import size
 from ui.pages.settings import model_info
 from ui.pages.settings.page import Settings
 from ui.pages.settings.presets import render_presets
 
+POINTS = tuple(
+    FidelityPoint(ratio, kl, 0.9, 100 + 1000 * ratio, 4.0)
+    for ratio, kl in zip(RATIOS, (0.5, 0.3, 0.2, 0.08, 0.02), strict=True)
+)
+CURVE = FidelityCurve("cacheclip-trained", POINTS, 1000.0, 24)
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
@@ -213,3 +220,34 @@ def test_stale_documents_are_reindexed(page, backend):
     assert backend.library.reindexed == ["a", "b", "c"] and "c.md" in last(updates, chunking.progress)
     assert updates[-1][chunking.stale] == "" and not updates[-1][chunking.reindex_button].visible
     assert len(page.tasks) == 0
+
+
+def test_before_a_calibration_the_page_says_so():
+    shown = model_info.render_fidelity(FidelityStatus(3, 24))
+    assert "Not calibrated: 3 of 24" in shown and "<table" not in shown
+
+
+def test_a_calibration_recommends_the_least_faithful_ratio_and_lists_all():
+    shown = model_info.render_fidelity(FidelityStatus(24, 24, CURVE))
+    assert "a recompute ratio of 20\u00a0%" in shown and "alibrated" not in shown
+    assert shown.count("<tr>") == 1 + len(RATIOS) + 1
+
+
+def test_an_unfinished_calibration_is_preliminary():
+    assert "Preliminary: 13 of 24" in model_info.render_fidelity(FidelityStatus(13, 24, CURVE, is_running=True))
+
+
+def test_a_model_on_which_reuse_is_not_faithful_is_named():
+    unfaithful = replace(CURVE, points=tuple(replace(point, kl=1.0) for point in POINTS))
+    assert "Not faithful: even at 40" in model_info.render_fidelity(FidelityStatus(24, 24, unfaithful))
+
+
+def test_a_failed_calibration_shows_its_error_as_text():
+    shown = model_info.render_fidelity(FidelityStatus(1, 24, error=HOSTILE))
+    assert HOSTILE not in shown and "onerror" in shown
+
+
+def test_the_plot_has_one_point_per_ratio_and_one_for_full_prefill():
+    ratios, full = fidelity_figure(CURVE).data
+    assert list(ratios.x) == [point.ttft_ms for point in POINTS] and list(ratios.y) == [point.kl for point in POINTS]
+    assert (list(full.x), list(full.y)) == ([1000.0], [0])

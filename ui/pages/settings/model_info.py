@@ -4,12 +4,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.interface.backend import TierUsage
-from backend.interface.models import MemoryEstimate, ModelInfo, ReloadStatus, StaleChunking, SystemInfo
+from backend.interface.models import (
+    FidelityStatus,
+    MemoryEstimate,
+    ModelInfo,
+    ReloadStatus,
+    StaleChunking,
+    SystemInfo,
+)
+from engine.fidelity import DEFAULT_TARGET, TARGETS, FidelityCurve
 from ui.components.tiers import TIERS
 from ui.format import GIB, count, duration, parameters, percent, size, token_rate
 from ui.html import Markup, error_box, fact, join, tag
 
 if TYPE_CHECKING:  # torch-free at run time
+    from engine.fidelity import FidelityCurve
     from engine.model.spec import SelfTestResult
 
 _ROLES = {
@@ -115,6 +124,52 @@ def render_system_info(info: SystemInfo) -> Markup:
         tag("h4", "Licences"),
         tag("p", _LICENCE),
         class_="kv-about",
+    )
+
+
+def render_fidelity(status: FidelityStatus) -> Markup:
+    """Return how far the calibration has come, its result by ratio, and the recommended setting."""
+    parts = []
+    if status.measured < status.total or status.curve is None:
+        progress = f"{status.measured} of {status.total} questions measured"
+        pause = "running" if status.is_running else "it continues when KVScope has been idle for half a minute"
+        state = "Not calibrated" if status.curve is None else "Preliminary"
+        parts.append(tag("p", f"{state}: {progress}; {pause}.", class_="kv-muted", role="status"))
+    if status.error:
+        parts.append(error_box(status.error))
+    if (curve := status.curve) is not None:
+        parts.append(tag("p", _recommendation(curve)))
+        heads = ("Recomputed", "KL, nats", "Same token", "Time to first token", "Speedup")
+        rows = [
+            (percent(each.ratio), f"{each.kl:.3f}", percent(each.top1), duration(each.ttft_ms), f"{each.speedup:.1f}x")
+            for each in curve.points
+        ]
+        rows.append(("Full prefill", "0", percent(1), duration(curve.full_ttft_ms), "1x"))
+        parts.append(
+            tag(
+                "table",
+                tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
+                tag("tbody", *(_row(*row) for row in rows)),
+                class_="kv-history",
+            )
+        )
+    return join(*parts)
+
+
+def _row(name: str, *cells: str) -> Markup:
+    return tag("tr", tag("th", name, scope="row"), *(tag("td", cell) for cell in cells))
+
+
+def _recommendation(curve: FidelityCurve) -> str:
+    ratio = curve.least_ratio(TARGETS[DEFAULT_TARGET])
+    if ratio is None:
+        return (
+            f"Not faithful: even at {percent(curve.points[-1].ratio)} the KL is above {TARGETS[DEFAULT_TARGET]} nats. "
+            "Use the method 'Exact prefix' with this model; it reuses only exact keys and values."
+        )
+    return (
+        f"Recommended: a recompute ratio of {percent(ratio)}, the least measured one with a KL of at most "
+        f"{TARGETS[DEFAULT_TARGET]} nats ({curve.num_questions} questions, 8 passages each)."
     )
 
 

@@ -27,7 +27,10 @@ _AUXILIARY = "Small model on the CPU that selects tokens. With the same name, bo
 _SPAN_SCORER = "Trained head that finds answer spans: auto (the bundled one), off, or a folder."
 _SELECTOR = "Trained head that selects tokens in 'CacheClip trained': auto (the bundled one), off, or a folder."
 _RERANKER = "Cross-encoder that reorders the retrieved passages: off, a folder, or a name on the hub."
-_LORA = "Fine-tuned adapter of the main model: auto (the bundled one), off, or a folder."
+_LORA = (
+    "Fine-tuned adapter of the main model: auto (the bundled one), plain (trained without reused KV, to see how reuse "
+    "fails), off, or a folder."
+)
 _SHORT = "There may not be enough memory: the system may slow down or end KVScope. Load it anyway?"
 
 

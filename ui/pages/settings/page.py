@@ -13,8 +13,10 @@ from backend.interface.models import SettingsChange
 from ui.components.tiers import POLICIES
 from ui.components.uploads import CONNECT_PROGRESS, render_progress
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, SessionTasks, Update, coalesce, session_of
+from ui.figures.fidelity import fidelity_figure
 from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
+    render_fidelity,
     render_prompt,
     render_reload,
     render_stale_documents,
@@ -42,6 +44,10 @@ _CACHE_NOTE = "Budgets take effect immediately. Other changes stop running quest
 _BITS = [("16-bit: exact", 16), ("8-bit: half the size, not exact", 8)]
 _BITS_INFO = "Changing it removes what is on disk in the other precision."
 _POLICY_INFO = "Decides which passages are evicted first. See the Cache page for the formulas."
+_FIDELITY = (
+    "How close answers with reused keys and values stay to those of full prefill, on the loaded model: KL divergence "
+    "of the predicted tokens, measured once with built-in questions while KVScope is idle. CacheClip adaptive uses it."
+)
 _PROMPT = "The instructions before the passages in every prompt (the shared prefix), computed once for all questions."
 _ABOUT = "KVScope sends no data to other machines; it only downloads models you ask for."
 
@@ -70,6 +76,11 @@ class Settings:
                 with gr.Row(elem_classes="kv-actions"):
                     apply_cache = gr.Button("Apply", elem_id="memory-apply", min_width=100, scale=0)
                     gr.HTML(tag("p", _CACHE_NOTE), js_on_load=None)
+            with section("Fidelity", _FIDELITY):
+                self._fidelity = gr.HTML(elem_id="fidelity", js_on_load=None)
+                self._fidelity_plot = gr.Plot(
+                    visible=False, show_label=False, container=False, buttons=[], elem_id="fidelity-plot"
+                )
             with section("System prompt", _PROMPT):
                 gr.HTML(render_prompt(self._models.system_prompt()), elem_id="prompt", js_on_load=None)
             with section("Appearance", "Saved in this browser only."):
@@ -79,6 +90,7 @@ class Settings:
             self.seen = gr.State(self._models.current())  # the settings that this session saw last
         self._inputs = (self.models.inputs, self.chunking.inputs, self.cache)
         outputs: list[Any] = [self.status, self._cancel, self._usage, self._about, self.seen]
+        outputs += [self._fidelity, self._fidelity_plot]
         outputs += [self.models.loaded, self.models.presets, self.chunking.stale, self.chunking.reindex_button]
         outputs += [component for inputs in self._inputs for component in inputs.components.values()]
         self.models.connect(outputs)
@@ -133,11 +145,14 @@ class Settings:
 
     def _updates(self, seen: SettingsChange | None = None) -> Update:
         """Return everything that a reload may have changed."""
-        current = self._models.current()
+        current, fidelity = self._models.current(), self._models.fidelity()
+        curve = fidelity.curve
         update: Update = {
             **self.models.updates(),
             **self.chunking.updates(),
             self._usage: render_usage(self._backend.tier_usage()),
+            self._fidelity: render_fidelity(fidelity),
+            self._fidelity_plot: gr.Plot(curve and fidelity_figure(curve), visible=curve is not None),
             self._about: render_system_info(self._models.system_info()),
             self.seen: current,
         }

@@ -1,0 +1,76 @@
+"""How close a model's answers with reused KV are to those of full prefill, at several recompute ratios.
+
+Measured once for each model (`engine.analysis.calibration`). Torch-free, so that the UI can import it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+TARGETS = {"fast": 0.3, "balanced": 0.1, "faithful": 0.03}  # maximum KL in nats, for `FidelityCurve.least_ratio`
+DEFAULT_TARGET = "balanced"
+RATIOS = (0.0, 0.05, 0.1, 0.2, 0.4)  # measured recompute ratios, ascending
+MIN_QUESTIONS = 12  # fewer show nothing
+
+
+@dataclass(frozen=True, slots=True)
+class FidelitySample:
+    """One question at one recompute ratio, relative to full prefill."""
+
+    ratio: float  # nominal
+    kl: float  # KL(full || method) in nats, mean over the first tokens of full prefill's answer
+    top1: float  # fraction of these tokens where the most likely one is the same
+    ttft_ms: float
+    full_ttft_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class FidelityPoint:
+    """All questions at one recompute ratio."""
+
+    ratio: float
+    kl: float  # this and the next: means
+    top1: float
+    ttft_ms: float  # this and the next: medians
+    speedup: float
+
+
+@dataclass(frozen=True, slots=True)
+class FidelityCurve:
+    """Fidelity and time of one method on one model and machine, by recompute ratio."""
+
+    method: str
+    points: tuple[FidelityPoint, ...]  # by ascending ratio
+    full_ttft_ms: float  # median
+    num_questions: int
+
+    def least_ratio(self, max_kl: float) -> float | None:
+        """Return the least measured ratio from which on the KL is at most `max_kl` nats; None if none is."""
+        least = None
+        for point in reversed(self.points):
+            if point.kl > max_kl:
+                break
+            least = point.ratio
+        return least
+
+
+def fidelity_curve(
+    method: str, questions: Sequence[Sequence[FidelitySample]], min_questions: int = MIN_QUESTIONS
+) -> FidelityCurve | None:
+    """Return the curve of the measured questions; None if there are fewer than `min_questions`."""
+    if len(questions) < min_questions:
+        return None
+    points = []
+    for samples in zip(*questions, strict=True):
+        speedups = [sample.full_ttft_ms / sample.ttft_ms for sample in samples]
+        points.append(
+            FidelityPoint(
+                ratio=samples[0].ratio,
+                kl=fmean(sample.kl for sample in samples),
+                top1=fmean(sample.top1 for sample in samples),
+                ttft_ms=median(sample.ttft_ms for sample in samples),
+                speedup=median(speedups),
+            )
+        )
+    full_ttft_ms = median(samples[0].full_ttft_ms for samples in questions)
+    return FidelityCurve(method, tuple(points), full_ttft_ms, len(questions))
