@@ -1,4 +1,4 @@
-"""The journey of a new user: the real app in a process of its own, the bundled model, a real browser."""
+"""The journey of a user with two documents: the real app in a process of its own, the bundled model, a real browser."""
 
 import random
 import signal
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+
+from backend.services.library import SAMPLES
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
@@ -37,6 +39,7 @@ class App:
         self.port = free_port()
         self.url, self.log = f"http://127.0.0.1:{self.port}/", data.parent / f"app-{self.port}.log"
         command = [sys.executable, "app.py", "--port", str(self.port), "--data", str(data)]
+        command.append("--no-sample-docs")  # tests/e2e adds them; prefilling them takes half a minute
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
@@ -77,7 +80,6 @@ def app(data):
 
 def ready(tab):
     expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=LONG_MS)
-    expect(tab.page.locator("#status")).not_to_contain_text("Adding the sample", timeout=LONG_MS)
 
 
 def answer(tab):
@@ -89,12 +91,12 @@ def answer(tab):
 def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#document-list")).to_contain_text("harbour-handbook.md", timeout=LONG_MS)
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
-    tab.page.set_input_files("#upload input[type=file]", document)
-    expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
+    tab.page.set_input_files("#upload input[type=file]", [document, SAMPLES / "faq.txt"])
+    for name in ("keys.md", "faq.txt"):
+        expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
 
     answer(tab)
     expect(tab.page.locator("#passages")).to_contain_text("4417")
@@ -120,7 +122,6 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     """The other pages' main ways, on what the test before has left."""
     tab = visit(app.url)
     ready(tab)
-    answer(tab)
     tab.ask("What is the capital of Australia?")
     expect(tab.page.locator(".kv-quote-source").last).to_be_visible()  # the closest quotes with their sources
     answer(tab)
@@ -157,9 +158,6 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 
 
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
-    tab = visit(app.url)
-    ready(tab)
-    expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
     app.end(signal.SIGKILL)
 
     again = App(data)
