@@ -69,14 +69,6 @@ def test_a_preset_is_loaded_by_one_click_and_the_bundled_model_by_another(visit,
     clean(tab)
 
 
-def test_a_presets_error_scrolls_into_view(visit, backend):
-    del backend.models.estimates[SMALL.name]
-    tab = open_settings(visit, viewport={"width": 390, "height": 700})
-    tab.page.locator("#models-presets li", has_text="Qwen3-0.6B").get_by_role("button").click()
-    expect(tab.page.locator("#models-estimate [role=alert]")).to_be_in_viewport()
-    clean(tab)
-
-
 def test_a_download_shows_its_progress_and_can_be_cancelled(visit, backend):
     backend.models.proceed.clear()
     tab = open_settings(visit)
@@ -149,9 +141,11 @@ def test_the_chosen_theme_survives_a_reload_without_a_flash_of_the_other(visit):
     tab.page.close()  # no later test is to run the script
 
 
-@pytest.mark.parametrize("options", [{"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}])
-def test_it_fits_and_its_controls_have_names(visit, backend, options):
-    tab = open_settings(visit, **options)
+def test_on_a_phone_it_fits_its_controls_have_names_and_a_presets_error_scrolls_into_view(visit, backend):
+    del backend.models.estimates[SMALL.name]
+    tab = open_settings(visit, viewport={"width": 390, "height": 700})
+    tab.page.locator("#models-presets li", has_text="Qwen3-0.6B").get_by_role("button").click()
+    expect(tab.page.locator("#models-estimate [role=alert]")).to_be_in_viewport()
     choose(tab, LARGE.name)
     tab.page.click("#models-check")
     expect(tab.page.locator("#models-estimate .kv-verdict")).to_be_visible()
