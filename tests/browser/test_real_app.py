@@ -1,5 +1,6 @@
 """The journey of a user with two documents: the real app in a process of its own, the bundled model, a real browser."""
 
+import os
 import random
 import signal
 import socket
@@ -18,6 +19,7 @@ from backend.services.library import SAMPLES
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 LONG_MS = 120_000
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # the browser needs a core, too: two threads wait for each other
 QUESTION = "Which key opens the boathouse in Nether Wallop?"
 DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
 
@@ -41,7 +43,7 @@ class App:
         command = [sys.executable, "app.py", "--port", str(self.port), "--data", str(data)]
         command.append("--no-sample-docs")  # tests/e2e adds them; prefilling them takes half a minute
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, cwd=ROOT, env=ONE_THREAD, stdout=log, stderr=subprocess.STDOUT)
 
     def wait(self) -> None:
         """Wait until the page answers."""

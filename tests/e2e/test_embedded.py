@@ -24,6 +24,7 @@ from tests.support.tolerance import DEEP
 
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parents[1] / "support" / "data" / "sample_questions.json").read_text())
+# Short: what is tested does not depend on the length, and 13 methods compute every passage.
 ASK = Request(next(iter(SAMPLE_QUESTIONS)), max_new_tokens=12, passages=2)
 
 
