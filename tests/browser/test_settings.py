@@ -69,7 +69,7 @@ def test_a_preset_is_loaded_by_one_click_and_the_bundled_model_by_another(visit,
     clean(tab)
 
 
-def test_a_download_shows_its_progress_and_can_be_cancelled(visit, backend):
+def test_a_download_can_be_cancelled_a_failure_shows_its_reason_and_a_hostile_name_is_text(visit, backend):
     backend.models.proceed.clear()
     tab = open_settings(visit)
     choose(tab, SMALL.name)
@@ -80,15 +80,11 @@ def test_a_download_shows_its_progress_and_can_be_cancelled(visit, backend):
     expect(tab.page.locator("#reload-status [role=alert]")).to_contain_text("cancelled")
     expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
     assert backend.models.settings.model == EMBEDDED
-    clean(tab)
 
-
-def test_a_failure_is_shown_with_its_reason_and_a_hostile_name_is_text_everywhere(visit, backend):
+    backend.models.proceed.set()
     backend.models.failure = f"{HOSTILE} failed its self-test. The previous settings are in use again."
-    tab = open_settings(visit)
     choose(tab, SMALL.name)
     tab.page.click("#models-load")
-    expect(tab.page.locator("#reload-status [role=alert]")).to_be_visible()
     expect(tab.page.locator("#reload-status [role=alert]")).to_contain_text(backend.models.failure)
     expect(tab.page.locator("#choice-model input")).to_have_value(EMBEDDED)
     backend.models.failure = ""
