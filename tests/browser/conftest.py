@@ -1,4 +1,4 @@
-"""Fixtures for tests in Debian's Chromium: one browser and one server per process, a clean context per test."""
+"""Fixtures for tests in Debian's Chromium: one browser and one server per process, a cleared tab per test."""
 
 import itertools
 import os
@@ -26,6 +26,7 @@ ARGUMENTS = [
     "--no-first-run",
     "--disable-features=PreloadTopChromeWebUI",  # a renderer for menus of Chromium itself, in every window
 ]
+DESKTOP = {"width": 1440, "height": 900}
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)  # generous: a busy machine draws late, and no test here is about speed
 WATCH_STOP = """() => {
@@ -36,6 +37,7 @@ WATCH_STOP = """() => {
     };
     look();
 }"""
+FORGET = "() => { Storage.prototype.setItem = () => {}; localStorage.clear(); sessionStorage.clear() }"
 SAMPLES = {"What is the maintenance code of the Morning Gannet?": "one.txt", "Which form do staff use?": "two.txt"}
 
 
@@ -133,54 +135,65 @@ def backend(served: tuple[FakeBackend, str]) -> FakeBackend:
 
 
 @pytest.fixture(scope="session")
-def contexts(chromium: Browser) -> Iterator[dict[str, list[BrowserContext]]]:
-    """Yield unused contexts by their options; a reused context has the page's files in its cache."""
-    free: dict[str, list[BrowserContext]] = defaultdict(list)
+def tabs(chromium: Browser) -> Iterator[dict[str, list[Visit]]]:
+    """Yield unused tabs by the options of their contexts; a reused tab has the page's scripts loaded and compiled."""
+    free: dict[str, list[Visit]] = defaultdict(list)
     yield free
-    for context in itertools.chain(*free.values()):
-        context.close()
+    for tab in itertools.chain(*free.values()):
+        tab.page.context.close()
 
 
 @pytest.fixture
 def visit(
-    chromium: Browser,
-    contexts: dict[str, list[BrowserContext]],
-    served: tuple[FakeBackend, str],
-    backend: FakeBackend,
+    chromium: Browser, tabs: dict[str, list[Visit]], served: tuple[FakeBackend, str], backend: FakeBackend
 ) -> Iterator[Callable[..., Visit]]:
-    """Return a function that opens a tab: `visit()`, or with context options, e.g. `visit(color_scheme='dark')`."""
-    opened: list[tuple[str, BrowserContext]] = []
+    """Return a function that opens a tab: `visit()`, or with options, e.g. `visit(color_scheme='dark')`.
 
-    def open_tab(url: str = served[1], **options) -> Visit:
-        options = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options}
-        free = contexts[repr(options)]
-        context = free.pop() if free else chromium.new_context(**options)
-        opened.append((repr(options), context))
-        tab = Visit(context.new_page(), backend)
-        tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
-        tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-        tab.page.on("request", lambda request: _is_outside(request.url) and tab.outside.append(request.url))
+    Later tests use the tab again, without a reload of what is cached. A test that cannot leave it as it was closes it.
+    """
+    opened: list[tuple[str, Visit]] = []
+
+    def open_tab(url: str = served[1], viewport: dict = DESKTOP, color_scheme: str = "light", **options) -> Visit:
+        free = tabs[repr(options)]
+        tab = free.pop() if free else new_tab(chromium.new_context(locale="en-GB", **options), backend)
+        opened.append((repr(options), tab))
+        tab.page.set_viewport_size(viewport)
+        tab.page.emulate_media(color_scheme=color_scheme)
         tab.page.goto(url)
         expect(tab.page.locator("#status .kv-status")).to_be_visible()
         return tab
 
     yield open_tab
-    for options, context in opened:
-        if clear(context):
-            contexts[options].append(context)
+    for options, tab in opened:
+        if clear(tab):
+            tabs[options].append(tab)
         else:
-            context.close()
+            tab.page.context.close()
 
 
-def clear(context: BrowserContext) -> bool:
-    """Close a context's tabs and clear its storage and cookies; return False if that failed."""
+def new_tab(context: BrowserContext, backend: FakeBackend) -> Visit:
+    tab = Visit(context.new_page(), backend)
+    tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.page.on("request", lambda request: _is_outside(request.url) and tab.outside.append(request.url))
+    return tab
+
+
+def clear(tab: Visit) -> bool:
+    """Leave the page and clear what it has stored; return False if that failed."""
+    context = tab.page.context
     try:
-        context.pages[0].evaluate("() => { Storage.prototype.setItem = () => {}; localStorage.clear() }")
-    except (IndexError, Error):  # the test has closed its tab, so its storage cannot be reached
+        for page in context.pages:
+            if page != tab.page:
+                page.close()
+        tab.page.evaluate(FORGET)
+        tab.page.goto("about:blank")
+        tab.page.mouse.move(0, 0)
+    except Error:  # the test has closed its tab, so its storage cannot be reached
         return False
-    for page in context.pages:
-        page.close()
     context.clear_cookies()
+    tab.errors.clear()
+    tab.outside.clear()
     return True
 
 

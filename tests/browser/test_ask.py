@@ -108,7 +108,7 @@ def test_moving_the_ratio_marks_a_preview_and_ask_again_runs_it(visit, backend):
     assert [request.recompute_ratio for request in backend.requests] == [0.2, 0.5] and tab.errors == []
 
 
-def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(visit):
+def test_each_method_shows_only_its_own_settings_is_run_with_them_and_remembers_them(visit, backend):
     tab = visit()
     expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question
     place = tab.page.locator("#question").bounding_box()
@@ -121,11 +121,7 @@ def test_each_method_shows_its_settings_and_no_other_and_the_question_stays_put(
             expect(tab.page.locator(f"#{name}")).to_be_visible()
         expect(tab.page.locator("#ratio")).to_be_visible(visible=method.has_ratio)
         assert tab.page.locator("#question").bounding_box() == place
-    assert tab.errors == []
 
-
-def test_each_method_is_run_with_its_own_options_and_remembers_them(visit, backend):
-    tab = visit()
     tab.move_ratio(35)
     tab.choose("EPIC")
     tab.move("#option-epic-tokens", 16)
@@ -143,10 +139,10 @@ def test_each_method_is_run_with_its_own_options_and_remembers_them(visit, backe
     tab.finish()
     blended = {"deviation": "values", "check_layer": 1, "gradual": True}
     assert [request.options for request in backend.requests] == [{"tokens": 16}, blended, {"tokens": 16}]
-    assert backend.requests[1].recompute_ratio == 0.35
+    assert backend.requests[1].recompute_ratio == 0.35 and tab.errors == []
 
 
-def test_stop_ends_the_computation_and_the_question_stays(visit, backend):
+def test_escape_and_closing_the_tab_stop_the_computation_and_the_question_stays(visit, backend):
     backend.pause_after_words = 3
     tab = visit()
     tab.ask("How long is a piece of string?")
@@ -156,6 +152,14 @@ def test_stop_ends_the_computation_and_the_question_stays(visit, backend):
     tab.finish()
     assert backend.cancelled == [True]
     assert tab.page.input_value("#question textarea") == "How long is a piece of string?"
+
+    tab.ask("Is anybody there?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    tab.page.close()
+    deadline = time.monotonic() + PATIENCE_MS / 1e3
+    while len(backend.cancelled) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert backend.cancelled == [True, True]
 
 
 def test_escape_closes_an_open_panel_before_it_stops_an_answer(visit, backend):
@@ -199,18 +203,6 @@ def test_stopping_one_tab_leaves_the_other_alone(visit, backend):
     backend.pause_after_words = 10_000
     other.finish()
     assert other.page.inner_text("#reply .kv-text").count("word") == 60
-
-
-def test_closing_the_tab_stops_the_computation(visit, backend):
-    backend.pause_after_words = 3
-    tab = visit()
-    tab.ask("Is anybody there?")
-    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
-    tab.page.close()
-    deadline = time.monotonic() + PATIENCE_MS / 1e3
-    while not backend.cancelled and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert backend.cancelled == [True]
 
 
 def test_files_show_their_steps_and_appear_in_the_list_with_their_cache_usage(visit, backend):

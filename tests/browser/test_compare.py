@@ -73,16 +73,34 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
     compare.assert_clean()
 
 
-def test_stopping_keeps_what_is_finished_on_the_page_and_for_download(open_page, backend):
-    backend.comparison.pause_after_steps = 2
+def test_missing_inputs_are_reported_and_both_ways_to_stop_keep_what_is_finished(open_page, backend):
+    backend.comparison.pause_after_steps = 0
     compare = open_page()
-    compare.pick("repeats", "5 times")
+    compare.page.click("#compare-run")
+    expect(compare.page.locator("#compare-progress [role=alert]")).to_contain_text("Type a question first")
+    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
+        compare.pick("methods", label)
+    compare.run()
+    expect(compare.page.locator("#compare-progress [role=alert]")).to_contain_text("at least one method")
+    expect(compare.page.locator("#compare-run")).to_be_visible()
+    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
+        compare.pick("methods", label)
+    compare.pick("ratios", "10 %")
+    compare.pick("repeats", "3 times")
+    compare.run()
+    expect(compare.page.locator("#compare-progress")).to_contain_text("Round 1 of 3 · 1 of 6: Full prefill")
+    expect(compare.page.locator("#compare-progress progress")).to_have_attribute("max", "18")
+    compare.page.keyboard.press("Escape")
+    expect(compare.page.locator("#compare-progress")).to_contain_text("Stopped early")
+    expect(compare.page.locator("#compare-stop")).to_be_hidden()
+
+    backend.comparison.pause_after_steps = 2
     compare.run()
     expect(compare.rows()).to_have_count(2)
     compare.page.click("#compare-stop")
     compare.finish()
     expect(compare.page.locator("#compare-progress")).to_contain_text("Stopped early")
-    assert backend.comparison.cancelled == [True]
+    assert backend.comparison.cancelled == [True, True]
     shown = compare.rows().count()
     with compare.page.expect_download() as loading:
         compare.page.click("#download-json")
@@ -107,28 +125,6 @@ def test_hostile_answers_questions_and_names_are_text_and_no_formula_in_the_csv(
     rows = list(csv.DictReader(io.StringIO(loading.value.path().read_text(encoding="utf-8"), newline="")))
     assert len(rows) == compare.rows().count() and rows[0]["answer"] == f"'=cmd|x {HOSTILE}"
     assert loading.value.suggested_filename == "kvscope-comparison.csv"
-    compare.assert_clean()
-
-
-def test_missing_inputs_are_reported_then_progress_is_shown_and_escape_stops_it(open_page, backend):
-    backend.comparison.pause_after_steps = 0
-    compare = open_page()
-    compare.page.click("#compare-run")
-    expect(compare.page.locator("#compare-progress [role=alert]")).to_contain_text("Type a question first")
-    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
-        compare.pick("methods", label)
-    compare.run()
-    expect(compare.page.locator("#compare-progress [role=alert]")).to_contain_text("at least one method")
-    expect(compare.page.locator("#compare-run")).to_be_visible()
-    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
-        compare.pick("methods", label)
-    compare.pick("ratios", "10 %")
-    compare.pick("repeats", "3 times")
-    compare.run()
-    expect(compare.page.locator("#compare-progress")).to_contain_text("Round 1 of 3 · 1 of 6: Full prefill")
-    expect(compare.page.locator("#compare-progress progress")).to_have_attribute("max", "18")
-    compare.page.keyboard.press("Escape")
-    expect(compare.page.locator("#compare-progress")).to_contain_text("Stopped early")
     compare.assert_clean()
 
 

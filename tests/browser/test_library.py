@@ -43,14 +43,19 @@ def some(count, **facts):
     ]
 
 
-def test_files_dropped_here_appear_in_both_lists(visit, backend):
+def test_files_dropped_here_appear_in_both_lists_but_for_one_that_is_cancelled(visit, backend):
     backend.pause_at_stage = "embedded"
     tab = open_library(visit)
     expect(tab.page.locator(LIST)).to_contain_text("Drop files on the box above")
-    upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("log.txt", b"log"))
+    upload(tab, ("notes & more.md", b"# Notes"), ("empty.txt", b""), ("two.md", b"2"), ("log.txt", b"log"))
     expect(tab.page.locator("#library-progress .kv-now").first).to_contain_text("embedded")
+    with tab.page.expect_response(lambda answer: '"place"' in (answer.request.post_data or "")):
+        tab.page.click("#library-progress button[aria-label='Cancel two.md']")
+    expect(tab.page.locator("#library-progress .kv-now")).to_be_visible()
     backend.pause_at_stage = ""
     expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Choose one that contains text.")
+    expect(tab.page.locator("#library-progress")).to_contain_text("Cancelled before processing started.")
+    expect(tab.page.locator("#library-progress .kv-file-failed")).to_have_count(2)
     names = tab.page.locator(f"{LIST} .kv-name bdi")
     expect(names).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#document-list bdi")).to_have_text(["log.txt", "notes & more.md"])
@@ -74,21 +79,6 @@ def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(v
     expect(tab.page.locator(LIST)).to_contain_text("No documents yet")
     expect(tab.page.locator("#document-list")).to_contain_text("No documents yet")
     assert backend.documents() == [] and tab.errors == []
-
-
-def test_one_file_is_cancelled_and_the_next_continues(visit, backend):
-    backend.pause_at_stage = "embedded"
-    tab = open_library(visit)
-    upload(tab, ("one.md", b"1"), ("two.md", b"2"), ("three.md", b"3"))
-    with tab.page.expect_response(lambda answer: '"place"' in (answer.request.post_data or "")):
-        tab.page.click("#library-progress button[aria-label='Cancel two.md']")
-    expect(tab.page.locator("#library-progress .kv-now")).to_be_visible()
-    backend.pause_at_stage = ""
-    expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text(["three.md", "one.md"])
-    expect(tab.page.locator("#library-progress .kv-file-failed")).to_contain_text(
-        "Cancelled before processing started."
-    )
-    assert tab.errors == []
 
 
 def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_context(visit, backend):
@@ -159,15 +149,6 @@ def delays(backend, monkeypatch):
     return delays
 
 
-def test_clicks_in_quick_succession_all_count(visit, backend, delays):
-    backend.stored_documents = some(3)
-    tab = open_library(visit)
-    delays += [partial(time.sleep, 0.3)] * 3
-    tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
-    expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 selected")
-    assert delays == [] and tab.errors == []
-
-
 def test_a_slow_redraw_does_not_undo_a_click(visit, backend, delays):
     backend.stored_documents = some(2)
     tab = open_library(visit)
@@ -191,7 +172,7 @@ def test_a_slow_redraw_does_not_undo_a_click(visit, backend, delays):
     assert delays == [] and tab.errors == []
 
 
-def test_one_and_several_documents_are_reindexed(visit, backend):
+def test_one_document_is_reindexed_then_several_selected_in_quick_succession(visit, backend, delays):
     backend.stored_documents = some(3)
     backend.library.needs_rechunk = {document.id for document in backend.stored_documents}
     tab = open_library(visit)
@@ -199,8 +180,10 @@ def test_one_and_several_documents_are_reindexed(visit, backend):
     tab.page.locator(f"{LIST} button[data-act=reindex]").first.click()
     expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(1)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(2)
-    tab.page.check(f"{LIST} input[data-act=all]")
+    delays += [partial(time.sleep, 0.3)] * 3
+    tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
     expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 selected")
+    assert delays == []
     tab.page.locator(f"{LIST} .kv-chosen button", has_text="Re-index").click()
     expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3)
     expect(tab.page.locator(f"{LIST} .kv-note, {LIST} .kv-chosen")).to_have_count(0)

@@ -1,5 +1,6 @@
-"""The journey of a new user: the real app in a process of its own, the bundled model, a real browser."""
+"""The journey of a user with two documents: the real app in a process of its own, the bundled model, a real browser."""
 
+import os
 import random
 import signal
 import socket
@@ -13,9 +14,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from backend.services.library import SAMPLES
+
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 LONG_MS = 120_000
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # the browser needs a core, too: two threads wait for each other
 QUESTION = "Which key opens the boathouse in Nether Wallop?"
 DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
 
@@ -37,8 +41,9 @@ class App:
         self.port = free_port()
         self.url, self.log = f"http://127.0.0.1:{self.port}/", data.parent / f"app-{self.port}.log"
         command = [sys.executable, "app.py", "--port", str(self.port), "--data", str(data)]
+        command += ["--no-sample-docs", "--no-idle-calibration"]  # tests/e2e adds them; they take half a minute
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, cwd=ROOT, env=ONE_THREAD, stdout=log, stderr=subprocess.STDOUT)
 
     def wait(self) -> None:
         """Wait until the page answers."""
@@ -77,7 +82,6 @@ def app(data):
 
 def ready(tab):
     expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=LONG_MS)
-    expect(tab.page.locator("#status")).not_to_contain_text("Adding the sample", timeout=LONG_MS)
 
 
 def answer(tab):
@@ -89,12 +93,12 @@ def answer(tab):
 def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
-    expect(tab.page.locator("#document-list")).to_contain_text("harbour-handbook.md", timeout=LONG_MS)
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
-    tab.page.set_input_files("#upload input[type=file]", document)
-    expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
+    tab.page.set_input_files("#upload input[type=file]", [document, SAMPLES / "faq.txt"])
+    for name in ("keys.md", "faq.txt"):
+        expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
 
     answer(tab)
     expect(tab.page.locator("#passages")).to_contain_text("4417")
@@ -120,7 +124,6 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     """The other pages' main ways, on what the test before has left."""
     tab = visit(app.url)
     ready(tab)
-    answer(tab)
     tab.ask("What is the capital of Australia?")
     expect(tab.page.locator(".kv-quote-source").last).to_be_visible()  # the closest quotes with their sources
     answer(tab)
@@ -157,9 +160,6 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 
 
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
-    tab = visit(app.url)
-    ready(tab)
-    expect(tab.page.locator("#document-list")).to_contain_text("keys.md", timeout=LONG_MS)
     app.end(signal.SIGKILL)
 
     again = App(data)

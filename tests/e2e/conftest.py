@@ -29,7 +29,7 @@ class App:
     def restarted(self) -> LocalBackend:
         """Close what is open, and open the folder again."""
         self.close()
-        self._backend = LocalBackend(Settings(data=self._data))
+        self._backend = LocalBackend(Settings(data=self._data, idle_calibration=False))
         self._backend.start()
         self._backend.loader.wait(300)
         status = self._backend.status()
