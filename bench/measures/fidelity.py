@@ -4,7 +4,6 @@ The first of --methods that has a recompute ratio is measured; --ratios and --co
 """
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
 from threading import Event
 from typing import Any
 
@@ -17,7 +16,7 @@ from engine.fidelity import fidelity_curve
 from engine.strategies import STRATEGIES
 
 TITLE = "fidelity of reuse by recompute ratio, built-in questions"
-COLUMNS = columns_of("method ratio kl top1 ttft_ms full_ttft_ms speedup n")
+COLUMNS = columns_of("method ratio answer_kl answer_top1 ttft_ms full_ttft_ms speedup n")
 MAX_SAMPLES = 1000  # more than there are questions
 
 
@@ -38,5 +37,16 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
             break
     curve = fidelity_curve(method, list(calibration.samples.values()), min_questions=1)
     assert curve is not None
-    shared = {"method": method, "full_ttft_ms": curve.full_ttft_ms, "n": curve.num_questions}
-    return [shared | asdict(point) for point in curve.points]
+    return [
+        {
+            "method": method,
+            "ratio": point.ratio,
+            "answer_kl": point.kl,
+            "answer_top1": point.top1,
+            "ttft_ms": point.ttft_ms,
+            "full_ttft_ms": curve.full_ttft_ms,
+            "speedup": point.speedup,
+            "n": curve.num_questions,
+        }
+        for point in curve.points
+    ]

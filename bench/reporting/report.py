@@ -14,16 +14,18 @@ from plotly.subplots import make_subplots
 
 from bench.cache import run as cache
 from bench.errors import InvalidDataset
-from bench.measures import attention, decode, documents, ingest, quality, scoring, tiers, ttft
+from bench.measures import attention, decode, documents, fidelity, ingest, quality, scoring, tiers, ttft
 from bench.tables import columns_of, markdown
 
 TITLE = "tables and plots of measured rows"
-KINDS = [measure.COLUMNS for measure in (quality, attention, ttft, scoring, decode, documents, ingest, tiers, cache)]
+MEASURES = (quality, attention, ttft, scoring, decode, documents, fidelity, ingest, tiers, cache)
+KINDS = [measure.COLUMNS for measure in MEASURES]
 COLUMNS = columns_of("file rows")
 _HUES = {
     "cacheclip": "#d08a1d",
     "cacheclip-joint": "#b3261e",
     "cacheclip-trained": "#c2407f",
+    "cacheclip-adaptive": "#e58aa8",
     "cacheblend": "#3b6fd4",
     "prophetkv": "#2f9e8f",
     "infoflow": "#7a4a1e",
