@@ -97,7 +97,7 @@ class RuntimeLoader:
     def borrow(self) -> Iterator[Runtime]:
         """Return the runtime for a short call; it is not closed before the call ends. Raises what `ready` raises."""
         cancelled = Event()
-        with self._tasks.track(cancelled):
+        with self._tasks.track(cancelled, is_brief=True):
             runtime = self.ready()
             if cancelled.is_set():
                 raise ModelNotReady("KVScope is reloading or closing.")

@@ -13,17 +13,23 @@ class TaskRegistry:
         self.is_closing = False  # all later tasks are cancelled
         self.is_draining = False  # likewise, by a reload: the user did not cancel them
         self._running: set[Event] = set()
+        self._heavy: set[Event] = set()  # those of _running that are not brief
         self._idle_work: set[Event] = set()  # those of _running that give way to any other task
         self._last_end = monotonic()
         self._changed = Condition()  # guards _running
 
     @contextmanager
-    def track(self, cancel: Event) -> Iterator[None]:
-        """Register the enclosed task: `drain` and `close` set its `cancel`."""
+    def track(self, cancel: Event, is_brief: bool = False) -> Iterator[None]:
+        """Register the enclosed task: `drain` and `close` set its `cancel`.
+
+        A brief one, such as a page's regular look at the documents, neither ends the idle time nor work in it.
+        """
         with self._changed:
             self._running.add(cancel)
-            for idle in self._idle_work:
-                idle.set()
+            if not is_brief:
+                self._heavy.add(cancel)
+                for idle in self._idle_work:
+                    idle.set()
             if self.is_closing or self.is_draining:
                 cancel.set()
         try:
@@ -31,7 +37,9 @@ class TaskRegistry:
         finally:
             with self._changed:
                 self._running.discard(cancel)
-                self._last_end = monotonic()
+                if not is_brief:
+                    self._heavy.discard(cancel)
+                    self._last_end = monotonic()
                 self._changed.notify_all()
 
     @contextmanager
@@ -40,7 +48,7 @@ class TaskRegistry:
         with self.track(cancel):
             with self._changed:
                 self._idle_work.add(cancel)
-                if len(self._running) > 1:
+                if len(self._heavy) > 1:
                     cancel.set()
             try:
                 yield
@@ -51,7 +59,7 @@ class TaskRegistry:
     def idle_seconds(self) -> float:
         """Return for how long no task has been running."""
         with self._changed:
-            return 0.0 if self._running else monotonic() - self._last_end
+            return 0.0 if self._heavy else monotonic() - self._last_end
 
     @contextmanager
     def drain(self, timeout_s: float) -> Iterator[None]:

@@ -63,6 +63,15 @@ def test_only_running_tasks_end_the_idle_time():
     assert tasks.idle_seconds() < 0.02
 
 
+def test_brief_calls_such_as_a_pages_polling_do_not_keep_a_calibration_from_running():
+    tasks, idle = TaskRegistry(), Event()
+    sleep(0.02)
+    with tasks.track(Event(), is_brief=True):
+        assert tasks.idle_seconds() >= 0.02
+        with tasks.track_idle_work(idle), tasks.track(Event(), is_brief=True):
+            assert not idle.is_set()
+
+
 def test_an_idle_backend_calibrates_its_model_once_and_remembers_it(start, monkeypatch):
     monkeypatch.setattr(fidelity, "calibrate", quickly)
     backend = start(idle_calibration=True)
