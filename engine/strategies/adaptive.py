@@ -38,7 +38,7 @@ class CacheClipAdaptive(Strategy):
             return RecomputePlan(NO_ROWS, reason=reason)
         scores = context.learned_scores()  # before the time that is left is measured
         if self.max_seconds and (limit := self._affordable_ratio(context)) < ratio:
-            reason = f"{limit:.0%} recomputed: the time limit allows no more. The target needs {ratio:.0%}."
+            reason = f"{100 * limit:g} % recomputed: the time limit allows no more. The target needs {100 * ratio:g} %."
             ratio = limit
         rows = windows_within_budget(scores, context.lengths, ratio, context.num_exact_chunks)
         return RecomputePlan(context.slots[rows], reason=reason)
@@ -52,8 +52,8 @@ class CacheClipAdaptive(Strategy):
     def _choose(self, context: SelectionContext) -> tuple[float, str]:
         """Return the ratio for the target, and why."""
         if context.fidelity is None:
-            return DEFAULT_RATIO, f"{DEFAULT_RATIO:.0%} recomputed: this model is not calibrated yet."
+            return DEFAULT_RATIO, f"{100 * DEFAULT_RATIO:g} % recomputed: this model is not calibrated yet."
         ratio = context.fidelity.least_ratio(TARGETS[self.target])
         if ratio is None:
             return 1.0, f"All recomputed: reuse does not reach the target '{self.target}' on this model."
-        return ratio, f"{ratio:.0%} recomputed: the least for the target '{self.target}' on this model."
+        return ratio, f"{100 * ratio:g} % recomputed: the least for the target '{self.target}' on this model."

@@ -25,7 +25,7 @@ def test_the_plan_is_that_of_cacheclip_trained_at_the_least_ratio_for_the_target
     calibrated = context(curve(0.5, 0.3, 0.2, 0.1, 0.03))
     plan = CacheClipAdaptive(target=target).plan(calibrated)
     assert torch.equal(plan.rows, CacheClipTrained(ratio=ratio).plan(calibrated).rows)
-    assert f"{ratio:.0%}" in plan.reason and target in plan.reason
+    assert f"{100 * ratio:g} %" in plan.reason and target in plan.reason
 
 
 def test_where_direct_reuse_is_faithful_nothing_is_scored():
