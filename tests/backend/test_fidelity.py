@@ -25,7 +25,7 @@ def samples():
 
 
 def quickly(engine, measured, cancel):
-    """Stands for `calibrate`: one question every millisecond."""
+    """Replaces `calibrate`: one question every millisecond."""
     for question in measured.remaining:
         if cancel.wait(0.001):
             return

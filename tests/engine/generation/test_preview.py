@@ -72,9 +72,9 @@ def test_a_preview_is_what_the_next_run_at_that_ratio_recomputes(engine_over, me
 
 
 @pytest.mark.parametrize("method", ["cacheclip", "cacheclip-v2", "prophetkv"])
-@pytest.mark.parametrize("asked, names", [(0.0, NAMES), (1.0, NAMES), (0.2, NAMES[:1]), (0.2, ["ferry", "ferry"])])
-def test_also_from_any_ratio_and_for_one_passage_or_the_same_one_twice(engine_over, method, asked, names):
-    check_preview(engine_over(*names), replace(ASK, method=method, max_new_tokens=2, recompute_ratio=asked))
+@pytest.mark.parametrize("requested, names", [(0.0, NAMES), (1.0, NAMES), (0.2, NAMES[:1]), (0.2, ["ferry", "ferry"])])
+def test_also_from_any_ratio_and_for_one_passage_or_the_same_one_twice(engine_over, method, requested, names):
+    check_preview(engine_over(*names), replace(ASK, method=method, max_new_tokens=2, recompute_ratio=requested))
 
 
 def test_a_run_at_100_percent_leaves_an_exact_path_so_that_nothing_is_left_to_recompute(engine_over):

@@ -1,4 +1,4 @@
-"""The preview of another recompute ratio under the last answer, with a backend that counts what it is asked."""
+"""The preview of another recompute ratio under the last answer, with a backend that counts its requests."""
 
 import re
 from dataclasses import replace
