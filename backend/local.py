@@ -111,5 +111,6 @@ class LocalBackend:
     def _run(self, generate: Callable[[Engine], Iterator[Item]], cancel: Event) -> Iterator[Item]:
         """Run a generator on the engine in a thread of its own, as a task."""
         with self.tasks.track(cancel):
-            engine = self.loader.ready().engine
-            yield from run_in_thread(lambda: generate(engine), cancel)
+            runtime = self.loader.ready()
+            self._calibration.of(runtime)  # the engine gets what was measured before
+            yield from run_in_thread(lambda: generate(runtime.engine), cancel)

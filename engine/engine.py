@@ -10,6 +10,7 @@ from engine.errors import Cancelled
 from engine.fidelity import FidelityCurve
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
+from engine.generation.preview import ratio_preview
 from engine.generation.rescoring import log_likelihoods
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
@@ -199,7 +200,8 @@ class Engine:
         self, answer: Answer, prepared: PreparedPrompt, result: PrefillResult, strategy: Strategy
     ) -> None:
         num_prefix_tokens = len(self.template.prefix_ids)
-        fill_prefill_fields(answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs)
+        fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
+        answer.preview = ratio_preview(answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs)
         answer.notes += (*filter(None, [result.reason]), *self._notes(strategy))
         self.stats.record(answer.sources)
 

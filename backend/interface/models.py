@@ -95,6 +95,7 @@ class FidelityStatus:
     measured: int = 0
     total: int = 0  # questions; 0 until the models are loaded
     curve: FidelityCurve | None = None  # None while too few questions have been measured
+    is_enabled: bool = True  # whether it is measured in idle time
     is_running: bool = False
     error: str = ""  # why it ended early; empty if it did not
 

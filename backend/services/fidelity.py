@@ -38,13 +38,18 @@ class IdleCalibration:
         """Return the progress for the loaded model."""
         if (runtime := self.loader.runtime) is None:
             return FidelityStatus()
-        calibration = self._of(runtime)
+        calibration = self.of(runtime)
         total = len(calibration.questions)
         return FidelityStatus(
-            total - len(calibration.remaining), total, calibration.curve(), self._is_running, self._error
+            total - len(calibration.remaining),
+            total,
+            calibration.curve(),
+            self.loader.settings.idle_calibration,
+            self._is_running,
+            self._error,
         )
 
-    def _of(self, runtime: Runtime) -> Calibration:
+    def of(self, runtime: Runtime) -> Calibration:
         """Return the calibration of a runtime, with what was measured before; the engine gets its curve."""
         with self._lock:
             if self._calibration is None or self._runtime is not runtime:
@@ -59,7 +64,7 @@ class IdleCalibration:
     def _run(self) -> None:
         while not self._closed.wait(POLL_S):
             runtime = self.loader.runtime
-            if runtime is None or self.tasks.idle_seconds() < IDLE_S or not self._of(runtime).remaining:
+            if runtime is None or self.tasks.idle_seconds() < IDLE_S or not self.of(runtime).remaining:
                 continue
             if not self._error:
                 self._continue(runtime)
@@ -69,7 +74,7 @@ class IdleCalibration:
         with self.tasks.track_idle_work(cancel):
             if cancel.is_set():
                 return
-            calibration = self._of(runtime)
+            calibration = self.of(runtime)
             self._is_running = True
             try:
                 engine = calibration_engine(runtime.models, calibration.passages, runtime.engine.scheduler)

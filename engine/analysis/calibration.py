@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 
 from assets import ASSETS
+from engine.analysis.agreement import ANSWER_KL_TOKENS
 from engine.analysis.comparison import CompareRequest, Outcome
 from engine.analysis.comparison_runner import compare
 from engine.builder import Models, build_engine
@@ -27,7 +28,7 @@ from store.atomic import write_atomic
 
 QUESTIONS_FILE = ASSETS / "calibration.json"
 PASSAGES = 8
-ANSWER_TOKENS = 24
+ANSWER_TOKENS = ANSWER_KL_TOKENS  # no more are compared
 CACHE_BYTES = 2**29  # for the KV of the built-in passages; dropped afterwards
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Calibration:
         return fidelity_curve(self.method, list(self.samples.values()))
 
     def add(self, question: str, samples: list[FidelitySample]) -> None:
-        """Keep the samples of one question; a disk that cannot be written is logged."""
+        """Keep the samples of a question and store them; log a warning if the disk cannot be written."""
         self.samples[question] = samples
         if self.path is None:
             return

@@ -5,10 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from engine.cache.cost_model import CostModel
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
 from engine.generation.evidence import Evidence
-from engine.generation.preview import mark_passages, ratio_preview
+from engine.generation.preview import mark_passages
 from engine.generation.quotes import format_quotes, format_unit
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
@@ -17,7 +16,6 @@ from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
-from engine.strategies import Strategy
 from engine.text import CITATION_MARK
 
 UNSUPPORTED_FACTOR = 0.3  # of the confidence if no passage contains a number or name of the answer; not fitted
@@ -63,14 +61,9 @@ def fill_prompt_fields(answer: Answer, prepared: PreparedPrompt, num_prefix_toke
 
 
 def fill_prefill_fields(
-    answer: Answer,
-    prepared: PreparedPrompt,
-    result: PrefillResult,
-    num_prefix_tokens: int,
-    strategy: Strategy,
-    costs: CostModel | None,
+    answer: Answer, prepared: PreparedPrompt, result: PrefillResult, num_prefix_tokens: int
 ) -> None:
-    """Set what is known after prefill: where each passage's KV came from, what was recomputed, and the preview."""
+    """Set what is known after prefill: where each passage's KV came from and what was recomputed."""
     answer.state = "writing"
     sources = []
     marked_passages = mark_passages(result.rows, num_prefix_tokens, prepared.texts, prepared.passages)
@@ -88,7 +81,6 @@ def fill_prefill_fields(
     answer.sources = tuple(sources)
     answer.recomputed_tokens = sum(source.recomputed_tokens for source in sources)
     answer.actual_ratio = result.actual_ratio
-    answer.preview = ratio_preview(answer, prepared, result, num_prefix_tokens, strategy, costs)
 
 
 def stream_answer(

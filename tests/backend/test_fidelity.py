@@ -15,7 +15,7 @@ from tests.support.doubles import last
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Idle after a moment, and a measurement of one question that takes no model."""
+    """Shorten the idle time before a calibration."""
     monkeypatch.setattr(fidelity, "POLL_S", 0.01)
     monkeypatch.setattr(fidelity, "IDLE_S", 0.05)
 
@@ -80,7 +80,9 @@ def test_an_idle_backend_calibrates_its_model_once_and_remembers_it(start, monke
     curve = backend.models.fidelity().curve
     assert curve == backend.loader.runtime.engine.fidelity
     backend = start(idle_calibration=False)
-    assert backend.models.fidelity().curve == curve
+    last(backend.ask(Request("When does it sail?", max_new_tokens=2), Event()))
+    assert backend.loader.runtime.engine.fidelity == curve  # from the first question on
+    assert backend.models.fidelity().curve == curve and not backend.models.fidelity().is_enabled
 
 
 def test_another_model_is_not_calibrated_yet(start, models, monkeypatch):

@@ -149,7 +149,7 @@ def visit(
 ) -> Iterator[Callable[..., Visit]]:
     """Return a function that opens a tab: `visit()`, or with options, e.g. `visit(color_scheme='dark')`.
 
-    Later tests use the tab again, without a reload of what is cached. A test that cannot leave it as it was closes it.
+    Later tests use the tab again, without a reload of what is cached. A tab that cannot be cleared is closed.
     """
     opened: list[tuple[str, Visit]] = []
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from backend.services.library import SAMPLES
+from assets import ASSETS
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
@@ -96,7 +96,7 @@ def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
-    tab.page.set_input_files("#upload input[type=file]", [document, SAMPLES / "faq.txt"])
+    tab.page.set_input_files("#upload input[type=file]", [document, ASSETS / "samples" / "faq.txt"])
     for name in ("keys.md", "faq.txt"):
         expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
 

@@ -6,7 +6,7 @@ from engine.fidelity import MIN_QUESTIONS, RATIOS, FidelitySample, fidelity_curv
 
 
 def question(kls, full_ttft_ms=1000.0):
-    """Samples of one question with the given KL at each of RATIOS, and a TTFT that grows with the ratio."""
+    """Return samples with the given KL at each of RATIOS, and a TTFT that grows with the ratio."""
     return [
         FidelitySample(ratio, kl, 1 - kl, 100 + 1000 * ratio, full_ttft_ms)
         for ratio, kl in zip(RATIOS, kls, strict=True)

@@ -224,7 +224,20 @@ def test_stale_documents_are_reindexed(page, backend):
 
 def test_before_a_calibration_the_page_says_so():
     shown = model_info.render_fidelity(FidelityStatus(3, 24))
-    assert "Not calibrated: 3 of 24" in shown and "<table" not in shown
+    assert "Not calibrated: 3 of 24" in shown and "continues when" in shown and "<table" not in shown
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (FidelityStatus(3, 24, is_enabled=False), "--no-idle-calibration"),
+        (FidelityStatus(3, 24, error="Out of memory."), "it failed"),
+        (FidelityStatus(3, 24, is_running=True), "running"),
+    ],
+)
+def test_an_unfinished_calibration_says_why_it_does_not_wait_for_idle_time(status, reason):
+    shown = model_info.render_fidelity(status)
+    assert reason in shown and "continues when" not in shown
 
 
 def test_a_calibration_recommends_the_least_faithful_ratio_and_lists_all():

@@ -18,7 +18,6 @@ from ui.format import GIB, count, duration, parameters, percent, size, token_rat
 from ui.html import Markup, error_box, fact, join, tag
 
 if TYPE_CHECKING:  # torch-free at run time
-    from engine.fidelity import FidelityCurve
     from engine.model.spec import SelfTestResult
 
 _ROLES = {
@@ -132,9 +131,8 @@ def render_fidelity(status: FidelityStatus) -> Markup:
     parts = []
     if status.measured < status.total or status.curve is None:
         progress = f"{status.measured} of {status.total} questions measured"
-        pause = "running" if status.is_running else "it continues when KVScope has been idle for half a minute"
         state = "Not calibrated" if status.curve is None else "Preliminary"
-        parts.append(tag("p", f"{state}: {progress}; {pause}.", class_="kv-muted", role="status"))
+        parts.append(tag("p", f"{state}: {progress}; {_progress(status)}.", class_="kv-muted", role="status"))
     if status.error:
         parts.append(error_box(status.error))
     if (curve := status.curve) is not None:
@@ -154,6 +152,14 @@ def render_fidelity(status: FidelityStatus) -> Markup:
             )
         )
     return join(*parts)
+
+
+def _progress(status: FidelityStatus) -> str:
+    if status.error:
+        return "it failed and is not repeated before the next start"
+    if not status.is_enabled:
+        return "switched off at the start (--no-idle-calibration)"
+    return "running" if status.is_running else "it continues when KVScope has been idle for half a minute"
 
 
 def _row(name: str, *cells: str) -> Markup:
