@@ -1,20 +1,23 @@
 """Answer one request: retrieve, pack, load, assemble, select, recompute, decode."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import cache
+from itertools import chain
 from threading import Event
 
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
 from engine.fidelity import FidelityCurve
+from engine.generation.draft import RecordingSampler, verify
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
 from engine.generation.preview import ratio_preview
 from engine.generation.rescoring import log_likelihoods
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
-from engine.model.sampling import Sampler, TokenSampler
+from engine.model.sampling import Sampler, TokenSampler, decode
 from engine.passages import PassageCache
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult, prefill
@@ -26,14 +29,15 @@ from engine.prompt.template import PromptTemplate
 from engine.prompt.validate import build_strategy, validate
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.scheduler import Scheduler
-from engine.scheduler.speculation import Speculator
+from engine.scheduler.speculation import SpeculativePrefill, Speculator
 from engine.scoring.auxiliary import AuxiliaryScorer
-from engine.strategies import Strategy
+from engine.strategies import Direct, Strategy
 from engine.trace import Trace
-from engine.types import ScoreMode
+from engine.types import Placement, ScoreMode
 from store.types import Finder
 
 MAX_RESCORED_TOKENS = 32  # of a possible answer that the main model scores
+MIN_DRAFT_WAIT_MS = 1000.0  # predicted time of recomputing from which a draft is worth showing
 
 
 class Engine:
@@ -67,6 +71,8 @@ class Engine:
         The context shared by prompt and answer, initially the main model's maximum.
     fidelity : FidelityCurve or None
         How faithful reuse is on this model, by recompute ratio; None until it is calibrated.
+    min_draft_wait_ms : float
+        Predicted time of recomputing, from which a request that allows a draft gets one.
     passages : PassageCache
         Warms and deletes what is cached per passage.
     scheduler : Scheduler
@@ -97,6 +103,7 @@ class Engine:
         self.stats = stats or CacheStats()
         self.disk_error = disk_error
         self.fidelity: FidelityCurve | None = None
+        self.min_draft_wait_ms = MIN_DRAFT_WAIT_MS
         self.max_tokens = cache.decoder.spec.max_positions  # of prompt and answer together
         kv_caches = [(cache, template)]
         if auxiliary is not None and auxiliary.cache is not cache:
@@ -158,13 +165,6 @@ class Engine:
             def prefilled() -> PrefillResult:
                 return run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
 
-            def score_answers(texts: Sequence[str]) -> list[float]:
-                encode = self.template.tokenizer.encode
-                continuations = [(encode(text).ids + self.template.end_ids)[:MAX_RESCORED_TOKENS] for text in texts]
-                result = prefilled()
-                with trace.stage("rescore"):
-                    return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
-
             @cache
             def evidence() -> Evidence | None:
                 if self.grounding is None:
@@ -172,29 +172,108 @@ class Engine:
                 with trace.stage("ground"):
                     return self.grounding.evidence(prepared, cancel)
 
-            if self.grounding is not None and self.grounding.is_extractive and (found := evidence()):
-                score = None if request.temperature else score_answers  # answers that vary are decoded
-                if fill_quoted_answer(answer, found, score):
-                    trace.first_token()
-                    yield answer
-                    with suppress(Cancelled):  # the answer is complete; what is read now is for the next question
-                        self._record_prefill(answer, prepared, prefilled(), strategy)
-                        self.store_results(prepared, prefilled())
-                    return
+            draft_tokens: list[int] = []
+            if request.draft and self._is_worth_a_draft(prepared, strategy, speculative):
+                if speculative is not None:
+                    speculative.close()  # it would slow the draft down
+                    speculative = None
+                draft_tokens = yield from self._draft(answer, prepared, evidence, cancel)
+            if self._fill_quoted_answer(answer, prefilled, evidence):
+                trace.first_token()
+                yield answer
+                with suppress(Cancelled):  # the answer is complete; what is read now is for the next question
+                    self._record_prefill(answer, prepared, prefilled(), strategy)
+                    self.store_results(prepared, prefilled())
+                return
             result = prefilled()
-            sampling = TokenSampler(request.temperature, request.top_p, request.seed)
-            sampler = self._grounded(sampling, prepared, evidence)
-            first_id = sampler.sample(result.logits)
+            sampler = self._answer_sampler(request, prepared, evidence)
+            with trace.stage("verify") if draft_tokens else nullcontext():
+                buffer, decoder = result.buffer, self.cache.decoder
+                num_accepted, next_token = verify(decoder, buffer, result.logits, draft_tokens, sampler, cancel)
             trace.first_token()
             self._record_prefill(answer, prepared, result, strategy)
             yield answer
-            decoder = self.cache.decoder
+            max_new_tokens = prepared.max_new_tokens - num_accepted
+            new_tokens = decode(decoder, buffer, next_token, sampler, self.template.stop_ids, max_new_tokens, cancel)
+            tokens = chain(draft_tokens[:num_accepted], new_tokens)
             try:
-                yield from stream_answer(
-                    answer, decoder, self.template, prepared, result, first_id, sampler, evidence, cancel
-                )
+                yield from stream_answer(answer, self.template, prepared, tokens, evidence, num_accepted)
             finally:
                 self.store_results(prepared, result)
+
+    def _draft(
+        self, answer: Answer, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None], cancel: Event
+    ) -> Generator[Answer, None, list[int]]:
+        """Write `answer.draft` from the cached KV as it is, token by token; return its tokens, none for quotes."""
+        draft = replace(answer, trace=answer.trace.branch())
+
+        @cache
+        def prefilled() -> PrefillResult:
+            return self.prefill(prepared, Direct(), draft.trace, cancel)
+
+        with answer.trace.stage("draft"):
+            try:
+                if self._fill_quoted_answer(draft, prefilled, evidence):
+                    if prefilled.cache_info().currsize:  # else the quotes do not depend on the KV: they are final
+                        draft.trace.first_token()
+                        answer.draft = draft
+                        yield answer
+                    return []
+                result = prefilled()
+                sampler = RecordingSampler(self._answer_sampler(answer.request, prepared, evidence))
+                first_token = sampler.sample(result.logits)
+                draft.trace.first_token()
+                answer.draft = draft
+                stop_ids, length = self.template.stop_ids, prepared.max_new_tokens
+                tokens = decode(self.cache.decoder, result.buffer, first_token, sampler, stop_ids, length, cancel)
+                for _ in stream_answer(draft, self.template, prepared, tokens, evidence):
+                    yield answer
+                return sampler.tokens
+            finally:
+                draft.trace = draft.trace.snapshot()  # an answer refers to no model
+
+    def _is_worth_a_draft(
+        self,
+        prepared: PreparedPrompt,
+        strategy: Strategy,
+        speculative: SpeculativePrefill[PreparedPrompt, PrefillResult] | None,
+    ) -> bool:
+        """Return whether cached KV as it is gives an answer much earlier than recomputing does."""
+        ids = prepared.passage_ids
+        _, missing = self.cache.count_cached_tokens(ids)
+        if missing or not strategy.recomputes or (speculative is not None and speculative.is_done):
+            return False
+        if (costs := self.cache.costs) is None:
+            return True
+        exact = self.cache.count_cached_tokens(ids, Placement.EXACT_PREFIX)[0] if strategy.reuses_kv else 0
+        ratio: float = getattr(strategy, "ratio", 1.0)
+        recomputed = round(ratio * (prepared.context_tokens - exact)) + len(prepared.suffix_ids)
+        return costs.estimate_ms(prepared.context_tokens - recomputed, recomputed) >= self.min_draft_wait_ms
+
+    def _fill_quoted_answer(
+        self,
+        answer: Answer,
+        prefilled: Callable[[], PrefillResult],
+        evidence: Callable[[], Evidence | None],
+    ) -> bool:
+        """Answer in the passages' words if the main model was finetuned to quote; return False if it is to answer."""
+
+        def score_answers(texts: Sequence[str]) -> list[float]:
+            encode = self.template.tokenizer.encode
+            continuations = [(encode(text).ids + self.template.end_ids)[:MAX_RESCORED_TOKENS] for text in texts]
+            result = prefilled()
+            with answer.trace.stage("rescore"):
+                return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
+
+        if self.grounding is None or not self.grounding.is_extractive or (found := evidence()) is None:
+            return False
+        score = None if answer.request.temperature else score_answers  # answers that vary are decoded
+        return fill_quoted_answer(answer, found, score)
+
+    def _answer_sampler(
+        self, request: Request, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]
+    ) -> Sampler:
+        return self._grounded(TokenSampler(request.temperature, request.top_p, request.seed), prepared, evidence)
 
     def _record_prefill(
         self, answer: Answer, prepared: PreparedPrompt, result: PrefillResult, strategy: Strategy

@@ -112,6 +112,8 @@ class Request:
         Earlier turns of the conversation, oldest first.
     whole_document
         Use all passages of the one document in `documents`, in order, instead of searching.
+    draft
+        Before the method recomputes for a second or longer, answer from the cached KV as it is: `Answer.draft`.
     """
 
     question: str
@@ -126,6 +128,7 @@ class Request:
     documents: tuple[str, ...] = ()
     history: tuple[ChatTurn, ...] = ()
     whole_document: bool = False
+    draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +171,26 @@ class Answer:
     # Called with a ratio; returns None if the method selects tokens during the forward pass. None before the prefill,
     # and for methods without a ratio. Refers to no model, so an answer can be kept.
     preview: Callable[[float], RatioPreview | None] | None = field(default=None, repr=False, compare=False)
+    # The answer from the cached KV as it is, while and after it is verified; None if there was no draft.
+    draft: "Answer | None" = None
 
     @property
     def needs_check(self) -> bool:
         """Whether the answer is so uncertain that the user should read the source."""
         return self.confidence is not None and self.confidence < MIN_TRUSTED_CONFIDENCE
 
+    @property
+    def draft_status(self) -> str:
+        """Whether the draft is 'unverified', 'unchanged' or 'changed'; empty if there is none."""
+        if self.draft is None:
+            return ""
+        if self.state != "done":
+            return "unverified"
+        return "unchanged" if self.draft.text == self.text else "changed"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the downloadable trace: request, metrics, sources without their text, stages."""
+        draft = self.draft
         return {
             "question": self.request.question,
             "method": self.request.method,
@@ -187,6 +202,7 @@ class Answer:
             "realised_ratio": self.actual_ratio,
             "state": self.state,
             "answer": self.text,
+            "draft": draft and {"answer": draft.text, "ttft_ms": draft.trace.ttft_ms, "status": self.draft_status},
             "context_tokens": self.context_tokens,
             "recomputed_tokens": self.recomputed_tokens,
             "question_tokens": self.question_tokens,

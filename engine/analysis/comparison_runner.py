@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.generation.citations import cite
 from engine.generation.stream import GeneratedText, generate_text
-from engine.model.sampling import Sampler, TokenSampler
+from engine.model.sampling import Sampler, TokenSampler, decode
 from engine.prefill.context import PromptContext
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
@@ -177,9 +177,9 @@ class _VariantRunner:
         result, trace, first_token, sampler = self.prefill(variant)
         decoder = self.engine.cache.decoder
         generated = GeneratedText()
-        for snapshot in generate_text(
-            decoder, self.engine.template, result.buffer, first_token, sampler, self.prompt.max_new_tokens, self.cancel
-        ):
+        stop_ids, length = self.engine.template.stop_ids, self.prompt.max_new_tokens
+        tokens = decode(decoder, result.buffer, first_token, sampler, stop_ids, length, self.cancel)
+        for snapshot in generate_text(self.engine.template, tokens):
             generated = snapshot
         token_ids = self.reference.token_ids if self.reference else generated.tokens[:ANSWER_KL_TOKENS]
         logits = logits_along(decoder, result.buffer, result.logits, self.prompt_tokens, token_ids)

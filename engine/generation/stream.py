@@ -1,17 +1,14 @@
 """Fill in an `Answer` as its request proceeds: prompt, prefill, then the text as it is decoded and cited."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Event
 
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
 from engine.generation.evidence import Evidence
 from engine.generation.preview import mark_passages
 from engine.generation.quotes import format_quotes, format_unit
-from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer
-from engine.model.sampling import Sampler, decode, truncate_at
+from engine.model.sampling import truncate_at
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -85,30 +82,26 @@ def fill_prefill_fields(
 
 def stream_answer(
     answer: Answer,
-    decoder: Decoder,
     prompt: PromptTemplate,
     prepared: PreparedPrompt,
-    result: PrefillResult,
-    first_token: int,
-    sampler: Sampler,
+    tokens: Iterable[int],
     evidence: Callable[[], Evidence | None],
-    cancel: Event,
+    num_accepted: int = 0,
 ) -> Iterator[Answer]:
-    """Yield the answer after each token, with the citations so far. Raises Cancelled once `cancel` is set.
+    """Yield the answer after each of its `tokens`, with the citations so far.
 
     An answer that repeats itself is replaced by the best quote, if there is evidence. The evidence is computed after
-    the answer, if not before.
+    the answer, if not before. The first `num_accepted` tokens come from a draft: they say nothing about the speed.
     """
     stable = StableText(prepared.texts, answer.request.question)
     generated = GeneratedText()
     start = time.perf_counter()
     with answer.trace.stage("decode"):
-        for generated in generate_text(
-            decoder, prompt, result.buffer, first_token, sampler, prepared.max_new_tokens, cancel
-        ):
+        for generated in generate_text(prompt, tokens):
             answer.new_tokens = len(generated.tokens)
-            if answer.new_tokens > 1:  # the first token belongs to the prefill
-                answer.tokens_per_second = (answer.new_tokens - 1) / (time.perf_counter() - start)
+            num_decoded = answer.new_tokens - num_accepted - 1  # without the first: it belongs to the prefill
+            if num_decoded > 0:
+                answer.tokens_per_second = num_decoded / (time.perf_counter() - start)
             if generated.is_repeating:
                 answer.notes += ("The answer started to repeat itself, so generation was stopped.",)
                 break
@@ -176,22 +169,14 @@ def _with_citations(sources: Sequence[Source], ranks: Collection[int]) -> tuple[
     return tuple(replace(source, cited=source.rank in ranks) for source in sources)
 
 
-def generate_text(
-    decoder: Decoder,
-    prompt: PromptTemplate,
-    buffer: KVBuffer,
-    first_token: int,
-    sampler: Sampler,
-    max_new_tokens: int,
-    cancel: Event | None = None,
-) -> Iterator[GeneratedText]:
-    """Yield one growing text of at most `max_new_tokens` tokens, the first of them given. Raises Cancelled."""
+def generate_text(prompt: PromptTemplate, tokens: Iterable[int]) -> Iterator[GeneratedText]:
+    """Yield one growing text of an answer's tokens, until it contains a stop string or repeats itself."""
     generated = GeneratedText()
     detokenize = prompt.tokenizer.stream()
     repetition = RepetitionDetector()
 
     def pieces() -> Iterator[str]:
-        for token in decode(decoder, buffer, first_token, sampler, prompt.stop_ids, max_new_tokens, cancel):
+        for token in tokens:
             generated.tokens.append(token)
             yield detokenize(token)
 

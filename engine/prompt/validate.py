@@ -37,6 +37,8 @@ def validate(request: Request) -> None:
     if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
         raise BadRequest(f"The seed must be a 64-bit integer, got {seed!r}.")
     validate_scope(request)
+    if not isinstance(request.draft, bool):
+        raise BadRequest(f"Whether to write a draft must be true or false, got {request.draft!r}.")
     if not isinstance(request.options, Mapping):
         raise BadRequest(f"The method's options must map names to values, got {request.options!r}.")
     build_strategy(request)

@@ -40,7 +40,7 @@ class SpeculativePrefill(Generic[Hits, Result]):
     accepted: bool = False  # whether the request now holds the model
 
     def __post_init__(self) -> None:
-        self._is_used = False
+        self._is_recorded = False  # in the trace
         self._branch = self.trace.branch()
         self._lock = Lock()
         self._future: Future[Result] = Future()
@@ -60,12 +60,18 @@ class SpeculativePrefill(Generic[Hits, Result]):
         """Cancel the work and wait for its thread. If the result was not used, the trace shows only the attempt."""
         self.stop.set()
         self._thread.join()
-        if not self._is_used:
+        if not self._is_recorded:
+            self._is_recorded = True
             self.trace.add("speculation cancelled", self._start_ms)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the work has ended, so that its result is there at once."""
+        return self._future.done()
 
     def result(self, cancel: Event) -> Result:
         """Wait for the result and add the stages of the work to the request's trace; raise what the work raised."""
-        self._is_used = True
+        self._is_recorded = True
         while self._thread.is_alive():
             self._thread.join(JOIN_S)
             if cancel.is_set():

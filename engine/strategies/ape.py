@@ -21,6 +21,7 @@ class APE(Strategy):
     label = "APE"
     description = "Recomputes nothing: passages are encoded in parallel, attention is sharpened."
     paper = "2502.05431"
+    recomputes = False
     placement = Placement.PARALLEL
 
     temperature: float = param_field(0.9, "APE temperature", "Below 1 sharpens attention to the passages.", **RANGE)

@@ -27,6 +27,8 @@ class Strategy(ABC):
         arXiv id, or "" for a baseline or a method of ours.
     reuses_kv : bool
         Whether cached chunk KV is read. If false, nothing is loaded.
+    recomputes : bool
+        Whether more than the question is ever computed if all chunks are cached.
     score_mode : ScoreMode or None
         Auxiliary scores that ``plan`` reads. Scoring then starts early, in parallel with loading.
     placement : Placement
@@ -37,6 +39,7 @@ class Strategy(ABC):
     description: ClassVar[str]
     paper: ClassVar[str] = ""
     reuses_kv: ClassVar[bool] = True
+    recomputes: ClassVar[bool] = True
     score_mode: ClassVar[ScoreMode | None] = None
     placement: ClassVar[Placement] = Placement.CONCATENATED
 

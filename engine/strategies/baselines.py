@@ -26,6 +26,7 @@ class Direct(Strategy):
 
     label = "Direct reuse"
     description = "Recomputes nothing: cached passages are concatenated at their new positions."
+    recomputes = False
 
     def plan(self, context: SelectionContext) -> RecomputePlan:
         return RecomputePlan(NO_ROWS)
