@@ -36,7 +36,7 @@ _UNSUPPORTED = {  # field -> values without effect
     "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
 }
-_KVSCOPE_FIELDS = ("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_second", "notes", "sources")
+_KVSCOPE_FIELDS = ("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_second", "notes", "draft", "sources")
 
 
 class ChatMessage(BaseModel):
@@ -60,6 +60,7 @@ class KVScopeOptions(BaseModel):
     passages: int = Field(default=_DEFAULTS.passages, description="number of passages to retrieve")
     options: dict[str, Any] = Field(default_factory=dict, description="parameters of the method")
     documents: list[str] = Field(default_factory=list, description="ids of the documents to search; all if empty")
+    draft: bool = Field(default=False, description="also send a draft from cached KV, before it is verified")
 
 
 class ChatRequest(BaseModel):
@@ -99,6 +100,7 @@ class ChatRequest(BaseModel):
             options=options.options,
             documents=tuple(options.documents),
             history=history,
+            draft=options.draft,
         )
 
 
@@ -167,15 +169,19 @@ def completion_body(model: str, answer: Answer) -> dict[str, Any]:
 def completion_events(model: str, answers: Iterable[Answer], include_usage: bool) -> Iterator[str]:
     """Yield server-sent events whose texts, joined, are the text of the last answer.
 
+    A draft is sent piece by piece as `kvscope.draft_delta`, in events without text.
     After the first event the status cannot change any more: an error is sent as an event, without an end mark.
     """
     head = _head("chat.completion.chunk", model)
     if include_usage:
         head["usage"] = None
-    sent = ""
+    sent = sent_draft = ""
     try:
         yield _event(head, choices=_choices({"role": "assistant", "content": ""}))
         for answer in answers:
+            if answer.draft and (new_draft := answer.draft.text[len(sent_draft) :]):
+                yield _event(head, choices=_choices({}), kvscope={"draft_delta": new_draft})
+                sent_draft = answer.draft.text
             if new_text := answer.text[len(sent) :]:
                 yield _event(head, choices=_choices({"content": new_text}))
                 sent = answer.text

@@ -33,6 +33,7 @@ def build(backend: Backend) -> None:
         documents: list[str] | None = None,
         earlier: list[dict] | None = None,
         whole: bool = False,
+        draft: bool = False,
     ) -> Iterator[dict]:
         """Stream the growing answer with its metrics, sources and stages.
 
@@ -41,7 +42,9 @@ def build(backend: Backend) -> None:
         to search; None searches all. `earlier` is the conversation so far, oldest turn first: {"question": ...,
         "answer": ..., "passages": [the `chunk` of each source of that answer, in order]}; it lets the engine
         understand follow-up questions and reuse their passages' KV. With `whole`, the model reads the one document in
-        `documents` from beginning to end instead of retrieved passages.
+        `documents` from beginning to end instead of retrieved passages. With `draft`, where recomputing takes a second
+        or longer, the `draft` of the result is an answer from cached KV as it is, and its status says whether the
+        answer equals it.
         """
         with _call() as cancel:
             request = Request(
@@ -55,6 +58,7 @@ def build(backend: Backend) -> None:
                 documents=_tuple(documents),
                 history=_history(earlier),
                 whole_document=whole,
+                draft=draft,
             )
             for answer in coalesce(backend.ask(request, cancel), lambda answer: answer.state):
                 yield answer.as_dict()

@@ -34,6 +34,7 @@ COUNTERS = {  # description and labels after the model's, by name
     "vllm:prefix_cache_hits": ("Passage tokens in exact prefix hits.", []),
     "kvscope:passage_tokens": ("Passage tokens by cache result; unused: full prefill.", ["found"]),
     "kvscope:recomputed_tokens": ("Recomputed passage tokens.", []),
+    "kvscope:drafts": ("Drafts by what verification found.", ["status"]),
     "kvscope:stage_seconds": ("Time in each stage; stages overlap.", ["stage"]),
 }
 STAGE_HISTOGRAMS = {"queue": "vllm:request_queue_time_seconds", "decode": "vllm:request_decode_time_seconds"}
@@ -119,6 +120,8 @@ class Metrics:
             count("kvscope:stage_seconds", stage.length_ms / 1e3, stage.name)
             if stage.name in STAGE_HISTOGRAMS:
                 observe(STAGE_HISTOGRAMS[stage.name], stage.length_ms / 1e3)
+        if answer.draft_status:
+            count("kvscope:drafts", 1, answer.draft_status)
         count("vllm:prompt_tokens", answer.prompt_tokens)
         count("vllm:generation_tokens", answer.new_tokens)
         count("kvscope:recomputed_tokens", answer.recomputed_tokens)

@@ -308,6 +308,28 @@ def test_only_own_names_and_origins_are_accepted(listens, host, origin, accepted
     assert TestClient(app).get("/healthz", headers=headers).status_code == (200 if accepted else 403)
 
 
+def test_a_draft_is_sent_apart_from_the_verified_text_and_only_on_request(client, backend):
+    backend.draft = "The code is 1."
+    options = {"model": "kvscope/full", "stream": True, **ASK}
+    without = list(client.chat.completions.create(**options))
+    assert not [chunk for chunk in without if "draft_delta" in (getattr(chunk, "kvscope", None) or {})]
+    *chunks, finish = client.chat.completions.create(**options, extra_body={"kvscope": {"draft": True}})
+    drafted = [chunk for chunk in chunks if hasattr(chunk, "kvscope")]
+    assert "".join(chunk.kvscope["draft_delta"] for chunk in drafted) == backend.draft
+    assert not any(chunk.choices[0].delta.content for chunk in drafted)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == backend.answer
+    assert chunks.index(drafted[-1]) < next(i for i, chunk in enumerate(chunks) if chunk.choices[0].delta.content)
+    assert finish.kvscope["draft"] == {"answer": backend.draft, "ttft_ms": 58.0, "status": "changed"}
+
+
+def test_metrics_count_drafts_by_what_verification_found(url, backend):
+    for draft in ("other", backend.answer, ""):
+        backend.draft = draft
+        list(backend.ask(Request("why?", draft=True), Event()))
+    assert [measured(url, "kvscope:drafts_total", status=each) for each in ("changed", "unchanged")] == [1, 1]
+    assert measured(url, "kvscope:drafts_total") == 2
+
+
 def test_metrics_count_every_request_once_wherever_it_came_from(url, backend):
     assert post(url, stream=True).status_code == post(url).status_code == 200
     *_, paged = backend.ask(Request("the page asks too", method="full"), Event())

@@ -52,7 +52,7 @@ def ask(page, question, method="full", chat=None, replaces_last=False):
 
 
 def stream(page, pending, method="full", chat=None, replaces_last=False):
-    values = [method, 6, 20, 0, 64, [], False, *DEFAULTS]
+    values = [method, 6, 20, 0, 64, False, [], False, *DEFAULTS]
     return page.respond(pending, chat or Chat(), replaces_last, ME, *values)
 
 
@@ -128,13 +128,13 @@ def test_launch_options_contain_no_address():
 
 
 def test_inputs_become_a_request(page, backend):
-    values = ["epic", 4, 35, 0.5, 64, ["d" * 64], True, *DEFAULTS]
+    values = ["epic", 4, 35, 0.5, 64, True, ["d" * 64], True, *DEFAULTS]
     page.acknowledge("  why?\n", ME)
     list(page.respond("  why?\n", Chat(), False, ME, *values))
     (request,) = backend.requests
     assert (request.question, request.passages, request.max_new_tokens) == ("why?", 4, 64)
     assert (request.recompute_ratio, request.temperature) == (0.35, 0.5)
-    assert (request.documents, request.whole_document) == (("d" * 64,), True)
+    assert (request.documents, request.whole_document, request.draft) == (("d" * 64,), True, True)
     assert request.options == {"tokens": 32}
 
 

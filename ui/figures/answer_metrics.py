@@ -6,6 +6,7 @@ from ui.format import UNKNOWN, count, duration, percent
 from ui.html import Markup, join, progress_line, tag
 
 _STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
+_DRAFT = "Draft from cached KV, not verified yet"
 _TTFT = "TTFT, measured from the arrival of the question; includes retrieval, loading and recomputation."
 _REUSABLE = "All tokens of the passages are reusable; those not recomputed use cached keys and values (KV)."
 _FOLLOW_UP = "The question, with earlier questions of this chat if it is a follow-up."
@@ -14,8 +15,13 @@ _FOLLOW_UP = "The question, with earlier questions of this chat if it is a follo
 def render_state(answer: Answer) -> Markup | None:
     """Return what is running, or that the answer was stopped; None if it is complete."""
     if answer.state == "stopped":
-        return tag("p", "Stopped. The answer is incomplete.", class_="kv-state", role="status")
-    return progress_line(_STATES[answer.state]) if answer.state in _STATES else None
+        text = "Stopped. The answer is incomplete."
+        if answer.draft and not answer.text:
+            text = "Stopped. This is a draft that was not verified."
+        return tag("p", text, class_="kv-state", role="status")
+    if answer.state not in _STATES:
+        return None
+    return progress_line(_DRAFT if answer.draft and not answer.text else _STATES[answer.state])
 
 
 def render_metrics(answer: Answer, method: MethodInfo) -> Markup:
@@ -34,9 +40,12 @@ def render_metrics(answer: Answer, method: MethodInfo) -> Markup:
     speed = decode_speed(answer.tokens_per_second)
     generated = f"tokens per second, {answer.new_tokens:,} generated" if answer.new_tokens else "tokens per second"
     question = f"{answer.question_tokens:,}" if answer.question_tokens else UNKNOWN
+    since = "from your question to the first token"
+    if answer.draft:
+        since = f"to the first verified token; draft after {duration(answer.draft.trace.ttft_ms)}"
     tiles = tag(
         "dl",
-        _tile("Time to first token", ttft, "from your question to the first token", _TTFT, "kv-figure kv-lead"),
+        _tile("Time to first token", ttft, since, _TTFT, "kv-figure kv-lead"),
         _tile("Recomputed", ratio, target, about_ratio),
         _tile("Recomputed tokens", tokens, reusable, _REUSABLE),
         _tile("Decode speed", speed, generated, "Generation speed after the first token."),

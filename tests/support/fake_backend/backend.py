@@ -76,6 +76,7 @@ TEXT = (
 class FakeBackend:
     """Keeps documents in a list and answers every question with `answer`, one word every `pace_s` seconds.
 
+    draft                what it drafts for requests that allow it; empty: no draft
     requests, cancelled  the requests so far, and whether each was cancelled
     pause_after_words    an answer pauses after this many words, until the number grows or the request is cancelled
     pause_at_stage       files being added pause at this stage, until it changes or they are cancelled
@@ -92,6 +93,7 @@ class FakeBackend:
         self.pause_after_words = 10_000
         self.pause_at_stage = ""
         self.answer = "The code is 5730264 [1]. Shifts are swapped with form HL-118 [2], handed in before noon."
+        self.draft = ""
         self.texts = [TEXT, TEXT[150:] + " " + TEXT[:150], TEXT[60:]]
         self.error: Exception | None = None
         self.state = READY
@@ -199,6 +201,9 @@ class FakeBackend:
             answer.num_dropped_passages = 2
             yield replace(answer)
             cancel.wait(5 * self.pace_s)
+            if request.draft and self.draft:
+                answer.draft = replace(answer, text=self.draft, trace=Trace(ttft_ms=58.0))
+                yield replace(answer)
             slower = 0.4 + 3 * request.recompute_ratio
             trace.ttft_ms = 386.4 * slower
             trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)

@@ -15,11 +15,12 @@ from store.errors import KVScopeError
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.comparison import FakeComparison
 from tests.ui.conftest import ME
+from ui.components.differences import mark_differences
 from ui.figures.pareto import pareto_figure, pareto_front
 from ui.layout import App, launch_options
 from ui.pages.compare import table
 from ui.pages.compare.export import escape_formula, write_csv, write_json
-from ui.pages.compare.table import mark_differences
+from ui.pages.compare.table import label_citations
 
 HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"
 REQUEST = CompareRequest("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
@@ -62,27 +63,29 @@ def shown(updates):
 
 
 def test_the_same_answer_is_not_marked_and_markup_in_it_is_text():
-    assert "<mark" not in mark_differences(HOSTILE, HOSTILE)
-    assert "&lt;script&gt;" in mark_differences(HOSTILE, HOSTILE)
-    marked = mark_differences("nothing", HOSTILE)
+    assert "<mark" not in mark_differences(HOSTILE, HOSTILE, "Draft")
+    assert "&lt;script&gt;" in mark_differences(HOSTILE, HOSTILE, "Draft")
+    marked = mark_differences("nothing", HOSTILE, "Draft")
     assert "<script>" not in marked and marked.count("<mark") == 1
 
 
 def test_neighbouring_words_share_a_mark_whose_title_has_the_original():
-    marked = mark_differences("The code is 5730264 now.", "The number was 573026 now.")
+    marked = mark_differences("The code is 5730264 now.", "The number was 573026 now.", "Draft")
     assert marked.count("<mark") == 1
-    assert 'title="Full prefill: code is 5730264"' in marked and ">number was 573026</mark> now." in marked
-    left_out = mark_differences("one two three", "one three")
+    assert 'title="Draft: code is 5730264"' in marked and ">number was 573026</mark> now." in marked
+    left_out = mark_differences("one two three", "one three", "Draft")
     assert left_out.count("<mark") == 1 and 'title="Left out: two"' in left_out
-    assert "<mark" not in mark_differences("one  two", "one two ")
+    added = mark_differences("one three", "one two three", "Draft")
+    assert added.count("<mark") == 1 and 'title="Draft: nothing"' in added
+    assert "<mark" not in mark_differences("one  two", "one two ", "Draft")
 
 
 def test_a_long_answer_that_differs_everywhere_is_one_element():
-    assert mark_differences("a " * 2000, "b " * 2000).count("<mark") == 1
+    assert mark_differences("a " * 2000, "b " * 2000, "Draft").count("<mark") == 1
 
 
 def test_citations_of_known_passages_name_them():
-    shown = mark_differences("It is [1] or [7].", "It is [1] or [7].", [ComparedPassage(1, "<b>.md", 3, 9)])
+    shown = label_citations("It is [1] or [7].", [ComparedPassage(1, "<b>.md", 3, 9)])
     assert 'title="&lt;b&gt;.md, page 3"' in shown and "[7]" in shown
 
 

@@ -28,7 +28,7 @@ def page(app, backend):
 
 
 def settings(ratio=20, method="cacheclip", passages=6, temperature=0, documents=(), options=DEFAULTS):
-    return [method, passages, ratio, temperature, 64, list(documents), False, *options]
+    return [method, passages, ratio, temperature, 64, False, list(documents), False, *options]
 
 
 def answers(page, ratio=20, method="cacheclip", who=ME):

@@ -54,15 +54,17 @@ class Turn:
     replaced: bool = False  # retried or edited since: kept in the metrics table, hidden in the thread
     scope: tuple[str, ...] = ()  # ids of the documents searched; empty: all
     best: int = 0  # number of passages requested; 0 if a whole document was used
+    unverified: bool = False  # a draft: stopped before it was verified
 
     @classmethod
     def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
         """Return the turn of a finished answer."""
         request = answer.request
         sources = (TurnSource(each.rank, each.document, each.page, each.chunk, each.cited) for each in answer.sources)
+        draft = answer.draft if answer.state == "stopped" and not answer.text else None
         return cls(
             question=request.question,
-            text=answer.text,
+            text=draft.text if draft else answer.text,
             stopped=answer.state == "stopped",
             method=method.label,
             options=tuple(non_default_options(method, request.options)),
@@ -75,6 +77,7 @@ class Turn:
             whole=request.method == "full" and answer.trace.waited_for("prefill"),
             scope=request.documents,
             best=0 if request.whole_document else request.passages,
+            unverified=draft is not None,
         )
 
     @property
@@ -84,7 +87,8 @@ class Turn:
     @property
     def summary(self) -> str:
         """Method and options: 'CacheBlend · Check layer: 3'."""
-        return " · ".join((self.method, *self.options, *(["stopped"] if self.stopped else [])))
+        end = ["unverified draft"] if self.unverified else ["stopped"] if self.stopped else []
+        return " · ".join((self.method, *self.options, *end))
 
     @property
     def metrics_line(self) -> str:

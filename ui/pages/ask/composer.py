@@ -20,6 +20,8 @@ _RATIO_INFO = "Share of the passages' tokens to recompute. Lower is faster, high
 _TEMPERATURE_INFO = "0 always picks the most likely token; higher is more varied and less faithful."
 _LENGTH = "Max answer length (tokens)"
 _LENGTH_INFO = "A token is about three quarters of a word."
+_DRAFT = "Draft first"
+_DRAFT_INFO = "Where recomputing takes a second or longer, show an answer from cached KV at once, then verify it."
 _WHOLE = "Use the whole document"
 _WHOLE_INFO = "All passages in order, instead of the best-matching ones."
 
@@ -60,6 +62,7 @@ class Composer:
                 max_new_tokens = gr.Slider(
                     16, 1024, _DEFAULTS.max_new_tokens, step=16, label=_LENGTH, info=_LENGTH_INFO, **look
                 )
+                draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, min_width=200, elem_id="draft")
 
         def change_method(name: str) -> Update:
             selected = by_name[name]
@@ -72,7 +75,7 @@ class Composer:
         method.change(change_method, method, [method, ratio, *self.options.components()], **INSTANT)
         documents = self.picker.documents
         documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
-        self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens]
+        self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens, draft]
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the documents to choose from whenever the sidebar's list of documents changes."""
@@ -90,7 +93,7 @@ class Composer:
 
     def to_request(self, question: str, values: Sequence[Any], history: tuple[ChatTurn, ...] = ()) -> Request:
         """Return the inputs' values as a Request; the engine validates them."""
-        method, passages, percent, temperature, max_new_tokens, documents, whole, *options = values
+        method, passages, percent, temperature, max_new_tokens, draft, documents, whole, *options = values
         return Request(
             question=question.strip(),
             method=method,
@@ -102,6 +105,7 @@ class Composer:
             documents=tuple(documents or ()),
             history=history,
             whole_document=bool(whole),
+            draft=bool(draft),
         )
 
     def _whole_checkbox(self, selected: list[str] | None) -> Any:

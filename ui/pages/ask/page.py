@@ -251,4 +251,4 @@ class Ask:
 
 def _milestone(answer: Answer) -> Hashable:
     """Return what changes when more than the text must be redrawn."""
-    return answer.state, len(answer.sources), answer.trace.ttft_ms is None
+    return answer.state, len(answer.sources), answer.trace.ttft_ms is None, answer.draft is None

@@ -19,6 +19,7 @@ from ui.html import Markup, button, error_box, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.evidence import render_evidence
 from ui.pages.ask.passages import render_passages
+from ui.pages.ask.verification import render_verification
 
 _NO_METRICS = "Ask a question to see where the time goes and how much is reused or recomputed."
 NO_METRICS = tag("p", _NO_METRICS, class_="kv-muted kv-empty")
@@ -132,11 +133,15 @@ def render_answer(answer: Answer) -> Markup:
     is_empty = answer.state == "done" and not answer.text
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
     buttons = (button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items())
+    text = _text(answer.text, answer.sources)
+    if text is None and answer.draft:
+        text = _text(answer.draft.text, answer.sources, "kv-text kv-draft")
     return _article(
         answer.request.question,
         render_state(answer),
         tag("p", "The model returned an empty answer.", class_="kv-muted") if is_empty else None,
-        _text(answer.text, answer.sources),
+        text,
+        render_verification(answer) if has_ended else None,
         render_evidence(answer) if has_ended else None,
         notes if answer.notes else None,
         tag("div", *buttons, class_="kv-acts") if has_ended else None,
@@ -196,8 +201,8 @@ def _article(question: str, *parts: Markup | None, class_: str = "kv-reply", ari
     return tag("article", heading, *parts, class_=class_, aria_busy=aria_busy)
 
 
-def _text(text: str, sources: Iterable[Source | TurnSource] = ()) -> Markup | None:
-    return tag("div", link_citations(text, sources), class_="kv-text", dir="auto") if text else None
+def _text(text: str, sources: Iterable[Source | TurnSource] = (), class_: str = "kv-text") -> Markup | None:
+    return tag("div", link_citations(text, sources), class_=class_, dir="auto") if text else None
 
 
 def _history_row(turn: Turn) -> Markup:

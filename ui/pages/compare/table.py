@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
 from engine.analysis.comparison import ComparedPassage, Comparison, Outcome
+from ui.components.differences import GAP, mark_differences
 from ui.components.tiers import TIERS
 from ui.figures.pareto import MIN_KL
 from ui.format import UNKNOWN, count, duration, percent, size
@@ -21,8 +21,6 @@ _COLUMNS = {
     "Same first token": "Whether the most likely first token is the same as with full prefill",
     "KV reused": "Size of the passages' KV that was used without recomputing it",
 }
-_GAP = "\u22ef"  # shown in place of missing words
-_WORDS = re.compile(r"\S+\s*")
 _CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes them; a run of words may start with one
 _STATES = {
     "searching": "Searching, once for all methods",
@@ -74,34 +72,13 @@ def render_answers(comparison: Comparison) -> Markup:
     legend = tag(
         "p",
         tag("span", tag("mark", "Abc", class_="kv-differs"), " differs from full prefill's answer"),
-        tag("span", tag("mark", _GAP, class_="kv-gap"), " words left out"),
+        tag("span", tag("mark", GAP, class_="kv-gap"), " words left out"),
         class_="kv-legend",
     )
     title = tag("h3", "Answers side by side")
     head = tag("div", title, legend if len(outcomes) > 1 else None, class_="kv-answers-head")
     cards = (_answer_card(outcome, outcomes[0].answer, comparison.passages) for outcome in outcomes)
     return tag("section", head, tag("ol", *cards, class_="kv-answers"), aria_label="Answers side by side")
-
-
-def mark_differences(reference: str, other: str, passages: Sequence[ComparedPassage] = ()) -> Markup:
-    """Return `other` with differing runs of words marked; tooltips show the reference's words and cited `passages`."""
-    reference_words = _WORDS.findall(reference)
-    other_words = _WORDS.findall(other)
-    matcher = SequenceMatcher(None, reference.split(), other.split(), autojunk=False)
-    parts: list[object] = []
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
-        old = "".join(reference_words[start:end]).strip()
-        new = "".join(other_words[other_start:other_end])
-        if kind == "equal":
-            parts.append(_label_citations(new, passages))
-        elif kind == "delete":
-            parts.append(tag("mark", _GAP, class_="kv-gap", title=f"Left out: {old}", aria_label="words left out"))
-        else:
-            text = new.rstrip()
-            tooltip = f"Full prefill: {old}" if kind == "replace" else "Not in full prefill's answer"
-            mark = tag("mark", _label_citations(text, passages), class_="kv-differs", title=tooltip)
-            parts += [mark, new[len(text) :]]
-    return join(*parts)
 
 
 def _summary(comparison: Comparison) -> Markup:
@@ -202,7 +179,7 @@ def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPa
     timing = duration(outcome.ttft_ms)
     if not is_reference:
         timing += f" · {percent(outcome.relative_ttft)} of full prefill"
-    text = mark_differences(reference, outcome.answer, passages)
+    text = mark_differences(reference, outcome.answer, "Full prefill", lambda text: label_citations(text, passages))
     empty = tag("p", "The model returned an empty answer.", class_="kv-muted")
     return tag(
         "li",
@@ -213,7 +190,8 @@ def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPa
     )
 
 
-def _label_citations(text: str, passages: Sequence[ComparedPassage]) -> Markup:
+def label_citations(text: str, passages: Sequence[ComparedPassage]) -> Markup:
+    """Return the text with each [n] of a passage as a label whose tooltip names its document."""
     sources = {f"[{passage.rank}]": passage for passage in passages}
     parts: list[object] = []
     for part in _CITATION.split(text):
