@@ -15,7 +15,7 @@ from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.measures import attention, decode, documents, fidelity, ingest, quality, ruler, scoring, tiers, ttft
+from bench.measures import attention, decode, documents, draft, fidelity, ingest, quality, ruler, scoring, tiers, ttft
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -26,6 +26,7 @@ from store.errors import KVScopeError
 MEASURES = {
     "quality": quality,
     "documents": documents,
+    "draft": draft,
     "fidelity": fidelity,
     "ingest": ingest,
     "ruler": ruler,
@@ -38,7 +39,13 @@ MEASURES = {
 }
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
 RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
-COMPARES_METHODS = (*RESUMABLE, "documents", "fidelity", "ttft")  # the others do not use --methods and --ratios
+COMPARES_METHODS = (
+    *RESUMABLE,
+    "documents",
+    "draft",
+    "fidelity",
+    "ttft",
+)  # the others do not use --methods and --ratios
 METHODS = [name for name in STRATEGIES if name not in ("full", "prefix")]  # compared by default
 
 
@@ -120,7 +127,7 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--lora-adapter", "--reader", default="auto", help=f"LoRA adapter of the main model: {trained}; {plain}")
     add("--token-selector", "--selector", default="auto", help=f"token selector of CacheClip trained: {trained}")
     add("--span-scorer", "--pointer", default="auto", help=f"span scorer of grounded decoding: {trained}")
-    if resumable:
+    if resumable or name == "draft":
         kv_bits = "8: chunk KV as an 8-bit disk tier returns it"
         add("--disk-kv-bits", "--kv-bits", dest="kv_bits", type=int, choices=[8, 16], default=16, help=kv_bits)
         no_grounding = "decode without grounding"

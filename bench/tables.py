@@ -29,6 +29,7 @@ HEADINGS = {  # of row keys that are not their own heading
     "ocr_pages": "OCR pages",
     "p99_ttft_ms": "p99 ms",
     "p99_us": "p99 \u00b5s",
+    "plain_total_ms": "total without, ms",
     "plain_ttft_ms": "without, ms",
     "realised_ratio": "actual ratio",
     "rq": "RQ",

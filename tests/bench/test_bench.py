@@ -13,6 +13,7 @@ from bench.harness.workload import CHUNK_TOKENS, make_paragraph
 from bench.measures import ingest
 from store.data_folder import default_data_folder
 from tests.support import tiny
+from tests.support.doubles import TEXTS
 from tests.support.fakes import WordEmbedder
 from tests.support.files import pdf
 
@@ -53,6 +54,24 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
         assert row["speedup"] == pytest.approx(row["full_ttft_ms"] / row["ttft_ms"])
     assert rows[1]["realised_ratio"] == 1.0 and rows[1]["floor_speedup"] == pytest.approx(1.0, rel=0.2)
     assert rows[2]["realised_ratio"] == 0.0 and rows[2]["floor_speedup"] > 5
+
+
+@pytest.mark.embedded
+def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, tmp_path, monkeypatch):
+    questions, target = tmp_path / "questions.jsonl", tmp_path / "rows.json"
+    passages = [{"text": text} for text in TEXTS.values()]
+    asked = {"What is the maintenance code?": "5663623", "Who leads the crew?": "Dahl", "What is free?": "dogs"}
+    rows = [{"question": key, "answers": [value], "passages": passages} for key, value in asked.items()]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    wanted = ["draft", str(questions), "--methods", "full", "cacheclip-trained", "--dtype", "fp32"]
+    wanted += ["--no-grounded-decoding", "--json", str(target), "--data", str(default_data_folder())]
+    monkeypatch.setattr(sys, "argv", ["bench", *wanted])
+    assert main() == 0
+    full, trained = json.loads(target.read_text())
+    assert (full["method"], trained["method"], trained["ratio"]) == ("full", "cacheclip-trained", 0.2)
+    for row in (full, trained):
+        assert row["identical"] == 1.0 and row["n"] == len(asked)
+        assert 0 < row["draft_ms"] < row["ttft_ms"] < row["total_ms"]
 
 
 @pytest.mark.embedded
