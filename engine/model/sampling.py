@@ -40,7 +40,8 @@ class TokenSampler:
         probs, ids = (logits.cpu() / self.temperature).softmax(-1).sort(descending=True)
         preceding = probs.cumsum(-1) - probs
         probs = probs.masked_fill(preceding >= self.top_p, 0.0)
-        return int(ids[torch.multinomial(probs, 1, generator=self._generator)])
+        # By id, so that similar logits and the same seed mostly give the same token (engine.generation.draft).
+        return int(torch.multinomial(torch.zeros_like(probs).scatter(0, ids, probs), 1, generator=self._generator))
 
 
 def decode(

@@ -202,3 +202,13 @@ def test_quotes_are_drafted_only_if_they_depend_on_the_kv(monkeypatch, reads_kv)
     if reads_kv:
         assert answer.draft.text == direct.text != answer.text
         assert answer.draft_status == "changed"
+
+
+def test_the_same_seed_mostly_draws_the_same_token_from_similar_logits():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(400, generator=generator)
+    similar = logits + 0.05 * torch.randn(400, generator=generator)
+    assert not torch.equal(logits.argsort(), similar.argsort())
+    draws = [[TokenSampler(1.0, 0.9, seed).sample(each) for each in (logits, similar)] for seed in range(200)]
+    distance = (logits.softmax(-1) - similar.softmax(-1)).abs().sum().item() / 2
+    assert sum(one != other for one, other in draws) / len(draws) < 4 * distance + 0.05 < 0.2
