@@ -13,7 +13,7 @@ from engine.fidelity import FidelityCurve
 from engine.generation.draft import RecordingSampler, verify
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
-from engine.generation.preview import ratio_preview
+from engine.generation.preview import expected_kl_of, ratio_preview
 from engine.generation.rescoring import log_likelihoods
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
@@ -280,7 +280,11 @@ class Engine:
     ) -> None:
         num_prefix_tokens = len(self.template.prefix_ids)
         fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
-        answer.preview = ratio_preview(answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs)
+        answer.preview = ratio_preview(
+            answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs, self.fidelity
+        )
+        is_exact = result.num_exact_chunks >= len(prepared.passages)
+        answer.expected_kl = expected_kl_of(answer.request.method, answer.actual_ratio, is_exact, self.fidelity)
         answer.notes += (*filter(None, [result.reason]), *self._notes(strategy))
         self.stats.record(answer.sources)
 

@@ -3,8 +3,10 @@
 Measured once for each model (`engine.analysis.calibration`). Torch-free, so that the UI can import it.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean, median
 
 TARGETS = {"fast": 0.3, "balanced": 0.1, "faithful": 0.03}  # maximum KL in nats, for `FidelityCurve.least_ratio`
@@ -52,6 +54,14 @@ class FidelityCurve:
                 break
             least = point.ratio
         return least
+
+    def expected_kl(self, ratio: float) -> float:
+        """Return the KL in nats at a recompute ratio: interpolated between the measured ones, 0 at a ratio of 1."""
+        known = [(point.ratio, point.kl) for point in self.points] + [(1.0, 0.0)]
+        right = min(bisect_left(known, ratio, key=itemgetter(0)), len(known) - 1)
+        (low, low_kl), (high, high_kl) = known[max(0, right - 1)], known[right]
+        weight = (ratio - low) / (high - low) if high > low else 1.0
+        return low_kl + weight * (high_kl - low_kl)
 
 
 def fidelity_curve(

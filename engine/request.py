@@ -31,6 +31,7 @@ class RatioPreview:
 
     passages: tuple[MarkedPassage, ...]  # of each source, in the same order
     ttft_ms: float | None  # predicted; None if the timings of the answer are no basis for it
+    expected_kl: float | None = None  # as `Answer.expected_kl`
     is_exact: bool = False  # the cached KV of all passages is exact, so that only a ratio of 1 recomputes any
 
     @property
@@ -157,6 +158,8 @@ class Answer:
     context_tokens: int = 0  # tokens of all passages: the reusable tokens
     recomputed_tokens: int = 0  # how many of them were recomputed
     actual_ratio: float = 0.0  # recomputed_tokens / context_tokens, or 0 without passages
+    # KL divergence from full prefill in nats, which the model's calibration has at this ratio; None if not calibrated
+    expected_kl: float | None = None
     question_tokens: int = 0  # tokens after the passages
     prompt_tokens: int = 0  # shared prefix, passages and question
     max_tokens: int = 0  # the model's context, shared by prompt and answer
@@ -200,6 +203,7 @@ class Answer:
             "whole": self.request.whole_document,
             "earlier": len(self.request.history),
             "realised_ratio": self.actual_ratio,
+            "expected_kl": self.expected_kl,
             "state": self.state,
             "answer": self.text,
             "draft": draft and {"answer": draft.text, "ttft_ms": draft.trace.ttft_ms, "status": self.draft_status},

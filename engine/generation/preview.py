@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.cost_model import CostModel
+from engine.fidelity import FidelityCurve
 from engine.kv.chunk_cache import chunk_spans
 from engine.model.tokenizer import TokenizedText
 from engine.prefill.prefill import PrefillResult, plan_recompute
@@ -25,12 +26,13 @@ def ratio_preview(
     num_prefix_tokens: int,
     strategy: Strategy,
     costs: CostModel | None,
+    fidelity: FidelityCurve | None,
 ) -> Callable[[float], RatioPreview | None] | None:
     """Return `Answer.preview`. It is kept with the answer, so it refers to neither KV nor models."""
     selection = result.selection
     if selection is None or not hasattr(strategy, "ratio"):
         return None
-    texts, passages = prepared.texts, prepared.passages
+    texts, passages, method = prepared.texts, prepared.passages, answer.request.method
     predict_ttft = ttft_prediction(answer, costs)
     base: Any = strategy
 
@@ -43,9 +45,17 @@ def ratio_preview(
             return None
         marked = mark_passages(plan.rows, num_prefix_tokens, texts, passages)
         is_exact = selection.num_exact_chunks >= len(texts)
-        return RatioPreview(marked, predict_ttft(len(plan.rows)), is_exact)
+        expected_kl = expected_kl_of(method, ratio, is_exact, fidelity)
+        return RatioPreview(marked, predict_ttft(len(plan.rows)), expected_kl, is_exact)
 
     return preview
+
+
+def expected_kl_of(method: str, ratio: float, is_exact: bool, fidelity: FidelityCurve | None) -> float | None:
+    """Return `Answer.expected_kl` at a ratio: 0 if all is recomputed or exact, None for a method not calibrated."""
+    if is_exact or ratio == 1:
+        return 0.0
+    return fidelity.expected_kl(ratio) if fidelity is not None and fidelity.method == method else None
 
 
 def ttft_prediction(answer: Answer, costs: CostModel | None) -> Callable[[int], float | None]:

@@ -43,3 +43,10 @@ def test_few_questions_show_nothing():
 )
 def test_the_least_ratio_from_which_on_the_target_is_met(kls, max_kl, ratio):
     assert curve(kls).least_ratio(max_kl) == ratio
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kl"), [(0.0, 0.5), (0.025, 0.4), (0.05, 0.3), (0.3, 0.07), (0.4, 0.04), (0.7, 0.02), (1.0, 0.0)]
+)
+def test_the_expected_kl_is_interpolated_and_zero_if_all_is_recomputed(ratio, kl):
+    assert curve([0.5, 0.3, 0.2, 0.1, 0.04]).expected_kl(ratio) == pytest.approx(kl)

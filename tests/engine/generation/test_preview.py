@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from engine.cache.cost_model import CostModel
+from engine.fidelity import FidelityCurve, FidelityPoint
 from engine.generation.preview import ttft_prediction
 from engine.prompt.validate import build_strategy
 from engine.request import Answer, Source, TextSpan
@@ -161,3 +162,19 @@ def test_an_answer_that_is_shown_before_the_prefill_does_not_depend_on_the_ratio
 )
 def test_without_a_basis_no_time_is_predicted(answer, costs):
     assert ttft_prediction(answer, costs)(50) is None
+
+
+def test_the_calibration_gives_answers_and_previews_of_its_method_an_expected_kl(engine_over, monkeypatch):
+    points = tuple(FidelityPoint(ratio, 0.4 - ratio, 1.0, 1.0, 1.0) for ratio in (0.0, 0.2, 0.4))
+    engine = engine_over(*NAMES)
+    monkeypatch.setattr(engine, "fidelity", FidelityCurve(ASK.method, points, 1.0, 24))
+    answer = last(engine.ask(ASK))
+    assert answer.expected_kl == pytest.approx(0.4 - answer.actual_ratio)
+    assert [answer.preview(ratio).expected_kl for ratio in (0.1, 1.0)] == pytest.approx([0.3, 0.0])
+    other = last(engine.ask(replace(ASK, method="prophetkv")))
+    assert (other.expected_kl, other.preview(0.1).expected_kl, other.preview(1.0).expected_kl) == (None, None, 0.0)
+    assert last(engine.ask(replace(ASK, method="full"))).expected_kl == 0.0
+    exact = last(engine.ask(ASK))  # full prefill left an exact path
+    assert exact.expected_kl == exact.preview(0.1).expected_kl == 0.0
+    monkeypatch.setattr(engine, "fidelity", None)
+    assert last(engine_over(*NAMES).ask(ASK)).expected_kl is None

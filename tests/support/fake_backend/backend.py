@@ -76,6 +76,7 @@ TEXT = (
 class FakeBackend:
     """Keeps documents in a list and answers every question with `answer`, one word every `pace_s` seconds.
 
+    max_kl               expected of answers that recompute nothing, in nats; None: not calibrated
     draft                what it drafts for requests that allow it; empty: no draft
     requests, cancelled  the requests so far, and whether each was cancelled
     pause_after_words    an answer pauses after this many words, until the number grows or the request is cancelled
@@ -93,6 +94,7 @@ class FakeBackend:
         self.pause_after_words = 10_000
         self.pause_at_stage = ""
         self.answer = "The code is 5730264 [1]. Shifts are swapped with form HL-118 [2], handed in before noon."
+        self.max_kl: float | None = None
         self.draft = ""
         self.texts = [TEXT, TEXT[150:] + " " + TEXT[:150], TEXT[60:]]
         self.error: Exception | None = None
@@ -197,6 +199,7 @@ class FakeBackend:
             answer.context_tokens = sum(source.tokens for source in sources)
             answer.recomputed_tokens = sum(source.recomputed_tokens for source in sources)
             answer.actual_ratio = answer.recomputed_tokens / answer.context_tokens
+            answer.expected_kl = self.max_kl and self.max_kl * (1 - answer.actual_ratio)
             answer.prompt_tokens, answer.max_tokens = answer.context_tokens + answer.question_tokens + 24, 2048
             answer.num_dropped_passages = 2
             yield replace(answer)
@@ -246,7 +249,9 @@ class FakeBackend:
             other = replace(request, recompute_ratio=ratio)
             sources = [self._source(rank, text, other) for rank, text in enumerate(texts, start=1)]
             passages = tuple(MarkedPassage(source.text_spans, source.recomputed_tokens) for source in sources)
-            return None if method.name == "cacheblend" else RatioPreview(passages, 386.4 * (0.4 + 3 * ratio))
+            if method.name == "cacheblend":
+                return None
+            return RatioPreview(passages, 386.4 * (0.4 + 3 * ratio), self.max_kl and self.max_kl * (1 - ratio))
 
         return preview if method.has_ratio else None
 

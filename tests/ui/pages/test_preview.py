@@ -1,5 +1,6 @@
 """The preview of another recompute ratio under the last answer, with a backend that counts its requests."""
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -31,10 +32,10 @@ def settings(ratio=20, method="cacheclip", passages=6, temperature=0, documents=
     return [method, passages, ratio, temperature, 64, False, list(documents), False, *options]
 
 
-def answers(page, ratio=20, method="cacheclip", who=ME):
+def answers(page, ratio=20, method="cacheclip", who=ME, chat=None):
     """Ask a question and stream the updates."""
     pending = page.acknowledge("why?", who)[page.pending_question]
-    return page.respond(pending, Chat(), False, who, *settings(ratio, method))
+    return page.respond(pending, chat or Chat(), False, who, *settings(ratio, method))
 
 
 def answer_to(page, **chosen):
@@ -69,6 +70,23 @@ def test_the_line_says_what_would_be_recomputed_and_when_the_answer_would_begin(
     expected = answer.preview(0.5)
     assert "50 %" in line and f"{expected.recomputed_tokens:,} of {answer.context_tokens:,} tokens" in line
     assert "734 ms" in line and "predicted" in line and 'data-act="retry"' in line
+
+
+def test_a_calibrated_model_has_an_expected_kl_and_a_plot_of_all_runs_of_the_question(page, backend):
+    *_, ended = answers(page)
+    assert "nats" not in preview(page, ended[page.results.answer], ratio=50)[page.results.preview]
+    assert ended[page.results.runs].visible is False
+    backend.max_kl = 0.2
+    chat = Chat()
+    for ratio in (20, 40):
+        *_, ended = answers(page, ratio, chat=chat)
+        chat = ended[page.chat]
+    assert "0.1 nats" in preview(page, ended[page.results.answer], ratio=50)[page.results.preview]
+    plot = ended[page.results.runs]
+    predicted, runs = json.loads(plot.value["plot"])["data"]
+    assert plot.visible and runs["x"] == [turn.ttft_ms for turn in chat.turns]
+    assert runs["y"] == pytest.approx([turn.expected_kl for turn in chat.turns])
+    assert len(predicted["x"]) == 6 and predicted["y"][-1] == 0
 
 
 def test_back_at_the_answers_own_ratio_the_preview_disappears(page):

@@ -55,6 +55,7 @@ class Turn:
     scope: tuple[str, ...] = ()  # ids of the documents searched; empty: all
     best: int = 0  # number of passages requested; 0 if a whole document was used
     unverified: bool = False  # a draft: stopped before it was verified
+    expected_kl: float | None = None  # from full prefill in nats, by the model's calibration; None if not calibrated
 
     @classmethod
     def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
@@ -78,6 +79,7 @@ class Turn:
             scope=request.documents,
             best=0 if request.whole_document else request.passages,
             unverified=draft is not None,
+            expected_kl=answer.expected_kl,
         )
 
     @property
@@ -153,11 +155,13 @@ class Chat:
 
     def full_ttft_ms(self, turn: Turn) -> float | None:
         """Return the latest TTFT of full prefill for the same question and passages; None if it was not measured."""
-        for each in reversed(self.turns):
-            is_same_prompt = (each.question, each.chunk_ids) == (turn.question, turn.chunk_ids)
-            if each.whole and is_same_prompt and each.ttft_ms is not None:
-                return each.ttft_ms
-        return None
+        times = [each.ttft_ms for each in self.runs_of(turn) if each.whole and each.ttft_ms is not None]
+        return times[-1] if times else None
+
+    def runs_of(self, turn: Turn) -> list[Turn]:
+        """Return all turns with the same question and passages, oldest first; also those that were replaced since."""
+        prompt = (turn.question, turn.chunk_ids)
+        return [each for each in self.turns if (each.question, each.chunk_ids) == prompt]
 
     def as_json(self) -> str:
         """Return the chat for download."""

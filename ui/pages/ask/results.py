@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import gradio as gr
 
+from engine.fidelity import RATIOS
 from engine.method import MethodInfo
 from engine.request import Answer, RatioPreview, Source
 from engine.text import CITATION_MARK
 from ui.events import Update
 from ui.figures.answer_metrics import decode_speed, render_metrics, render_state
+from ui.figures.runs import Run, runs_figure
 from ui.figures.waterfall import waterfall_figure
 from ui.format import count, duration, percent, short
 from ui.html import Markup, button, error_box, join, progress_line, tag
@@ -32,7 +34,8 @@ _BUTTONS = {
 }
 _PREVIEW = (
     "Nothing was computed: the tokens come from the stored scores of this answer. The time to first token (TTFT) is "
-    "its own, with recomputing scaled by the measured cost of prefill."
+    "its own, with recomputing scaled by the measured cost of prefill. The KL divergence from full prefill is what the "
+    "model's calibration (Settings) has at this ratio, a mean over its questions."
 )
 _MAX_CONTEXT_CHARS = 600  # text before a citation that is sent with a click, to find the quoted sentence
 _MAX_HISTORY_ROWS = 10
@@ -60,6 +63,7 @@ class Results(NamedTuple):
     passages: gr.HTML
     metrics: gr.HTML
     figure: gr.Plot
+    runs: gr.Plot
     download: gr.DownloadButton
     history: gr.HTML
     tagline: gr.HTML
@@ -74,6 +78,7 @@ class Results(NamedTuple):
             self.passages: "",
             self.metrics: NO_METRICS,
             self.figure: gr.Plot(visible=False),
+            self.runs: gr.Plot(visible=False),
             self.download: gr.DownloadButton(visible="hidden"),
             self.tagline: gr.HTML(visible=show_welcome),
             self.welcome: gr.Column(visible=show_welcome),
@@ -100,10 +105,18 @@ class Results(NamedTuple):
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
         stages = list(answer.trace.stages)
         figure = waterfall_figure(stages, answer.trace.ttft_ms, chat.full_ttft_ms(chat.turns[-1]))
+        previews = [(ratio, answer.preview(ratio)) for ratio in (*RATIOS, 1.0)] if answer.preview else []
+        same = [
+            Run(turn.summary, turn.ttft_ms, turn.expected_kl)
+            for turn in chat.runs_of(chat.turns[-1])
+            if turn.ttft_ms is not None and turn.expected_kl is not None
+        ]
+        runs = runs_figure(same, previews)
         return {
             **self.update(answer, method, milestone=True),
             self.answer: replace(answer, trace=answer.trace.snapshot()),
             self.figure: gr.Plot(figure, visible=bool(stages)),
+            self.runs: gr.Plot(runs, visible=runs is not None),
             self.download: gr.DownloadButton(value=str(trace), visible=True),
             self.history: render_history(chat.turns),
         }
@@ -122,6 +135,8 @@ def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, m
             text += ", after the answer is shown"
         elif preview.ttft_ms is not None:
             text += f", predicted TTFT {duration(preview.ttft_ms)}"
+        if preview.expected_kl is not None:
+            text += f", expected KL {preview.expected_kl:.2g} nats"
         text += "."
     again = button("retry", None, "Ask again", title=f"Ask this question again at {percent(ratio)}")
     return tag("p", tag("span", text, title=_PREVIEW if preview else None), again, role="status")
