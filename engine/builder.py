@@ -4,6 +4,7 @@ import gc
 import platform
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from engine.cache.cost_model import CostModel, load_or_measure, measure_costs
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.hit_stats import CacheStats
 from engine.engine import Engine
-from engine.errors import LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable
+from engine.errors import BadRequest, LoraAdapterUnusable, SpanScorerUnusable, TokenSelectorUnusable
 from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
+from engine.model.kernels.load import AttentionChoice, choose_attention
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, measure_decode_speed, select_dtype
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
@@ -50,6 +52,7 @@ class ModelConfig:
     lora_adapter: str = "auto"  # merged into the main model; ours and 'plain' fit the bundled model
     span_scorer: str = "auto"  # ours fits any main model
     token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
+    attention: str = "auto"  # on the CPU: 'auto' (our kernel, if it is faster here), or 'torch'
 
     @property
     def lora_folder(self) -> Path | None:
@@ -80,6 +83,7 @@ class Models:
     primary: Decoder
     auxiliary: Decoder
     precision: str  # for the user, such as 'bf16 on the CPU (AVX-512 BF16)'
+    attention: str  # which attention the CPU uses, and why: a sentence for the user
     token_selector: TokenSelector | None = None
     grounding: GroundingModel | None = None  # None without span scorer and LoRA adapter
 
@@ -91,6 +95,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     """
     device, dtype, precision = select_dtype(config.device, config.dtype)
     _, cpu_dtype, _ = select_dtype("cpu", config.dtype)
+    attention = start_choosing_attention(config, cpu_dtype)  # compiles meanwhile, at the first start
     token_selector = None
     if config.token_selector_folder is not None:
         token_selector = TokenSelector.load(config.token_selector_folder, load_encoder(cpu_dtype))
@@ -103,10 +108,28 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
         return load_decoder(folder, device, dtype, Path(name).name, adapter)
 
     primary = auxiliary = load(config.model, device, dtype, 0.8)
-    primary.tokens_per_second = measure_decode_speed(primary)
     if config.auxiliary_model != config.model or device.type != "cpu":
         auxiliary = load(config.auxiliary_model, torch.device("cpu"), cpu_dtype, 0.9)
-    return Models(primary, auxiliary, precision, token_selector, grounding)
+    choice = attention.result()
+    for decoder in (primary, auxiliary):
+        decoder.use_kernel(choice.kernel)
+    primary.tokens_per_second = measure_decode_speed(primary)
+    return Models(primary, auxiliary, precision, choice.reason, token_selector, grounding)
+
+
+def start_choosing_attention(config: ModelConfig, cpu_dtype: torch.dtype) -> Future[AttentionChoice]:
+    """Return the attention of decoders on the CPU, chosen in a thread of its own. Raises BadRequest."""
+    if config.attention not in ("auto", "torch"):
+        raise BadRequest(f"The attention is 'auto' or 'torch', got {config.attention!r}.")
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attention")
+    try:
+        if config.attention == "torch":
+            return executor.submit(AttentionChoice, None, "torch's: requested.")
+        if cpu_dtype != torch.bfloat16:
+            return executor.submit(AttentionChoice, None, "torch's: the kernel computes in bf16 only.")
+        return executor.submit(choose_attention, config.folder / "kernels")
+    finally:
+        executor.shutdown(wait=False)
 
 
 def fetch_models(config: ModelConfig, report: ProgressCallback = lambda message, fraction: None) -> None:
@@ -207,7 +230,8 @@ def load_engine(
     cache_bytes
         Memory for chunk KV, in bytes.
     **options
-        Further fields of `ModelConfig`: auxiliary_model, device, dtype, lora_adapter, span_scorer, token_selector.
+        Further fields of `ModelConfig`: auxiliary_model, device, dtype, lora_adapter, span_scorer,
+        token_selector, attention.
 
     Returns
     -------
@@ -238,5 +262,6 @@ def measurement_file(decoder: Decoder, folder: Path, name: str) -> Path:
     """Return the file of a measurement of a model on this machine."""
     on_gpu = decoder.device.type == "cuda"
     processor = torch.cuda.get_device_name(decoder.device) if on_gpu else torch.backends.cpu.get_cpu_capability()
-    machine = re.sub(r"\W+", "-", f"{platform.machine()} {processor} {torch.get_num_threads()}")
+    kernel = " kernel" if decoder.attention_kernel else ""
+    machine = re.sub(r"\W+", "-", f"{platform.machine()} {processor} {torch.get_num_threads()}{kernel}")
     return folder / f"{name}-{model_fingerprint(decoder)}-{machine}.json"

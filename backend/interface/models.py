@@ -22,6 +22,7 @@ class ModelInfo:
     selftest: "SelfTestResult | None" = None
     note: str = ""  # such as 'with the bundled LoRA adapter'
     tokens_per_second: float | None = None  # of decoding, measured at load; of the main model only
+    attention: str = ""  # of a decoder on the CPU: KVScope's kernel or torch's, and why; a sentence
 
 
 @dataclass(frozen=True, slots=True)

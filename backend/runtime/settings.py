@@ -88,6 +88,8 @@ class Settings(BaseSettings):
     """device of the main model: auto, cpu, cuda or cuda:1"""
     dtype: Literal["auto", "bf16", "fp32"] = "auto"
     """compute dtype; auto is bf16 if the hardware supports it, else fp32"""
+    attention: Literal["auto", "torch"] = "auto"
+    """attention on the CPU: auto (KVScope's kernel, compiled at the first start, where it is faster) or torch"""
     gpu_cache_gib: float = Field(2.0, ge=0, allow_inf_nan=False)
     """GPU memory for chunk KV in GiB, if the main model runs on a GPU"""
     cpu_cache_gib: float = Field(1.5, ge=0, allow_inf_nan=False)

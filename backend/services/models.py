@@ -52,13 +52,13 @@ class LocalModelService:
         bundled = "with the bundled LoRA adapter" if settings.model == BUNDLED_MODEL else ""
         notes = {"auto": bundled, "plain": "with the LoRA adapter trained without reused KV", "off": ""}
         note = notes.get(settings.lora_adapter, f"with {settings.lora_adapter}")
-        primary = replace(_decoder_info("primary", models.primary), note=note)
+        primary = replace(_decoder_info("primary", models.primary, models.attention), note=note)
         infos = [replace(primary, tokens_per_second=models.primary.tokens_per_second)]
         if models.auxiliary is models.primary:
             note = "shares the weights of the main model"
             infos.append(replace(primary, role="auxiliary", memory_bytes=0, note=note))
         else:
-            infos.append(_decoder_info("auxiliary", models.auxiliary))
+            infos.append(_decoder_info("auxiliary", models.auxiliary, models.attention))
         if (selector := models.token_selector) is not None:
             layers = f"over {max(selector.encoder.layers)} layers of all-MiniLM-L6-v2"
             infos.append(
@@ -182,7 +182,7 @@ def _encoder_info(
     return ModelInfo(role, name, network.num_parameters, _dtype_name(dtype), "CPU", MAX_PIECES, network.size_bytes)
 
 
-def _decoder_info(role: str, decoder: Decoder) -> ModelInfo:
+def _decoder_info(role: str, decoder: Decoder, attention: str) -> ModelInfo:
     return ModelInfo(
         role=role,
         name=decoder.name,
@@ -192,6 +192,7 @@ def _decoder_info(role: str, decoder: Decoder) -> ModelInfo:
         max_context_tokens=decoder.spec.max_positions,
         memory_bytes=_weights_bytes(decoder),
         selftest=decoder.selftest_result,
+        attention=attention if decoder.device.type == "cpu" else "",
     )
 
 

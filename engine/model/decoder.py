@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass
+from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
 from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
 
@@ -33,7 +34,13 @@ class Decoder:
         self.tokenizer = tokenizer
         self.name = name
         self.selftest_result: SelfTestResult | None = None
+        self.attention_kernel: SlotAttention | None = None  # see `use_kernel`
         self.tokens_per_second: float | None = None  # of decoding, measured at load for a main model
+
+    def use_kernel(self, kernel: SlotAttention | None) -> None:
+        """Attend with a kernel instead of torch from the next buffer on, if it supports the model."""
+        is_supported = self.device.type == "cpu" and self.dtype == torch.bfloat16 and self.spec.head_dim in HEAD_DIMS
+        self.attention_kernel = kernel if is_supported else None
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""
@@ -44,7 +51,7 @@ class Decoder:
         """Return an empty buffer of `capacity` slots on the model's device."""
         shape = (self.spec.num_layers, self.spec.num_kv_heads, capacity, self.spec.head_dim)
         keys, values = (torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2))
-        return KVBuffer(keys, values)
+        return KVBuffer(keys, values, kernel=self.attention_kernel)
 
     @torch.inference_mode()
     def forward_rows(self, ids: Tensor, buffer: KVBuffer, slots: Tensor, cancel: Event | None = None) -> Tensor:

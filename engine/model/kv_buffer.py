@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.model.attention import ParallelLayout, attend, attend_parallel, attention_logits, causal_mask
+from engine.model.kernels.slot_attention import SlotAttention
 
 SEGMENT_ROWS = 192  # rows that share a mask; each segment attends to the keys up to its last slot only
 
@@ -19,6 +20,7 @@ class KVBuffer:
     values: Tensor  # [L, H, C, D]
     length: int = 0  # used slots, from slot 0
     parallel: ParallelLayout | None = None
+    kernel: SlotAttention | None = None  # attends instead of torch, unless chunks are parallel
 
     @property
     def capacity(self) -> int:
@@ -48,8 +50,10 @@ class RowPass:
         slots = slots.to(buffer.keys.device)
         self._buffer = buffer
         self._end = last + 1
+        self._row_slots = slots
         self._slots: Tensor | slice = slice(first, self._end) if last - first + 1 == len(slots) else slots
-        self._segments = _segments(slots, buffer.keys.dtype)
+        self._kernel = buffer.kernel if buffer.parallel is None and len(slots) > 1 else None
+        self._segments = [] if self._kernel else _segments(slots, buffer.keys.dtype)
         buffer.length = max(buffer.length, self._end)
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -58,6 +62,8 @@ class RowPass:
         return self._buffer.keys[layer, None, :, : self._end], self._buffer.values[layer, None, :, : self._end]
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        if self._kernel is not None:
+            return self._kernel.attend(query, keys, values, self._row_slots, scaling)
         parallel = self._buffer.parallel
         outputs = []
         for rows, num_keys, mask in self._segments:

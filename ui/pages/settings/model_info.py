@@ -206,6 +206,13 @@ def _model_row(model: ModelInfo) -> Markup:
         f"context {count(model.max_context_tokens, 'token')}" if model.max_context_tokens else None,
         f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
         tag("span", token_rate(model.tokens_per_second), title=_SPEED) if model.tokens_per_second else None,
+        tag(
+            "span",
+            "attention kernel" if model.attention.startswith("KVScope") else "torch attention",
+            title=model.attention,
+        )
+        if model.attention
+        else None,
         model.note,
     )
     name = tag("bdi", model.name, class_="kv-name")

@@ -1,0 +1,316 @@
+// Slot-causal attention with grouped query heads, for AVX-512 BF16: out = softmax(q k^T scale) v, where the row at slot s
+// attends to slots 0..s. bf16 in and out; logits, softmax and sums in fp32 (FlashAttention's online softmax,
+// arXiv:2205.14135).
+//
+// A lane is one row of one query head. 48 lanes of a key head's group run together, in three vectors of 16, so every key
+// and value is read once for all of them: the logits of a block of keys are held transposed, [keys][lanes], and so are
+// the outputs, [head dimension][lanes]. A lane's result does not depend on the other lanes.
+
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+using bf16 = uint16_t;
+
+constexpr int VECTORS = 3;
+constexpr int LANES = 16 * VECTORS;
+constexpr int KEY_BLOCK = 128;  // keys per step of the online softmax
+constexpr int PAD = 32;         // keys are processed in multiples of it
+constexpr int TILE = 8;         // keys, or dimensions, whose sums are in registers together: 8 x 3 of 32
+constexpr float LOG2E = 1.44269504088896f;
+
+struct Tensor3 {  // [heads][rows][head dimension], strides in elements; the head dimension is contiguous
+    bf16 *data;
+    int64_t head, row;
+    bf16 *at(int64_t h, int64_t r) const { return data + h * head + r * row; }
+};
+
+struct Problem {
+    Tensor3 query, key, value, out;
+    const int64_t *slots;  // [num_rows], ascending
+    int64_t num_rows, num_keys;
+    int groups;   // query heads per key head
+    float scale;  // of the logits, times log2(e)
+};
+
+char *aligned(size_t bytes) { return static_cast<char *>(std::aligned_alloc(64, (bytes + 4095) / 4096 * 4096)); }
+
+// Memory of one thread that is kept between calls.
+struct Scratch {
+    char *data = nullptr;
+    size_t size = 0;
+    char *get(size_t bytes) {
+        if (size < bytes) {
+            std::free(data);
+            data = aligned(bytes);
+            size = data ? bytes : 0;
+        }
+        return data;
+    }
+    ~Scratch() { std::free(data); }
+};
+
+// 2^x for x <= 0 or -inf; relative error below 2e-4, a fraction of bf16's.
+inline __m512 exp2_fast(__m512 x) {
+    const __m512 fraction = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
+    __m512 p = _mm512_set1_ps(0.07711909f);
+    p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(0.22756439f));
+    p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(0.69514614f));
+    p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, x);
+}
+
+// Transpose 16 x 16 dwords in place.
+inline void transpose(__m512i r[16]) {
+    __m512i t[16];
+    for (int i = 0; i < 8; i++) {
+        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+// Order that interleaves the words of two vectors, or of the halves of one, from word `first` on.
+struct Interleave {
+    alignas(64) uint16_t words[32];
+    constexpr Interleave(int first, int second) : words() {
+        for (int i = 0; i < 16; i++) {
+            words[2 * i] = first + i;
+            words[2 * i + 1] = second + i;
+        }
+    }
+};
+constexpr Interleave LOW_WORDS(0, 32), HIGH_WORDS(16, 48), HALVES(0, 16);
+
+// Values of the PAD keys from `first` on -> pairs [PAD / 2][D], each dword two neighbouring keys; 0 past the last key.
+template <int D> void pack_values(const Problem &p, int64_t head, int64_t first, uint32_t *pairs) {
+    for (int64_t k = first; k < first + PAD; k += 2, pairs += D)
+        for (int d = 0; d < D; d += 32) {
+            const __m512i zero = _mm512_setzero_si512();
+            const __m512i a = k < p.num_keys ? _mm512_loadu_si512(p.value.at(head, k) + d) : zero;
+            const __m512i b = k + 1 < p.num_keys ? _mm512_loadu_si512(p.value.at(head, k + 1) + d) : zero;
+            _mm512_store_si512(pairs + d, _mm512_permutex2var_epi16(a, _mm512_load_si512(LOW_WORDS.words), b));
+            _mm512_store_si512(pairs + d + 16, _mm512_permutex2var_epi16(a, _mm512_load_si512(HIGH_WORDS.words), b));
+        }
+}
+
+// Softmax numerators of `count` keys, [count][LANES] logits -> bf16 pairs [count / 2][LANES]. Updates each lane's maximum
+// and sum, and returns in `rescale` the factor for what was summed before.
+template <bool MASKED>
+void softmax_block(const float *logits, uint32_t *weights, int count, int first, const __m512i *slots, float scale,
+                   __m512 *maxima, __m512 *sums, __m512 *rescale) {
+    const __m512 factor = _mm512_set1_ps(scale);
+    const __m512i order = _mm512_load_si512(HALVES.words);
+    for (int v = 0; v < VECTORS; v++) {
+        const float *x = logits + 16 * v;
+        auto is_visible = [&](int k) { return _mm512_cmple_epi32_mask(_mm512_set1_epi32(first + k), slots[v]); };
+        __m512 largest[4];
+        for (__m512 &each : largest) each = _mm512_set1_ps(-INFINITY);
+        for (int k = 0; k < count; k += 4)
+            for (int i = 0; i < 4; i++) {
+                const __m512 logit = _mm512_load_ps(x + (k + i) * LANES);
+                largest[i] = MASKED ? _mm512_mask_max_ps(largest[i], is_visible(k + i), largest[i], logit)
+                                    : _mm512_max_ps(largest[i], logit);
+            }
+        const __m512 block_maximum =
+            _mm512_max_ps(_mm512_max_ps(largest[0], largest[1]), _mm512_max_ps(largest[2], largest[3]));
+        const __m512 maximum = _mm512_max_ps(maxima[v], _mm512_mul_ps(block_maximum, factor));
+        rescale[v] = exp2_fast(_mm512_sub_ps(maxima[v], maximum));
+        maxima[v] = maximum;
+        __m512 even = _mm512_setzero_ps(), odd = even;
+#pragma GCC unroll 4
+        for (int k = 0; k < count; k += 2) {
+            __m512 a = exp2_fast(_mm512_fmsub_ps(_mm512_load_ps(x + k * LANES), factor, maximum));
+            __m512 b = exp2_fast(_mm512_fmsub_ps(_mm512_load_ps(x + (k + 1) * LANES), factor, maximum));
+            if (MASKED) {
+                a = _mm512_maskz_mov_ps(is_visible(k), a);
+                b = _mm512_maskz_mov_ps(is_visible(k + 1), b);
+            }
+            even = _mm512_add_ps(even, a);
+            odd = _mm512_add_ps(odd, b);
+            const __m512i pair = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+            _mm512_store_si512(weights + (k / 2) * LANES + 16 * v, pair);
+        }
+        sums[v] = _mm512_fmadd_ps(sums[v], rescale[v], _mm512_add_ps(even, odd));
+    }
+}
+
+// sums[i][lane] += sum over j of left[i * left_step + j * left_stride] . right[j][lane], in pairs of bf16, for TILE rows i.
+inline void multiply(__m512 sums[TILE][VECTORS], const uint32_t *left, int64_t left_step, int64_t left_stride,
+                     const uint32_t *right, int count) {
+    for (int j = 0; j < count; j++, left += left_stride, right += LANES) {
+        __m512bh lanes[VECTORS];
+        for (int v = 0; v < VECTORS; v++) lanes[v] = (__m512bh)_mm512_load_si512(right + 16 * v);
+#pragma GCC unroll 8
+        for (int i = 0; i < TILE; i++) {
+            const __m512bh pair = (__m512bh)_mm512_set1_epi32(left[i * left_step]);
+            for (int v = 0; v < VECTORS; v++) sums[i][v] = _mm512_dpbf16_ps(sums[i][v], pair, lanes[v]);
+        }
+    }
+}
+
+template <int D> struct Workspace {
+    alignas(64) float logits[KEY_BLOCK * LANES];
+    alignas(64) uint32_t weights[KEY_BLOCK / 2 * LANES];
+    alignas(64) uint32_t queries[D / 2 * LANES];  // pairs of dimensions
+    alignas(64) float outputs[D * LANES];
+};
+
+// Lanes first..first + LANES of a key head; `pairs` are its packed values, `tail` its last keys, from `tail_start` on and
+// followed by zeros.
+template <int D>
+void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pairs, const bf16 *tail, int64_t tail_start,
+                  Workspace<D> &w) {
+    const int count = static_cast<int>(std::min<int64_t>(LANES, p.num_rows * p.groups - first));
+    auto row_of = [&](int lane) { return (first + lane) / p.groups; };
+    auto head_of = [&](int lane) { return static_cast<int64_t>(head) * p.groups + (first + lane) % p.groups; };
+    __m512 maxima[VECTORS], sums[VECTORS], rescale[VECTORS];
+    __m512i slots[VECTORS];
+    alignas(64) int32_t lane_slots[LANES];
+    for (int lane = 0; lane < LANES; lane++) lane_slots[lane] = static_cast<int32_t>(p.slots[row_of(std::min(lane, count - 1))]);
+    for (int v = 0; v < VECTORS; v++) {
+        slots[v] = _mm512_load_si512(lane_slots + 16 * v);
+        maxima[v] = _mm512_set1_ps(-INFINITY);
+        sums[v] = _mm512_setzero_ps();
+        for (int d = 0; d < D / 2; d += 16) {
+            __m512i r[16];
+            for (int i = 0; i < 16; i++) {
+                const int lane = 16 * v + i;
+                r[i] = lane < count ? _mm512_loadu_si512(p.query.at(head_of(lane), row_of(lane)) + 2 * d) : _mm512_setzero_si512();
+            }
+            transpose(r);
+            for (int i = 0; i < 16; i++) _mm512_store_si512(w.queries + (d + i) * LANES + 16 * v, r[i]);
+        }
+    }
+    std::memset(w.outputs, 0, sizeof w.outputs);
+    const int lowest = lane_slots[0], highest = lane_slots[LANES - 1];
+    for (int start = 0; start <= highest; start += KEY_BLOCK) {
+        const int keys = std::min(KEY_BLOCK, (highest + 1 - start + PAD - 1) / PAD * PAD);
+        for (int k = 0; k < keys; k += TILE) {
+            const bool in_tail = start + k + TILE > tail_start;
+            const bf16 *key = in_tail ? tail + (start + k - tail_start) * D : p.key.at(head, start + k);
+            __m512 tile[TILE][VECTORS];
+            for (auto &each : tile)
+                for (__m512 &sum : each) sum = _mm512_setzero_ps();
+            multiply(tile, reinterpret_cast<const uint32_t *>(key), (in_tail ? D : p.key.row) / 2, 1, w.queries, D / 2);
+            for (int i = 0; i < TILE; i++)
+                for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.logits + (k + i) * LANES + 16 * v, tile[i][v]);
+        }
+        const bool is_masked = start + keys - 1 > lowest;
+        (is_masked ? softmax_block<true> : softmax_block<false>)(w.logits, w.weights, keys, start, slots, p.scale, maxima,
+                                                                 sums, rescale);
+        for (int d = 0; d < D; d += TILE) {
+            __m512 tile[TILE][VECTORS];
+            for (int i = 0; i < TILE; i++)
+                for (int v = 0; v < VECTORS; v++)
+                    tile[i][v] = _mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), rescale[v]);
+            multiply(tile, pairs + start / 2 * D + d, 1, D, w.weights, keys / 2);
+            for (int i = 0; i < TILE; i++)
+                for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.outputs + (d + i) * LANES + 16 * v, tile[i][v]);
+        }
+    }
+    for (int v = 0; v < VECTORS; v++) {
+        const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), sums[v]);
+        for (int d = 0; d < D; d += 16) {
+            __m512i r[16];
+            for (int i = 0; i < 16; i++)
+                r[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), inverse));
+            transpose(r);
+            for (int i = 0; i < 16 && 16 * v + i < count; i++) {
+                bf16 *target = p.out.at(head_of(16 * v + i), row_of(16 * v + i)) + d;
+                _mm256_storeu_si256(reinterpret_cast<__m256i *>(target),
+                                    (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(r[i])));
+            }
+        }
+    }
+}
+
+template <int D> int attend(const Problem &p, int num_key_heads, int threads) {
+    static thread_local Scratch packed;
+    const int64_t blocks = (p.num_keys + PAD - 1) / PAD, tail_start = p.num_keys / TILE * TILE;
+    const size_t pairs_size = static_cast<size_t>(blocks) * PAD / 2 * D;  // dwords per head
+    const size_t tail_size = static_cast<size_t>(2 * PAD) * D;            // elements per head
+    char *memory = packed.get(num_key_heads * (pairs_size * sizeof(uint32_t) + tail_size * sizeof(bf16)));
+    if (!memory) return 2;
+    auto *pairs = reinterpret_cast<uint32_t *>(memory);
+    auto *tails = reinterpret_cast<bf16 *>(pairs + num_key_heads * pairs_size);
+    const int64_t tiles = (p.num_rows * p.groups + LANES - 1) / LANES;
+    bool is_out_of_memory = false;
+#pragma omp parallel num_threads(threads)
+    {
+        static thread_local Scratch scratch;
+        auto *workspace = reinterpret_cast<Workspace<D> *>(scratch.get(sizeof(Workspace<D>)));
+        if (!workspace) {
+#pragma omp atomic write
+            is_out_of_memory = true;
+        }
+#pragma omp for schedule(static) nowait
+        for (int head = 0; head < num_key_heads; head++) {
+            bf16 *tail = tails + head * tail_size;
+            std::memset(tail, 0, tail_size * sizeof(bf16));
+            for (int64_t k = tail_start; k < p.num_keys; k++)
+                std::memcpy(tail + (k - tail_start) * D, p.key.at(head, k), D * sizeof(bf16));
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < num_key_heads * blocks; i++)
+            pack_values<D>(p, i / blocks, i % blocks * PAD, pairs + i * PAD / 2 * D);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < tiles * num_key_heads; task++) {  // rows that see the most keys first
+            const int64_t tile = tiles - 1 - task / num_key_heads, head = task % num_key_heads;
+            if (workspace)
+                attend_lanes<D>(p, static_cast<int>(head), tile * LANES, pairs + head * pairs_size,
+                                tails + head * tail_size, tail_start, *workspace);
+        }
+    }
+    return is_out_of_memory ? 2 : 0;
+}
+
+}  // namespace
+
+// query, out [query heads, rows, head_dim]; key, value [key heads, keys, head_dim] with keys > slots[rows - 1]; strides in
+// elements. Returns 0, 1 for an unsupported head dimension, or 2 if memory is short.
+extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t query_row, const bf16 *key, int64_t key_head,
+                              int64_t key_row, const bf16 *value, int64_t value_head, int64_t value_row, bf16 *out,
+                              int64_t out_head, int64_t out_row, const int64_t *slots, int64_t num_rows,
+                              int num_query_heads, int num_key_heads, int head_dim, float scale, int threads) {
+    const Problem p{{const_cast<bf16 *>(query), query_head, query_row},
+                    {const_cast<bf16 *>(key), key_head, key_row},
+                    {const_cast<bf16 *>(value), value_head, value_row},
+                    {out, out_head, out_row},
+                    slots,
+                    num_rows,
+                    slots[num_rows - 1] + 1,
+                    num_query_heads / num_key_heads,
+                    scale * LOG2E};
+    switch (head_dim) {
+        case 64: return attend<64>(p, num_key_heads, threads);
+        case 96: return attend<96>(p, num_key_heads, threads);
+        case 128: return attend<128>(p, num_key_heads, threads);
+        case 256: return attend<256>(p, num_key_heads, threads);
+    }
+    return 1;
+}

@@ -1,0 +1,224 @@
+"""The compiled attention kernel against fp32, and what happens where it cannot be compiled, is wrong or is slow."""
+
+import json
+import sys
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from engine.model.decoder import Decoder
+from engine.model.kernels import load
+from engine.model.kernels.load import choose_attention
+from engine.model.kernels.slot_attention import HEAD_DIMS
+from store.data_folder import default_data_folder
+from tests.support import tiny
+
+RIGHT = {"error": 1e-3, "torch_error": 1e-3, "speedup": 2.0}
+needs_kernel = pytest.mark.skipif(
+    sys.platform != "linux" or not torch.cpu.get_capabilities().get("avx512_bf16"),
+    reason="the kernel needs AVX-512 BF16",
+)
+
+
+@cache
+def kernel():
+    """The kernel of this machine, whether it is faster or not; compiled once, in the app's own folder."""
+    compiler = load._find_compiler()
+    folder = default_data_folder() / "models" / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / f"slot_attention-{load._machine_key(compiler)}.so"
+    if not library.is_file():
+        load._compile(compiler, library, load.TIMEOUT_S)
+    return load.SlotAttention(library)
+
+
+def random_problem(num_heads, groups, head_dim, rows, num_keys, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    query = torch.randn(1, rows, groups * num_heads, head_dim, generator=generator).bfloat16().transpose(1, 2)
+    keys, values = torch.randn(2, 1, num_heads, num_keys, head_dim, generator=generator).bfloat16()
+    slots = torch.randperm(num_keys, generator=generator)[:rows].sort().values
+    return query, keys, values, slots
+
+
+def reference(query, keys, values, slots):
+    groups = query.shape[1] // keys.shape[1]
+    keys, values = (each.float().repeat_interleave(groups, dim=1) for each in (keys, values))
+    logits = query.float() @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
+    is_masked = torch.arange(keys.shape[2]) > slots[:, None]
+    return logits.masked_fill(is_masked, -torch.inf).softmax(-1) @ values
+
+
+def attend(query, keys, values, slots):
+    return kernel().attend(query, keys, values, slots, query.shape[-1] ** -0.5)
+
+
+@needs_kernel
+@given(
+    num_heads=st.integers(1, 4),
+    groups=st.integers(1, 9),
+    head_dim=st.sampled_from(HEAD_DIMS),
+    num_keys=st.integers(1, 300),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 2**20),
+)
+def test_the_kernel_computes_attention(num_heads, groups, head_dim, num_keys, share, seed):
+    rows = max(1, round(share * num_keys))
+    query, keys, values, slots = random_problem(num_heads, groups, head_dim, rows, num_keys, seed)
+    expected = reference(query, keys, values, slots)
+    assert_close(attend(query, keys, values, slots).float(), expected, atol=0.03, rtol=0.03)
+
+
+@needs_kernel
+def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit():
+    query, keys, values, slots = random_problem(3, 3, 64, 500, 700)
+    everything = attend(query, keys, values, slots)
+    for chosen in (torch.arange(0, 500, 7), torch.tensor([3]), torch.arange(400, 500)):
+        assert torch.equal(attend(query[:, :, chosen], keys, values, slots[chosen]), everything[:, :, chosen])
+
+
+@needs_kernel
+def test_slots_past_the_last_row_and_large_logits_do_no_harm():
+    query, keys, values, slots = random_problem(2, 3, 64, 40, 100)
+    slots = torch.arange(40)
+    expected = reference(query, keys[:, :, :40], values[:, :, :40], slots)
+    keys[:, :, 40:], values[:, :, 40:] = torch.nan, torch.inf
+    assert_close(attend(query, keys, values, slots).float(), expected, atol=0.03, rtol=0.03)
+    sharp = attend(200 * query, keys, values, slots)
+    assert torch.isfinite(sharp.float()).all()
+    assert_close(sharp.float(), reference(200 * query, keys[:, :, :40], values[:, :, :40], slots), atol=0.03, rtol=0.03)
+
+
+@needs_kernel
+def test_a_decoder_recomputes_the_same_with_the_kernel():
+    config = LlamaConfig(**{**tiny.SIZE, "hidden_size": 256}, head_dim=64)
+    decoder = Decoder(tiny.model(lambda: LlamaForCausalLM(config), scale=2.0).bfloat16(), None, "tiny")
+    ids = torch.randint(0, 500, (300,), generator=torch.Generator().manual_seed(0))
+    plain, buffer = (decoder.new_buffer(300) for _ in range(2))
+    expected = decoder.forward_rows(ids, plain, torch.arange(300))
+    decoder.use_kernel(kernel())
+    buffer = decoder.new_buffer(300)
+    logits = decoder.forward_rows(ids, buffer, torch.arange(300))
+    assert (logits - expected).std() < 0.1 * expected.std()
+    kept, rows = buffer.keys.clone(), torch.arange(1, 300, 2)
+    buffer.keys[:, :, rows] = 7.0  # stale values that the pass must replace
+    assert_close(decoder.forward_rows(ids[rows], buffer, rows), logits, atol=0, rtol=0)
+    assert torch.equal(buffer.keys, kept)
+
+
+def test_only_supported_models_use_the_kernel():
+    decoder = tiny.decoder()  # fp32, heads of 8
+    decoder.use_kernel(object())
+    assert decoder.attention_kernel is None and decoder.new_buffer(4).kernel is None
+
+
+# ---- choosing
+
+
+@pytest.fixture
+def compiler(monkeypatch, tmp_path):
+    """Return a function that makes a shell script the compiler; its last argument but one is the library."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(sys, "platform", "linux")
+
+    def use(script):
+        path = tmp_path / "compiler"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("CXX", str(path))
+
+    return use
+
+
+def chosen(folder, timeout_s=30.0):
+    choice = choose_attention(folder, timeout_s)
+    assert choice.kernel is None
+    return choice.reason
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'no such header' >&2; exit 1", "compiling failed (no such header)"),
+        ("exit 3", "compiling failed (exit status 3)"),
+        ("sleep 30", "compiling took more than 0.3 s"),
+        ("true", "No such file"),
+    ],
+)
+def test_a_compiler_that_fails_or_hangs_leaves_torchs_attention(compiler, tmp_path, script, said):
+    compiler(script)
+    assert said in chosen(tmp_path / "kernels", timeout_s=0.3)
+    assert not list((tmp_path / "kernels").glob("*.so"))
+
+
+def test_a_library_that_cannot_be_loaded_leaves_torchs_attention(compiler, tmp_path):
+    compiler('while [ "$1" != "-o" ]; do shift; done; echo garbage > "$2"')
+    assert "the self-test failed" in chosen(tmp_path)
+    assert "invalid ELF header" in chosen(tmp_path) or "file too short" in chosen(tmp_path)
+
+
+def test_without_a_compiler_the_reason_says_what_to_install(compiler, monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", str(tmp_path / "missing"))
+    assert "no C++ compiler" in chosen(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_processors_and_systems_use_torchs_attention(compiler, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
+    assert "AVX-512 BF16" in chosen(tmp_path)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "needs Linux" in chosen(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_leaves_torchs_attention(compiler, tmp_path):
+    compiler("true")
+    (tmp_path / "kernels").write_text("a file")
+    assert "exists" in chosen(tmp_path / "kernels")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"speedup": 0.9}, "0.90x"),
+        ({"error": 2e-3}, "error is 0.002"),
+        ({"error": float("nan")}, "error is nan"),
+    ],
+)
+def test_a_kernel_that_is_slow_or_wrong_is_not_used_nor_compiled_again(compiler, monkeypatch, tmp_path, change, said):
+    compiler('while [ "$1" != "-o" ]; do shift; done; echo garbage > "$2"')
+    monkeypatch.setattr(load, "_probe", lambda library, timeout_s: RIGHT | change)
+    assert said in chosen(tmp_path)
+    compiled = [path.stat().st_mtime_ns for path in tmp_path.glob("*.so")]
+    assert said in chosen(tmp_path) and len(compiled) == 1
+    assert [path.stat().st_mtime_ns for path in tmp_path.glob("*.so")] == compiled
+
+
+@needs_kernel
+def test_a_stored_result_is_used_again_and_a_damaged_one_is_measured_again(monkeypatch, tmp_path):
+    probed = []
+    monkeypatch.setattr(load, "_probe", lambda library, timeout_s: probed.append(library) or dict(RIGHT))
+    for _ in range(2):
+        choice = choose_attention(tmp_path)
+        assert choice.kernel is not None and "2.0x" in choice.reason
+    assert len(probed) == 1
+    (result,) = tmp_path.glob("*.json")
+    for damaged in ("{", "[]", json.dumps({"speedup": 2.0})):
+        result.write_text(damaged)
+        assert choose_attention(tmp_path).kernel is not None
+    assert len(probed) == 4
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)  # another machine with the same folder
+    assert choose_attention(tmp_path).kernel is not None and len(probed) == 5
+
+
+@needs_kernel
+def test_the_probe_finds_the_kernel_right(tmp_path):
+    library = tmp_path / "kernel.so"
+    load._compile(load._find_compiler(), library, load.TIMEOUT_S)
+    result = load.ProbeResult(**load._probe(library, load.TIMEOUT_S))
+    assert 0 < result.error <= load.MAX_ERROR_RATIO * result.torch_error
+    assert result.speedup > 0
