@@ -63,6 +63,7 @@ def arguments(tmp_path, questions):
         span_scorer="off",
         token_selector="off",
         dtype="fp32",
+        attention="auto",
         kv_bits=16,
         grounding="auto",
         device="cpu",

@@ -32,6 +32,10 @@ _SELF_TEST = (
     "At load, KVScope compares its next-token scores (logits) with those of transformers on a short text, including "
     "recomputed tokens. A model that differs by more than rounding is rejected."
 )
+_ATTENTION = (
+    "Attention on the CPU: KVScope's kernel, compiled at the first start, where it is right and faster than torch's on "
+    "this processor."
+)
 _SPEED = "Decode speed: tokens per second while it writes an answer, measured at load after a short text."
 _KV = "Keys and values (KV): what the model stores for each token it has read."
 _TYPICAL_KV = f"{_KV} For 8 passages, a question and its answer."
@@ -206,13 +210,7 @@ def _model_row(model: ModelInfo) -> Markup:
         f"context {count(model.max_context_tokens, 'token')}" if model.max_context_tokens else None,
         f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
         tag("span", token_rate(model.tokens_per_second), title=_SPEED) if model.tokens_per_second else None,
-        tag(
-            "span",
-            "attention kernel" if model.attention.startswith("KVScope") else "torch attention",
-            title=model.attention,
-        )
-        if model.attention
-        else None,
+        tag("span", "attention: " + model.attention.partition(",")[0], title=_ATTENTION) if model.attention else None,
         model.note,
     )
     name = tag("bdi", model.name, class_="kv-name")
