@@ -90,6 +90,7 @@ def test_a_stop_token_of_the_draft_is_verified_too():
 def test_the_verified_answer_equals_the_one_without_a_draft(method, temperature, is_right, monkeypatch):
     if not is_right:
         monkeypatch.setattr("engine.engine.RecordingSampler", Mistaken)
+    statuses = set()
     for seed, question in enumerate(["Who sails?", "What is the maintenance code?", "What costs 12 pounds?"]):
         engine = make_engine("ferry", "tern", "fares")
         request = replace(ASK, question=question, method=method, temperature=temperature, seed=seed)
@@ -103,13 +104,15 @@ def test_the_verified_answer_equals_the_one_without_a_draft(method, temperature,
             expected.truncated,
         )
         assert answer.sources == expected.sources
-        assert (answer.draft.text == direct.text) == (is_right or not direct.text)
+        assert answer.draft.text == direct.text or not is_right
         assert all(later.text.startswith(earlier.text) for earlier, later in itertools.pairwise(shown))
         assert next(each for each in shown if each.draft).text == ""
         assert answer.draft.trace.ttft_ms < answer.trace.ttft_ms
         assert {"draft", "verify"} <= {stage.name for stage in answer.trace.stages}
         assert answer.draft_status == ("unchanged" if answer.draft.text == expected.text else "changed")
         assert answer.as_dict()["draft"]["status"] == answer.draft_status
+        statuses.add(answer.draft_status)
+    assert is_right or "changed" in statuses
 
 
 @pytest.mark.parametrize(
