@@ -60,5 +60,8 @@ def test_documents_are_listed_and_answers_reuse_the_stored_kv(backend):
 def test_a_chat_kept_by_a_browser_is_read_back_unchanged(folder):
     stored = json.loads((folder / "chat.json").read_text())
     chat = Chat.from_saved(stored)
-    assert json.loads(chat.as_json()) == stored
+    kept = json.loads(chat.as_json())
+    for before, after in zip(stored.pop("turns"), kept["turns"], strict=True):
+        assert after | before == after  # later versions only add fields
+    assert kept | stored == kept
     assert chat.turns[0].question == QUESTION
