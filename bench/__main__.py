@@ -15,7 +15,20 @@ from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.measures import attention, decode, documents, draft, fidelity, ingest, quality, ruler, scoring, tiers, ttft
+from bench.measures import (
+    attention,
+    decode,
+    documents,
+    draft,
+    fidelity,
+    ingest,
+    kernel,
+    quality,
+    ruler,
+    scoring,
+    tiers,
+    ttft,
+)
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -32,6 +45,7 @@ MEASURES = {
     "ruler": ruler,
     "ttft": ttft,
     "decode": decode,
+    "kernel": kernel,
     "attention": attention,
     "tiers": tiers,
     "scoring": scoring,

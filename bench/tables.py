@@ -22,6 +22,8 @@ HEADINGS = {  # of row keys that are not their own heading
     "hit_speedup": "x on full hits",
     "jaccard": "Jaccard",
     "kl": "KL",
+    "kernel_ms": "kernel ms",
+    "kernel_speedup": "speedup",
     "left_out": "truncated",
     "mean_ttft_ms": "mean TTFT ms",
     "median_us": "median \u00b5s",
@@ -35,6 +37,7 @@ HEADINGS = {  # of row keys that are not their own heading
     "rq": "RQ",
     "throughput": "questions/s",
     "top1": "top-1",
+    "torch_ms": "torch ms",
     "ttft_ms": "TTFT ms",
 }
 

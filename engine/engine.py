@@ -17,6 +17,8 @@ from engine.generation.preview import expected_kl_of, ratio_preview
 from engine.generation.rescoring import log_likelihoods
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
+from engine.model.kv_buffer import KVBuffer
+from engine.model.prompt_lookup import PromptLookup
 from engine.model.sampling import Sampler, TokenSampler, decode
 from engine.passages import PassageCache
 from engine.prefill.context import PromptContext
@@ -189,15 +191,13 @@ class Engine:
             sampler = self._answer_sampler(request, prepared, evidence)
             with trace.stage("verify") if draft_tokens else nullcontext():
                 buffer, decoder = result.buffer, self.cache.decoder
-                num_accepted, next_token = verify(decoder, buffer, result.logits, draft_tokens, sampler, cancel)
+                sampled = verify(decoder, buffer, result.logits, draft_tokens, sampler, cancel)
             trace.first_token()
             self._record_prefill(answer, prepared, result, strategy)
             yield answer
-            max_new_tokens = prepared.max_new_tokens - num_accepted
-            new_tokens = decode(decoder, buffer, next_token, sampler, self.template.stop_ids, max_new_tokens, cancel)
-            tokens = chain(draft_tokens[:num_accepted], new_tokens)
+            tokens = self._decode(prepared, buffer, sampled, sampler, cancel)
             try:
-                yield from stream_answer(answer, self.template, prepared, tokens, evidence, num_accepted)
+                yield from stream_answer(answer, self.template, prepared, tokens, evidence, len(sampled))
             finally:
                 self.store_results(prepared, result)
 
@@ -221,16 +221,23 @@ class Engine:
                     return []
                 result = prefilled()
                 sampler = RecordingSampler(self._answer_sampler(answer.request, prepared, evidence))
-                first_token = sampler.sample(result.logits)
+                sampled = [sampler.sample(result.logits)]
                 draft.trace.first_token()
                 answer.draft = draft
-                stop_ids, length = self.template.stop_ids, prepared.max_new_tokens
-                tokens = decode(self.cache.decoder, result.buffer, first_token, sampler, stop_ids, length, cancel)
+                tokens = self._decode(prepared, result.buffer, sampled, sampler, cancel)
                 for _ in stream_answer(draft, self.template, prepared, tokens, evidence):
                     yield answer
                 return sampler.tokens
             finally:
                 draft.trace = draft.trace.snapshot()  # an answer refers to no model
+
+    def _decode(
+        self, prepared: PreparedPrompt, buffer: KVBuffer, sampled: Sequence[int], sampler: Sampler, cancel: Event
+    ) -> Iterator[int]:
+        """Yield the tokens of an answer after a prompt, of which some are sampled already. Raises Cancelled."""
+        prompt = [*chain.from_iterable(prepared.passage_ids), *prepared.suffix_ids]
+        stop_ids, length = self.template.stop_ids, prepared.max_new_tokens
+        return decode(self.cache.decoder, buffer, sampled, sampler, stop_ids, length, cancel, PromptLookup(prompt))
 
     def _is_worth_a_draft(
         self,

@@ -65,7 +65,7 @@ def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
     """Return the tokens per second after the first token."""
     buffer, sampler = decoder.new_buffer(len(ids) + NEW_TOKENS), TokenSampler()
     first = sampler.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
-    tokens = decode(decoder, buffer, first, sampler, frozenset(), NEW_TOKENS)
+    tokens = decode(decoder, buffer, [first], sampler, frozenset(), NEW_TOKENS)
     next(tokens)
     began = time.perf_counter()
     count = len(list(islice(tokens, NEW_TOKENS)))

@@ -178,7 +178,7 @@ class _VariantRunner:
         decoder = self.engine.cache.decoder
         generated = GeneratedText()
         stop_ids, length = self.engine.template.stop_ids, self.prompt.max_new_tokens
-        tokens = decode(decoder, result.buffer, first_token, sampler, stop_ids, length, self.cancel)
+        tokens = decode(decoder, result.buffer, [first_token], sampler, stop_ids, length, self.cancel)
         for snapshot in generate_text(self.engine.template, tokens):
             generated = snapshot
         token_ids = self.reference.token_ids if self.reference else generated.tokens[:ANSWER_KL_TOKENS]

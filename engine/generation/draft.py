@@ -6,18 +6,15 @@ differs. So the answer is the one that is decoded without a draft (up to roundin
 any temperature; rejection sampling would keep only its distribution.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
-import torch
 from torch import Tensor
 
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import KVBuffer, RowPass
-from engine.model.sampling import Sampler
-
-LOGITS_ROWS = 64  # rows whose logits are in memory together
+from engine.model.kv_buffer import KVBuffer
+from engine.model.sampling import Sampler, extend
 
 
 @dataclass
@@ -40,37 +37,17 @@ def verify(
     draft: Sequence[int],
     sampler: Sampler,
     cancel: Event | None = None,
-) -> tuple[int, int]:
-    """Return how many leading tokens of a draft are accepted, and the token that follows them. Raises Cancelled.
+) -> list[int]:
+    """Return the accepted tokens of a draft and the one that follows them. Raises Cancelled.
 
-    The last token of a draft counts as the one that follows. Decoding continues with the token returned: the buffer
-    holds the prompt and the accepted tokens.
+    Decoding continues with the tokens returned: the buffer holds the KV of all but the last.
 
     buffer   the prompt's KV
     logits   [V] of the token after the prompt
-    draft    ids; none is a draft of which nothing is accepted
+    draft    ids; may be empty
     sampler  as it was before the draft's first token
     """
-    start = buffer.length
-    if not draft:
-        return 0, sampler.sample(logits)
-    for accepted, row in enumerate(_draft_logits(decoder, buffer, logits, draft, cancel)):
-        token = sampler.sample(row)
-        if token != draft[accepted]:
-            break
-    buffer.length = start + accepted
-    return accepted, token
-
-
-def _draft_logits(
-    decoder: Decoder, buffer: KVBuffer, logits: Tensor, draft: Sequence[int], cancel: Event | None
-) -> Iterator[Tensor]:
-    """Yield the logits [V] of each token of the draft, and compute the KV of all but the last."""
-    yield logits
-    if len(draft) == 1:
-        return
-    slots = torch.arange(buffer.length, buffer.length + len(draft) - 1)
-    ids = torch.tensor(draft[:-1])
-    hidden = decoder.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)
-    for block in hidden[0].split(LOGITS_ROWS):
-        yield from decoder.logits(block)
+    first = sampler.sample(logits)
+    if list(draft[:1]) != [first] or len(draft) == 1:
+        return [first]
+    return [first, *extend(decoder, buffer, first, draft[1:-1], sampler, cancel)]  # which samples the last one anyway

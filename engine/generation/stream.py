@@ -86,12 +86,12 @@ def stream_answer(
     prepared: PreparedPrompt,
     tokens: Iterable[int],
     evidence: Callable[[], Evidence | None],
-    num_accepted: int = 0,
+    num_sampled: int = 1,
 ) -> Iterator[Answer]:
     """Yield the answer after each of its `tokens`, with the citations so far.
 
     An answer that repeats itself is replaced by the best quote, if there is evidence. The evidence is computed after
-    the answer, if not before. The first `num_accepted` tokens come from a draft: they say nothing about the speed.
+    the answer, if not before. The first `num_sampled` tokens were there before: they say nothing about the speed.
     """
     stable = StableText(prepared.texts, answer.request.question)
     generated = GeneratedText()
@@ -99,7 +99,7 @@ def stream_answer(
     with answer.trace.stage("decode"):
         for generated in generate_text(prompt, tokens):
             answer.new_tokens = len(generated.tokens)
-            num_decoded = answer.new_tokens - num_accepted - 1  # without the first: it belongs to the prefill
+            num_decoded = answer.new_tokens - num_sampled
             if num_decoded > 0:
                 answer.tokens_per_second = num_decoded / (time.perf_counter() - start)
             if generated.is_repeating:

@@ -1,6 +1,6 @@
 """Sampling, and decoding on the prompt's KV buffer: after the prefill, one row per step."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
@@ -10,8 +10,10 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.decoder import Decoder
-from engine.model.kv_buffer import BatchDecode, KVBuffer
+from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
+from engine.model.prompt_lookup import PromptLookup
 
+LOGITS_ROWS = 64  # rows whose logits are in memory together
 MIN_TEMPERATURE = 1e-4  # greedy below it: dividing logits by less overflows
 
 
@@ -47,24 +49,63 @@ class TokenSampler:
 def decode(
     decoder: Decoder,
     buffer: KVBuffer,
-    first: int,
+    sampled: Sequence[int],
     sampler: Sampler,
     stop_ids: frozenset[int],
     max_new_tokens: int,
     cancel: Event | None = None,
+    lookup: PromptLookup | None = None,
 ) -> Iterator[int]:
-    """Yield tokens from `first` on, until a stop id, `max_new_tokens` or a full buffer. Raises Cancelled."""
-    token = first
+    """Yield the tokens of an answer until a stop id, `max_new_tokens` or a full buffer. Raises Cancelled.
+
+    sampled  the first tokens, at least one; the KV of all but the last is in the buffer
+    lookup   holds the prompt; a step may then give several tokens, the same as without it up to rounding
+    """
+    pending = list(sampled)
     for step in range(max_new_tokens):
+        token = pending.pop(0)
         if token in stop_ids:
             return
         yield token
         if cancel is not None and cancel.is_set():
             raise Cancelled
-        if step + 1 == max_new_tokens or buffer.length == buffer.capacity:
+        if lookup is not None:
+            lookup.append(token)
+        if pending:
+            continue
+        num_left = min(buffer.capacity - buffer.length, max_new_tokens - step - 1)
+        if num_left == 0:
             return
-        logits = decoder.forward_rows(torch.tensor([token]), buffer, torch.tensor([buffer.length]))
-        token = sampler.sample(logits)
+        proposed = lookup.propose()[: num_left - 1] if lookup is not None else []
+        pending = extend(decoder, buffer, token, proposed, sampler)
+
+
+@torch.inference_mode()
+def extend(
+    decoder: Decoder,
+    buffer: KVBuffer,
+    token: int,
+    proposed: Sequence[int],
+    sampler: Sampler,
+    cancel: Event | None = None,
+) -> list[int]:
+    """Return the tokens after `token`: the proposed ones as long as the sampler chooses them too, and its next one.
+
+    One pass over all of them (speculative decoding, arXiv:2211.17192, with a sampler that chooses as it would without
+    proposals). The buffer then holds the KV of all but the last token returned. Raises Cancelled.
+    """
+    start = buffer.length
+    slots = torch.arange(start, start + 1 + len(proposed))
+    ids = torch.tensor([token, *proposed])
+    hidden = decoder.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)[0]
+    chosen: list[int] = []
+    for block in hidden.split(LOGITS_ROWS):
+        for logits in decoder.logits(block):
+            chosen.append(sampler.sample(logits))
+            if list(proposed[: len(chosen)]) != chosen:
+                buffer.length = start + len(chosen)
+                return chosen
+    raise AssertionError("the last row has no proposed token to agree with")
 
 
 def decode_batch(

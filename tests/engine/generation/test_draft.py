@@ -42,16 +42,17 @@ def prefilled(decoder, space=30):
 def verified(decoder, draft, sampler, stop_ids=frozenset(), length=20):
     """The answer from a draft, and how much of the draft was accepted."""
     buffer, logits = prefilled(decoder)
-    accepted, token = verify(decoder, buffer, logits, draft, sampler)
-    assert buffer.length == len(PROMPT) + accepted
-    return [*draft[:accepted], *decode(decoder, buffer, token, sampler, stop_ids, length - accepted)], accepted
+    sampled = verify(decoder, buffer, logits, draft, sampler)
+    accepted = len(sampled) - 1
+    assert buffer.length == len(PROMPT) + accepted and sampled[:-1] == draft[:accepted]
+    return list(decode(decoder, buffer, sampled, sampler, stop_ids, length)), accepted
 
 
 def plain(decoder, sampler, stop_ids=frozenset(), length=20):
     """The answer without a draft, and all tokens that were sampled for it."""
     recording = RecordingSampler(sampler)
     buffer, logits = prefilled(decoder)
-    answer = list(decode(decoder, buffer, recording.sample(logits), recording, stop_ids, length))
+    answer = list(decode(decoder, buffer, [recording.sample(logits)], recording, stop_ids, length))
     return answer, recording.tokens
 
 

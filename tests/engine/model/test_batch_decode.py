@@ -25,7 +25,7 @@ def batched(decoder, stop_ids, max_new_tokens, space):
 def one_by_one(decoder, stop_ids, max_new_tokens, space):
     buffers, firsts = prefill(decoder, space)
     pairs = zip(buffers, firsts, strict=True)
-    return [list(decode(decoder, b, first, TokenSampler(), stop_ids, max_new_tokens)) for b, first in pairs]
+    return [list(decode(decoder, b, [first], TokenSampler(), stop_ids, max_new_tokens)) for b, first in pairs]
 
 
 def test_batched_answers_equal_single_ones(family):
@@ -47,4 +47,4 @@ def test_each_answer_has_its_own_sampler():
     samplers = [TokenSampler(1.5, seed=seed) for seed in range(len(buffers))]
     answers = decode_batch(decoder, buffers, firsts, samplers, frozenset(), 20)
     for seed, (buffer, first, answer) in enumerate(zip(*prefill(decoder, 30), answers, strict=True)):
-        assert answer == list(decode(decoder, buffer, first, TokenSampler(1.5, seed=seed), frozenset(), 20))
+        assert answer == list(decode(decoder, buffer, [first], TokenSampler(1.5, seed=seed), frozenset(), 20))

@@ -124,7 +124,7 @@ def test_cached_decoding_equals_decoding_without_a_cache(model, decoder):
     buffer = decoder.new_buffer(len(PROMPT) + 24)
     sampler = TokenSampler()
     first = sampler.sample(decoder.forward_rows(PROMPT, buffer, torch.arange(len(PROMPT))))
-    assert list(decode(decoder, buffer, first, sampler, frozenset(), 24)) == expected
+    assert list(decode(decoder, buffer, [first], sampler, frozenset(), 24)) == expected
 
 
 @pytest.mark.parametrize("capacity, slots, message", [(4, [3, 4], "slot 4 is past"), (4, [], "at least one row")])

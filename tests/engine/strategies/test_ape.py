@@ -90,7 +90,7 @@ def test_neutral_settings_are_plain_attention_over_parallel_chunks_for_question_
     for _ in range(6):
         expected.append(int(parallel_logits(engine, prompt, family, expected)[-1].argmax()))
     first = sampler.sample(result.logits)
-    assert list(decode(engine.cache.decoder, result.buffer, first, sampler, frozenset(), 6)) == expected
+    assert list(decode(engine.cache.decoder, result.buffer, [first], sampler, frozenset(), 6)) == expected
 
 
 def test_answer_rows_attend_as_question_rows_do():
