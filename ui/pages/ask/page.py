@@ -100,7 +100,7 @@ class Ask:
 
         def send(chat: Chat) -> Update:
             if not chat.visible_turns:
-                return {}
+                return gr.skip()
             last = chat.visible_turns[-1]
             update: Update = {
                 inputs.question: chat.standalone_question(),
