@@ -113,6 +113,8 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     choice = attention.result()
     for decoder in (primary, auxiliary):
         decoder.use_kernel(choice.kernel)
+    if grounding is not None and grounding.span_scorer is not None:
+        grounding.span_scorer.use_kernel(choice.kernel)
     primary.tokens_per_second = measure_decode_speed(primary)
     return Models(primary, auxiliary, precision, choice.reason, token_selector, grounding)
 

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from engine.errors import Cancelled, SpanScorerUnusable
+from engine.model.encoder import attend_with_kernel
+from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer, TokenizedText
 
 SPAN_SCORER_FILE = "span_scorer.safetensors"
@@ -150,6 +152,7 @@ class SpanScorer(nn.Module):
         self.tokenizer = TextTokenizer(tokenizer)
         ids = self.tokenizer.template.get_vocab()
         self._cls, self._sep, self._pad = ids["[CLS]"], ids["[SEP]"], ids["[PAD]"]
+        self._kernel: SlotAttention | None = None
 
     @classmethod
     def load(cls, folder: Path, encoder: Any, tokenizer: Tokenizer) -> Self:
@@ -165,6 +168,12 @@ class SpanScorer(nn.Module):
             raise SpanScorerUnusable(f"The span scorer in {path} was trained for another encoder or version.")
         scorer.load_state_dict(weights, strict=False)
         return scorer.eval().requires_grad_(False)
+
+    def use_kernel(self, kernel: SlotAttention | None) -> None:
+        """Attend with a kernel from now on, in bf16; not for training."""
+        if kernel is not None and self.encoder.dtype == torch.bfloat16:
+            attend_with_kernel(self.encoder)
+            self._kernel = kernel
 
     def save(self, folder: Path) -> None:
         """Write the trained weights: matrices in 8 bits with a scale per row, vectors in bf16."""
@@ -216,10 +225,16 @@ class SpanScorer(nn.Module):
         ids = [torch.tensor([self._cls, *question, self._sep, *window.ids, self._sep]) for question, window in pairs]
         offsets = [len(question) + 2 for question, _ in pairs]
         types = [(torch.arange(len(row)) >= offset).long() for row, offset in zip(ids, offsets, strict=True)]
+        if self._kernel is None:
+            attention: dict[str, Any] = {
+                "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+            }
+        else:
+            attention = {"kernel": self._kernel, "lengths": [len(row) for row in ids]}
         hidden = self.encoder(
             input_ids=pad_sequence(ids, batch_first=True, padding_value=self._pad),
             token_type_ids=pad_sequence(types, batch_first=True),
-            attention_mask=pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+            **attention,
         ).last_hidden_state
         logits = self.outputs(hidden).float()
         return [row[offset : len(each) - 1] for row, offset, each in zip(logits, offsets, ids, strict=True)]

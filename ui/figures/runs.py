@@ -21,7 +21,7 @@ class Run(NamedTuple):
 
 
 def runs_figure(runs: Sequence[Run], previews: Sequence[tuple[float, RatioPreview | None]]) -> go.Figure | None:
-    """Return one point per run, the last highlighted, and a line of the predictions by ratio; None if there is none.
+    """Return one point per run, the last highlighted, and a line of the predictions by ratio; None without any to show.
 
     `previews` are those of the last answer by ratio. A prediction needs both a time and a KL divergence.
     """
@@ -30,7 +30,7 @@ def runs_figure(runs: Sequence[Run], previews: Sequence[tuple[float, RatioPrevie
         for ratio, preview in previews
         if preview and preview.ttft_ms is not None and preview.expected_kl is not None
     ]
-    if not runs or len(line) < 2:
+    if not runs or not any(kl for _, _, kl in line):  # nothing known, or everything exact
         return None
     figure = go.Figure()
     figure.add_scatter(

@@ -307,6 +307,7 @@ extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t que
                     num_query_heads / num_key_heads,
                     scale * LOG2E};
     switch (head_dim) {
+        case 32: return attend<32>(p, num_key_heads, threads);
         case 64: return attend<64>(p, num_key_heads, threads);
         case 96: return attend<96>(p, num_key_heads, threads);
         case 128: return attend<128>(p, num_key_heads, threads);

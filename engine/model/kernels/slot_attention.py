@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-HEAD_DIMS = (64, 96, 128, 256)
+HEAD_DIMS = (32, 64, 96, 128, 256)
 _OUT_OF_MEMORY = 2
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 

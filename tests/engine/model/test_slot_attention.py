@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
+from engine.generation.span_scorer import SpanScorer, Window
 from engine.model.decoder import Decoder
 from engine.model.kernels import load
 from engine.model.kernels.load import choose_attention
@@ -117,10 +118,28 @@ def test_a_decoder_recomputes_the_same_with_the_kernel():
     assert torch.equal(buffer.keys, kept)
 
 
+@needs_kernel
+def test_the_span_scorer_reads_the_same_with_the_kernel():
+    torch.manual_seed(0)
+    config = BertConfig(hidden_size=64, intermediate_size=96, num_attention_heads=2, num_hidden_layers=2)
+    scorer = SpanScorer(BertModel(config).bfloat16().eval(), tiny.wordpiece_tokenizer())
+    pairs = [((4, 5, 6), Window(0, tuple(range(7, 7 + n)), ((0, 1),) * n)) for n in (40, 3, 200)]
+    with torch.inference_mode():
+        expected = scorer(pairs)
+        scorer.use_kernel(kernel())
+        found = scorer(pairs)
+    for before, after in zip(expected, found, strict=True):
+        assert torch.equal(before.isinf(), after.isinf()) and before[before.isfinite()].std() > 0
+        assert_close(after, before, atol=0.03, rtol=0.03)
+
+
 def test_only_supported_models_use_the_kernel():
     decoder = tiny.decoder()  # fp32, heads of 8
     decoder.use_kernel(object())
     assert decoder.attention_kernel is None and decoder.new_buffer(4).kernel is None
+    scorer = SpanScorer(tiny.bert(), tiny.wordpiece_tokenizer())  # fp32
+    scorer.use_kernel(object())
+    assert scorer([((1, 2), Window(0, (3, 4), ((0, 1), (1, 2))))])[0].shape == (1, 2)
 
 
 # ---- choosing

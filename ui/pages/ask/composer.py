@@ -54,15 +54,16 @@ class Composer:
                     label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
                 )
                 self.options = MethodOptions(methods, default.name)
-            with gr.Accordion("Advanced", open=False, elem_id="advanced"), gr.Row():
+            with gr.Accordion("Advanced", open=False, elem_id="advanced"):
                 look: dict[str, Any] = {"buttons": [], "min_width": 200}
-                temperature = gr.Slider(
-                    0, 1.5, _DEFAULTS.temperature, step=0.1, label="Temperature", info=_TEMPERATURE_INFO, **look
-                )
-                max_new_tokens = gr.Slider(
-                    16, 1024, _DEFAULTS.max_new_tokens, step=16, label=_LENGTH, info=_LENGTH_INFO, **look
-                )
-                draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, min_width=200, elem_id="draft")
+                with gr.Row():
+                    temperature = gr.Slider(
+                        0, 1.5, _DEFAULTS.temperature, step=0.1, label="Temperature", info=_TEMPERATURE_INFO, **look
+                    )
+                    max_new_tokens = gr.Slider(
+                        16, 1024, _DEFAULTS.max_new_tokens, step=16, label=_LENGTH, info=_LENGTH_INFO, **look
+                    )
+                draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, elem_id="draft")
 
         def change_method(name: str) -> Update:
             selected = by_name[name]
