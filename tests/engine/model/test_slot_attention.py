@@ -160,7 +160,7 @@ def compiler(monkeypatch, tmp_path):
     return use
 
 
-def chosen(folder, timeout_s=30.0):
+def chosen(folder, timeout_s=load.TIMEOUT_S):
     choice = choose_attention(folder, timeout_s)
     assert choice.kernel is None
     return choice.reason
