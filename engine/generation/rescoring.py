@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.attention import attend, attend_parallel
+from engine.model.attention import attend, attend_parallel, attention_logits
 from engine.model.decoder import Decoder
+from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.kv_buffer import KVBuffer
 
 
@@ -23,13 +24,17 @@ class CandidatesPass:
 
     def __init__(self, buffer: KVBuffer, candidates: Tensor) -> None:
         self._buffer = buffer
+        self._kernel = buffer.kernel if buffer.parallel is None else None
         rows = len(candidates)
         is_masked = (candidates[:, None] != candidates) | torch.ones(rows, rows, dtype=torch.bool).triu(1)
-        mask = torch.zeros(rows, buffer.length + rows, dtype=buffer.keys.dtype)
-        mask[:, buffer.length :].masked_fill_(is_masked, float("-inf"))
-        self._mask = mask[None, None].to(buffer.keys.device)
+        mask = torch.zeros(rows, 0 if self._kernel else buffer.length, dtype=buffer.keys.dtype)
+        own_mask = torch.zeros(rows, rows, dtype=buffer.keys.dtype).masked_fill_(is_masked, float("-inf"))
+        self._mask = torch.cat((mask, own_mask), dim=1)[None, None].to(buffer.keys.device)
+        self._last_slot = torch.full((rows,), buffer.length - 1)
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if self._kernel is not None:
+            return keys, values  # the prompt's are read where they are
         prompt = slice(0, self._buffer.length)
         return (
             torch.cat((self._buffer.keys[layer, None, :, prompt], keys), dim=2),
@@ -37,8 +42,21 @@ class CandidatesPass:
         )
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        if self._kernel is not None:
+            return self._attend_with_kernel(self._kernel, layer, query, keys, values, scaling)
         part = query, keys, values, scaling, self._mask
         return attend_parallel(*part, self._buffer.parallel) if self._buffer.parallel else attend(*part)
+
+    def _attend_with_kernel(
+        self, kernel: SlotAttention, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float
+    ) -> Tensor:
+        """Merge the attention to the prompt and to the candidate's own tokens by their log-sum-exps."""
+        prompt = self._buffer.keys[layer, None], self._buffer.values[layer, None]
+        to_prompt, prompt_lse = kernel.attend_with_log_sums(query, *prompt, self._last_slot, scaling)
+        logits = attention_logits(query, keys, scaling, self._mask)
+        to_own = (logits.softmax(-1) @ values.float()).view(query.shape)
+        weight = torch.sigmoid(prompt_lse - logits.logsumexp(-1).view(prompt_lse.shape))[..., None]
+        return (weight * to_prompt + (1 - weight) * to_own).to(query.dtype)
 
 
 @torch.inference_mode()

@@ -36,8 +36,9 @@ struct Problem {
     Tensor3 query, key, value, out;
     const int64_t *slots;  // [num_rows], ascending
     int64_t num_rows, num_keys;
-    int groups;   // query heads per key head
-    float scale;  // of the logits, times log2(e)
+    int groups;       // query heads per key head
+    float scale;      // of the logits, times log2(e)
+    float *log_sums;  // [query heads][rows], each row's log-sum-exp of the scaled logits; or null
 };
 
 char *aligned(size_t bytes) { return static_cast<char *>(std::aligned_alloc(64, (bytes + 4095) / 4096 * 4096)); }
@@ -233,6 +234,15 @@ void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pai
                 for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.outputs + (d + i) * LANES + 16 * v, tile[i][v]);
         }
     }
+    if (p.log_sums) {
+        alignas(64) float lane_maxima[LANES], lane_sums[LANES];
+        for (int v = 0; v < VECTORS; v++) {
+            _mm512_store_ps(lane_maxima + 16 * v, maxima[v]);
+            _mm512_store_ps(lane_sums + 16 * v, sums[v]);
+        }
+        for (int lane = 0; lane < count; lane++)
+            p.log_sums[head_of(lane) * p.num_rows + row_of(lane)] = (lane_maxima[lane] + std::log2(lane_sums[lane])) / LOG2E;
+    }
     for (int v = 0; v < VECTORS; v++) {
         const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), sums[v]);
         for (int d = 0; d < D; d += 16) {
@@ -291,12 +301,13 @@ template <int D> int attend(const Problem &p, int num_key_heads, int threads) {
 
 }  // namespace
 
-// query, out [query heads, rows, head_dim]; key, value [key heads, keys, head_dim] with keys > slots[rows - 1]; strides in
+// log_sums [query heads, rows] may be null. query, out [query heads, rows, head_dim]; key, value [key heads, keys, head_dim] with keys > slots[rows - 1]; strides in
 // elements. Returns 0, 1 for an unsupported head dimension, or 2 if memory is short.
 extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t query_row, const bf16 *key, int64_t key_head,
                               int64_t key_row, const bf16 *value, int64_t value_head, int64_t value_row, bf16 *out,
-                              int64_t out_head, int64_t out_row, const int64_t *slots, int64_t num_rows,
-                              int num_query_heads, int num_key_heads, int head_dim, float scale, int threads) {
+                              int64_t out_head, int64_t out_row, float *log_sums, const int64_t *slots,
+                              int64_t num_rows, int num_query_heads, int num_key_heads, int head_dim, float scale,
+                              int threads) {
     const Problem p{{const_cast<bf16 *>(query), query_head, query_row},
                     {const_cast<bf16 *>(key), key_head, key_row},
                     {const_cast<bf16 *>(value), value_head, value_row},
@@ -305,7 +316,8 @@ extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t que
                     num_rows,
                     slots[num_rows - 1] + 1,
                     num_query_heads / num_key_heads,
-                    scale * LOG2E};
+                    scale * LOG2E,
+                    log_sums};
     switch (head_dim) {
         case 32: return attend<32>(p, num_key_heads, threads);
         case 64: return attend<64>(p, num_key_heads, threads);

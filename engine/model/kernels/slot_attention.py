@@ -19,7 +19,7 @@ class SlotAttention:
         # torch, imported above, has loaded the OpenMP runtime that the library then shares.
         self._function = ctypes.CDLL(str(library)).slot_attention
         tensor: list[Any] = [_POINTER, _INT64, _INT64]
-        self._function.argtypes = [*4 * tensor, _POINTER, _INT64, _INT, _INT, _INT, ctypes.c_float, _INT]
+        self._function.argtypes = [*4 * tensor, _POINTER, _POINTER, _INT64, _INT, _INT, _INT, ctypes.c_float, _INT]
         self._function.restype = _INT
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, slots: Tensor, scaling: float) -> Tensor:
@@ -31,14 +31,27 @@ class SlotAttention:
 
         Raises MemoryError.
         """
+        return self._run(query, keys, values, slots, scaling, None)
+
+    def attend_with_log_sums(
+        self, query: Tensor, keys: Tensor, values: Tensor, slots: Tensor, scaling: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `attend` does, and the log-sum-exp of each row's logits, [1, query heads, R] in fp32."""
+        log_sums = torch.empty(query.shape[:3])
+        return self._run(query, keys, values, slots, scaling, log_sums), log_sums
+
+    def _run(
+        self, query: Tensor, keys: Tensor, values: Tensor, slots: Tensor, scaling: float, log_sums: Tensor | None
+    ) -> Tensor:
         num_heads, rows, head_dim = query.shape[1:]
         out = query.new_empty((1, rows, num_heads, head_dim)).transpose(1, 2)  # as the output projection reads it
         slots = slots.contiguous()
-        arguments: list[int] = []
+        arguments: list[int | None] = []
         for tensor in (query, keys, values, out):
             arguments += [tensor.data_ptr(), tensor.stride(1), tensor.stride(2)]
+        arguments += [None if log_sums is None else log_sums.data_ptr(), slots.data_ptr()]
         threads = torch.get_num_threads()
-        error = self._function(*arguments, slots.data_ptr(), rows, num_heads, keys.shape[1], head_dim, scaling, threads)
+        error = self._function(*arguments, rows, num_heads, keys.shape[1], head_dim, scaling, threads)
         if error == _OUT_OF_MEMORY:
             raise MemoryError("There is no memory for the attention kernel's buffers.")
         assert error == 0, f"the attention kernel does not support a head dimension of {head_dim}"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
+from engine.generation.rescoring import log_likelihoods
 from engine.generation.span_scorer import SpanScorer, Window
 from engine.model.decoder import Decoder
 from engine.model.kernels import load
@@ -102,9 +103,38 @@ def test_slots_past_the_last_row_and_large_logits_do_no_harm():
 
 
 @needs_kernel
-def test_a_decoder_recomputes_the_same_with_the_kernel():
+def test_log_sums_are_those_of_the_logits():
+    query, keys, values, slots = random_problem(2, 3, 64, 70, 150)
+    out, found = kernel().attend_with_log_sums(query, keys, values, slots, 0.5)
+    logits = query.float() @ keys.float().repeat_interleave(3, dim=1).transpose(2, 3) * 0.5
+    expected = logits.masked_fill(torch.arange(150) > slots[:, None], -torch.inf).logsumexp(-1)
+    assert_close(found, expected, atol=1e-3, rtol=1e-3)
+    assert torch.equal(out, kernel().attend(query, keys, values, slots, 0.5))
+
+
+def bf16_decoder():
     config = LlamaConfig(**{**tiny.SIZE, "hidden_size": 256}, head_dim=64)
-    decoder = Decoder(tiny.model(lambda: LlamaForCausalLM(config), scale=2.0).bfloat16(), None, "tiny")
+    return Decoder(tiny.model(lambda: LlamaForCausalLM(config), scale=2.0).bfloat16(), None, "tiny")
+
+
+@needs_kernel
+def test_candidates_have_the_same_likelihoods_with_the_kernel():
+    decoder = bf16_decoder()
+    ids = torch.randint(0, 500, (120,), generator=torch.Generator().manual_seed(0))
+    candidates = [[5, 6, 7], [8], [9, 10, 11, 12, 13]]
+
+    def likelihoods(used):
+        decoder.use_kernel(used)
+        buffer = decoder.new_buffer(140)
+        logits = decoder.forward_rows(ids, buffer, torch.arange(120))
+        return torch.tensor(log_likelihoods(decoder, buffer, logits, candidates))
+
+    assert_close(likelihoods(kernel()), likelihoods(None), atol=0.1, rtol=0.01)
+
+
+@needs_kernel
+def test_a_decoder_recomputes_the_same_with_the_kernel():
+    decoder = bf16_decoder()
     ids = torch.randint(0, 500, (300,), generator=torch.Generator().manual_seed(0))
     plain, buffer = (decoder.new_buffer(300) for _ in range(2))
     expected = decoder.forward_rows(ids, plain, torch.arange(300))
