@@ -174,12 +174,15 @@ class Engine:
                 with trace.stage("ground"):
                     return self.grounding.evidence(prepared, cancel)
 
+            def stop_speculation() -> None:
+                nonlocal speculative
+                if speculative is not None:
+                    speculative.close()
+                    speculative = None
+
             draft_tokens: list[int] = []
             if request.draft and self._is_worth_a_draft(prepared, strategy, speculative):
-                if speculative is not None:
-                    speculative.close()  # it would slow the draft down
-                    speculative = None
-                draft_tokens = yield from self._draft(answer, prepared, evidence, cancel)
+                draft_tokens = yield from self._draft(answer, prepared, evidence, stop_speculation, cancel)
             if self._fill_quoted_answer(answer, prefilled, evidence):
                 trace.first_token()
                 yield answer
@@ -188,27 +191,35 @@ class Engine:
                     self.store_results(prepared, prefilled())
                 return
             result = prefilled()
-            sampler = self._answer_sampler(request, prepared, evidence)
-            with trace.stage("verify") if draft_tokens else nullcontext():
-                buffer, decoder = result.buffer, self.cache.decoder
-                sampled = verify(decoder, buffer, result.logits, draft_tokens, sampler, cancel)
-            trace.first_token()
-            self._record_prefill(answer, prepared, result, strategy)
-            yield answer
-            tokens = self._decode(prepared, buffer, sampled, sampler, cancel)
             try:
+                sampler = self._answer_sampler(request, prepared, evidence)
+                with trace.stage("verify") if draft_tokens else nullcontext():
+                    buffer, decoder = result.buffer, self.cache.decoder
+                    sampled = verify(decoder, buffer, result.logits, draft_tokens, sampler, cancel)
+                trace.first_token()
+                self._record_prefill(answer, prepared, result, strategy)
+                yield answer
+                tokens = self._decode(prepared, buffer, sampled, sampler, cancel)
                 yield from stream_answer(answer, self.template, prepared, tokens, evidence, len(sampled))
             finally:
                 self.store_results(prepared, result)
 
     def _draft(
-        self, answer: Answer, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None], cancel: Event
+        self,
+        answer: Answer,
+        prepared: PreparedPrompt,
+        evidence: Callable[[], Evidence | None],
+        stop_speculation: Callable[[], None],
+        cancel: Event,
     ) -> Generator[Answer, None, list[int]]:
         """Write `answer.draft` from the cached KV as it is, token by token; return its tokens, none for quotes."""
         draft = replace(answer, trace=answer.trace.branch())
+        if self.grounding is not None and self.grounding.is_extractive:
+            evidence()  # a stage of its own: the answer needs it too
 
         @cache
         def prefilled() -> PrefillResult:
+            stop_speculation()  # it would slow the draft down
             return self.prefill(prepared, Direct(), draft.trace, cancel)
 
         with answer.trace.stage("draft"):

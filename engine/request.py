@@ -184,12 +184,13 @@ class Answer:
 
     @property
     def draft_status(self) -> str:
-        """Whether the draft is 'unverified', 'unchanged' or 'changed'; empty if there is none."""
+        """Whether the draft is 'unverified', 'unchanged' (so far) or 'changed'; empty if there is none."""
         if self.draft is None:
             return ""
-        if self.state != "done":
+        if self.trace.ttft_ms is None:
             return "unverified"
-        return "unchanged" if self.draft.text == self.text else "changed"
+        is_same = self.draft.text == self.text if self.state == "done" else self.draft.text.startswith(self.text)
+        return "unchanged" if is_same else "changed"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the downloadable trace: request, metrics, sources without their text, stages."""

@@ -62,7 +62,7 @@ def ttft_prediction(answer: Answer, costs: CostModel | None) -> Callable[[int], 
     """Return a function that predicts the TTFT in ms if so many of the context's tokens are recomputed.
 
     The time of recomputing is the answer's own, scaled by the machine's measured cost of prefill. The other stages take
-    as long as before, except that nothing waits for other requests, and that the passages are in memory by now.
+    as long as before, except that nothing waits for other requests or a draft, and the passages are in memory by now.
     Returns None if the passages had to be computed or the prefill was speculative: the next request differs too much.
     """
     trace = answer.trace
@@ -70,7 +70,7 @@ def ttft_prediction(answer: Answer, costs: CostModel | None) -> Callable[[int], 
     is_computed = any(source.tier == "computed" for source in answer.sources)
     if costs is None or trace.ttft_ms is None or is_computed or "speculation" in lengths:
         return lambda recomputed_tokens: None
-    ttft_ms = trace.ttft_ms - lengths.get("queue", 0.0)
+    ttft_ms = trace.ttft_ms - sum(lengths.get(name, 0.0) for name in ("queue", "draft", "verify"))
     if not trace.waited_for("recompute"):
         return lambda recomputed_tokens: ttft_ms
     ttft_ms -= lengths.get("load", 0.0)

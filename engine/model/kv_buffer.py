@@ -53,7 +53,7 @@ class RowPass:
         self._row_slots = slots
         self._slots: Tensor | slice = slice(first, self._end) if last - first + 1 == len(slots) else slots
         self._kernel = buffer.kernel if buffer.parallel is None and len(slots) > 1 else None
-        self._segments = [] if self._kernel else _segments(slots, buffer.keys.dtype)
+        self._segments = [] if self._kernel else split_rows(slots, buffer.keys.dtype)
         buffer.length = max(buffer.length, self._end)
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -120,7 +120,7 @@ class BatchDecode:
         return torch.cat([row.attend(layer, q, k, v, scaling) for row, q, k, v in batch])
 
 
-def _segments(slots: Tensor, dtype: torch.dtype) -> list[tuple[slice, int, Tensor | None]]:
+def split_rows(slots: Tensor, dtype: torch.dtype) -> list[tuple[slice, int, Tensor | None]]:
     """Split rows into segments that read few masked keys: adjacent rows, the number of slots, and a mask."""
     rows, num_keys = len(slots), int(slots[-1]) + 1
     if rows in (1, num_keys):

@@ -16,12 +16,12 @@ def render_state(answer: Answer) -> Markup | None:
     """Return what is running, or that the answer was stopped; None if it is complete."""
     if answer.state == "stopped":
         text = "Stopped. The answer is incomplete."
-        if answer.draft and not answer.text:
+        if answer.draft_status == "unverified":
             text = "Stopped. This is a draft that was not verified."
         return tag("p", text, class_="kv-state", role="status")
     if answer.state not in _STATES:
         return None
-    return progress_line(_DRAFT if answer.draft and not answer.text else _STATES[answer.state])
+    return progress_line(_DRAFT if answer.draft_status == "unverified" else _STATES[answer.state])
 
 
 def render_metrics(answer: Answer, method: MethodInfo) -> Markup:

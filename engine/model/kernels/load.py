@@ -10,12 +10,14 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,6 +29,7 @@ SOURCE = Path(__file__).with_name("slot_attention.cpp")
 COMPILERS = ("c++", "g++", "clang++")  # the first that exists, after $CXX
 FLAGS = ("-std=c++17", "-O3", "-fopenmp", "-shared", "-fPIC")
 INSTRUCTIONS = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16", "-mfma")
+DIGEST = "sha256"  # key of the library's digest in the stored result
 TIMEOUT_S = 60.0  # of compiling, and of the probe; they take 2 s and 4 s
 MAX_ERROR_RATIO = 1.5  # of the kernel's error to torch's
 MIN_SPEEDUP = 1.1
@@ -53,17 +56,23 @@ def choose_attention(folder: Path, timeout_s: float = TIMEOUT_S) -> AttentionCho
     try:
         compiler = _find_compiler()
         library = folder / f"slot_attention-{_machine_key(compiler)}.so"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_private(folder)
         result = _read_result(library)
         if result is None:
-            folder.mkdir(parents=True, exist_ok=True)
             _compile(compiler, library, timeout_s)
             result = _probe(library, timeout_s)
-            write_atomic(library.with_suffix(".json"), json.dumps(result).encode())
-        _check(ProbeResult(**result))
-        return AttentionChoice(SlotAttention(library), f"KVScope's kernel, {result['speedup']:.1f}x torch's speed.")
+            with suppress(OSError):  # it is measured again at the next start
+                stored = asdict(result) | {DIGEST: _digest(library)}
+                write_atomic(library.with_suffix(".json"), json.dumps(stored).encode())
+        _check(result)
+        return AttentionChoice(SlotAttention(library), f"KVScope's kernel, {result.speedup:.1f}x torch's speed.")
     except (KernelUnavailable, OSError) as error:
         log.info("torch's attention is used: %s", error)
         return AttentionChoice(None, f"torch's: {error}")
+    except Exception as error:
+        log.exception("the attention kernel could not be used")
+        return AttentionChoice(None, f"torch's: the kernel could not be used ({type(error).__name__}), see the log.")
 
 
 def _find_compiler() -> str:
@@ -89,13 +98,24 @@ def _machine_key(compiler: str) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def _read_result(library: Path) -> dict[str, float] | None:
-    """Return the stored result of the probe; None if there is none for an existing library."""
-    with suppress(OSError, ValueError, TypeError):
+def _check_private(folder: Path) -> None:
+    """Raise KernelUnavailable if another user could put a library into the folder."""
+    stat = folder.stat()
+    if stat.st_uid != os.geteuid() or stat.st_mode & 0o022:
+        raise KernelUnavailable(f"other users can write to {folder}, where the kernel would be kept.")
+
+
+def _read_result(library: Path) -> ProbeResult | None:
+    """Return the stored result of the probe; None unless it is complete and of this very library."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(library.with_suffix(".json").read_text())
-        ProbeResult(**stored)
-        return stored if library.is_file() else None
+        if stored.pop(DIGEST) == _digest(library):
+            return ProbeResult(**{name: float(value) for name, value in stored.items()})
     return None
+
+
+def _digest(library: Path) -> str:
+    return hashlib.sha256(library.read_bytes()).hexdigest()
 
 
 def _compile(compiler: str, library: Path, timeout_s: float) -> None:
@@ -106,32 +126,35 @@ def _compile(compiler: str, library: Path, timeout_s: float) -> None:
         os.replace(target, library)
 
 
-def _probe(library: Path, timeout_s: float) -> dict[str, float]:
+def _probe(library: Path, timeout_s: float) -> ProbeResult:
     """Return the result of the probe in a process of its own. Raises KernelUnavailable."""
     root = str(Path(__file__).parents[3])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    environment |= {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    command = [sys.executable, "-m", "engine.model.kernels.probe", str(library)]
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    # -P: without the current folder, which may hold modules of the same names
+    command = [sys.executable, "-P", "-m", "engine.model.kernels.probe", str(library)]
     output = _run(command, "the self-test", timeout_s, environment)
     try:
-        result: dict[str, float] = json.loads(output.splitlines()[-1])
-    except (ValueError, IndexError) as error:
+        return ProbeResult(**json.loads(output.splitlines()[-1]))
+    except (ValueError, IndexError, TypeError) as error:
         raise KernelUnavailable("the self-test printed no result.") from error
-    return result
 
 
 def _run(command: list[str], action: str, timeout_s: float, environment: dict[str, str] | None = None) -> str:
     """Run a command and return what it prints. Raises KernelUnavailable if it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            command, env=environment, timeout=timeout_s, capture_output=True, text=True, errors="replace", check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise KernelUnavailable(f"{action} took more than {timeout_s:g} s.") from error
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **options) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise KernelUnavailable(f"{action} took more than {timeout_s:g} s.") from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a compiler has processes of its own
+    if process.returncode:
+        last = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
         raise KernelUnavailable(f"{action} failed ({last[:200]}).")
-    return done.stdout
+    return str(output)
 
 
 def _check(result: ProbeResult) -> None:

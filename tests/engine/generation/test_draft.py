@@ -174,6 +174,28 @@ def test_stopped_before_verification_the_draft_is_kept_and_is_not_the_answer(is_
     assert last(engine.ask(ASK)).state == "done"
 
 
+def test_stopped_after_verification_the_draft_counts_as_verified():
+    engine, cancel = make_engine("ferry", "tern", "fares"), Event()
+    last(engine.ask(replace(ASK, method="direct")))
+    engine.cache.insert_path = lambda *arguments: None
+    for answer in engine.ask(replace(ASK, max_new_tokens=200), cancel):
+        if answer.state == "writing":
+            cancel.set()
+    assert (answer.state, answer.draft_status) == ("stopped", "unchanged") and answer.trace.ttft_ms
+
+
+def test_the_time_of_a_draft_is_not_predicted_for_another_ratio():
+    engine = make_engine("ferry", "tern", "fares")
+    engine.cache.costs = CostModel((0, 1000), (0, 100), ((0.0, 1e5), (0.0, 1e5)))
+    engine.cache.insert_path = lambda *arguments: None
+    request = replace(ASK, method="cacheclip", recompute_ratio=0.4)
+    last(engine.ask(replace(request, draft=False)))
+    answer = last(engine.ask(request))
+    lengths = {stage.name: stage.length_ms for stage in answer.trace.stages}
+    spared = lengths["draft"] + lengths["verify"]
+    assert answer.preview(0.4).ttft_ms <= answer.trace.ttft_ms - spared
+
+
 def test_a_speculative_prefill_gives_way_to_the_draft():
     engine = make_engine("ferry", "tern", "fares")
     engine.cache.insert_path = lambda *arguments: None

@@ -2,8 +2,10 @@
 
 import json
 import sys
+from dataclasses import replace
 from functools import cache
 from shutil import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,11 +19,12 @@ from engine.generation.span_scorer import SpanScorer, Window
 from engine.model.decoder import Decoder
 from engine.model.kernels import load
 from engine.model.kernels.load import choose_attention
+from engine.model.kernels.probe import ProbeResult, probe
 from engine.model.kernels.slot_attention import HEAD_DIMS
 from store.data_folder import default_data_folder
 from tests.support import tiny
 
-RIGHT = {"error": 1e-3, "torch_error": 1e-3, "speedup": 2.0}
+RIGHT = ProbeResult(error=1e-3, torch_error=1e-3, speedup=2.0)
 needs_kernel = pytest.mark.skipif(
     sys.platform != "linux" or not torch.cpu.get_capabilities().get("avx512_bf16"),
     reason="the kernel needs AVX-512 BF16",
@@ -172,6 +175,22 @@ def test_only_supported_models_use_the_kernel():
     assert scorer([((1, 2), Window(0, (3, 4), ((0, 1), (1, 2))))])[0].shape == (1, 2)
 
 
+@needs_kernel
+@pytest.mark.parametrize("wrong_call", [1, 3])
+def test_the_probe_reports_a_shape_that_is_wrong_whichever_it_is(monkeypatch, wrong_call):
+    calls, right = [], kernel()
+
+    def attend_wrongly(*arguments):
+        calls.append(1)
+        return right.attend(*arguments) * (torch.nan if len(calls) == wrong_call else 1.0)
+
+    monkeypatch.setattr("engine.model.kernels.probe.REPEATS", 1)
+    result = probe(SimpleNamespace(attend=attend_wrongly))
+    assert result.error != result.error
+    with pytest.raises(load.KernelUnavailable):
+        load._check(result)
+
+
 # ---- choosing
 
 
@@ -231,6 +250,19 @@ def test_other_processors_and_systems_use_torchs_attention(compiler, monkeypatch
     assert "needs Linux" in chosen(tmp_path)
 
 
+def test_a_folder_that_others_can_write_to_is_not_used(compiler, tmp_path):
+    compiler("true")
+    tmp_path.chmod(0o777)
+    assert "other users" in chosen(tmp_path)
+
+
+def test_what_nobody_expected_leaves_torchs_attention_too(compiler, monkeypatch, tmp_path):
+    compiler("true")
+    monkeypatch.setattr(load, "_read_result", lambda library: RIGHT)
+    monkeypatch.setattr(load, "SlotAttention", lambda library: object().missing)
+    assert "AttributeError" in chosen(tmp_path)
+
+
 def test_a_folder_that_cannot_be_written_leaves_torchs_attention(compiler, tmp_path):
     compiler("true")
     (tmp_path / "kernels").write_text("a file")
@@ -247,7 +279,7 @@ def test_a_folder_that_cannot_be_written_leaves_torchs_attention(compiler, tmp_p
 )
 def test_a_kernel_that_is_slow_or_wrong_is_not_used_nor_compiled_again(compiler, monkeypatch, tmp_path, change, said):
     compiler('while [ "$1" != "-o" ]; do shift; done; echo garbage > "$2"')
-    monkeypatch.setattr(load, "_probe", lambda library, timeout_s: RIGHT | change)
+    monkeypatch.setattr(load, "_probe", lambda library, timeout_s: replace(RIGHT, **change))
     assert said in chosen(tmp_path)
     compiled = [path.stat().st_mtime_ns for path in tmp_path.glob("*.so")]
     assert said in chosen(tmp_path) and len(compiled) == 1
@@ -264,23 +296,32 @@ def test_a_stored_result_is_used_again_and_a_damaged_one_is_measured_again(monke
 
     compiled = compiled_library()
     monkeypatch.setattr(load, "_compile", compile_again)
-    monkeypatch.setattr(load, "_probe", lambda library, timeout_s: probed.append(library) or dict(RIGHT))
+    monkeypatch.setattr(load, "_probe", lambda library, timeout_s: probed.append(library) or RIGHT)
     for _ in range(2):
         choice = choose_attention(tmp_path)
         assert choice.kernel is not None and "2.0x" in choice.reason
     assert len(probed) == 1
     (result,) = tmp_path.glob("*.json")
-    for damaged in ("{", "[]", json.dumps({"speedup": 2.0})):
+    stored = json.loads(result.read_text())
+    for damaged in ("{", "[]", json.dumps({"speedup": 2.0}), json.dumps(stored | {"error": None})):
         result.write_text(damaged)
         assert choose_attention(tmp_path).kernel is not None
-    assert len(probed) == 4
+    assert len(probed) == 5
+    (library,) = tmp_path.glob("*.so")
+    torn = library.read_bytes()[:-9]
+    library.unlink()
+    library.write_bytes(torn)
+    assert choose_attention(tmp_path).kernel is not None and len(probed) == 6
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)  # another machine with the same folder
-    assert choose_attention(tmp_path).kernel is not None and len(probed) == 5
+    assert choose_attention(tmp_path).kernel is not None and len(probed) == 7
 
 
 @needs_kernel
-def test_the_probe_finds_the_kernel_right():
+def test_the_probe_finds_the_kernel_right(monkeypatch, tmp_path):
     library = compiled_library()
-    result = load.ProbeResult(**load._probe(library, load.TIMEOUT_S))
+    monkeypatch.chdir(tmp_path)
+    for name in ("engine", "torch"):  # modules of the same names in the current folder
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
+    result = load._probe(library, load.TIMEOUT_S)
     assert 0 < result.error <= load.MAX_ERROR_RATIO * result.torch_error
     assert result.speedup > 0

@@ -207,8 +207,10 @@ class FakeBackend:
             if request.draft and self.draft:
                 answer.draft = replace(answer, text=self.draft, trace=Trace(ttft_ms=58.0))
                 yield replace(answer)
+                while self.pause_after_words == 0 and not cancel.wait(POLL_S):
+                    pass
             slower = 0.4 + 3 * request.recompute_ratio
-            trace.ttft_ms = 386.4 * slower
+            trace.ttft_ms = None if answer.draft and cancel.is_set() else 386.4 * slower
             trace.stages.extend(Stage(s.name, s.start_ms * slower, s.length_ms * slower) for s in STAGES)
             for index, word in enumerate(self.answer.split(" ")):
                 while index >= self.pause_after_words and not cancel.wait(POLL_S):

@@ -2,10 +2,13 @@
 
 import pytest
 
+from engine.request import Answer, Request
+from engine.trace import Stage, Trace
 from tests.support.fake_backend.backend import METHODS
 from tests.ui.conftest import ME
 from ui.components.method_options import extra_params
-from ui.pages.ask.chat import Chat
+from ui.pages.ask.chat import Chat, Turn
+from ui.pages.ask.results import render_answer
 
 HOSTILE = "<script>alert(1)</script>"
 SETTINGS = ["full", 6, 20, 0, 64, True, [], False, *(p.default for method in METHODS for p in extra_params(method))]
@@ -61,6 +64,22 @@ def test_a_stopped_draft_stays_and_is_called_unverified_in_the_chat_too(page, ba
     (turn,) = ended[page.chat].turns
     assert (turn.text, turn.stopped, turn.unverified) == ("At nine.", True, True)
     assert "unverified draft" in turn.summary
+
+
+def test_a_rejected_draft_is_not_shown_in_place_of_an_empty_answer(page, backend):
+    draft = Answer(Request("why?"), Trace(ttft_ms=5.0), text="At nine.")
+    answer = Answer(Request("why?"), Trace(ttft_ms=9.0), state="done", draft=draft)
+    shown, _, details = str(render_answer(answer)).partition("<details")
+    assert "At nine." not in shown and "At nine." in details
+
+
+def test_a_full_prefill_after_a_draft_is_no_baseline_of_time(backend):
+    trace = Trace(stages=[Stage("draft", 0.0, 5.0), Stage("prefill", 5.0, 20.0)], ttft_ms=26.0)
+    answer = Answer(Request("why?", "full"), trace, state="done", text="At nine.")
+    method = next(each for each in METHODS if each.name == "full")
+    assert not Turn.from_answer(answer, method).whole
+    del trace.stages[0]
+    assert Turn.from_answer(answer, method).whole
 
 
 def test_without_a_draft_nothing_is_said_about_one(page, backend):

@@ -60,9 +60,9 @@ class Turn:
     @classmethod
     def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
         """Return the turn of a finished answer."""
-        request = answer.request
+        request, trace = answer.request, answer.trace
         sources = (TurnSource(each.rank, each.document, each.page, each.chunk, each.cited) for each in answer.sources)
-        draft = answer.draft if answer.state == "stopped" and not answer.text else None
+        draft = answer.draft if answer.state == "stopped" and answer.draft_status == "unverified" else None
         return cls(
             question=request.question,
             text=draft.text if draft else answer.text,
@@ -75,7 +75,7 @@ class Turn:
             tokens_per_second=answer.tokens_per_second,
             passages=tuple(sources),
             context_tokens=answer.context_tokens,
-            whole=request.method == "full" and answer.trace.waited_for("prefill"),
+            whole=request.method == "full" and trace.waited_for("prefill") and not trace.waited_for("draft"),
             scope=request.documents,
             best=0 if request.whole_document else request.passages,
             unverified=draft is not None,

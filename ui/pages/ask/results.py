@@ -149,7 +149,7 @@ def render_answer(answer: Answer) -> Markup:
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
     buttons = (button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items())
     text = _text(answer.text, answer.sources)
-    if text is None and answer.draft:
+    if text is None and answer.draft and answer.draft_status == "unverified":
         text = _text(answer.draft.text, answer.sources, "kv-text kv-draft")
     return _article(
         answer.request.question,

@@ -26,7 +26,7 @@ def render_verification(answer: Answer) -> Markup | None:
     if answer.trace.ttft_ms is not None:
         times += f", verified after {duration(answer.trace.ttft_ms)}"
     line = tag("p", tag("strong", result), tag("span", times, title=_ABOUT), class_=f"kv-verdict {level}")
-    if status == "unchanged" or not answer.text:
+    if status != "changed":
         return line
     marked = mark_differences(answer.text, draft.text, "Answer")
     draft_text = tag("p", marked, class_="kv-text kv-draft", dir="auto")
