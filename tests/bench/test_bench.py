@@ -60,7 +60,7 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
 def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, tmp_path, monkeypatch):
     questions, target = tmp_path / "questions.jsonl", tmp_path / "rows.json"
     passages = [{"text": text} for text in TEXTS.values()]
-    asked = {"What is the maintenance code?": "5663623", "Who leads the crew?": "Dahl"}
+    asked = {"What is the maintenance code?": "5663623"}
     rows = [{"question": key, "answers": [value], "passages": passages} for key, value in asked.items()]
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     wanted = ["draft", str(questions), "--methods", "full", "cacheclip-trained", "--dtype", "fp32"]
@@ -75,7 +75,10 @@ def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, t
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize("selector, ways", [("auto", ["apart", "joined", "trained"]), ("off", ["apart", "joined"])])
+@pytest.mark.parametrize(
+    "selector, ways",
+    [("auto", ["apart", "joined", "trained"]), pytest.param("off", ["apart", "joined"], marks=pytest.mark.slow)],
+)
 def test_scoring_times_every_score_mode(selector, ways, models, tmp_path, monkeypatch):
     target = tmp_path / "rows.json"
     wanted = ["scoring", "--lengths", "512", "--samples", "1", "--selector", selector]

@@ -65,7 +65,7 @@ def test_every_method_answers_and_reports_recomputed_tokens(app):
     backend, realised = app.running(), {}
     backend.clear()  # also the exact paths that full prefills have left
     for method in backend.methods():
-        answer = answer_of(backend, replace(ASK, method=method.name, max_new_tokens=6))
+        answer = answer_of(backend, replace(ASK, method=method.name, max_new_tokens=2))
         assert answer.state == "done" and answer.text, method.name
         realised[method.name] = answer.actual_ratio
     assert realised["direct"] == realised["naive"] == realised["ape"] == 0.0 and realised["full"] == 1.0
