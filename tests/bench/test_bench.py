@@ -60,8 +60,8 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
 def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, tmp_path, monkeypatch):
     questions, target = tmp_path / "questions.jsonl", tmp_path / "rows.json"
     passages = [{"text": text} for text in TEXTS.values()]
-    asked = {"What is the maintenance code?": "5663623"}
-    rows = [{"question": key, "answers": [value], "passages": passages} for key, value in asked.items()]
+    answers = {"What is the maintenance code?": "5663623"}
+    rows = [{"question": key, "answers": [value], "passages": passages} for key, value in answers.items()]
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     wanted = ["draft", str(questions), "--methods", "full", "cacheclip-trained", "--dtype", "fp32"]
     wanted += ["--no-grounded-decoding", "--json", str(target), "--data", str(default_data_folder())]
@@ -70,7 +70,7 @@ def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, t
     full, trained = json.loads(target.read_text())
     assert (full["method"], trained["method"], trained["ratio"]) == ("full", "cacheclip-trained", 0.2)
     for row in (full, trained):
-        assert row["identical"] == 1.0 and row["n"] == len(asked)
+        assert row["identical"] == 1.0 and row["n"] == len(answers)
         assert 0 < row["draft_ms"] < row["ttft_ms"] < row["total_ms"]
 
 

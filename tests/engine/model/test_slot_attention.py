@@ -256,7 +256,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(compiler, tmp_path):
     assert "other users" in chosen(tmp_path)
 
 
-def test_what_nobody_expected_leaves_torchs_attention_too(compiler, monkeypatch, tmp_path):
+def test_an_unexpected_error_leaves_torchs_attention_too(compiler, monkeypatch, tmp_path):
     compiler("true")
     monkeypatch.setattr(load, "_read_result", lambda library: RIGHT)
     monkeypatch.setattr(load, "SlotAttention", lambda library: object().missing)
