@@ -25,10 +25,17 @@ from store.data_folder import default_data_folder
 from tests.support import tiny
 
 RIGHT = ProbeResult(error=1e-3, torch_error=1e-3, speedup=2.0)
-needs_kernel = pytest.mark.skipif(
-    sys.platform != "linux" or not torch.cpu.get_capabilities().get("avx512_bf16"),
-    reason="the kernel needs AVX-512 BF16",
-)
+
+
+def why_unavailable():
+    try:
+        load._find_compiler()
+    except load.KernelUnavailable as reason:
+        return str(reason)
+    return ""
+
+
+needs_kernel = pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())
 
 
 @cache
