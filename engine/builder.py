@@ -95,7 +95,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     """
     device, dtype, precision = select_dtype(config.device, config.dtype)
     _, cpu_dtype, _ = select_dtype("cpu", config.dtype)
-    attention = start_choosing_attention(config, cpu_dtype)  # compiles meanwhile, at the first start
+    attention = _start_choosing_attention(config, cpu_dtype)  # compiles meanwhile, at the first start
     token_selector = None
     if config.token_selector_folder is not None:
         token_selector = TokenSelector.load(config.token_selector_folder, load_encoder(cpu_dtype))
@@ -119,7 +119,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     return Models(primary, auxiliary, precision, choice.reason, token_selector, grounding)
 
 
-def start_choosing_attention(config: ModelConfig, cpu_dtype: torch.dtype) -> Future[AttentionChoice]:
+def _start_choosing_attention(config: ModelConfig, cpu_dtype: torch.dtype) -> Future[AttentionChoice]:
     """Return the attention of decoders on the CPU, chosen in a thread of its own. Raises BadRequest."""
     if config.attention not in ("auto", "torch"):
         raise BadRequest(f"The attention is 'auto' or 'torch', got {config.attention!r}.")

@@ -212,7 +212,7 @@ class Engine:
         stop_speculation: Callable[[], None],
         cancel: Event,
     ) -> Generator[Answer, None, list[int]]:
-        """Write `answer.draft` from the cached KV as it is, token by token; return its tokens, none for quotes."""
+        """Write `answer.draft` by direct reuse, token by token; return its tokens, none for quotes."""
         draft = replace(answer, trace=answer.trace.branch())
         if self.grounding is not None and self.grounding.is_extractive:
             evidence()  # a stage of its own: the answer needs it too
@@ -256,7 +256,7 @@ class Engine:
         strategy: Strategy,
         speculative: SpeculativePrefill[PreparedPrompt, PrefillResult] | None,
     ) -> bool:
-        """Return whether cached KV as it is gives an answer much earlier than recomputing does."""
+        """Return whether direct reuse gives an answer much earlier than recomputing does."""
         ids = prepared.passage_ids
         _, missing = self.cache.count_cached_tokens(ids)
         if missing or not strategy.recomputes or (speculative is not None and speculative.is_done):

@@ -114,7 +114,7 @@ class Request:
     whole_document
         Use all passages of the one document in `documents`, in order, instead of searching.
     draft
-        Before the method recomputes for a second or longer, answer from the cached KV as it is: `Answer.draft`.
+        Before the method recomputes for a second or longer, answer by direct reuse: `Answer.draft`.
     """
 
     question: str
@@ -174,7 +174,7 @@ class Answer:
     # Called with a ratio; returns None if the method selects tokens during the forward pass. None before the prefill,
     # and for methods without a ratio. Refers to no model, so an answer can be kept.
     preview: Callable[[float], RatioPreview | None] | None = field(default=None, repr=False, compare=False)
-    # The answer from the cached KV as it is, while and after it is verified; None if there was no draft.
+    # The answer by direct reuse, while and after it is verified; None if there was no draft.
     draft: "Answer | None" = None
 
     @property

@@ -43,8 +43,8 @@ def build(backend: Backend) -> None:
         "answer": ..., "passages": [the `chunk` of each source of that answer, in order]}; it lets the engine
         understand follow-up questions and reuse their passages' KV. With `whole`, the model reads the one document in
         `documents` from beginning to end instead of retrieved passages. With `draft`, where recomputing takes a second
-        or longer, the `draft` of the result is an answer from cached KV as it is, and its status says whether the
-        answer equals it.
+        or longer, the `draft` of the result is an answer by direct reuse, and its status says whether the answer
+        equals it.
         """
         with _call() as cancel:
             request = Request(

@@ -45,7 +45,7 @@ def verify(
     buffer   the prompt's KV
     logits   [V] of the token after the prompt
     draft    ids; may be empty
-    sampler  as it was before the draft's first token
+    sampler  in the state before the first token
     """
     first = sampler.sample(logits)
     if list(draft[:1]) != [first] or len(draft) == 1:

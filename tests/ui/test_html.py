@@ -88,7 +88,7 @@ def views(bad: str) -> dict[str, str]:
     return {
         "reply": reply.render_answer(answer(bad)),
         "waiting": reply.render_waiting(bad),
-        "error": reply.render_error(bad, bad, bad),
+        "error": reply.render_error(bad, bad, answer(bad)),
         "thread": render_turns([turn]),
         "chatbar": render_chat_bar(Chat("1", bad, 0.0, (turn,)), [ChatSummary("1", bad, 0.0, 1)]),
         "passages": passages.render_passages(answer(bad)),

@@ -1,4 +1,4 @@
-"""All runs of one question: time to first token against the KL divergence that the model's calibration expects."""
+"""All runs of a question: time to first token against the KL divergence that the model's calibration expects."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -8,7 +8,7 @@ from tests.support.fake_backend.backend import METHODS
 from tests.ui.conftest import ME
 from ui.components.method_options import extra_params
 from ui.pages.ask.chat import Chat, Turn
-from ui.pages.ask.results import render_answer
+from ui.pages.ask.results import render_answer, render_error
 
 HOSTILE = "<script>alert(1)</script>"
 SETTINGS = ["full", 6, 20, 0, 64, True, [], False, *(p.default for method in METHODS for p in extra_params(method))]
@@ -71,6 +71,12 @@ def test_a_rejected_draft_is_not_shown_in_place_of_an_empty_answer(page, backend
     answer = Answer(Request("why?"), Trace(ttft_ms=9.0), state="done", draft=draft)
     shown, _, details = str(render_answer(answer)).partition("<details")
     assert "At nine." not in shown and "At nine." in details
+
+
+def test_an_error_before_verification_leaves_the_draft_marked_as_one():
+    draft = Answer(Request("why?"), Trace(ttft_ms=5.0), text=f"At {HOSTILE}")
+    reply = str(render_error("why?", "The disk is full.", Answer(Request("why?"), Trace(), draft=draft)))
+    assert "kv-draft" in reply and "&lt;script&gt;" in reply and HOSTILE not in reply and "The disk is full." in reply
 
 
 def test_a_full_prefill_after_a_draft_is_no_baseline_of_time(backend):

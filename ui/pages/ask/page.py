@@ -178,10 +178,9 @@ class Ask:
                 }
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             self.tasks.finish(session, cancel)
-            text = (answer.text or (answer.draft.text if answer.draft else "")) if answer else ""
             yield {
                 self.results.thread: render_turns(chat.visible_turns),
-                self.results.reply: render_error(question, user_message(error), text),
+                self.results.reply: render_error(question, user_message(error), answer),
                 **ended,
             }
         finally:

@@ -148,14 +148,11 @@ def render_answer(answer: Answer) -> Markup:
     is_empty = answer.state == "done" and not answer.text
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
     buttons = (button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items())
-    text = _text(answer.text, answer.sources)
-    if text is None and answer.draft and answer.draft_status == "unverified":
-        text = _text(answer.draft.text, answer.sources, "kv-text kv-draft")
     return _article(
         answer.request.question,
         render_state(answer),
         tag("p", "The model returned an empty answer.", class_="kv-muted") if is_empty else None,
-        text,
+        _text_or_draft(answer),
         render_verification(answer) if has_ended else None,
         render_evidence(answer) if has_ended else None,
         notes if answer.notes else None,
@@ -169,9 +166,9 @@ def render_waiting(question: str) -> Markup:
     return _article(question, progress_line("Waiting for the model"), class_="kv-reply kv-waiting", aria_busy="true")
 
 
-def render_error(question: str, message: str, text: str = "") -> Markup:
+def render_error(question: str, message: str, answer: Answer | None = None) -> Markup:
     """Return an error message below the text that was generated before it."""
-    return _article(question, _text(text), error_box(message))
+    return _article(question, _text_or_draft(answer) if answer else None, error_box(message))
 
 
 def render_turns(turns: Iterable[Turn]) -> Markup:
@@ -218,6 +215,13 @@ def _article(question: str, *parts: Markup | None, class_: str = "kv-reply", ari
 
 def _text(text: str, sources: Iterable[Source | TurnSource] = (), class_: str = "kv-text") -> Markup | None:
     return tag("div", link_citations(text, sources), class_=class_, dir="auto") if text else None
+
+
+def _text_or_draft(answer: Answer) -> Markup | None:
+    """Return the answer's text, or in its place a draft that was not verified."""
+    if answer.draft and answer.draft_status == "unverified":
+        return _text(answer.draft.text, answer.sources, "kv-text kv-draft")
+    return _text(answer.text, answer.sources)
 
 
 def _history_row(turn: Turn) -> Markup:
