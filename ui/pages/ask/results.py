@@ -168,7 +168,8 @@ def render_waiting(question: str) -> Markup:
 
 def render_error(question: str, message: str, answer: Answer | None = None) -> Markup:
     """Return an error message below the text that was generated before it."""
-    return _article(question, _text_or_draft(answer) if answer else None, error_box(message))
+    text = _text_or_draft(replace(answer, sources=())) if answer else None  # no passages are shown to open
+    return _article(question, text, error_box(message))
 
 
 def render_turns(turns: Iterable[Turn]) -> Markup:
