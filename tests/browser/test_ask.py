@@ -6,6 +6,8 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+from backend.interface.models import FidelityStatus
+from engine.fidelity import FidelityCurve, FidelityPoint
 from store.types import Document
 from tests.browser.conftest import PATIENCE_MS, SAMPLES
 from tests.support.fake_backend.backend import METHODS
@@ -106,6 +108,28 @@ def test_moving_the_ratio_marks_a_preview_and_ask_again_runs_it(visit, backend):
     expect(line).to_have_count(0)
     expect(added).to_have_count(0)
     assert [request.recompute_ratio for request in backend.requests] == [0.2, 0.5] and tab.errors == []
+
+
+def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved(visit, backend, monkeypatch):
+    tab = visit()
+    target, ratio = tab.page.locator("#target"), tab.page.locator("#ratio input[type=number]")
+    target.get_by_text("Faithful").click()
+    expect(target).to_contain_text("not calibrated yet")
+    points = tuple(FidelityPoint(ratio, kl, 0.9, 100.0, 4.0) for ratio, kl in ((0.0, 0.2), (0.1, 0.08), (0.4, 0.04)))
+    status = FidelityStatus(24, 24, FidelityCurve("cacheclip", points, 400.0, 24))
+    monkeypatch.setattr(backend.models, "fidelity_status", status)
+    for name, percent in (("Balanced", "10"), ("Fast", "0"), ("Faithful", "100")):
+        target.get_by_text(name).click()
+        expect(ratio).to_have_value(percent)
+    expect(target).to_contain_text("everything is recomputed")
+    tab.move_ratio(33)
+    expect(target.locator(":checked")).to_have_count(0)
+    expect(target).not_to_contain_text("everything is recomputed")
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    tab.choose("CacheBlend")
+    expect(target).to_be_hidden()
+    assert backend.requests[-1].recompute_ratio == 0.33 and tab.errors == []
 
 
 def test_each_method_shows_only_its_own_settings_is_run_with_them_and_remembers_them(visit, backend):

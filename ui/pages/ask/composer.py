@@ -7,6 +7,7 @@ import gradio as gr
 from gradio.components import Component
 
 from backend.interface.backend import Backend
+from engine.fidelity import TARGETS
 from engine.request import ChatTurn, Request
 from store.errors import KVScopeError
 from ui.components import inputs
@@ -17,6 +18,7 @@ from ui.html import tag
 
 _DEFAULTS = Request(question="")
 _RATIO_INFO = "Share of the passages' tokens to recompute. Lower is faster, higher is closer to full prefill."
+_TARGET_INFO = "How close to full prefill the answer stays. Sets Recompute % to what this model needs."
 _TEMPERATURE_INFO = "0 always picks the most likely token; higher is more varied and less faithful."
 _LENGTH = "Max answer length (tokens)"
 _LENGTH_INFO = "A token is about three quarters of a word."
@@ -49,6 +51,14 @@ class Composer:
                 method, default = inputs.method_choice(methods, "method")
                 passages = inputs.passages_slider("passages-count")
                 ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
+                target = gr.Radio(
+                    [(name.capitalize(), name) for name in TARGETS],
+                    label="Target",
+                    info=_TARGET_INFO,
+                    visible=inputs.visibility(default.has_ratio),
+                    min_width=120,
+                    elem_id="target",
+                )
                 self.picker = DocumentPicker(backend, "where")
                 self.whole = gr.Checkbox(
                     label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
@@ -70,10 +80,13 @@ class Composer:
             return {
                 method: gr.update(info=selected.description),
                 ratio: gr.update(visible=inputs.visibility(selected.has_ratio)),
+                target: gr.Radio(visible=inputs.visibility(name == default.name)),
                 **self.options.show(name),
             }
 
-        method.change(change_method, method, [method, ratio, *self.options.components()], **INSTANT)
+        method.change(change_method, method, [method, ratio, target, *self.options.components()], **INSTANT)
+        target.input(self._meet_target, target, [ratio, target], **INSTANT)
+        ratio.input(lambda: gr.Radio(value=None, info=_TARGET_INFO), None, target, **INSTANT)
         documents = self.picker.documents
         documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
         self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens, draft]
@@ -108,6 +121,19 @@ class Composer:
             whole_document=bool(whole),
             draft=bool(draft),
         )
+
+    def _meet_target(self, target: str) -> tuple[Any, Any]:
+        """Return the least ratio that reaches the target on this model, and where that follows from."""
+        curve = self._backend.models.fidelity().curve
+        percent, reason = 100 * _DEFAULTS.recompute_ratio, "This model is not calibrated yet (Settings, Fidelity)."
+        if curve is not None:
+            limit = f"{TARGETS[target]:g} nats of KL from full prefill"
+            ratio = curve.least_ratio(TARGETS[target])
+            percent = 100 * (1.0 if ratio is None else ratio)
+            reason = f"{percent:g} % is the least that stays within {limit} on this model."
+            if ratio is None:
+                reason = f"Reuse does not stay within {limit} on this model: everything is recomputed."
+        return gr.Slider(value=percent), gr.Radio(info=reason)
 
     def _whole_checkbox(self, selected: list[str] | None) -> Any:
         """Show the checkbox if one document is selected, disabled if it does not fit into the context."""
