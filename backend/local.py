@@ -42,7 +42,7 @@ class LocalBackend:
         self._calibration = IdleCalibration(self.loader, self.tasks)
         self.models = LocalModelService(self.loader, self._calibration)
         self.cache = LocalCacheService(self.loader, chunk_owners)
-        self._metrics = Metrics(self.tier_usage, self._attention)
+        self._metrics = Metrics(self.tier_usage, self._kernels)
         if settings.sample_docs:
             self.loader.on_ready = self.library.add_samples
 
@@ -98,9 +98,9 @@ class LocalBackend:
     def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         return self._run(lambda engine: compare(engine, request, cancel), cancel)
 
-    def _attention(self) -> str:
+    def _kernels(self) -> tuple[str, str]:
         runtime = self.loader.runtime
-        return "" if runtime is None else runtime.models.attention
+        return ("", "") if runtime is None else (runtime.models.attention, runtime.models.decoding)
 
     def metrics_text(self) -> str:
         return self._metrics.render()

@@ -148,7 +148,8 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         add("--no-grounded-decoding", dest="grounding", action="store_const", const="off", help=no_grounding)
         add("--grounding", choices=["auto", "off"], default="auto", help=argparse.SUPPRESS)  # former name
     add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
-    add("--attention", choices=["auto", "torch"], default="auto", help="auto: our CPU kernel where it is faster")
+    add("--attention", choices=["auto", "torch"], default="auto", help="auto: our CPU kernels where they are faster")
+    add("--decode-weights", choices=["auto", "int8", "bf16"], default="auto", help="that our kernel decodes with")
     add("--device", default="auto")
     folder = default_data_folder()
     add("--data-dir", "--data", dest="data", type=Path, default=folder, help="folder of the bundled model")

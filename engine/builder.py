@@ -22,9 +22,10 @@ from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
 from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
-from engine.model.kernels.load import AttentionChoice, choose_attention
+from engine.model.kernels.load import KernelChoice, choose_kernels
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
-from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, measure_decode_speed, select_dtype
+from engine.model.loading.decoding import choose_decoding
+from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
@@ -52,7 +53,8 @@ class ModelConfig:
     lora_adapter: str = "auto"  # merged into the main model; ours and 'plain' fit the bundled model
     span_scorer: str = "auto"  # ours fits any main model
     token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
-    attention: str = "auto"  # on the CPU: 'auto' (our kernel, if it is faster here), or 'torch'
+    attention: str = "auto"  # on the CPU: 'auto' (our kernels, where they are faster), or 'torch'
+    decode_weights: str = "auto"  # that our kernel decodes with: 'bf16', 'int8', or 'auto' (int8 if there is memory)
 
     @property
     def lora_folder(self) -> Path | None:
@@ -84,6 +86,7 @@ class Models:
     auxiliary: Decoder
     precision: str  # for the user, such as 'bf16 on the CPU (AVX-512 BF16)'
     attention: str  # which attention the CPU uses, and why: a sentence for the user
+    decoding: str  # what decodes on the CPU, and why; likewise
     token_selector: TokenSelector | None = None
     grounding: GroundingModel | None = None  # None without span scorer and LoRA adapter
 
@@ -95,7 +98,7 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     """
     device, dtype, precision = select_dtype(config.device, config.dtype)
     _, cpu_dtype, _ = select_dtype("cpu", config.dtype)
-    attention = _start_choosing_attention(config, cpu_dtype)  # compiles meanwhile, at the first start
+    kernels = _start_choosing_kernels(config, cpu_dtype)  # compiles meanwhile, at the first start
     token_selector = None
     if config.token_selector_folder is not None:
         token_selector = TokenSelector.load(config.token_selector_folder, load_encoder(cpu_dtype))
@@ -110,26 +113,28 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     primary = auxiliary = load(config.model, device, dtype, 0.8)
     if config.auxiliary_model != config.model or device.type != "cpu":
         auxiliary = load(config.auxiliary_model, torch.device("cpu"), cpu_dtype, 0.9)
-    choice = attention.result()
+    choice = kernels.result()
     for decoder in (primary, auxiliary):
-        decoder.use_kernel(choice.kernel)
+        decoder.use_kernel(choice.attention)
     if grounding is not None and grounding.span_scorer is not None:
-        grounding.span_scorer.use_kernel(choice.kernel)
-    primary.tokens_per_second = measure_decode_speed(primary)
-    return Models(primary, auxiliary, precision, choice.reason, token_selector, grounding)
+        grounding.span_scorer.use_kernel(choice.attention)
+    decoding = choose_decoding(primary, choice.library, config.decode_weights)
+    return Models(primary, auxiliary, precision, choice.reason, decoding, token_selector, grounding)
 
 
-def _start_choosing_attention(config: ModelConfig, cpu_dtype: torch.dtype) -> Future[AttentionChoice]:
-    """Return the attention of decoders on the CPU, chosen in a thread of its own. Raises BadRequest."""
+def _start_choosing_kernels(config: ModelConfig, cpu_dtype: torch.dtype) -> Future[KernelChoice]:
+    """Return the kernels for the CPU, chosen in a thread of its own. Raises BadRequest."""
     if config.attention not in ("auto", "torch"):
         raise BadRequest(f"The attention is 'auto' or 'torch', got {config.attention!r}.")
-    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attention")
+    if config.decode_weights not in ("auto", "int8", "bf16"):
+        raise BadRequest(f"The weights for decoding are 'auto', 'int8' or 'bf16', got {config.decode_weights!r}.")
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernels")
     try:
         if config.attention == "torch":
-            return executor.submit(AttentionChoice, None, "torch's: requested.")
+            return executor.submit(KernelChoice, None, "torch's: requested.")
         if cpu_dtype != torch.bfloat16:
-            return executor.submit(AttentionChoice, None, "torch's: the kernel computes in bf16 only.")
-        return executor.submit(choose_attention, config.folder / "kernels")
+            return executor.submit(KernelChoice, None, "torch's: the kernel computes in bf16 only.")
+        return executor.submit(choose_kernels, config.folder / "kernels")
     finally:
         executor.shutdown(wait=False)
 

@@ -23,6 +23,7 @@ class ModelInfo:
     note: str = ""  # such as 'with the bundled LoRA adapter'
     tokens_per_second: float | None = None  # of decoding, measured at load; of the main model only
     attention: str = ""  # of a decoder on the CPU: KVScope's kernel or torch's, and why; a sentence
+    decoding: str = ""  # likewise, of the main model
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,9 @@ class Settings(BaseSettings):
     dtype: Literal["auto", "bf16", "fp32"] = "auto"
     """compute dtype; auto is bf16 if the hardware supports it, else fp32"""
     attention: Literal["auto", "torch"] = "auto"
-    """attention on the CPU: auto (KVScope's kernel, compiled at the first start, where it is faster) or torch"""
+    """attention on the CPU: auto (KVScope's kernels, compiled at the first start, where they are faster) or torch"""
+    decode_weights: Literal["auto", "int8", "bf16"] = "auto"
+    """weights that KVScope's kernel decodes with: bf16, int8 (twice as fast), or auto: int8 if there is memory"""
     gpu_cache_gib: float = Field(2.0, ge=0, allow_inf_nan=False)
     """GPU memory for chunk KV in GiB, if the main model runs on a GPU"""
     cpu_cache_gib: float = Field(1.5, ge=0, allow_inf_nan=False)

@@ -42,11 +42,13 @@ CACHE_RESULTS = {"exact prefix hit": "exact", "chunk hit": "chunk", "miss": "mis
 
 
 class Metrics:
-    """Counts requests. `tier_usage` returns the cache tiers, fastest first; `attention` that of the CPU, and why."""
+    """Counts requests. `tier_usage` returns the cache tiers, fastest first; `kernels` what attends and what decodes."""
 
-    def __init__(self, tier_usage: Callable[[], list[TierUsage]], attention: Callable[[], str] = lambda: "") -> None:
+    def __init__(
+        self, tier_usage: Callable[[], list[TierUsage]], kernels: Callable[[], tuple[str, str]] = lambda: ("", "")
+    ) -> None:
         self._tier_usage = tier_usage
-        self._attention = attention
+        self._kernels = kernels
         self._answers: dict[object, Answer | None] = {}  # of the running requests
         self._registry = registry = CollectorRegistry()
         self._histograms = {
@@ -62,7 +64,10 @@ class Metrics:
         self._waiting = gauge("vllm:num_requests_waiting", "Requests in retrieval or waiting for the model.")
         self._cache_usage = gauge("vllm:kv_cache_usage_perc", "Used fraction of the fastest tier, 0 to 1.")
         self._tier_bytes = gauge("kvscope:kv_bytes", "Bytes of chunk KV.", ["tier"])
-        self._attention_info = gauge("kvscope:attention_info", "Attention on the CPU, and why.", ["reason"])
+        self._kernel_info = [
+            gauge(f"kvscope:{name.lower()}_info", f"{name} on the CPU, and why.", ["reason"])
+            for name in ("Attention", "Decoding")
+        ]
         self._tier_budgets = gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"])
 
     @contextmanager
@@ -96,9 +101,10 @@ class Metrics:
             self._tier_budgets.labels(tier.tier).set(tier.budget_bytes)
         fastest = tiers[0] if tiers and tiers[0].budget_bytes else None
         self._cache_usage.set(fastest.size_bytes / fastest.budget_bytes if fastest else 0.0)
-        self._attention_info.clear()
-        if reason := self._attention():
-            self._attention_info.labels(reason).set(1)
+        for info, reason in zip(self._kernel_info, self._kernels(), strict=True):
+            info.clear()
+            if reason:
+                info.labels(reason).set(1)
         is_waiting = [_is_waiting(answer) for answer in list(self._answers.values())]
         self._waiting.set(is_waiting.count(True))
         self._running.set(is_waiting.count(False))

@@ -4,6 +4,7 @@ The layers are transformers' own modules, called one by one with our attention. 
 attention works, a long pass can be cancelled between layers, and the LM head runs only for the rows that need it.
 """
 
+from collections.abc import Sequence
 from threading import Event
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass
+from engine.model.kernels.decode_step import MAX_ROWS, DecodeStep
 from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
 from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
@@ -35,12 +37,22 @@ class Decoder:
         self.name = name
         self.selftest_result: SelfTestResult | None = None
         self.attention_kernel: SlotAttention | None = None  # see `use_kernel`
+        self.decode_step: DecodeStep | None = None  # instead of transformers' layers, see `engine.model.sampling`
         self.tokens_per_second: float | None = None  # of decoding, measured at load for a main model
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:
         """Attend with a kernel instead of torch from the next buffer on, if it supports the model."""
         is_supported = self.device.type == "cpu" and self.dtype == torch.bfloat16 and self.spec.head_dim in HEAD_DIMS
         self.attention_kernel = kernel if is_supported else None
+
+    def step(self, ids: Tensor, buffers: Sequence[KVBuffer], slots: Tensor) -> Tensor | None:
+        """Return the logits [R, V] in fp32 after token `ids` [R], stored at `slots` [R] of their buffers.
+
+        None if the compiled decoding step is not used, or not for these rows. See `DecodeStep.run`.
+        """
+        if self.decode_step is None or len(ids) > MAX_ROWS or any(buffer.parallel for buffer in buffers):
+            return None
+        return self.decode_step.run(ids, buffers, slots)
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""

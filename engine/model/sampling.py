@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.decoder import Decoder
+from engine.model.kernels.decode_step import MAX_ROWS
 from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
 from engine.model.prompt_lookup import PromptLookup
 
@@ -97,10 +98,15 @@ def extend(
     start = buffer.length
     slots = torch.arange(start, start + 1 + len(proposed))
     ids = torch.tensor([token, *proposed])
-    hidden = decoder.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)[0]
+    blocks: Iterable[Tensor]
+    if (after := decoder.step(ids, [buffer] * len(ids), slots)) is not None:
+        blocks = [after]
+    else:
+        hidden = decoder.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)[0]
+        blocks = (decoder.logits(block) for block in hidden.split(LOGITS_ROWS))
     chosen: list[int] = []
-    for block in hidden.split(LOGITS_ROWS):
-        for logits in decoder.logits(block):
+    for block in blocks:
+        for logits in block:
             chosen.append(sampler.sample(logits))
             if list(proposed[: len(chosen)]) != chosen:
                 buffer.length = start + len(chosen)
@@ -130,11 +136,21 @@ def decode_batch(
         running = [i for i in running if buffers[i].length < buffers[i].capacity]
         if not running or step + 1 == max_new_tokens:
             break
-        batch = BatchDecode([buffers[i] for i in running])
-        hidden = decoder.forward(torch.tensor([[tokens[i]] for i in running]), batch.positions, batch)
-        for i, logits in zip(running, decoder.logits(hidden[:, -1]), strict=True):
-            tokens[i] = samplers[i].sample(logits)
+        for start in range(0, len(running), MAX_ROWS):
+            group = running[start : start + MAX_ROWS]
+            after = _next_logits(decoder, [buffers[i] for i in group], torch.tensor([tokens[i] for i in group]))
+            for i, logits in zip(group, after, strict=True):
+                tokens[i] = samplers[i].sample(logits)
     return answers
+
+
+def _next_logits(decoder: Decoder, buffers: list[KVBuffer], ids: Tensor) -> Tensor:
+    """Return the logits [B, V] after token `ids` [B], each the next one of its buffer."""
+    after = decoder.step(ids, buffers, torch.tensor([buffer.length for buffer in buffers]))
+    if after is None:
+        batch = BatchDecode(buffers)
+        after = decoder.logits(decoder.forward(ids[:, None], batch.positions, batch)[:, -1])
+    return after
 
 
 def truncate_at(pieces: Iterable[str], stops: tuple[str, ...]) -> Iterator[str]:

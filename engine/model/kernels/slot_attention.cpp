@@ -15,16 +15,15 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace {
+#include "simd.h"
 
-using bf16 = uint16_t;
+namespace {
 
 constexpr int VECTORS = 3;
 constexpr int LANES = 16 * VECTORS;
 constexpr int KEY_BLOCK = 128;  // keys per step of the online softmax
 constexpr int PAD = 32;         // keys are processed in multiples of it
 constexpr int TILE = 8;         // keys, or dimensions, whose sums are in registers together: 8 x 3 of 32
-constexpr float LOG2E = 1.44269504088896f;
 
 struct Tensor3 {  // [heads][rows][head dimension], strides in elements; the head dimension is contiguous
     bf16 *data;
@@ -57,16 +56,6 @@ struct Scratch {
     }
     ~Scratch() { std::free(data); }
 };
-
-// 2^x for x <= 0 or -inf; relative error below 2e-4, a fraction of bf16's.
-inline __m512 exp2_fast(__m512 x) {
-    const __m512 fraction = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
-    __m512 p = _mm512_set1_ps(0.07711909f);
-    p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(0.22756439f));
-    p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(0.69514614f));
-    p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(p, x);
-}
 
 // Transpose 16 x 16 dwords in place.
 inline void transpose(__m512i r[16]) {

@@ -19,8 +19,6 @@ from engine.model.spec import SelfTestResult, check_config
 LORA_WEIGHTS_FILE = "adapter_model.safetensors"
 # Root mean square of the logits' differences, in standard deviations of the reference logits.
 MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
-SPEED_STEPS = 8  # timed at most; after SPEED_TEST_S it ends with three or more
-SPEED_TEST_S = 0.2
 
 
 def select_dtype(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype, str]:
@@ -117,23 +115,3 @@ def selftest(decoder: Decoder) -> SelfTestResult:
             f"{decoder.name} failed its self-test: recomputed logits differ by {deviation:.3g} standard deviations."
         )
     return SelfTestResult(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)
-
-
-def measure_decode_speed(decoder: Decoder) -> float:
-    """Return the tokens per second of decoding after a short text: of the fastest of a few steps after a warm-up step.
-
-    Other programs, and the rest of the start, use the cores meanwhile, which makes single steps ten times slower.
-    """
-    start = 16
-    ids = torch.arange(start + 1 + SPEED_STEPS) % decoder.spec.vocab_size
-    buffer = decoder.new_buffer(len(ids))
-    decoder.forward_rows(ids[:start], buffer, torch.arange(start))
-    times: list[float] = []
-    for slot in torch.arange(start, len(ids)):
-        began = time.perf_counter()
-        decoder.forward_rows(ids[slot, None], buffer, slot[None])
-        decoder.synchronize()
-        times.append(time.perf_counter() - began)
-        if len(times) > 3 and sum(times) > SPEED_TEST_S:
-            break
-    return 1 / min(times[1:])

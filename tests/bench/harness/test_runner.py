@@ -64,6 +64,7 @@ def arguments(tmp_path, questions):
         token_selector="off",
         dtype="fp32",
         attention="auto",
+        decode_weights="auto",
         kv_bits=16,
         grounding="auto",
         device="cpu",

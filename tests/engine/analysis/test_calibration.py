@@ -94,7 +94,9 @@ def test_calibrating_takes_turns_with_the_engine_and_leaves_its_cache_alone():
     decoder = engine.cache.decoder
     measured = calibration_of(questions=1)
     own = calibration_engine(
-        Models(decoder, decoder, "fp32", "torch's: requested.", None, None), measured.passages[:9], engine.scheduler
+        Models(decoder, decoder, "fp32", "torch's: requested.", "torch's.", None, None),
+        measured.passages[:9],
+        engine.scheduler,
     )
     assert own.scheduler is engine.scheduler and own.passages.scheduler is engine.scheduler
     list(calibrate(own, measured, Event()))

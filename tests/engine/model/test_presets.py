@@ -7,7 +7,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from engine.model.decoder import Decoder
-from engine.model.loading.load import SPEED_STEPS, load_decoder, measure_decode_speed
+from engine.model.loading.decoding import PROMPT_TOKENS, SPEED_STEPS, measure_decode_speed
+from engine.model.loading.load import load_decoder
 from engine.model.loading.presets import PRESETS
 from tests.support import tiny
 
@@ -86,7 +87,7 @@ def test_a_small_model_of_a_presets_architecture_loads_and_passes_its_self_test(
 def clock(monkeypatch, durations_s):
     """Let the n-th timed step take the n-th duration."""
     ticks = iter([edge for duration in durations_s for edge in (0.0, duration)])
-    monkeypatch.setattr("engine.model.loading.load.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    monkeypatch.setattr("engine.model.loading.decoding.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
 
 
 @pytest.mark.parametrize(
@@ -98,15 +99,15 @@ def clock(monkeypatch, durations_s):
     ],
 )
 def test_the_decode_speed_is_that_of_the_fastest_step_after_a_warm_up(monkeypatch, durations_s, speed):
-    decoder, rows = tiny.decoder(), []
-    forward = Decoder.forward_rows
+    decoder, steps = tiny.decoder(), []
+    forward = Decoder.forward
 
-    def record(decoder, ids, buffer, slots, cancel=None):
-        rows.append(slots.tolist())
-        return forward(decoder, ids, buffer, slots, cancel)
+    def record(decoder, ids, positions, *arguments):
+        steps.append(positions[0].tolist())
+        return forward(decoder, ids, positions, *arguments)
 
-    monkeypatch.setattr(Decoder, "forward_rows", record)
+    monkeypatch.setattr(Decoder, "forward", record)
     clock(monkeypatch, durations_s)
     assert measure_decode_speed(decoder) == pytest.approx(speed)
-    text, *steps = rows
-    assert steps == [[text[-1] + 1 + step] for step in range(len(durations_s))] and len(steps) <= SPEED_STEPS + 1
+    assert steps[1:] == [[PROMPT_TOKENS + step] for step in range(len(durations_s))]
+    assert len(steps[1:]) <= SPEED_STEPS + 1

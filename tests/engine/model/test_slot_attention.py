@@ -18,42 +18,19 @@ from engine.generation.rescoring import log_likelihoods
 from engine.generation.span_scorer import SpanScorer, Window
 from engine.model.decoder import Decoder
 from engine.model.kernels import load
-from engine.model.kernels.load import choose_attention
+from engine.model.kernels.load import choose_kernels
 from engine.model.kernels.probe import ProbeResult, probe
 from engine.model.kernels.slot_attention import HEAD_DIMS
-from store.data_folder import default_data_folder
 from tests.support import tiny
+from tests.support.kernels import compiled_library, needs_kernel
 
 RIGHT = ProbeResult(error=1e-3, torch_error=1e-3, speedup=2.0)
-
-
-def why_unavailable():
-    try:
-        load._find_compiler()
-    except load.KernelUnavailable as reason:
-        return str(reason)
-    return ""
-
-
-needs_kernel = pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())
 
 
 @cache
 def kernel():
     """The kernel of this machine, whether it is faster or not."""
     return load.SlotAttention(compiled_library())
-
-
-@cache
-def compiled_library():
-    """The library, compiled once in the app's own folder."""
-    compiler = load._find_compiler()
-    folder = default_data_folder() / "models" / "kernels"
-    folder.mkdir(parents=True, exist_ok=True)
-    library = folder / f"slot_attention-{load._machine_key(compiler)}.so"
-    if not library.is_file():
-        load._compile(compiler, library, load.TIMEOUT_S)
-    return library
 
 
 def random_problem(num_heads, groups, head_dim, rows, num_keys, seed=0):
@@ -217,8 +194,8 @@ def compiler(monkeypatch, tmp_path):
 
 
 def chosen(folder, timeout_s=load.TIMEOUT_S):
-    choice = choose_attention(folder, timeout_s)
-    assert choice.kernel is None
+    choice = choose_kernels(folder, timeout_s)
+    assert choice.attention is None
     return choice.reason
 
 
@@ -305,22 +282,22 @@ def test_a_stored_result_is_used_again_and_a_damaged_one_is_measured_again(monke
     monkeypatch.setattr(load, "_compile", compile_again)
     monkeypatch.setattr(load, "_probe", lambda library, timeout_s: probed.append(library) or RIGHT)
     for _ in range(2):
-        choice = choose_attention(tmp_path)
-        assert choice.kernel is not None and "2.0x" in choice.reason
+        choice = choose_kernels(tmp_path)
+        assert choice.attention is not None and "2.0x" in choice.reason
     assert len(probed) == 1
     (result,) = tmp_path.glob("*.json")
     stored = json.loads(result.read_text())
     for damaged in ("{", "[]", json.dumps({"speedup": 2.0}), json.dumps(stored | {"error": None})):
         result.write_text(damaged)
-        assert choose_attention(tmp_path).kernel is not None
+        assert choose_kernels(tmp_path).attention is not None
     assert len(probed) == 5
     (library,) = tmp_path.glob("*.so")
     torn = library.read_bytes()[:-9]
     library.unlink()
     library.write_bytes(torn)
-    assert choose_attention(tmp_path).kernel is not None and len(probed) == 6
+    assert choose_kernels(tmp_path).attention is not None and len(probed) == 6
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)  # another machine with the same folder
-    assert choose_attention(tmp_path).kernel is not None and len(probed) == 7
+    assert choose_kernels(tmp_path).attention is not None and len(probed) == 7
 
 
 @needs_kernel

@@ -36,6 +36,10 @@ _ATTENTION = (
     "Attention on the CPU: KVScope's kernel, compiled at the first start, where it is right and faster than torch's on "
     "this processor."
 )
+_DECODING = (
+    "What decodes on the CPU: KVScope's kernel where it is right and faster than torch on this processor. With 8-bit "
+    "weights it reads half as much memory for each token; --decode-weights bf16 keeps the model's own."
+)
 _SPEED = "Decode speed: tokens per second while it writes an answer, measured at load after a short text."
 _KV = "Keys and values (KV): what the model stores for each token it has read."
 _TYPICAL_KV = f"{_KV} For 8 passages, a question and its answer."
@@ -211,6 +215,7 @@ def _model_row(model: ModelInfo) -> Markup:
         f"{size(model.memory_bytes)} of memory" if model.memory_bytes else None,
         tag("span", token_rate(model.tokens_per_second), title=_SPEED) if model.tokens_per_second else None,
         tag("span", "attention: " + model.attention.partition(",")[0], title=_ATTENTION) if model.attention else None,
+        tag("span", "decoding: " + model.decoding.partition(",")[0], title=_DECODING) if model.decoding else None,
         model.note,
     )
     name = tag("bdi", model.name, class_="kv-name")

@@ -1,0 +1,348 @@
+// A decoding step of a Llama-like decoder in one call, for AVX-512 BF16: token embeddings in, logits out. Up to MAX_ROWS
+// rows, each the next token of its own KV buffer, or adjacent ones of the same buffer. Weights are bf16, or int8 with a
+// scale per output; activations and sums are fp32, KV is bf16. The time goes into reading weights and KV once, so a
+// thread computes small shared values (norms, the merge of attention) for itself instead of waiting for another.
+// Attention splits the keys between the threads (Flash-Decoding, pytorch.org/blog/flash-decoding).
+
+#include <immintrin.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "simd.h"
+
+namespace {
+
+constexpr int MAX_ROWS = 8;
+constexpr int MAX_GROUPS = 16;  // query heads per key head
+constexpr int KEY_BLOCK = 64;   // keys per step of the online softmax
+
+struct Linear {
+    const void *weight;  // [outputs][inputs]
+    const float *scale;  // [outputs]; null: the weights are bf16
+    const float *bias;   // [outputs] or null
+};
+
+struct Layer {
+    Linear query, key, value, output, gate, up, down;
+    const float *attention_norm, *mlp_norm;
+    const float *query_norm, *key_norm;  // of each head, [head dimension]; or null
+};
+
+struct Shape {
+    int64_t num_layers, hidden, heads, key_heads, head_dim, intermediate, vocabulary;
+};
+
+struct Row {
+    bf16 *keys, *values;  // [layers][key heads][slots][head dimension]
+    int64_t layer, head;  // strides in elements
+    int64_t slot;
+};
+
+struct Range {
+    int64_t start, end;
+};
+
+// Waits for all threads; yields the core if another one is late, so that a busy machine does not stall.
+struct Barrier {
+    std::atomic<int> waiting{0}, generation{0};
+    void wait(int threads) {
+        const int current = generation.load(std::memory_order_relaxed);
+        if (waiting.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
+            waiting.store(0, std::memory_order_relaxed);
+            generation.store(current + 1, std::memory_order_release);
+            return;
+        }
+        for (int spins = 0; generation.load(std::memory_order_acquire) == current; spins++)
+            if (spins < 4000) _mm_pause();
+            else sched_yield();
+    }
+};
+
+Range part(int64_t total, int64_t unit, int index, int count) {
+    const int64_t units = (total + unit - 1) / unit;
+    return {std::min(total, units * index / count * unit), std::min(total, units * (index + 1) / count * unit)};
+}
+
+inline __m512 load16(const bf16 *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+inline __m512 load16(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p))); }
+
+// sums[o][r] = weight[o] . input[r] for OUTPUTS outputs and ROWS rows; weight [OUTPUTS][inputs], input [ROWS][inputs].
+template <typename W, int OUTPUTS, int ROWS>
+void multiply(const void *weights, int64_t inputs, const float *input, float *sums) {
+    const W *weight = static_cast<const W *>(weights);
+    __m512 totals[OUTPUTS][ROWS];
+    for (auto &each : totals)
+        for (__m512 &total : each) total = _mm512_setzero_ps();
+    for (int64_t i = 0; i < inputs; i += 16) {
+        __m512 x[ROWS];
+        for (int r = 0; r < ROWS; r++) x[r] = _mm512_loadu_ps(input + r * inputs + i);
+#pragma GCC unroll 4
+        for (int o = 0; o < OUTPUTS; o++) {
+            _mm_prefetch(weight + (OUTPUTS + o) * inputs + i, _MM_HINT_T0);
+            const __m512 w = load16(weight + o * inputs + i);
+            for (int r = 0; r < ROWS; r++) totals[o][r] = _mm512_fmadd_ps(w, x[r], totals[o][r]);
+        }
+    }
+    for (int o = 0; o < OUTPUTS; o++)
+        for (int r = 0; r < ROWS; r++) sums[o * ROWS + r] = _mm512_reduce_add_ps(totals[o][r]);
+}
+
+struct Multiplier {
+    void (*block)(const void *, int64_t, const float *, float *);  // of several outputs
+    void (*single)(const void *, int64_t, const float *, float *);
+    int outputs;  // of a block
+};
+
+constexpr int OUTPUTS_OF(int rows) { return rows <= 4 ? 4 : 2; }  // at most 16 sums in registers
+
+template <typename W, int... ROWS> Multiplier select(int rows, std::integer_sequence<int, ROWS...>) {
+    static constexpr Multiplier by_rows[] = {
+        {multiply<W, OUTPUTS_OF(ROWS + 1), ROWS + 1>, multiply<W, 1, ROWS + 1>, OUTPUTS_OF(ROWS + 1)}...};
+    return by_rows[rows - 1];
+}
+
+void rms_norm(const float *input, const float *weight, int64_t size, float epsilon, float *output) {
+    __m512 squares = _mm512_setzero_ps();
+    for (int64_t i = 0; i < size; i += 16) {
+        const __m512 x = _mm512_loadu_ps(input + i);
+        squares = _mm512_fmadd_ps(x, x, squares);
+    }
+    const __m512 factor = _mm512_set1_ps(1 / std::sqrt(_mm512_reduce_add_ps(squares) / size + epsilon));
+    for (int64_t i = 0; i < size; i += 16)
+        _mm512_storeu_ps(output + i, _mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(input + i), factor), _mm512_loadu_ps(weight + i)));
+}
+
+// Sums of 16 vectors, in order.
+inline __m512 reduce16(__m512 t[16]) {
+    for (int i = 0; i < 8; i++)
+        t[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[i], t[i + 8], 0x44), _mm512_shuffle_f32x4(t[i], t[i + 8], 0xee));
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[i], t[i + 4], 0x88), _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd));
+    for (int i = 0; i < 2; i++) t[i] = _mm512_add_ps(_mm512_unpacklo_ps(t[i], t[i + 2]), _mm512_unpackhi_ps(t[i], t[i + 2]));
+    const __m512 sums = _mm512_add_ps(_mm512_unpacklo_ps(t[0], t[1]), _mm512_unpackhi_ps(t[0], t[1]));
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15), sums);
+}
+
+// Attention of the query heads of one key head to keys start..end: maximum logit (times log2 e), sum of the weights, and
+// weighted sum of the values, by head.
+template <int D>
+void attend(const bf16 *query, const bf16 *keys, const bf16 *values, Range range, int groups, float scale, float *maxima,
+            float *sums, float *outputs) {
+    constexpr int HEADS = std::max(1, 256 / D);  // whose outputs, 16 vectors, are in registers together
+    alignas(64) float weights[MAX_GROUPS + HEADS][KEY_BLOCK] = {};
+    std::fill(maxima, maxima + groups, -INFINITY);
+    std::fill(sums, sums + groups, 0.0f);
+    std::fill(outputs, outputs + groups * D, 0.0f);
+    for (int64_t first = range.start; first < range.end; first += KEY_BLOCK) {
+        const int count = static_cast<int>(std::min<int64_t>(KEY_BLOCK, range.end - first));
+        const bf16 *key = keys + first * D, *value = values + first * D;
+        for (int g = 0; g < groups; g++) {
+            __m512 largest = _mm512_set1_ps(-INFINITY);
+            for (int k = 0; k < count; k += 16) {
+                __m512 t[16];
+                for (__m512 &each : t) each = _mm512_setzero_ps();
+                for (int d = 0; d < D; d += 32) {
+                    const __m512bh q = (__m512bh)_mm512_loadu_si512(query + g * D + d);
+#pragma GCC unroll 16
+                    for (int i = 0; i < 16; i++)
+                        t[i] = _mm512_dpbf16_ps(t[i], (__m512bh)_mm512_loadu_si512(key + std::min(k + i, count - 1) * D + d), q);
+                }
+                const __mmask16 is_key = count - k >= 16 ? 0xffff : (1 << (count - k)) - 1;
+                const __m512 logits = _mm512_mask_mul_ps(_mm512_set1_ps(-INFINITY), is_key, reduce16(t), _mm512_set1_ps(scale));
+                _mm512_store_ps(weights[g] + k, logits);
+                largest = _mm512_max_ps(largest, logits);
+            }
+            const float maximum = std::max(maxima[g], _mm512_reduce_max_ps(largest)), rescale = std::exp2(maxima[g] - maximum);
+            maxima[g] = maximum;
+            __m512 total = _mm512_setzero_ps();
+            for (int k = 0; k < count; k += 16) {
+                const __m512 weight = exp2_fast(_mm512_sub_ps(_mm512_load_ps(weights[g] + k), _mm512_set1_ps(maximum)));
+                _mm512_store_ps(weights[g] + k, weight);
+                total = _mm512_add_ps(total, weight);
+            }
+            sums[g] = sums[g] * rescale + _mm512_reduce_add_ps(total);
+            for (int d = 0; d < D; d += 16)
+                _mm512_storeu_ps(outputs + g * D + d, _mm512_mul_ps(_mm512_loadu_ps(outputs + g * D + d), _mm512_set1_ps(rescale)));
+        }
+        for (int g = 0; g < groups; g += HEADS) {
+            __m512 o[HEADS][D / 16];
+            for (int h = 0; h < HEADS; h++)
+                for (int d = 0; d < D / 16; d++)
+                    o[h][d] = g + h < groups ? _mm512_loadu_ps(outputs + (g + h) * D + 16 * d) : _mm512_setzero_ps();
+            for (int k = 0; k < count; k++)
+                for (int d = 0; d < D / 16; d++) {
+                    const __m512 v = load16(value + k * D + 16 * d);
+                    for (int h = 0; h < HEADS; h++) o[h][d] = _mm512_fmadd_ps(_mm512_set1_ps(weights[g + h][k]), v, o[h][d]);
+                }
+            for (int h = 0; h < HEADS && g + h < groups; h++)
+                for (int d = 0; d < D / 16; d++) _mm512_storeu_ps(outputs + (g + h) * D + 16 * d, o[h][d]);
+        }
+    }
+}
+
+struct Step {
+    const Shape &shape;
+    const Layer *layers;
+    const float *final_norm;
+    Linear head;
+    const Row *rows;
+    const float *rotation;  // [rows][2][head dimension]: cosines, sines
+    float *logits;          // [rows][vocabulary]
+    float epsilon, scale;   // scale of attention's logits, times log2(e)
+    float *hidden;          // [rows][hidden], the residual stream
+    int num_rows;
+    Multiplier multiplier;
+
+    template <int D> void run(int threads);
+
+    // Calls finish(output, row, value) for the outputs in `range`; input [rows][inputs].
+    template <typename Finish>
+    void apply(const Linear &linear, int64_t inputs, Range range, const float *input, const Finish &finish) const {
+        const auto *weight = static_cast<const char *>(linear.weight);
+        const int64_t row_bytes = inputs * (linear.scale ? sizeof(int8_t) : sizeof(bf16));
+        float sums[4 * MAX_ROWS];
+        for (int64_t first = range.start; first < range.end;) {
+            const int count = range.end - first >= multiplier.outputs ? multiplier.outputs : 1;
+            (count > 1 ? multiplier.block : multiplier.single)(weight + first * row_bytes, inputs, input, sums);
+            for (int o = 0; o < count; o++, first++)
+                for (int r = 0; r < num_rows; r++) {
+                    const float value = linear.scale ? sums[o * num_rows + r] * linear.scale[first] : sums[o * num_rows + r];
+                    finish(first, r, linear.bias ? value + linear.bias[first] : value);
+                }
+        }
+    }
+};
+
+template <int D> void Step::run(int threads) {
+    const int64_t heads = shape.heads, key_heads = shape.key_heads, all_heads = heads + 2 * key_heads;
+    const int groups = static_cast<int>(heads / key_heads);
+    const int64_t width = std::max({shape.hidden, heads * D, shape.intermediate});
+    const auto qkv = std::make_unique<float[]>(num_rows * all_heads * D);
+    const auto query = std::make_unique<bf16[]>(num_rows * heads * D);
+    const auto partial = std::make_unique<float[]>(threads * num_rows * heads * (D + 2));
+    const auto activations = std::make_unique<float[]>(num_rows * shape.intermediate);
+    const auto inputs = std::make_unique<float[]>(threads * num_rows * width);  // of the next linear layer, for each thread
+    Barrier barrier;
+#pragma omp parallel num_threads(threads)
+    {
+        const int count = omp_get_num_threads(), self = omp_get_thread_num();
+        float *input = inputs.get() + self * num_rows * width;
+        auto wait = [&] { barrier.wait(count); };
+        auto own = [&](int64_t outputs) { return part(outputs, 4, self, count); };
+        auto normalize = [&](const float *weight) {
+            for (int r = 0; r < num_rows; r++)
+                rms_norm(hidden + r * shape.hidden, weight, shape.hidden, epsilon, input + r * shape.hidden);
+        };
+        auto add_to_hidden = [&](int64_t o, int r, float value) { hidden[r * shape.hidden + o] += value; };
+        auto maxima = [&](int thread) { return partial.get() + thread * num_rows * heads * (D + 2); };
+        auto sums = [&](int thread) { return maxima(thread) + num_rows * heads; };
+        auto outputs = [&](int thread) { return sums(thread) + num_rows * heads; };
+
+        for (int64_t l = 0; l < shape.num_layers; l++) {
+            const Layer &layer = layers[l];
+            normalize(layer.attention_norm);
+            const Linear *projections[] = {&layer.query, &layer.key, &layer.value};
+            int64_t first = 0;
+            for (const Linear *projection : projections) {
+                const int64_t size = (projection == &layer.query ? heads : key_heads) * D;
+                apply(*projection, shape.hidden, own(size), input,
+                               [&](int64_t o, int r, float value) { qkv[r * all_heads * D + first + o] = value; });
+                first += size;
+            }
+            wait();
+            const Range mine = part(num_rows * all_heads, 1, self, count);
+            for (int64_t at = mine.start; at < mine.end; at++) {
+                const int64_t r = at / all_heads, h = at % all_heads;
+                float *x = qkv.get() + at * D;
+                const Row &row = rows[r];
+                const bool is_query = h < heads, is_key = !is_query && h < heads + key_heads;
+                const float *norm = is_query ? layer.query_norm : is_key ? layer.key_norm : nullptr;
+                if (norm) rms_norm(x, norm, D, epsilon, x);
+                bf16 *target = query.get() + (r * heads + h) * D;
+                if (is_key) target = row.keys + l * row.layer + (h - heads) * row.head + row.slot * D;
+                if (!is_query && !is_key) target = row.values + l * row.layer + (h - heads - key_heads) * row.head + row.slot * D;
+                if (is_query || is_key) {
+                    const float *cosine = rotation + 2 * r * D, *sine = cosine + D;
+                    for (int d = 0; d < D / 2; d += 16) {
+                        const __m512 a = _mm512_loadu_ps(x + d), b = _mm512_loadu_ps(x + D / 2 + d);
+                        const __m512 c = _mm512_loadu_ps(cosine + d), s = _mm512_loadu_ps(sine + d);
+                        _mm512_storeu_ps(x + d, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
+                        _mm512_storeu_ps(x + D / 2 + d, _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s)));
+                    }
+                }
+                for (int d = 0; d < D; d += 16)
+                    _mm256_storeu_si256((__m256i *)(target + d), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + d)));
+            }
+            wait();
+            for (int r = 0; r < num_rows; r++)
+                for (int64_t h = 0; h < key_heads; h++) {
+                    const int64_t offset = l * rows[r].layer + h * rows[r].head, q = r * heads + h * groups;
+                    attend<D>(query.get() + q * D, rows[r].keys + offset, rows[r].values + offset,
+                              part(rows[r].slot + 1, 16, self, count), groups, scale, maxima(self) + q, sums(self) + q,
+                              outputs(self) + q * D);
+                }
+            wait();
+            for (int64_t q = 0; q < num_rows * heads; q++) {
+                float maximum = -INFINITY, sum = 0;
+                for (int t = 0; t < count; t++) maximum = std::max(maximum, maxima(t)[q]);
+                __m512 merged[D / 16];
+                for (__m512 &each : merged) each = _mm512_setzero_ps();
+                for (int t = 0; t < count; t++) {
+                    const float weight = std::exp2(maxima(t)[q] - maximum);
+                    sum += weight * sums(t)[q];
+                    for (int d = 0; d < D / 16; d++)
+                        merged[d] = _mm512_fmadd_ps(_mm512_set1_ps(weight), _mm512_loadu_ps(outputs(t) + q * D + 16 * d), merged[d]);
+                }
+                for (int d = 0; d < D / 16; d++)
+                    _mm512_storeu_ps(input + q * D + 16 * d, _mm512_mul_ps(merged[d], _mm512_set1_ps(1 / sum)));
+            }
+            apply(layer.output, heads * D, own(shape.hidden), input, add_to_hidden);
+            wait();
+            normalize(layer.mlp_norm);
+            const Range neurons = own(shape.intermediate);
+            auto activation = [&](int64_t o, int r) -> float & { return activations[r * shape.intermediate + o]; };
+            apply(layer.gate, shape.hidden, neurons, input,
+                           [&](int64_t o, int r, float value) { activation(o, r) = value / (1 + std::exp(-value)); });
+            apply(layer.up, shape.hidden, neurons, input,
+                           [&](int64_t o, int r, float value) { activation(o, r) *= value; });
+            wait();
+            apply(layer.down, shape.intermediate, own(shape.hidden), activations.get(), add_to_hidden);
+            wait();
+        }
+        normalize(final_norm);
+        apply(head, shape.hidden, own(shape.vocabulary), input,
+                       [&](int64_t o, int r, float value) { logits[r * shape.vocabulary + o] = value; });
+    }
+}
+
+}  // namespace
+
+// Sizes are multiples of 16, except the vocabulary's. `hidden` holds the token embeddings and is overwritten. Returns 0, 1
+// for an unsupported shape, or 2 if memory is short.
+extern "C" int decode_step(const Shape *shape, const Layer *layers, const float *final_norm, const Linear *head, const Row *rows,
+                           const float *rotation, float *hidden, float *logits, float epsilon, float scale, int num_rows,
+                           int threads) {
+    if (shape->heads / shape->key_heads > MAX_GROUPS || num_rows > MAX_ROWS) return 1;
+    const std::make_integer_sequence<int, MAX_ROWS> counts;
+    const Multiplier multiplier = head->scale ? select<int8_t>(num_rows, counts) : select<bf16>(num_rows, counts);
+    Step step{*shape, layers, final_norm, *head, rows, rotation, logits, epsilon, scale * LOG2E, hidden, num_rows, multiplier};
+    try {
+        switch (shape->head_dim) {
+            case 64: step.run<64>(threads); return 0;
+            case 128: step.run<128>(threads); return 0;
+        }
+    } catch (const std::bad_alloc &) {
+        return 2;
+    }
+    return 1;
+}

@@ -1,0 +1,140 @@
+"""A decoding step on the CPU in one call: the compiled kernel of `decode_step.cpp` with the weights of one model."""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.model.kv_buffer import KVBuffer
+
+MAX_ROWS = 8
+HEAD_DIMS = (64, 128)
+MAX_GROUPS = 16  # query heads per key head
+_INT64, _POINTER = ctypes.c_int64, ctypes.c_void_p
+
+
+class _Linear(ctypes.Structure):
+    _fields_ = [("weight", _POINTER), ("scale", _POINTER), ("bias", _POINTER)]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        *((name, _Linear) for name in ("query", "key", "value", "output", "gate", "up", "down")),
+        *((name, _POINTER) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
+    ]
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = [
+        (name, _INT64)
+        for name in ("num_layers", "hidden", "heads", "key_heads", "head_dim", "intermediate", "vocabulary")
+    ]
+
+
+class _Row(ctypes.Structure):
+    _fields_ = [("keys", _POINTER), ("values", _POINTER), ("layer", _INT64), ("head", _INT64), ("slot", _INT64)]
+
+
+class DecodeStep:
+    """The kernel and a model's weights: its own in bf16, or a copy in 8 bits with a scale per output."""
+
+    def __init__(self, library: Path, model: Any, use_int8: bool) -> None:
+        """Raises OSError if the library cannot be loaded, and ValueError for a model that the kernel cannot run."""
+        config, layers = model.config, model.model.layers
+        attention, mlp = layers[0].self_attn, layers[0].mlp
+        groups = config.num_attention_heads // config.num_key_value_heads
+        sizes = (config.hidden_size, config.intermediate_size)
+        is_supported = (
+            model.dtype is torch.bfloat16
+            and model.device.type == "cpu"
+            and config.hidden_act == "silu"
+            and attention.head_dim in HEAD_DIMS
+            and groups <= MAX_GROUPS
+            and not any(size % 16 for size in sizes)
+        )
+        if not is_supported:
+            raise ValueError(f"{config.model_type} with {attention.head_dim} channels per head is not supported")
+        self._function = ctypes.CDLL(str(library)).decode_step
+        self._function.argtypes = [*8 * [_POINTER], ctypes.c_float, ctypes.c_float, ctypes.c_int, ctypes.c_int]
+        self._tensors: list[Tensor] = []  # that the structures point to
+        self._use_int8 = use_int8
+        self._model = model.model
+        self._epsilon, self._scaling = float(config.rms_norm_eps), float(attention.scaling)
+        self._vocabulary = int(model.lm_head.weight.shape[0])
+        self._shape = _Shape(
+            len(layers),
+            config.hidden_size,
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            attention.head_dim,
+            mlp.down_proj.in_features,
+            self._vocabulary,
+        )
+        self._layers = (_Layer * len(layers))(*(self._pack_layer(layer) for layer in layers))
+        self._final_norm = self._fp32(model.model.norm.weight)
+        self._head = self._pack(model.lm_head)
+
+    def _pack_layer(self, layer: Any) -> _Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        modules = attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj
+        linears = (*modules, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+        head_norms = (getattr(attention, name, None) for name in ("q_norm", "k_norm"))
+        norms = (layer.input_layernorm, layer.post_attention_layernorm, *head_norms)
+        return _Layer(*map(self._pack, linears), *(norm and self._fp32(norm.weight) for norm in norms))
+
+    def _pack(self, linear: nn.Linear) -> _Linear:
+        weight = linear.weight.detach()
+        bias = None if linear.bias is None else self._fp32(linear.bias)
+        if not self._use_int8:
+            return _Linear(self._keep(weight), None, bias)
+        rows = weight.float()
+        scale = rows.abs().amax(1).clamp(min=1e-12) / 127
+        return _Linear(self._keep((rows / scale[:, None]).round().to(torch.int8)), self._keep(scale), bias)
+
+    def _fp32(self, tensor: Tensor) -> int:
+        return self._keep(tensor.detach().float())
+
+    def _keep(self, tensor: Tensor) -> int:
+        """Return the address of a tensor, which lives as long as this object."""
+        self._tensors.append(tensor.contiguous())
+        return self._tensors[-1].data_ptr()
+
+    @torch.inference_mode()
+    def run(self, ids: Tensor, buffers: Sequence[KVBuffer], slots: Tensor) -> Tensor:
+        """Store the KV of token `ids` [R] at `slots` [R] of their buffers, and return the logits [R, V] after them.
+
+        Slots of one buffer are adjacent and ascending; those before them have valid KV. At most MAX_ROWS rows, and no
+        buffer with parallel chunks. Raises MemoryError.
+        """
+        hidden = self._model.embed_tokens(ids).float()
+        cosines, sines = self._model.rotary_emb(hidden[None], slots[None])
+        rotation = torch.stack((cosines[0], sines[0]), dim=1).contiguous()  # [R, 2, D]
+        logits = torch.empty((len(ids), self._vocabulary))
+        rows = (_Row * len(buffers))()
+        for row, buffer, slot in zip(rows, buffers, slots.tolist(), strict=True):
+            keys, values = buffer.keys, buffer.values
+            row.keys, row.values, row.slot = keys.data_ptr(), values.data_ptr(), slot
+            row.layer, row.head = keys.stride(0), keys.stride(1)
+        error = self._function(
+            ctypes.byref(self._shape),
+            self._layers,
+            self._final_norm,
+            ctypes.byref(self._head),
+            rows,
+            rotation.data_ptr(),
+            hidden.data_ptr(),
+            logits.data_ptr(),
+            self._epsilon,
+            self._scaling,
+            len(buffers),
+            torch.get_num_threads(),
+        )
+        if error == 2:
+            raise MemoryError("There is no memory for a decoding step.")
+        assert error == 0, "the shape was checked at the start"
+        for buffer, slot in zip(buffers, slots.tolist(), strict=True):
+            buffer.length = max(buffer.length, slot + 1)
+        return logits

@@ -1,0 +1,218 @@
+"""The compiled decoding step against models in fp32, and when it is used."""
+
+from copy import deepcopy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from engine.model.decoder import Decoder
+from engine.model.kernels.decode_step import MAX_ROWS, DecodeStep
+from engine.model.loading import decoding
+from engine.model.loading.decoding import choose_decoding
+from engine.model.prompt_lookup import PromptLookup
+from engine.model.sampling import TokenSampler, decode, decode_batch, extend
+from tests.support.kernels import compiled_library, needs_kernel
+
+SIZE = dict(vocab_size=501, hidden_size=144, intermediate_size=176, num_hidden_layers=3, max_position_embeddings=2048)
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE, num_attention_heads=9, num_key_value_heads=3, head_dim=64)),
+    "llama with biases": lambda: LlamaForCausalLM(
+        LlamaConfig(
+            **SIZE, num_attention_heads=2, num_key_value_heads=1, head_dim=128, attention_bias=True, mlp_bias=True
+        )
+    ),
+    "qwen2": lambda: Qwen2ForCausalLM(
+        Qwen2Config(**SIZE | {"hidden_size": 128}, num_attention_heads=2, num_key_value_heads=1)
+    ),
+    "qwen3": lambda: Qwen3ForCausalLM(
+        Qwen3Config(**SIZE, num_attention_heads=4, num_key_value_heads=4, head_dim=128, tie_word_embeddings=True)
+    ),
+}
+IDS = torch.randint(3, 501, (260,), generator=torch.Generator().manual_seed(7))
+
+
+def make_model(name="llama"):
+    torch.manual_seed(3)
+    model = MODELS[name]().eval()
+    for parameter_name, parameter in model.named_parameters():
+        if "norm" in parameter_name or "bias" in parameter_name:
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        else:
+            parameter.data *= 3.0  # differences between tokens become visible
+    return model.to(torch.bfloat16)
+
+
+def make_decoder(name="llama", use_int8=False):
+    decoder = Decoder(make_model(name), None, name)
+    decoder.decode_step = DecodeStep(compiled_library(), decoder.model, use_int8)
+    return decoder
+
+
+def prefill(decoder, length, capacity=None):
+    buffer = decoder.new_buffer(capacity or len(IDS))
+    decoder.forward_rows(IDS[:length], buffer, torch.arange(length))
+    return buffer
+
+
+def deviation(found, expected):
+    return float(((found - expected) / expected.std()).square().mean().sqrt())
+
+
+@torch.inference_mode()
+def fp32_logits(model, length):
+    """Return the last logits of transformers' own forward pass in fp32."""
+    model.set_attn_implementation("sdpa")
+    return model.float()(IDS[None, :length], use_cache=False).logits[0, -1]
+
+
+@needs_kernel
+@pytest.mark.parametrize("length", [1, 15, 200])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_computes_the_models_logits(name, length):
+    decoder = make_decoder(name)
+    buffer = prefill(decoder, length)
+    found = decoder.step(IDS[length : length + 1], [buffer], torch.tensor([length]))[0]
+    assert buffer.length == length + 1
+    torch_buffer = prefill(decoder, length)
+    by_torch = decoder.forward_rows(IDS[length : length + 1], torch_buffer, torch.tensor([length]))
+    expected = fp32_logits(decoder.model, length + 1)
+    assert deviation(found, expected) <= 1.1 * deviation(by_torch, expected) + 1e-3
+    assert deviation(found, expected) < 0.05
+    stored, by_torch_stored = (each[:, :, length].float() for each in (buffer.keys, torch_buffer.keys))
+    torch.testing.assert_close(stored, by_torch_stored, atol=0.1, rtol=0.05)
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", MODELS)
+def test_with_8_bit_weights_it_computes_what_the_rounded_weights_give(name):
+    decoder = make_decoder(name, use_int8=True)
+    rounded = deepcopy(decoder.model).float()
+    rounded.lm_head.weight = torch.nn.Parameter(rounded.lm_head.weight.clone())  # the embeddings are not rounded
+    for module in rounded.modules():
+        if isinstance(module, torch.nn.Linear):
+            scale = module.weight.data.abs().amax(1, keepdim=True) / 127
+            module.weight.data = (module.weight.data / scale).round() * scale
+    buffer = decoder.new_buffer(40)
+    for slot in range(40):
+        found = decoder.step(IDS[slot : slot + 1], [buffer], torch.tensor([slot]))[0]
+    rounded.set_attn_implementation("sdpa")
+    with torch.inference_mode():
+        expected = rounded(IDS[None, :40], use_cache=False).logits[0, -1]
+    assert deviation(found, expected) < 0.03
+
+
+@needs_kernel
+@pytest.mark.parametrize("use_int8", [False, True])
+def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit(use_int8):
+    decoder = make_decoder(use_int8=use_int8)
+    single, start = prefill(decoder, 100), 100
+    rows = [decoder.step(IDS[[slot]], [single], torch.tensor([slot]))[0] for slot in range(start, start + MAX_ROWS)]
+    for count in range(1, MAX_ROWS + 1):
+        slots, buffer = torch.arange(start, start + count), prefill(decoder, start)
+        assert torch.equal(decoder.step(IDS[slots], [buffer] * count, slots), torch.stack(rows[:count]))
+        assert torch.equal(buffer.keys[:, :, : start + count], single.keys[:, :, : start + count])
+    lengths = (3, 250, 31)
+    buffers = [prefill(decoder, length) for length in lengths]
+    together = decoder.step(IDS[torch.tensor(lengths)], buffers, torch.tensor(lengths))
+    for length, logits in zip(lengths, together, strict=True):
+        alone = decoder.step(IDS[[length]], [prefill(decoder, length)], torch.tensor([length]))[0]
+        assert torch.equal(alone, logits)
+
+
+@needs_kernel
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_number_of_threads_changes_rounding_only(monkeypatch, threads):
+    decoder = make_decoder()
+    expected = decoder.step(IDS[[200]], [prefill(decoder, 200)], torch.tensor([200]))
+    buffer = prefill(decoder, 200)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    torch.testing.assert_close(decoder.step(IDS[[200]], [buffer], torch.tensor([200])), expected, atol=0.05, rtol=0.05)
+
+
+@needs_kernel
+def test_answers_are_the_same_one_by_one_in_a_batch_and_with_lookup_also_in_bf16():
+    decoder = make_decoder()
+    prompts = [IDS[:50], IDS[100:220], IDS[30:41]]
+
+    def start():
+        buffers = [decoder.new_buffer(len(prompt) + 40) for prompt in prompts]
+        logits = [decoder.forward_rows(p, b, torch.arange(len(p))) for p, b in zip(prompts, buffers, strict=True)]
+        return buffers, [int(each.argmax()) for each in logits]
+
+    def answers(lookup):
+        found = []
+        for prompt, buffer, first in zip(prompts, *start(), strict=True):
+            known = PromptLookup([*prompt.tolist(), *free[len(found)]]) if lookup else None
+            found.append(list(decode(decoder, buffer, [first], TokenSampler(), frozenset(), 30, lookup=known)))
+        return found
+
+    free = answers(lookup=False)
+    assert answers(lookup=True) == free  # every proposal is right, so passes have several rows
+    buffers, firsts = start()
+    assert decode_batch(decoder, buffers, firsts, [TokenSampler() for _ in firsts], frozenset(), 30) == free
+
+
+@needs_kernel
+def test_parallel_chunks_and_long_drafts_are_left_to_torch(monkeypatch):
+    decoder = make_decoder()
+    buffer = prefill(decoder, 20)
+    many = torch.arange(20, 20 + MAX_ROWS + 1)
+    assert decoder.step(IDS[many], [buffer] * len(many), many) is None
+    calls = []
+    monkeypatch.setattr(decoder.decode_step, "run", lambda *arguments: calls.append(arguments))
+    extend(decoder, buffer, int(IDS[20]), IDS[21 : 22 + MAX_ROWS].tolist(), TokenSampler())
+    buffer.parallel = SimpleNamespace()
+    assert decoder.step(IDS[:1], [buffer], torch.tensor([20])) is None and calls == []
+
+
+# ---- choosing
+
+
+def speeds(monkeypatch, torch_speed, kernel_speed):
+    def measure(decoder):
+        return kernel_speed if decoder.decode_step else torch_speed
+
+    monkeypatch.setattr(decoding, "measure_decode_speed", measure)
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("weights", "free_bytes", "said"),
+    [("auto", 10**9, "8-bit"), ("auto", 10**5, "bf16"), ("bf16", 10**9, "bf16"), ("int8", 10**5, "8-bit")],
+)
+def test_the_faster_step_is_used_with_the_weights_that_fit(monkeypatch, weights, free_bytes, said):
+    monkeypatch.setattr(decoding, "free_bytes", lambda device: free_bytes)
+    speeds(monkeypatch, 10.0, 25.0)
+    decoder = Decoder(make_model(), None, "tiny")
+    reason = choose_decoding(decoder, compiled_library(), weights)
+    assert reason == f"KVScope's kernel with {said} weights, 2.5x torch's speed."
+    assert decoder.decode_step is not None and decoder.tokens_per_second == 25.0
+
+
+@needs_kernel
+def test_a_slow_or_wrong_step_is_not_used(monkeypatch):
+    decoder = Decoder(make_model(), None, "tiny")
+    speeds(monkeypatch, 10.0, 9.0)
+    assert "0.90x its speed" in choose_decoding(decoder, compiled_library(), "auto")
+    assert decoder.decode_step is None and decoder.tokens_per_second == 10.0
+    speeds(monkeypatch, 10.0, 20.0)
+    for wrong in (1.0, float("nan")):
+        monkeypatch.setattr(decoding, "_deviation", lambda decoder, wrong=wrong: wrong)
+        assert "differ by" in choose_decoding(decoder, compiled_library(), "auto")
+        assert decoder.decode_step is None and decoder.tokens_per_second == 10.0
+
+
+@needs_kernel
+def test_models_that_the_step_cannot_run_are_decoded_by_torch():
+    other = LlamaForCausalLM(LlamaConfig(**SIZE, num_attention_heads=3, head_dim=32)).to(torch.bfloat16)
+    for model in (other, make_model().float()):
+        decoder = Decoder(model, None, "tiny")
+        assert "is not supported" in choose_decoding(decoder, compiled_library(), "auto")
+        assert decoder.decode_step is None and decoder.tokens_per_second > 0
+
+
+def test_without_a_library_torch_decodes():
+    decoder = Decoder(make_model(), None, "tiny")
+    assert choose_decoding(decoder, None, "auto") == "torch's." and decoder.tokens_per_second > 0
