@@ -1,4 +1,4 @@
-"""Decode speed on the same prompt: our loop, the same without a KV cache, and transformers' `generate`.
+"""Decode speed on the same prompt: our loop, the same by torch or without a KV cache, and transformers' `generate`.
 
 Without a KV cache every new token needs a pass over all tokens before it, the starting point of nanoVLM's article.
 """
@@ -12,8 +12,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from bench.bootstrap import medians
+from bench.harness.engine import model_config
 from bench.tables import progress
-from engine.builder import ModelConfig, load_models
+from engine.builder import load_models
 from engine.model.decoder import Decoder
 from engine.model.loading.resolve import resolve
 from engine.model.sampling import TokenSampler, decode
@@ -22,8 +23,10 @@ TITLE = "decoding, tokens per second"
 COLUMNS = {
     "length": "prompt",
     "tokens_per_second": "KVScope",
+    "torch_tokens_per_second": "by torch",
     "uncached_tokens_per_second": "no KV cache",
     "transformers_tokens_per_second": "transformers",
+    "kernel_speedup": "over torch",
     "cache_speedup": "over no cache",
     "speedup": "over transformers",
     "n": "n",
@@ -33,10 +36,12 @@ UNCACHED_TOKENS = 3  # fewer, since each is a whole pass
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return one row per prompt length; medians over the runs, which alternate between the three."""
+    """Return one row per prompt length; medians over the runs, which alternate between the four."""
     folder = arguments.data / "models"
     model = arguments.model
-    config = ModelConfig(folder, model, model, arguments.device, arguments.dtype, "off", token_selector="off")
+    arguments.lora_adapter = arguments.token_selector = arguments.span_scorer = "off"
+    arguments.auxiliary_model = model
+    config = model_config(arguments)
     decoder = load_models(config).primary
     weights = resolve(model, folder)
     reference: Any = AutoModelForCausalLM.from_pretrained(weights, dtype=decoder.dtype, local_files_only=True)
@@ -47,10 +52,13 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         ids = torch.randint(100, decoder.spec.vocab_size, (length,), generator=generator)
         runs = []
         for _ in progress(range(arguments.samples + 1), f"{length} tokens"):
-            ours, no_cache, theirs = kvscope(decoder, ids), uncached(decoder, ids), transformers(reference, ids)
+            ours, by_torch = kvscope(decoder, ids), kvscope(decoder, ids, use_kernel=False)
+            no_cache, theirs = uncached(decoder, ids), transformers(reference, ids)
             runs.append(
                 {
                     "tokens_per_second": ours,
+                    "torch_tokens_per_second": by_torch,
+                    "kernel_speedup": ours / by_torch,
                     "uncached_tokens_per_second": no_cache,
                     "transformers_tokens_per_second": theirs,
                     "cache_speedup": ours / no_cache,
@@ -61,15 +69,19 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def kvscope(decoder: Decoder, ids: torch.Tensor) -> float:
-    """Return the tokens per second after the first token."""
+def kvscope(decoder: Decoder, ids: torch.Tensor, use_kernel: bool = True) -> float:
+    """Return the tokens per second after the first token; without `use_kernel` by torch."""
+    step = decoder.decode_step
+    decoder.decode_step = step if use_kernel else None
     buffer, sampler = decoder.new_buffer(len(ids) + NEW_TOKENS), TokenSampler()
     first = sampler.sample(decoder.forward_rows(ids, buffer, torch.arange(len(ids))))
     tokens = decode(decoder, buffer, [first], sampler, frozenset(), NEW_TOKENS)
     next(tokens)
     began = time.perf_counter()
     count = len(list(islice(tokens, NEW_TOKENS)))
-    return count / (time.perf_counter() - began)
+    speed = count / (time.perf_counter() - began)
+    decoder.decode_step = step
+    return speed
 
 
 def uncached(decoder: Decoder, ids: torch.Tensor) -> float:

@@ -57,11 +57,16 @@ def _pass_ms(decoder: Decoder, length: int, ratio: float) -> float:
     buffer = decoder.new_buffer(num_tokens)
     buffer.keys.zero_()
     buffer.values.zero_()
-    windows = torch.arange(length // WINDOW_TOKENS)
-    chosen = windows[(windows * ratio).floor() != ((windows - 1) * ratio).floor()]
-    context = (chosen[:, None] * WINDOW_TOKENS + torch.arange(WINDOW_TOKENS)).flatten()
-    rows = torch.arange(num_tokens) if ratio == 1 else torch.cat((context, torch.arange(length, num_tokens)))
+    rows = spread_rows(length, ratio)
     ids = rows % 1000 + 100
     began = perf_counter()
     decoder.forward_rows(ids, buffer, rows)
     return 1e3 * (perf_counter() - began)
+
+
+def spread_rows(length: int, ratio: float) -> torch.Tensor:
+    """Return the rows of evenly spread windows of `length` context tokens, all if the ratio is 1, and of a question."""
+    windows = torch.arange(length // WINDOW_TOKENS)
+    chosen = windows[(windows * ratio).floor() != ((windows - 1) * ratio).floor()]
+    context = (chosen[:, None] * WINDOW_TOKENS + torch.arange(WINDOW_TOKENS)).flatten()
+    return torch.cat((torch.arange(length) if ratio == 1 else context, torch.arange(length, length + QUESTION_TOKENS)))

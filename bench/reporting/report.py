@@ -14,11 +14,24 @@ from plotly.subplots import make_subplots
 
 from bench.cache import run as cache
 from bench.errors import InvalidDataset
-from bench.measures import attention, decode, documents, draft, fidelity, ingest, kernel, quality, scoring, tiers, ttft
+from bench.measures import (
+    attention,
+    decode,
+    documents,
+    draft,
+    fidelity,
+    ingest,
+    kernel,
+    peers,
+    quality,
+    scoring,
+    tiers,
+    ttft,
+)
 from bench.tables import columns_of, markdown
 
 TITLE = "tables and plots of measured rows"
-MEASURES = (quality, attention, ttft, scoring, decode, kernel, documents, draft, fidelity, ingest, tiers, cache)
+MEASURES = (quality, attention, ttft, scoring, decode, kernel, peers, documents, draft, fidelity, ingest, tiers, cache)
 KINDS = [measure.COLUMNS for measure in MEASURES]
 COLUMNS = columns_of("file rows")
 _HUES = {

@@ -1,7 +1,8 @@
-// A decoding step of a Llama-like decoder in one call, for AVX-512 BF16: token embeddings in, logits out. Up to MAX_ROWS
-// rows, each the next token of its own KV buffer, or adjacent ones of the same buffer. Weights are bf16, or int8 with a
-// scale per output; activations and sums are fp32, KV is bf16. The time goes into reading weights and KV once, so a
-// thread computes small shared values (norms, the merge of attention) for itself instead of waiting for another.
+// A decoding step of a Llama-like decoder in one call, for AVX-512 BF16 and VNNI: token embeddings in, logits out. Up to
+// MAX_ROWS rows, each the next token of its own KV buffer, or adjacent ones of the same buffer. Activations are fp32, KV is
+// bf16. Weights are bf16, or int8 with a scale per output; then the inputs of linear layers are rounded to 16 bits with a
+// scale per row, and sums are exact integers. The time goes into reading weights and KV once, so a thread computes small
+// shared values (norms, the merge of attention) for itself instead of waiting for another.
 // Attention splits the keys between the threads (Flash-Decoding, pytorch.org/blog/flash-decoding).
 
 #include <immintrin.h>
@@ -23,11 +24,13 @@ namespace {
 constexpr int MAX_ROWS = 8;
 constexpr int MAX_GROUPS = 16;  // query heads per key head
 constexpr int KEY_BLOCK = 64;   // keys per step of the online softmax
+constexpr int BLOCK = 64;       // int8 weights in a vector
 
 struct Linear {
-    const void *weight;  // [outputs][inputs]
-    const float *scale;  // [outputs]; null: the weights are bf16
-    const float *bias;   // [outputs] or null
+    const void *weight;   // [outputs][inputs]; int8: with zeros up to a multiple of BLOCK inputs
+    const float *scale;   // [outputs]; null: the weights are bf16
+    const int32_t *sums;  // [outputs], of the int8 weights
+    const float *bias;    // [outputs] or null
 };
 
 struct Layer {
@@ -74,12 +77,36 @@ Range part(int64_t total, int64_t unit, int index, int count) {
 inline __m512 load16(const bf16 *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
-inline __m512 load16(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p))); }
 
-// sums[o][r] = weight[o] . input[r] for OUTPUTS outputs and ROWS rows; weight [OUTPUTS][inputs], input [ROWS][inputs].
-template <typename W, int OUTPUTS, int ROWS>
-void multiply(const void *weights, int64_t inputs, const float *input, float *sums) {
-    const W *weight = static_cast<const W *>(weights);
+// A linear layer's inputs for a few rows as its weights need them.
+struct Inputs {
+    const void *data;  // bf16 weights: fp32 [rows][inputs]; int8: uint8 [rows][blocks][2][BLOCK], high and low bytes
+    float scales[MAX_ROWS];
+};
+
+constexpr int32_t OFFSET = 1 << 15;  // makes rounded inputs unsigned
+
+// Round to OFFSET + x / scale, in 16 bits, with zeros as padding; returns the scale.
+float quantize(const float *input, int64_t size, uint8_t *bytes) {
+    __m512 largest = _mm512_setzero_ps();
+    for (int64_t i = 0; i < size; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(input + i)));
+    const float maximum = _mm512_reduce_max_ps(largest), scale = maximum > 0 ? maximum / (OFFSET - 1) : 1;
+    const __m512 inverse = _mm512_set1_ps(1 / scale);
+    for (int64_t i = 0; i < size; i += 16) {
+        const __m512i x = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(input + i), inverse));
+        const __m512i shifted = _mm512_add_epi32(x, _mm512_set1_epi32(OFFSET));
+        uint8_t *high = bytes + i / BLOCK * 2 * BLOCK + i % BLOCK;
+        _mm_storeu_si128((__m128i *)high, _mm512_cvtepi32_epi8(_mm512_srli_epi32(shifted, 8)));
+        _mm_storeu_si128((__m128i *)(high + BLOCK), _mm512_cvtepi32_epi8(shifted));
+    }
+    return scale;
+}
+
+// sums[o][r] = weight[o] . input[r] for OUTPUTS outputs from `first` on and ROWS rows.
+template <int OUTPUTS, int ROWS>
+void multiply_bf16(const Linear &linear, int64_t inputs, int64_t first, const Inputs &rows, float *sums) {
+    const bf16 *weight = static_cast<const bf16 *>(linear.weight) + first * inputs;
+    const float *input = static_cast<const float *>(rows.data);
     __m512 totals[OUTPUTS][ROWS];
     for (auto &each : totals)
         for (__m512 &total : each) total = _mm512_setzero_ps();
@@ -97,18 +124,55 @@ void multiply(const void *weights, int64_t inputs, const float *input, float *su
         for (int r = 0; r < ROWS; r++) sums[o * ROWS + r] = _mm512_reduce_add_ps(totals[o][r]);
 }
 
+template <int OUTPUTS, int ROWS>
+void multiply_int8(const Linear &linear, int64_t inputs, int64_t first, const Inputs &rows, float *sums) {
+    const int64_t blocks = (inputs + BLOCK - 1) / BLOCK, width = blocks * BLOCK;
+    const int8_t *weight = static_cast<const int8_t *>(linear.weight) + first * width;
+    const uint8_t *input = static_cast<const uint8_t *>(rows.data);
+    __m512i high[OUTPUTS][ROWS], low[OUTPUTS][ROWS];
+    for (int o = 0; o < OUTPUTS; o++)
+        for (int r = 0; r < ROWS; r++) high[o][r] = low[o][r] = _mm512_setzero_si512();
+    for (int64_t b = 0; b < blocks; b++) {
+        __m512i w[OUTPUTS];
+        for (int o = 0; o < OUTPUTS; o++) {
+            _mm_prefetch(weight + (OUTPUTS + o) * width + b * BLOCK, _MM_HINT_T0);
+            w[o] = _mm512_loadu_si512(weight + o * width + b * BLOCK);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) {
+            const uint8_t *x = input + (r * blocks + b) * 2 * BLOCK;
+            const __m512i x_high = _mm512_loadu_si512(x), x_low = _mm512_loadu_si512(x + BLOCK);
+            for (int o = 0; o < OUTPUTS; o++) {
+                high[o][r] = _mm512_dpbusd_epi32(high[o][r], x_high, w[o]);
+                low[o][r] = _mm512_dpbusd_epi32(low[o][r], x_low, w[o]);
+            }
+        }
+    }
+    for (int o = 0; o < OUTPUTS; o++)
+        for (int r = 0; r < ROWS; r++) {
+            const int64_t total = 256 * int64_t(_mm512_reduce_add_epi32(high[o][r])) + _mm512_reduce_add_epi32(low[o][r]);
+            const int64_t sum = total - int64_t(OFFSET) * linear.sums[first + o];
+            sums[o * ROWS + r] = static_cast<float>(sum) * rows.scales[r] * linear.scale[first + o];
+        }
+}
+
+using Multiply = void (*)(const Linear &, int64_t, int64_t, const Inputs &, float *);
+
 struct Multiplier {
-    void (*block)(const void *, int64_t, const float *, float *);  // of several outputs
-    void (*single)(const void *, int64_t, const float *, float *);
-    int outputs;  // of a block
+    Multiply block, single;  // of several outputs, of one
+    int outputs;             // of a block
 };
 
-constexpr int OUTPUTS_OF(int rows) { return rows <= 4 ? 4 : 2; }  // at most 16 sums in registers
+// Outputs whose sums are in registers together with those of `rows` rows: at most 16, or 8 pairs.
+constexpr int bf16_outputs(int rows) { return rows <= 4 ? 4 : 2; }
+constexpr int int8_outputs(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
 
-template <typename W, int... ROWS> Multiplier select(int rows, std::integer_sequence<int, ROWS...>) {
-    static constexpr Multiplier by_rows[] = {
-        {multiply<W, OUTPUTS_OF(ROWS + 1), ROWS + 1>, multiply<W, 1, ROWS + 1>, OUTPUTS_OF(ROWS + 1)}...};
-    return by_rows[rows - 1];
+template <int... N> Multiplier select(bool is_int8, int rows, std::integer_sequence<int, N...>) {
+    static constexpr Multiplier bf16_by_rows[] = {
+        {multiply_bf16<bf16_outputs(N + 1), N + 1>, multiply_bf16<1, N + 1>, bf16_outputs(N + 1)}...};
+    static constexpr Multiplier int8_by_rows[] = {
+        {multiply_int8<int8_outputs(N + 1), N + 1>, multiply_int8<1, N + 1>, int8_outputs(N + 1)}...};
+    return (is_int8 ? int8_by_rows : bf16_by_rows)[rows - 1];
 }
 
 void rms_norm(const float *input, const float *weight, int64_t size, float epsilon, float *output) {
@@ -205,18 +269,26 @@ struct Step {
 
     template <int D> void run(int threads);
 
-    // Calls finish(output, row, value) for the outputs in `range`; input [rows][inputs].
+    // Return inputs [rows][size] as the weights need them; `bytes` is memory for a copy.
+    Inputs prepare(const float *input, int64_t size, uint8_t *bytes) const {
+        Inputs inputs{input, {}};
+        if (!head.scale) return inputs;
+        inputs.data = bytes;
+        const int64_t row_bytes = (size + BLOCK - 1) / BLOCK * BLOCK * 2;
+        for (int r = 0; r < num_rows; r++) inputs.scales[r] = quantize(input + r * size, size, bytes + r * row_bytes);
+        return inputs;
+    }
+
+    // Calls finish(output, row, value) for the outputs in `range`.
     template <typename Finish>
-    void apply(const Linear &linear, int64_t inputs, Range range, const float *input, const Finish &finish) const {
-        const auto *weight = static_cast<const char *>(linear.weight);
-        const int64_t row_bytes = inputs * (linear.scale ? sizeof(int8_t) : sizeof(bf16));
+    void apply(const Linear &linear, int64_t size, Range range, const Inputs &inputs, const Finish &finish) const {
         float sums[4 * MAX_ROWS];
         for (int64_t first = range.start; first < range.end;) {
             const int count = range.end - first >= multiplier.outputs ? multiplier.outputs : 1;
-            (count > 1 ? multiplier.block : multiplier.single)(weight + first * row_bytes, inputs, input, sums);
+            (count > 1 ? multiplier.block : multiplier.single)(linear, size, first, inputs, sums);
             for (int o = 0; o < count; o++, first++)
                 for (int r = 0; r < num_rows; r++) {
-                    const float value = linear.scale ? sums[o * num_rows + r] * linear.scale[first] : sums[o * num_rows + r];
+                    const float value = sums[o * num_rows + r];
                     finish(first, r, linear.bias ? value + linear.bias[first] : value);
                 }
         }
@@ -231,17 +303,22 @@ template <int D> void Step::run(int threads) {
     const auto query = std::make_unique<bf16[]>(num_rows * heads * D);
     const auto partial = std::make_unique<float[]>(threads * num_rows * heads * (D + 2));
     const auto activations = std::make_unique<float[]>(num_rows * shape.intermediate);
-    const auto inputs = std::make_unique<float[]>(threads * num_rows * width);  // of the next linear layer, for each thread
+    // For each thread: the inputs of the next linear layer, and memory to round them.
+    const auto inputs = std::make_unique<float[]>(threads * num_rows * width);
+    const int64_t num_bytes = num_rows * 2 * (width + BLOCK);
+    const auto bytes = std::make_unique<uint8_t[]>(threads * num_bytes);
     Barrier barrier;
 #pragma omp parallel num_threads(threads)
     {
         const int count = omp_get_num_threads(), self = omp_get_thread_num();
         float *input = inputs.get() + self * num_rows * width;
+        auto prepared = [&](const float *values, int64_t size) { return prepare(values, size, bytes.get() + self * num_bytes); };
         auto wait = [&] { barrier.wait(count); };
         auto own = [&](int64_t outputs) { return part(outputs, 4, self, count); };
-        auto normalize = [&](const float *weight) {
+        auto normalized = [&](const float *weight) {
             for (int r = 0; r < num_rows; r++)
                 rms_norm(hidden + r * shape.hidden, weight, shape.hidden, epsilon, input + r * shape.hidden);
+            return prepared(input, shape.hidden);
         };
         auto add_to_hidden = [&](int64_t o, int r, float value) { hidden[r * shape.hidden + o] += value; };
         auto maxima = [&](int thread) { return partial.get() + thread * num_rows * heads * (D + 2); };
@@ -250,12 +327,12 @@ template <int D> void Step::run(int threads) {
 
         for (int64_t l = 0; l < shape.num_layers; l++) {
             const Layer &layer = layers[l];
-            normalize(layer.attention_norm);
+            const Inputs attention_inputs = normalized(layer.attention_norm);
             const Linear *projections[] = {&layer.query, &layer.key, &layer.value};
             int64_t first = 0;
             for (const Linear *projection : projections) {
                 const int64_t size = (projection == &layer.query ? heads : key_heads) * D;
-                apply(*projection, shape.hidden, own(size), input,
+                apply(*projection, shape.hidden, own(size), attention_inputs,
                                [&](int64_t o, int r, float value) { qkv[r * all_heads * D + first + o] = value; });
                 first += size;
             }
@@ -306,21 +383,21 @@ template <int D> void Step::run(int threads) {
                 for (int d = 0; d < D / 16; d++)
                     _mm512_storeu_ps(input + q * D + 16 * d, _mm512_mul_ps(merged[d], _mm512_set1_ps(1 / sum)));
             }
-            apply(layer.output, heads * D, own(shape.hidden), input, add_to_hidden);
+            apply(layer.output, heads * D, own(shape.hidden), prepared(input, heads * D), add_to_hidden);
             wait();
-            normalize(layer.mlp_norm);
+            const Inputs mlp_inputs = normalized(layer.mlp_norm);
             const Range neurons = own(shape.intermediate);
             auto activation = [&](int64_t o, int r) -> float & { return activations[r * shape.intermediate + o]; };
-            apply(layer.gate, shape.hidden, neurons, input,
+            apply(layer.gate, shape.hidden, neurons, mlp_inputs,
                            [&](int64_t o, int r, float value) { activation(o, r) = value / (1 + std::exp(-value)); });
-            apply(layer.up, shape.hidden, neurons, input,
+            apply(layer.up, shape.hidden, neurons, mlp_inputs,
                            [&](int64_t o, int r, float value) { activation(o, r) *= value; });
             wait();
-            apply(layer.down, shape.intermediate, own(shape.hidden), activations.get(), add_to_hidden);
+            const Inputs neuron_outputs = prepared(activations.get(), shape.intermediate);
+            apply(layer.down, shape.intermediate, own(shape.hidden), neuron_outputs, add_to_hidden);
             wait();
         }
-        normalize(final_norm);
-        apply(head, shape.hidden, own(shape.vocabulary), input,
+        apply(head, shape.hidden, own(shape.vocabulary), normalized(final_norm),
                        [&](int64_t o, int r, float value) { logits[r * shape.vocabulary + o] = value; });
     }
 }
@@ -333,8 +410,7 @@ extern "C" int decode_step(const Shape *shape, const Layer *layers, const float 
                            const float *rotation, float *hidden, float *logits, float epsilon, float scale, int num_rows,
                            int threads) {
     if (shape->heads / shape->key_heads > MAX_GROUPS || num_rows > MAX_ROWS) return 1;
-    const std::make_integer_sequence<int, MAX_ROWS> counts;
-    const Multiplier multiplier = head->scale ? select<int8_t>(num_rows, counts) : select<bf16>(num_rows, counts);
+    const Multiplier multiplier = select(head->scale, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
     Step step{*shape, layers, final_norm, *head, rows, rotation, logits, epsilon, scale * LOG2E, hidden, num_rows, multiplier};
     try {
         switch (shape->head_dim) {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.model.kv_buffer import KVBuffer
@@ -13,11 +14,13 @@ from engine.model.kv_buffer import KVBuffer
 MAX_ROWS = 8
 HEAD_DIMS = (64, 128)
 MAX_GROUPS = 16  # query heads per key head
+BLOCK = 64  # rows of int8 weights are padded to a multiple of it
+ROUNDED_ROWS = 4096  # rounded together: bounds the memory in use meanwhile
 _INT64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
 class _Linear(ctypes.Structure):
-    _fields_ = [("weight", _POINTER), ("scale", _POINTER), ("bias", _POINTER)]
+    _fields_ = [("weight", _POINTER), ("scale", _POINTER), ("sums", _POINTER), ("bias", _POINTER)]
 
 
 class _Layer(ctypes.Structure):
@@ -89,10 +92,14 @@ class DecodeStep:
         weight = linear.weight.detach()
         bias = None if linear.bias is None else self._fp32(linear.bias)
         if not self._use_int8:
-            return _Linear(self._keep(weight), None, bias)
-        rows = weight.float()
-        scale = rows.abs().amax(1).clamp(min=1e-12) / 127
-        return _Linear(self._keep((rows / scale[:, None]).round().to(torch.int8)), self._keep(scale), bias)
+            return _Linear(self._keep(weight), None, None, bias)
+        scale = weight.abs().amax(1).float().clamp(min=1e-12) / 127
+        padding = -weight.shape[1] % BLOCK
+        rounded = torch.empty((weight.shape[0], weight.shape[1] + padding), dtype=torch.int8)
+        for rows in torch.arange(weight.shape[0]).split(ROUNDED_ROWS):
+            rounded[rows] = F.pad((weight[rows].float() / scale[rows, None]).round(), (0, padding)).to(torch.int8)
+        sums = rounded.sum(1, dtype=torch.int32)
+        return _Linear(self._keep(rounded), self._keep(scale), self._keep(sums), bias)
 
     def _fp32(self, tensor: Tensor) -> int:
         return self._keep(tensor.detach().float())

