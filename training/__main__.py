@@ -34,6 +34,7 @@ from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, read_corpora
 from training.data.documents.generate import write_documents
 from training.data.examples import EVAL_SEED, DataMix
+from training.data.linked_pages import write_linked_pages
 from training.loop import TrainingConfig
 from training.lora import LORA_ADAPTER_FILES, LoraAdapterConfig
 from training.publish import publish
@@ -75,7 +76,11 @@ def main() -> int:
 def _run_reader(arguments: argparse.Namespace) -> None:
     config = reader.ReaderConfig(
         lora=LoraAdapterConfig(arguments.rank, 2 * arguments.rank),
-        mix=DataMix(max_tokens=arguments.tokens, full_prefill_fraction=arguments.full_prefill_fraction),
+        mix=DataMix(
+            max_tokens=arguments.tokens,
+            full_prefill_fraction=arguments.full_prefill_fraction,
+            split_fraction=arguments.split_fraction,
+        ),
         training=TrainingConfig(steps=arguments.steps, learning_rate=arguments.lr),
         seed=arguments.seed,
         eval_examples=arguments.eval_examples,
@@ -142,6 +147,12 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     print(f"Right outcome: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --span-scorer {arguments.out}")
     _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)
+
+
+def _run_linked_pages(arguments: argparse.Namespace) -> None:
+    counts = write_linked_pages(arguments.count, arguments.seed, arguments.out)
+    print(", ".join(f"{number} {name}" for name, number in counts.items()))
+    print(f"Train with it: python -m training reader {arguments.out} --out FOLDER")
 
 
 def _run_documents(arguments: argparse.Namespace) -> None:
@@ -237,6 +248,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--tokens", type=int, default=DataMix.max_tokens, help=tokens)
     fraction = "fraction of the examples that are prefilled in full"
     add("--full-prefill-fraction", type=float, default=DataMix.full_prefill_fraction, help=fraction)
+    fraction = "fraction of the examples whose passages are cut into shorter ones and shuffled"
+    add("--split-fraction", type=float, default=DataMix.split_fraction, help=fraction)
     add("--lr", type=float, default=TrainingConfig.learning_rate, help="learning rate")
     add("--rank", type=int, default=LoraAdapterConfig.rank)
     init_from = "a finished adapter to start from, to be continued with another --seed"
@@ -263,12 +276,21 @@ def _parser() -> argparse.ArgumentParser:
     add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
 
     documents = "Write invented documents with questions, as data for the other commands."
-    command = commands.add_parser("documents", help=documents.rstrip("."), description=documents)
-    command.set_defaults(run=_run_documents)
-    command.add_argument("--count", type=int, default=3000, help="documents; of those in two versions, each counts")
+    count = "documents; of those in two versions, each counts"
+    _add_generator(commands, "documents", _run_documents, documents, count)
+    pages = "Write invented pages that refer to one another, with questions that need several of them."
+    _add_generator(commands, "linked-pages", _run_linked_pages, pages, "collections of 5 to 9 pages")
+    return parser
+
+
+def _add_generator(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], description: str, count: str
+) -> None:
+    command = commands.add_parser(name, help=description.rstrip("."), description=description)
+    command.set_defaults(run=run)
+    command.add_argument("--count", type=int, default=3000, help=count)
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
-    return parser
 
 
 def _add_command(

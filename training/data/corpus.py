@@ -1,7 +1,8 @@
 """Read training data: paragraphs with questions from JSON lines, or without questions from text and Markdown files.
 
 A line of JSON is {"context": ..., "qas": [{"question": ..., "answers": [...]}], "title": ...}, as in SQuAD; the title
-is optional. A question without answers cannot be answered from the document.
+is optional. A question without answers cannot be answered from the document. With {"passages": [...]} instead of
+"context", the questions need several passages.
 """
 
 import json
@@ -21,11 +22,16 @@ class BadCorpus(KVScopeError):
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A passage, pairs of a question about it and the answer, and questions that its document does not answer."""
+    """Text, pairs of a question about it and the answer, and questions that its document does not answer."""
 
     text: str
     questions: tuple[tuple[str, str], ...] = ()
     unanswerable: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # further passages that its questions need
+
+    @property
+    def passages(self) -> tuple[str, ...]:
+        return (self.text, *self.others)
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,14 @@ def _parse_row(line: str, location: str) -> Paragraph:
     try:
         row: Any = json.loads(line)
         title = f"{row['title']}\n" if row.get("title") else ""
+        texts = row["passages"] if "passages" in row else [row["context"]]
+        text, *others = (title + text.strip() for text in texts)
         pairs = ((qa["question"].strip(), qa["answers"][0].strip()) for qa in row["qas"] if qa["answers"])
         unanswerable = tuple(filter(None, (qa["question"].strip() for qa in row["qas"] if not qa["answers"])))
-        return Paragraph(title + row["context"].strip(), tuple(pair for pair in pairs if all(pair)), unanswerable)
+        return Paragraph(text, tuple(pair for pair in pairs if all(pair)), unanswerable, tuple(others))
     except json.JSONDecodeError as error:
         raise BadCorpus(f"{location} is not JSON: {error.msg} at column {error.colno}.") from error
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise BadCorpus(f"{location} is not a paragraph with 'context' and 'qas' [question, answers].") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise BadCorpus(
+            f"{location} is not a paragraph with 'context' (or 'passages') and 'qas' [question, answers]."
+        ) from error

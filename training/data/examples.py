@@ -13,6 +13,7 @@ from engine.errors import UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.strategies.windows import WINDOW_TOKENS
+from engine.text import split_sentences
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, Paragraph
 from training.data.packed import PackedExample
@@ -26,6 +27,7 @@ UNRELATED_QUESTIONS = (  # used if the corpus has no other unanswerable question
 MIN_QUESTIONS = 24  # to train with, and to evaluate with
 RESERVED_TOKENS = 256  # of the context, for the prefix, a question and its answer
 MAX_ANSWER_TOKENS = 96  # with the end token; the rest of a longer answer is not trained
+PART_WORDS = (20, 60)  # after which a passage is cut, if passages are cut
 EVAL_SEED = 0  # whatever the training seed, so that all runs are evaluated with the same questions
 
 
@@ -39,6 +41,7 @@ class DataMix:
     unanswerable_fraction: float = 0.12  # of questions
     synthetic_fraction: float = 0.1  # of examples, with synthetic facts
     full_prefill_fraction: float = 0.3  # of examples; the others are prefilled as in KV reuse
+    split_fraction: float = 0.0  # of examples, with passages cut into shorter ones, all shuffled
     recompute_range: tuple[float, float] = (0.1, 0.3)  # fraction of the windows recomputed, in half of those others
 
 
@@ -59,6 +62,9 @@ class TrainingExamples:
     def __getitem__(self, index: int) -> PackedExample:
         rng = Random(f"{self.seed} {index}")
         texts, pairs = self._draw_texts(rng)
+        cut_rng = Random(f"{self.seed} {index} cut")
+        if cut_rng.random() < self.mix.split_fraction:
+            texts = _cut_all(texts, cut_rng)
         passages = tuple(self.prompt.passage(text).ids for text in texts)
         is_independent = rng.random() >= self.mix.full_prefill_fraction
         questions = tuple((self.prompt.suffix_ids(question), self._answer_ids(answer)) for question, answer in pairs)
@@ -88,11 +94,15 @@ class TrainingExamples:
         chosen = self._fit(chosen[: self.mix.max_passages])
         rng.shuffle(chosen)
         answerable = [
-            pair for paragraph in chosen for pair in rng.sample(paragraph.questions, min(5, len(paragraph.questions)))
+            pair
+            for paragraph in chosen
+            for pair in rng.sample(paragraph.questions, min(5 * len(paragraph.passages), len(paragraph.questions)))
         ]
         nearby = (paragraphs[at % len(paragraphs)] for at in range(start - 3, start + 12))
         candidates = [pair for paragraph in nearby for pair in paragraph.questions[:2]]
-        texts = [paragraph.text for paragraph in chosen]
+        texts = [text for paragraph in chosen for text in paragraph.passages]
+        if any(paragraph.others for paragraph in chosen):
+            rng.shuffle(texts)
         unanswerable = [question for paragraph in chosen for question in paragraph.unanswerable]
         return texts, self._draw_questions(texts, answerable, candidates, rng, unanswerable)
 
@@ -115,11 +125,12 @@ class TrainingExamples:
         kept = []
         remaining_tokens = self.mix.max_tokens
         for paragraph in dict.fromkeys(paragraphs):
-            num_tokens = len(self.prompt.passage(paragraph.text).ids)
+            num_tokens = sum(len(self.prompt.passage(text).ids) for text in paragraph.passages)
             if num_tokens <= remaining_tokens:
                 kept.append(paragraph)
                 remaining_tokens -= num_tokens
-        return kept or [Paragraph(paragraphs[0].text[:2000], paragraphs[0].questions)]
+        first = paragraphs[0]
+        return kept or [Paragraph(first.text[:2000], () if first.others else first.questions)]
 
     def _draw_questions(
         self,
@@ -142,6 +153,21 @@ class TrainingExamples:
 
     def _answer_ids(self, answer: str) -> tuple[int, ...]:
         return (self.prompt.tokenizer.encode(answer).ids + self.prompt.end_ids)[:MAX_ANSWER_TOKENS]
+
+
+def _cut_all(texts: Sequence[str], rng: Random) -> list[str]:
+    """Return the passages cut between sentences into parts of mostly 30 to 70 words, in random order."""
+    parts = list[str]()
+    for text in texts:
+        part = ""
+        for sentence in split_sentences(text):
+            if len(part.split()) >= rng.randint(*PART_WORDS):
+                parts.append(part.strip())
+                part = ""
+            part += sentence
+        parts.append(part.strip())
+    rng.shuffle(parts)
+    return parts
 
 
 def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple[int, ...]:

@@ -38,6 +38,7 @@ def test_a_folder_yields_all_files_of_known_types(tmp_path):
     [
         ("a.jsonl", '{"context": "x", "qas": []}\n{oops', "a.jsonl line 2 is not JSON"),
         ("a.jsonl", '{"question": "x"}', "a.jsonl line 1 is not a paragraph"),
+        ("a.jsonl", '{"passages": [], "qas": []}', "a.jsonl line 1 is not a paragraph"),
         ("a.jsonl", "[1, 2]", "a.jsonl line 1 is not a paragraph"),
         ("a.jsonl", "", "a.jsonl has no paragraphs"),
         ("a.txt", "short", "a.txt has no paragraphs"),

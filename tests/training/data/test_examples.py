@@ -1,5 +1,7 @@
 """Training examples are seeded and within their bounds; each answer is in the passages or is a refusal."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -93,3 +95,34 @@ def test_a_paragraph_longer_than_an_example_is_truncated(prompt):
     long = Corpus("long", (Paragraph("word " * 3000, (("What?", "word"),)),))
     example = TrainingExamples(prompt, [long], (), MIX, 0)[0]
     assert 0 < len(example.context) < 3000
+
+
+def test_passages_that_belong_together_stay_in_one_example_and_are_shuffled(prompt):
+    together = [
+        Paragraph(f"{n} is red.", (("Which are red?", f"{n} and {n}b"),), others=(f"{n}b is red.", f"{n}c is not."))
+        for n in range(9)
+    ]
+    drawn = TrainingExamples(
+        prompt, [Corpus("groups", tuple(together))], (), replace(MIX, synthetic_fraction=0.0), seed=0
+    )
+    first = set()
+    for number in range(40):
+        texts, pairs = drawn.texts(number)
+        for n in {text.split()[0].rstrip("bc") for text in texts}:
+            assert {f"{n} is red.", f"{n}b is red.", f"{n}c is not."} <= set(texts)
+        first.add(texts[0].split()[0][1:])
+        assert pairs
+    assert first == {"", "b", "c"}
+
+
+def test_cut_passages_keep_every_sentence(prompt):
+    text = " ".join(f"Boat {n} carries exactly {n} barrels of good oil." for n in range(12))
+    corpus = Corpus("own", (Paragraph(text, (("What does boat 3 carry?", "3 barrels"),)),) * 4)
+    whole, cut = (
+        TrainingExamples(prompt, [corpus], (), replace(MIX, split_fraction=fraction), seed=0)[0]
+        for fraction in (0.0, 1.0)
+    )
+    assert len(whole.passages) == 1 < len(cut.passages) and whole.questions == cut.questions
+    decode = prompt.tokenizer.template.decode
+    words = [sorted(" ".join(map(decode, example.passages)).split()) for example in (whole, cut)]
+    assert words[0] == words[1]

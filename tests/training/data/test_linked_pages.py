@@ -1,0 +1,62 @@
+"""Invented pages that refer to one another: answers follow from what the pages say."""
+
+import json
+import re
+
+from training.data.corpus import read_corpora
+from training.data.linked_pages import COMPARISONS, Collection, write_linked_pages
+
+COLLECTIONS = [Collection(f"test {number}") for number in range(60)]
+
+
+def test_a_collection_depends_on_its_seed_alone():
+    first, again, other = Collection("a"), Collection("a"), Collection("b")
+    assert (first.passages(), first.questions()) == (again.passages(), again.questions())
+    assert first.passages() != other.passages()
+
+
+def test_two_hop_questions_name_neither_the_answer_nor_its_page_but_a_page_that_refers_to_it():
+    num_hops = 0
+    for collection in COLLECTIONS:
+        pages = dict(zip(collection.pages, collection.passages(), strict=True))
+        for question, answer in collection._hops():
+            (subject,) = [name for name in sorted(pages, key=len)[::-1] if name in question][:1]
+            targets = [name for name in pages if name != subject and name in pages[subject]]
+            if answer:
+                num_hops += 1
+                assert any(answer in pages[target] for target in targets)
+    assert num_hops > 300
+
+
+def test_comparisons_name_the_page_with_the_smaller_or_the_larger_value():
+    asked = set()
+    for collection in COLLECTIONS:
+        texts = dict(zip(collection.pages, collection.passages(), strict=True))
+        for question, answer in collection._comparisons():
+            (name, is_larger) = next(
+                (name, bool(index))
+                for name, wordings in COMPARISONS.items()
+                for index, wording in enumerate(wordings)
+                if re.fullmatch(wording.replace("?", r"\?").format(a="(.+)", b="(.+)"), question)
+            )
+            values = {
+                page: int(collection.pages[page].values[name].replace(",", ""))
+                for page in collection.pages
+                if re.search(rf"\b{page}( or |\?|,)|, {page}\b", question)
+            }
+            assert answer == (max if is_larger else min)(values, key=values.get)
+            assert collection.pages[answer].values[name] in texts[answer]
+            asked.add(name)
+    assert asked == set(COMPARISONS)
+
+
+def test_rows_are_read_as_passages_that_belong_together(tmp_path):
+    file = tmp_path / "pages.jsonl"
+    counts = write_linked_pages(12, 5, file)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    (corpus,) = read_corpora(file)
+    assert [list(paragraph.passages) for paragraph in corpus.paragraphs] == [row["passages"] for row in rows]
+    assert sum(len(row["passages"]) for row in rows) == counts["passages"]
+    unanswerable = sum(len(paragraph.unanswerable) for paragraph in corpus.paragraphs)
+    assert (corpus.num_questions + unanswerable, unanswerable) == (counts["questions"], counts["unanswerable"])
+    assert unanswerable > 0
