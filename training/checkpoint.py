@@ -37,6 +37,9 @@ STORED_KEYS = {
 }
 
 
+ADDED_FIELDS = ("split_fraction",)  # stored only if they differ from the default: checkpoints made before stay valid
+
+
 class BadCheckpoint(KVScopeError):
     hint = "Delete that folder to start over, or pass another --out."
 
@@ -79,5 +82,10 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | 
 def to_json(config: Any) -> Any:
     """Return a configuration as checkpoints and reports store it."""
     if is_dataclass(config):
-        return {STORED_KEYS.get(each.name, each.name): to_json(getattr(config, each.name)) for each in fields(config)}
+        values = {each: getattr(config, each.name) for each in fields(config)}
+        return {
+            STORED_KEYS.get(each.name, each.name): to_json(value)
+            for each, value in values.items()
+            if each.name not in ADDED_FIELDS or value != each.default
+        }
     return list(config) if isinstance(config, tuple) else config

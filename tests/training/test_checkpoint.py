@@ -6,6 +6,7 @@ import pytest
 
 from engine.builder import LORA_ADAPTER, SPAN_SCORER, TOKEN_SELECTOR
 from training.checkpoint import STORED_KEYS, to_json
+from training.data.examples import DataMix
 from training.loop import TrainingConfig
 from training.publish import REPORT_FILE
 from training.reader import ReaderConfig
@@ -31,3 +32,8 @@ def test_values_are_stored_unchanged():
     stored = {"lessons": 5, "rate": 0.5, "warmup": 40, "every": 50, "clip": 1.0}
     assert to_json(TrainingConfig(steps=5, learning_rate=0.5)) == stored
     assert set(stored) <= set(STORED_KEYS.values())
+
+
+def test_a_field_that_was_added_later_is_stored_only_if_it_is_used():
+    assert "split_fraction" not in to_json(DataMix())
+    assert to_json(DataMix(split_fraction=0.25))["split_fraction"] == 0.25
