@@ -58,7 +58,8 @@ def _read_relations() -> Iterator[Relation]:
     for line in Path(__file__).with_name("relations.txt").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             kind, name, target, statements, questions, *phrase = line.split(" | ")
-            yield Relation(kind, name, target, *(tuple(each.split("; ")) for each in (statements, questions)), *phrase)
+            wordings = tuple(statements.split("; ")), tuple(questions.split("; "))
+            yield Relation(kind, name, target, *wordings, *phrase)
 
 
 RELATIONS = tuple(_read_relations())
