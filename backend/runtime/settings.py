@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     attention: Literal["auto", "torch"] = "auto"
     """attention on the CPU: auto (KVScope's kernels, compiled at the first start, where they are faster) or torch"""
     decode_weights: Literal["auto", "int8", "bf16"] = "auto"
-    """weights that KVScope's kernel decodes with: bf16, int8 (twice as fast), or auto: int8 if there is memory"""
+    """weights that KVScope's kernel decodes with: bf16, int8 (half as much to read), auto: int8 if it fits"""
     gpu_cache_gib: float = Field(2.0, ge=0, allow_inf_nan=False)
     """GPU memory for chunk KV in GiB, if the main model runs on a GPU"""
     cpu_cache_gib: float = Field(1.5, ge=0, allow_inf_nan=False)

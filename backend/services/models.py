@@ -53,8 +53,7 @@ class LocalModelService:
         notes = {"auto": bundled, "plain": "with the LoRA adapter trained without reused KV", "off": ""}
         note = notes.get(settings.lora_adapter, f"with {settings.lora_adapter}")
         primary = replace(_decoder_info("primary", models.primary, models.attention), note=note)
-        decoding = models.decoding if models.primary.device.type == "cpu" else ""
-        infos = [replace(primary, tokens_per_second=models.primary.tokens_per_second, decoding=decoding)]
+        infos = [replace(primary, tokens_per_second=models.primary.tokens_per_second, decoding=models.decoding)]
         if models.auxiliary is models.primary:
             note = "shares the weights of the main model"
             infos.append(replace(primary, role="auxiliary", memory_bytes=0, note=note))

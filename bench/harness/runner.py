@@ -95,8 +95,9 @@ def open_samples(arguments: Namespace, measure: str, **own: Any) -> SampleFile:
         "selector": _digest(config.token_selector_folder, SELECTOR_FILE),
         "pointer": "off" if grounding == "off" else _digest(config.span_scorer_folder, SPAN_SCORER_FILE),
     }
-    if arguments.attention != "auto":  # not mixed with samples of the kernel
-        settings["attention"] = arguments.attention
+    for name in ("attention", "decode_weights"):
+        if getattr(arguments, name) != "auto":  # not mixed with samples of the kernels, or of what fits into memory
+            settings[name] = getattr(arguments, name)
     return SampleFile(target.with_suffix(".samples.jsonl"), settings | own)
 
 

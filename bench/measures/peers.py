@@ -3,8 +3,9 @@
 Peers run in processes of their own and take turns at each length, on the same random tokens. `kvscope 20%` has the KV
 of all tokens in its buffer and recomputes evenly spread windows; search, selection and assembly are not part of it.
 llama.cpp reads the GGUF file that the bundled model was unpacked from, in 4 bits, through the optional package
-xllamacpp; it is left out without that. Ratios are paired: a peer's prefill time and decode speed relative to
-KVScope's full prefill and its decoding in the same round. --methods does not apply.
+xllamacpp; it is left out without that. KVScope decodes with 8-bit weights where its kernel runs, transformers with
+bf16. Memory is the growth of the process's peak since its imports. Ratios are paired: a peer's prefill time and decode
+speed relative to KVScope's full prefill and its decoding in the same round. --methods does not apply.
 """
 
 import importlib
@@ -46,10 +47,13 @@ Peer = Callable[[int, int], Measured]  # length and seed; returns prefill_ms, tt
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per peer and length: medians, and the paired ratios to KVScope's full prefill and decoding.
 
-    Raises InvalidArgument for another model than the bundled one, whose GGUF file is known.
+    Raises InvalidArgument for another model than the bundled one, whose GGUF file is known, and for short prompts.
     """
     if arguments.model != BUNDLED_MODEL:
         raise InvalidArgument("The peers are compared with the bundled model only.")
+    if min(arguments.lengths) <= QUESTION_TOKENS:
+        raise InvalidArgument(f"--context-lengths must be above {QUESTION_TOKENS}.")
+    arguments.device = "cpu"
     arguments.lora_adapter = arguments.token_selector = arguments.span_scorer = "off"
     peers: dict[str, Callable[[Namespace], Peer]] = {
         "kvscope": kvscope,
@@ -97,6 +101,7 @@ class _Worker:
 
     def __enter__(self) -> "_Worker":
         self._process.start()
+        self._connection.recv()  # ready: the next one starts on idle cores
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -105,21 +110,27 @@ class _Worker:
         self._process.kill()
 
     def measure(self, length: int, seed: int) -> Measured:
-        """Return the peer's times for a prompt, and the peak resident memory of its process until now in MB."""
+        """Return the peer's times for a prompt, and the growth of its process's peak memory since imports in MB."""
         self._connection.send((length, seed))
         return self._connection.recv()
 
 
 def _serve(start: Callable[[Namespace], Peer], arguments: Namespace, connection: Connection) -> None:
+    imported = _peak_mb()  # not a part of the peer
     peer = start(arguments)
+    connection.send("ready")
     while True:
         try:
             length, seed = connection.recv()
         except EOFError:
             return
         measured = peer(length, seed)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KB; on macOS in bytes
-        connection.send(measured | {"rss_mb": peak / (1e6 if sys.platform == "darwin" else 1e3)})
+        connection.send(measured | {"rss_mb": _peak_mb() - imported})
+
+
+def _peak_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KB; on macOS in bytes
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def _random_ids(vocabulary: int, length: int, seed: int) -> torch.Tensor:
@@ -186,7 +197,7 @@ def llama_cpp(arguments: Namespace) -> Peer:
         request = {"prompt": ids, "n_predict": NEW_TOKENS, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
         timings = server.handle_completions(request)["timings"]
         assert timings["prompt_n"] >= length, timings
-        speed = timings["predicted_per_second"]
+        speed = 1e3 * (timings["predicted_n"] - 1) / timings["predicted_ms"]  # the clock starts at the first token
         return {"prefill_ms": timings["prompt_ms"], "ttft_ms": timings["prompt_ms"], "tokens_per_s": speed}
 
     return measure

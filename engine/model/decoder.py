@@ -50,9 +50,13 @@ class Decoder:
 
         None if the compiled decoding step is not used, or not for these rows. See `DecodeStep.run`.
         """
-        if self.decode_step is None or len(ids) > MAX_ROWS or any(buffer.parallel for buffer in buffers):
+        if self.decode_step is None or len(ids) > MAX_ROWS or not all(map(self.can_step, buffers)):
             return None
         return self.decode_step.run(ids, buffers, slots)
+
+    def can_step(self, buffer: KVBuffer) -> bool:
+        """Return whether the compiled decoding step is used for a buffer."""
+        return self.decode_step is not None and buffer.parallel is None
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""

@@ -136,8 +136,10 @@ def decode_batch(
         running = [i for i in running if buffers[i].length < buffers[i].capacity]
         if not running or step + 1 == max_new_tokens:
             break
-        for start in range(0, len(running), MAX_ROWS):
-            group = running[start : start + MAX_ROWS]
+        stepping = [i for i in running if decoder.can_step(buffers[i])]
+        groups = [stepping[start : start + MAX_ROWS] for start in range(0, len(stepping), MAX_ROWS)]
+        groups.append([i for i in running if i not in stepping])
+        for group in filter(None, groups):
             after = _next_logits(decoder, [buffers[i] for i in group], torch.tensor([tokens[i] for i in group]))
             for i, logits in zip(group, after, strict=True):
                 tokens[i] = samplers[i].sample(logits)

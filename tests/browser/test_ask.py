@@ -113,8 +113,11 @@ def test_moving_the_ratio_marks_a_preview_and_ask_again_runs_it(visit, backend):
 def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved(visit, backend, monkeypatch):
     tab = visit()
     target, ratio = tab.page.locator("#target"), tab.page.locator("#ratio input[type=number]")
+    tab.move_ratio(35)
     target.get_by_text("Faithful").click()
     expect(target).to_contain_text("not calibrated yet")
+    expect(target.locator(":checked")).to_have_count(0)
+    expect(ratio).to_have_value("35")
     points = tuple(FidelityPoint(ratio, kl, 0.9, 100.0, 4.0) for ratio, kl in ((0.0, 0.2), (0.1, 0.08), (0.4, 0.04)))
     status = FidelityStatus(24, 24, FidelityCurve("cacheclip", points, 400.0, 24))
     monkeypatch.setattr(backend.models, "fidelity_status", status)

@@ -79,7 +79,7 @@ def _parse_row(line: str, location: str) -> Paragraph:
     try:
         row: Any = json.loads(line)
         title = f"{row['title']}\n" if row.get("title") else ""
-        texts = row["passages"] if "passages" in row else [row["context"]]
+        texts = row["passages"] if isinstance(row.get("passages"), list) else [row["context"]]
         text, *others = (title + text.strip() for text in texts)
         pairs = ((qa["question"].strip(), qa["answers"][0].strip()) for qa in row["qas"] if qa["answers"])
         unanswerable = tuple(filter(None, (qa["question"].strip() for qa in row["qas"] if not qa["answers"])))

@@ -98,8 +98,8 @@ class TrainingExamples:
             for paragraph in chosen
             for pair in rng.sample(paragraph.questions, min(5 * len(paragraph.passages), len(paragraph.questions)))
         ]
-        nearby = (paragraphs[at % len(paragraphs)] for at in range(start - 3, start + 12))
-        candidates = [pair for paragraph in nearby for pair in paragraph.questions[:2]]
+        nearby = {paragraphs[at % len(paragraphs)]: None for at in range(start - 3, start + 12)}
+        candidates = [pair for paragraph in nearby if paragraph not in chosen for pair in paragraph.questions[:2]]
         texts = [text for paragraph in chosen for text in paragraph.passages]
         if any(paragraph.others for paragraph in chosen):
             rng.shuffle(texts)
@@ -156,14 +156,14 @@ class TrainingExamples:
 
 
 def _cut_all(texts: Sequence[str], rng: Random) -> list[str]:
-    """Return the passages cut between sentences into parts of mostly 30 to 70 words, in random order."""
+    """Return the passages cut at the first end of a sentence after 20 to 60 words each time, in random order."""
     parts = list[str]()
     for text in texts:
-        part = ""
+        part, num_words = "", rng.randint(*PART_WORDS)
         for sentence in split_sentences(text):
-            if len(part.split()) >= rng.randint(*PART_WORDS):
+            if len(part.split()) >= num_words:
                 parts.append(part.strip())
-                part = ""
+                part, num_words = "", rng.randint(*PART_WORDS)
             part += sentence
         parts.append(part.strip())
     rng.shuffle(parts)

@@ -105,7 +105,9 @@ class Collection:
             self._add(self._rng.choice(KINDS))
         for page in list(self.pages.values()):
             for relation in self._relations(page):
-                page.values[relation.name] = self._object(relation, page)
+                value = page.values.setdefault(relation.name, self._object(relation, page))
+                if relation.name == "spouse" and value in self.pages:
+                    self.pages[value].values["spouse"] = page.name
 
     def passages(self) -> list[str]:
         """Return the text of each page."""
@@ -154,13 +156,14 @@ class Collection:
             return rng.choice(WORDS[relation.object][: rng.choice((4, 40))])
         if relation.object == "name":
             return stem(rng)
-        linked = [other.name for other in self.pages.values() if other.kind == relation.object and other is not page]
+        others = [other for other in self.pages.values() if other.kind == relation.object and other is not page]
+        linked = [other.name for other in others if relation.name != "spouse" or "spouse" not in other.values]
         if linked and rng.random() < 0.85:
             return rng.choice(linked)
         return f"{rng.choice(FIRST_NAMES)} {stem(rng)}" if relation.object == "person" else stem(rng)
 
     def _write(self, page: Page) -> str:
-        """Return a page: a title, and its facts, from the second on mostly with a pronoun or a short name."""
+        """Return a page: a title, and its facts, from the second on mostly with a short name."""
         rng = self._rng
         short = {"person": page.name.split()[-1], "work": f"the {page.label}"}.get(page.kind, page.name)
         facts = [relation for owner, relation in self._facts() if owner is page]
@@ -185,7 +188,7 @@ class Collection:
             if target is not None and first.phrase:
                 phrase = first.phrase.format(s=self._called(page))
                 for second in RELATIONS:
-                    if second.kind == target.kind:
+                    if second.kind == target.kind and (first.name, second.name) != ("spouse", "spouse"):
                         question = self._rng.choice(second.questions).format(s=phrase)
                         found.append((question, target.values.get(second.name, "")))
         self._rng.shuffle(found)

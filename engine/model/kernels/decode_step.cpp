@@ -86,7 +86,7 @@ struct Inputs {
 
 constexpr int32_t OFFSET = 1 << 15;  // makes rounded inputs unsigned
 
-// Round to OFFSET + x / scale, in 16 bits, with zeros as padding; returns the scale.
+// Round to OFFSET + x / scale, in 16 bits; returns the scale. Padding may have any value: the weights there are 0.
 float quantize(const float *input, int64_t size, uint8_t *bytes) {
     __m512 largest = _mm512_setzero_ps();
     for (int64_t i = 0; i < size; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(input + i)));

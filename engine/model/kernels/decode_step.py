@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.model.kv_buffer import KVBuffer
@@ -91,14 +90,18 @@ class DecodeStep:
     def _pack(self, linear: nn.Linear) -> _Linear:
         weight = linear.weight.detach()
         bias = None if linear.bias is None else self._fp32(linear.bias)
+        if weight.dtype is not torch.bfloat16:
+            raise ValueError(f"weights in {weight.dtype} are not supported")
         if not self._use_int8:
             return _Linear(self._keep(weight), None, None, bias)
-        scale = weight.abs().amax(1).float().clamp(min=1e-12) / 127
-        padding = -weight.shape[1] % BLOCK
-        rounded = torch.empty((weight.shape[0], weight.shape[1] + padding), dtype=torch.int8)
-        for rows in torch.arange(weight.shape[0]).split(ROUNDED_ROWS):
-            rounded[rows] = F.pad((weight[rows].float() / scale[rows, None]).round(), (0, padding)).to(torch.int8)
-        sums = rounded.sum(1, dtype=torch.int32)
+        outputs, inputs = weight.shape
+        scale, sums = torch.empty(outputs), torch.empty(outputs, dtype=torch.int32)
+        rounded = torch.zeros((outputs, inputs + -inputs % BLOCK), dtype=torch.int8)
+        for start in range(0, outputs, ROUNDED_ROWS):
+            rows = slice(start, start + ROUNDED_ROWS)
+            scale[rows] = weight[rows].abs().amax(1).float().clamp(min=1e-12) / 127
+            rounded[rows, :inputs] = (weight[rows].float() / scale[rows, None]).round().to(torch.int8)
+            sums[rows] = rounded[rows].sum(1, dtype=torch.int32)
         return _Linear(self._keep(rounded), self._keep(scale), self._keep(sums), bias)
 
     def _fp32(self, tensor: Tensor) -> int:
@@ -114,7 +117,7 @@ class DecodeStep:
         """Store the KV of token `ids` [R] at `slots` [R] of their buffers, and return the logits [R, V] after them.
 
         Slots of one buffer are adjacent and ascending; those before them have valid KV. At most MAX_ROWS rows, and no
-        buffer with parallel chunks. Raises MemoryError.
+        buffer with parallel chunks. Raises MemoryError, and ValueError for a slot past a buffer's capacity.
         """
         hidden = self._model.embed_tokens(ids).float()
         cosines, sines = self._model.rotary_emb(hidden[None], slots[None])
@@ -122,6 +125,8 @@ class DecodeStep:
         logits = torch.empty((len(ids), self._vocabulary))
         rows = (_Row * len(buffers))()
         for row, buffer, slot in zip(rows, buffers, slots.tolist(), strict=True):
+            if slot >= buffer.capacity:
+                raise ValueError(f"slot {slot} is past the buffer's capacity of {buffer.capacity}")
             keys, values = buffer.keys, buffer.values
             row.keys, row.values, row.slot = keys.data_ptr(), values.data_ptr(), slot
             row.layer, row.head = keys.stride(0), keys.stride(1)
@@ -140,7 +145,7 @@ class DecodeStep:
             torch.get_num_threads(),
         )
         if error == 2:
-            raise MemoryError("There is no memory for a decoding step.")
+            raise MemoryError("there is no memory for a decoding step")
         assert error == 0, "the shape was checked at the start"
         for buffer, slot in zip(buffers, slots.tolist(), strict=True):
             buffer.length = max(buffer.length, slot + 1)

@@ -85,8 +85,9 @@ def choose_kernels(folder: Path, timeout_s: float = TIMEOUT_S) -> KernelChoice:
 
 def _find_compiler() -> str:
     """Return the path of a C++ compiler. Raises KernelUnavailable also where the kernel cannot run."""
-    if sys.platform != "linux" or not torch.cpu.get_capabilities().get("avx512_bf16"):
-        raise KernelUnavailable("the kernel needs Linux and a processor with AVX-512 BF16.")
+    capabilities = torch.cpu.get_capabilities()
+    if sys.platform != "linux" or not (capabilities.get("avx512_bf16") and capabilities.get("avx512_vnni")):
+        raise KernelUnavailable("the kernel needs Linux and a processor with AVX-512 BF16 and VNNI.")
     names = [os.environ["CXX"]] if os.environ.get("CXX") else COMPILERS
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:

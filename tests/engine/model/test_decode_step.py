@@ -7,12 +7,15 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
 from engine.model.kernels.decode_step import MAX_ROWS, DecodeStep
+from engine.model.kernels.load import KernelChoice
 from engine.model.loading import decoding
 from engine.model.loading.decoding import choose_decoding
 from engine.model.prompt_lookup import PromptLookup
 from engine.model.sampling import TokenSampler, decode, decode_batch, extend
+from engine.types import ParallelAttention
 from tests.support.kernels import compiled_library, needs_kernel
 
 SIZE = dict(vocab_size=501, hidden_size=144, intermediate_size=176, num_hidden_layers=3, max_position_embeddings=2048)
@@ -155,6 +158,30 @@ def test_answers_are_the_same_one_by_one_in_a_batch_and_with_lookup_also_in_bf16
 
 
 @needs_kernel
+def test_a_batch_of_many_buffers_gives_each_what_it_gives_alone_whatever_the_others_need():
+    decoder = make_decoder()
+    starts = range(4, 4 + 3 * MAX_ROWS, 2)  # 12 prompts
+
+    def prompts():
+        return [prefill(decoder, start, start + 20) for start in starts]
+
+    parallel = ParallelLayout(slice(2, 4), 1, ParallelAttention(1.0, 1.0))
+    buffers, firsts = prompts(), [5] * len(starts)
+    buffers[1].parallel = parallel
+    together = decode_batch(decoder, buffers, firsts, [TokenSampler() for _ in firsts], frozenset(), 9)
+    for number, (buffer, answer) in enumerate(zip(prompts(), together, strict=True)):
+        buffer.parallel = parallel if number == 1 else None
+        assert list(decode(decoder, buffer, [5], TokenSampler(), frozenset(), 9)) == answer
+
+
+@needs_kernel
+def test_a_slot_past_the_buffer_is_an_error():
+    decoder = make_decoder()
+    with pytest.raises(ValueError, match="past the buffer"):
+        decoder.step(IDS[:1], [prefill(decoder, 10, 10)], torch.tensor([10]))
+
+
+@needs_kernel
 def test_parallel_chunks_and_long_drafts_are_left_to_torch(monkeypatch):
     decoder = make_decoder()
     buffer = prefill(decoder, 20)
@@ -168,6 +195,10 @@ def test_parallel_chunks_and_long_drafts_are_left_to_torch(monkeypatch):
 
 
 # ---- choosing
+
+
+def kernels():
+    return KernelChoice(None, "torch's: slow.", compiled_library())
 
 
 def speeds(monkeypatch, torch_speed, kernel_speed):
@@ -186,7 +217,7 @@ def test_the_faster_step_is_used_with_the_weights_that_fit(monkeypatch, weights,
     monkeypatch.setattr(decoding, "free_bytes", lambda device: free_bytes)
     speeds(monkeypatch, 10.0, 25.0)
     decoder = Decoder(make_model(), None, "tiny")
-    reason = choose_decoding(decoder, compiled_library(), weights)
+    reason = choose_decoding(decoder, kernels(), weights)
     assert reason == f"KVScope's kernel with {said} weights, 2.5x torch's speed."
     assert decoder.decode_step is not None and decoder.tokens_per_second == 25.0
 
@@ -195,12 +226,12 @@ def test_the_faster_step_is_used_with_the_weights_that_fit(monkeypatch, weights,
 def test_a_slow_or_wrong_step_is_not_used(monkeypatch):
     decoder = Decoder(make_model(), None, "tiny")
     speeds(monkeypatch, 10.0, 9.0)
-    assert "0.90x its speed" in choose_decoding(decoder, compiled_library(), "auto")
+    assert "0.90x its speed" in choose_decoding(decoder, kernels(), "auto")
     assert decoder.decode_step is None and decoder.tokens_per_second == 10.0
     speeds(monkeypatch, 10.0, 20.0)
     for wrong in (1.0, float("nan")):
         monkeypatch.setattr(decoding, "_deviation", lambda decoder, wrong=wrong: wrong)
-        assert "differ by" in choose_decoding(decoder, compiled_library(), "auto")
+        assert "differ by" in choose_decoding(decoder, kernels(), "auto")
         assert decoder.decode_step is None and decoder.tokens_per_second == 10.0
 
 
@@ -209,10 +240,18 @@ def test_models_that_the_step_cannot_run_are_decoded_by_torch():
     other = LlamaForCausalLM(LlamaConfig(**SIZE, num_attention_heads=3, head_dim=32)).to(torch.bfloat16)
     for model in (other, make_model().float()):
         decoder = Decoder(model, None, "tiny")
-        assert "is not supported" in choose_decoding(decoder, compiled_library(), "auto")
+        assert "is not supported" in choose_decoding(decoder, kernels(), "auto")
         assert decoder.decode_step is None and decoder.tokens_per_second > 0
 
 
-def test_without_a_library_torch_decodes():
+def test_without_a_library_torch_decodes_and_the_reason_says_why():
     decoder = Decoder(make_model(), None, "tiny")
-    assert choose_decoding(decoder, None, "auto") == "torch's." and decoder.tokens_per_second > 0
+    assert choose_decoding(decoder, KernelChoice(None, "torch's: requested."), "auto") == "torch's: requested."
+    assert decoder.tokens_per_second > 0
+
+
+@needs_kernel
+def test_without_memory_torch_decodes(monkeypatch):
+    decoder = Decoder(make_model(), None, "tiny")
+    monkeypatch.setattr(decoding, "DecodeStep", lambda *arguments: torch.empty(2**60))
+    assert "torch's" in choose_decoding(decoder, kernels(), "auto") and decoder.decode_step is None

@@ -181,7 +181,7 @@ def test_the_probe_reports_a_shape_that_is_wrong_whichever_it_is(monkeypatch, wr
 @pytest.fixture
 def compiler(monkeypatch, tmp_path):
     """Return a function that makes a shell script the compiler; its last argument but one is the library."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True, "avx512_vnni": True})
     monkeypatch.setattr(sys, "platform", "linux")
 
     def use(script):
@@ -227,9 +227,11 @@ def test_without_a_compiler_the_reason_says_what_to_install(compiler, monkeypatc
 
 
 def test_other_processors_and_systems_use_torchs_attention(compiler, monkeypatch, tmp_path):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
-    assert "AVX-512 BF16" in chosen(tmp_path)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    for missing in ("avx512_bf16", "avx512_vnni"):
+        found = {"avx512_bf16": True, "avx512_vnni": True} | {missing: False}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found)
+        assert "AVX-512 BF16 and VNNI" in chosen(tmp_path)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True, "avx512_vnni": True})
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "needs Linux" in chosen(tmp_path)
 

@@ -126,3 +126,13 @@ def test_cut_passages_keep_every_sentence(prompt):
     decode = prompt.tokenizer.template.decode
     words = [sorted(" ".join(map(decode, example.passages)).split()) for example in (whole, cut)]
     assert words[0] == words[1]
+
+
+def test_no_question_of_an_example_has_two_answers(prompt):
+    asked = [Paragraph(f"Page {n} has a name.", ((f"Is page {n} red?", "Yes"),)) for n in range(12)]
+    drawn = TrainingExamples(prompt, [Corpus("yes", tuple(asked))], (), replace(MIX, synthetic_fraction=0.0), seed=0)
+    for number in range(60):
+        texts, pairs = drawn.texts(number)
+        assert all(
+            (answer == "Yes") == (f"{question[3:-5].capitalize()} has a name." in texts) for question, answer in pairs
+        )

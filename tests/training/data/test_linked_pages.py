@@ -15,7 +15,7 @@ def test_a_collection_depends_on_its_seed_alone():
     assert first.passages() != other.passages()
 
 
-def test_two_hop_questions_name_neither_the_answer_nor_its_page_but_a_page_that_refers_to_it():
+def test_two_hop_questions_name_a_page_that_refers_to_the_page_with_the_answer():
     num_hops = 0
     for collection in COLLECTIONS:
         pages = dict(zip(collection.pages, collection.passages(), strict=True))
@@ -60,3 +60,14 @@ def test_rows_are_read_as_passages_that_belong_together(tmp_path):
     unanswerable = sum(len(paragraph.unanswerable) for paragraph in corpus.paragraphs)
     assert (corpus.num_questions + unanswerable, unanswerable) == (counts["questions"], counts["unanswerable"])
     assert unanswerable > 0
+
+
+def test_marriage_is_mutual():
+    couples = 0
+    for collection in COLLECTIONS:
+        for page in collection.pages.values():
+            partner = collection.pages.get(page.values.get("spouse", ""))
+            if partner is not None:
+                couples += 1
+                assert partner.values["spouse"] == page.name
+    assert couples > 10

@@ -125,15 +125,15 @@ class Composer:
     def _meet_target(self, target: str) -> tuple[Any, Any]:
         """Return the least ratio that reaches the target on this model, and where that follows from."""
         curve = self._backend.models.fidelity().curve
-        percent, reason = 100 * _DEFAULTS.recompute_ratio, "This model is not calibrated yet (Settings, Fidelity)."
-        if curve is not None:
-            limit = f"{TARGETS[target]:g} nats of KL from full prefill"
-            ratio = curve.least_ratio(TARGETS[target])
-            percent = 100 * (1.0 if ratio is None else ratio)
-            reason = f"{percent:g} % is the least that stays within {limit} on this model."
-            if ratio is None:
-                reason = f"Reuse does not stay within {limit} on this model: everything is recomputed."
-        return gr.Slider(value=percent), gr.Radio(info=reason)
+        if curve is None:
+            return gr.skip(), gr.Radio(value=None, info="This model is not calibrated yet (Settings, Fidelity).")
+        limit = f"{TARGETS[target]:g} nats of KL from full prefill"
+        ratio = curve.least_ratio(TARGETS[target])
+        if ratio is None:
+            info = f"Reuse does not stay within {limit} on this model: everything is recomputed."
+            return gr.Slider(value=100), gr.Radio(info=info)
+        info = f"{100 * ratio:g} % is the least that stays within {limit} on this model."
+        return gr.Slider(value=100 * ratio), gr.Radio(info=info)
 
     def _whole_checkbox(self, selected: list[str] | None) -> Any:
         """Show the checkbox if one document is selected, disabled if it does not fit into the context."""
