@@ -112,7 +112,10 @@ class _Worker:
     def measure(self, length: int, seed: int) -> Measured:
         """Return the peer's times for a prompt, and the growth of its process's peak memory since imports in MB."""
         self._connection.send((length, seed))
-        return self._connection.recv()
+        reply: Measured | str = self._connection.recv()
+        if isinstance(reply, str):
+            raise InvalidArgument(f"A peer failed at {length} tokens: {reply}")
+        return reply
 
 
 def _serve(start: Callable[[Namespace], Peer], arguments: Namespace, connection: Connection) -> None:
@@ -124,8 +127,12 @@ def _serve(start: Callable[[Namespace], Peer], arguments: Namespace, connection:
             length, seed = connection.recv()
         except EOFError:
             return
-        measured = peer(length, seed)
-        connection.send(measured | {"rss_mb": _peak_mb() - imported})
+        try:
+            measured = peer(length, seed)
+        except (ValueError, RuntimeError) as error:
+            connection.send(str(error))
+        else:
+            connection.send(measured | {"rss_mb": _peak_mb() - imported})
 
 
 def _peak_mb() -> float:
@@ -195,7 +202,10 @@ def llama_cpp(arguments: Namespace) -> Peer:
     def measure(length: int, seed: int) -> Measured:
         ids = _random_ids(vocabulary, length, seed).tolist()
         request = {"prompt": ids, "n_predict": NEW_TOKENS, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
-        timings = server.handle_completions(request)["timings"]
+        reply = server.handle_completions(request)
+        if "timings" not in reply:  # such as a prompt longer than the model's context
+            raise ValueError(f"llama.cpp answered {reply}")
+        timings = reply["timings"]
         assert timings["prompt_n"] >= length, timings
         speed = 1e3 * (timings["predicted_n"] - 1) / timings["predicted_ms"]  # the clock starts at the first token
         return {"prefill_ms": timings["prompt_ms"], "ttft_ms": timings["prompt_ms"], "tokens_per_s": speed}
