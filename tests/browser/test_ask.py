@@ -130,6 +130,9 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     expect(target).not_to_contain_text("everything is recomputed")
     tab.ask("What is the maintenance code?")
     tab.finish()
+    target.get_by_text("Balanced").click()  # after an answer, only the target keeps its description
+    expect(target.locator(".info-text")).to_be_visible()
+    expect(target).to_contain_text("10 % is the least")
     tab.choose("CacheBlend")
     expect(target).to_be_hidden()
     assert backend.requests[-1].recompute_ratio == 0.33 and tab.errors == []
