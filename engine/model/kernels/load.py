@@ -27,7 +27,7 @@ from store.atomic import write_atomic
 
 FOLDER = Path(__file__).parent
 SOURCES = ("slot_attention.cpp", "decode_step.cpp")
-HEADERS = ("simd.h",)
+HEADERS = ("simd.h", "decode_attention.h")
 COMPILERS = ("c++", "g++", "clang++")  # the first that exists, after $CXX
 # Without contraction of a * b + c, results do not depend on how the compiler unrolls: rows stay independent of others.
 FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")

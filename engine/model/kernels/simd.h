@@ -19,3 +19,7 @@ inline __m512 exp2_fast(__m512 x) {
     p = _mm512_fmadd_ps(p, fraction, _mm512_set1_ps(1.0f));
     return _mm512_scalef_ps(p, x);
 }
+
+inline __m512 load16(const bf16 *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
