@@ -11,25 +11,10 @@ import sys
 from pathlib import Path
 
 from bench.arguments import fraction, positive_int
-from bench.cache import run as cache
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.measures import (
-    attention,
-    decode,
-    documents,
-    draft,
-    fidelity,
-    ingest,
-    kernel,
-    peers,
-    quality,
-    ruler,
-    scoring,
-    tiers,
-    ttft,
-)
+from bench.registry import MEASURES
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL
@@ -37,22 +22,6 @@ from engine.strategies import STRATEGIES, list_methods
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 
-MEASURES = {
-    "quality": quality,
-    "documents": documents,
-    "draft": draft,
-    "fidelity": fidelity,
-    "ingest": ingest,
-    "ruler": ruler,
-    "ttft": ttft,
-    "decode": decode,
-    "kernel": kernel,
-    "peers": peers,
-    "attention": attention,
-    "tiers": tiers,
-    "scoring": scoring,
-    "cache": cache,
-}
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
 RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
 COMPARES_METHODS = (

@@ -12,27 +12,12 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from bench.cache import run as cache
 from bench.errors import InvalidDataset
-from bench.measures import (
-    attention,
-    decode,
-    documents,
-    draft,
-    fidelity,
-    ingest,
-    kernel,
-    peers,
-    quality,
-    scoring,
-    tiers,
-    ttft,
-)
+from bench.registry import MEASURES
 from bench.tables import columns_of, markdown
 
 TITLE = "tables and plots of measured rows"
-MEASURES = (quality, attention, ttft, scoring, decode, kernel, peers, documents, draft, fidelity, ingest, tiers, cache)
-KINDS = [measure.COLUMNS for measure in MEASURES]
+KINDS = [measure.COLUMNS for measure in MEASURES.values()]
 COLUMNS = columns_of("file rows")
 _HUES = {
     "cacheclip": "#d08a1d",

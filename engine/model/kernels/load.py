@@ -49,7 +49,9 @@ class KernelChoice:
 
     attention: SlotAttention | None  # None: torch's
     reason: str  # a sentence for users
-    library: Path | None = None  # with the decoding step, if this machine runs it; also if torch's attention is faster
+    compiled: Path | None = (
+        None  # library with the decoding step, if this machine runs it; also if torch's attention is faster
+    )
 
 
 def choose_kernels(folder: Path, timeout_s: float = TIMEOUT_S) -> KernelChoice:

@@ -26,13 +26,13 @@ def choose_decoding(decoder: Decoder, kernels: KernelChoice, weights: str) -> st
     decoder.tokens_per_second = torch_speed = measure_decode_speed(decoder)
     if decoder.device.type != "cpu":
         return ""
-    if kernels.library is None:
+    if kernels.compiled is None:
         return kernels.reason
     is_int8 = weights == "int8"
     if weights == "auto":
         is_int8 = FREE_MEMORY_FACTOR * decoder.spec.num_parameters <= free_bytes(decoder.device)
     try:
-        decoder.decode_step = DecodeStep(kernels.library, decoder.model, is_int8)
+        decoder.decode_step = DecodeStep(kernels.compiled, decoder.model, is_int8)
         deviation = _deviation(decoder)
     except (ValueError, OSError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError without memory
         decoder.decode_step = None

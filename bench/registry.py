@@ -1,0 +1,35 @@
+"""The measures by the name of their command, in the order of the help."""
+
+from bench.cache import run as cache
+from bench.measures import (
+    attention,
+    decode,
+    documents,
+    draft,
+    fidelity,
+    ingest,
+    kernel,
+    peers,
+    quality,
+    ruler,
+    scoring,
+    tiers,
+    ttft,
+)
+
+MEASURES = {
+    "quality": quality,
+    "documents": documents,
+    "draft": draft,
+    "fidelity": fidelity,
+    "ingest": ingest,
+    "ruler": ruler,
+    "ttft": ttft,
+    "decode": decode,
+    "kernel": kernel,
+    "peers": peers,
+    "attention": attention,
+    "tiers": tiers,
+    "scoring": scoring,
+    "cache": cache,
+}
