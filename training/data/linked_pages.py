@@ -38,6 +38,7 @@ WORK_KINDS = ("film", "novel", "play", "opera", "television series", "short stor
 INDUSTRIES = "aircraft bicycles books carpets cheese clocks furniture medicines paper ships software toys".split()
 BUILDING_KINDS = ("bridge", "castle", "church", "library", "museum", "railway station", "stadium", "theatre", "tower")
 SPORTS = ("basketball", "football", "handball", "ice hockey", "rowing", "rugby", "volleyball")
+USUAL = {"born", "nationality", "author", "architect", "founder", "coach"}  # relations that most pages of a kind have
 PAGES = (5, 9)  # pages of one collection
 MAX_HOPS = 6  # questions of one collection
 
@@ -63,23 +64,61 @@ def _read_relations() -> Iterator[Relation]:
 
 
 RELATIONS = tuple(_read_relations())
+MONTHS = "January February March April May June July August September October November December".split()
 WORDS = {"nationality": NATIONALITIES, "occupation": OCCUPATIONS, "industry": INDUSTRIES, "sport": SPORTS}
 KINDS = ("person", "person", "person", "town", "company", "work", "work", "building", "club")
-COMPARISONS = {  # of a value: question for the smaller, for the larger
-    "born": ("Who was born first, {a} or {b}?", "Who is younger, {a} or {b}?"),
-    "settled": ("Which town is older, {a} or {b}?", "Which town was founded later, {a} or {b}?"),
-    "population": ("Which town has fewer inhabitants, {a} or {b}?", "Which town is larger, {a} or {b}?"),
-    "founded": ("Which company was founded first, {a} or {b}?", "Which company is younger, {a} or {b}?"),
-    "released": ("Which came out first, {a} or {b}?", "Which was released later, {a} or {b}?"),
-    "opened": ("Which opened earlier, {a} or {b}?", "Which opened more recently, {a} or {b}?"),
-    "formed": ("Which club is older, {a} or {b}?", "Which club was formed more recently, {a} or {b}?"),
+COMPARISONS = {  # of a value: questions for the smaller, for the larger
+    "born": (
+        ("Who was born first, {a} or {b}?", "Who is older, {a} or {b}?"),
+        ("Who was born later, {a} or {b}?", "Who is younger, {a} or {b}?"),
+    ),
+    "died": (("Who died first, {a} or {b}?", "Who died earlier, {a} or {b}?"), ("Who died later, {a} or {b}?",)),
+    "settled": (("Which town is older, {a} or {b}?",), ("Which town was founded later, {a} or {b}?",)),
+    "population": (("Which town has fewer inhabitants, {a} or {b}?",), ("Which town is larger, {a} or {b}?",)),
+    "founded": (("Which company was founded first, {a} or {b}?",), ("Which company is younger, {a} or {b}?",)),
+    "released": (
+        ("Which {kind} came out first, {a} or {b}?", "Which {kind} came out earlier, {a} or {b}?"),
+        ("Which {kind} was released later, {a} or {b}?", "Which {kind} was released more recently, {a} or {b}?"),
+    ),
+    "opened": (("Which {kind} opened earlier, {a} or {b}?",), ("Which {kind} opened more recently, {a} or {b}?",)),
+    "formed": (("Which club is older, {a} or {b}?",), ("Which club was formed more recently, {a} or {b}?",)),
+}
+LINKED_COMPARISONS = {  # of a value of the people that two pages name
+    "born": (
+        (
+            "Which {kind} has the {role} who was born first, {a} or {b}?",
+            "Which {kind} has the older {role}, {a} or {b}?",
+        ),
+        ("Which {kind} has the {role} who was born later, {a} or {b}?", "Whose {role} is younger, that of {a} or {b}?"),
+    ),
+    "died": (
+        ("Which {kind} has the {role} who died first, {a} or {b}?", "Whose {role} died earlier, that of {a} or {b}?"),
+        ("Which {kind} has the {role} who died later, {a} or {b}?", "Whose {role} died later, that of {a} or {b}?"),
+    ),
 }
 SAME = {  # whether two pages share a value
-    "nationality": ("Are {a} and {b} of the same nationality?", "Do {a} and {b} have the same nationality?"),
+    "nationality": (
+        "Are {a} and {b} of the same nationality?",
+        "Do {a} and {b} have the same nationality?",
+        "Are {a} and {b} from the same country?",
+    ),
     "occupation": ("Do {a} and {b} have the same profession?", "Are {a} and {b} both {o}s?"),
     "birthplace": ("Were {a} and {b} born in the same town?", "Do {a} and {b} come from the same town?"),
     "town": ("Are {a} and {b} in the same town?", "Are {a} and {b} both located in {o}?"),
     "sport": ("Do {a} and {b} play the same sport?", "Are {a} and {b} both {o} clubs?"),
+}
+LINKED_SAME = {  # whether the people that two pages name share a value
+    "nationality": (
+        "Do {a} and {b} have {role}s of the same nationality?",
+        "Are the {role} of {a} and the {role} of {b} from the same country?",
+    ),
+    "birthplace": ("Were the {role}s of {a} and {b} born in the same town?",),
+}
+GRANDPARENTS = {  # by the parent and that parent's parent
+    ("father", "father"): "paternal grandfather",
+    ("father", "mother"): "paternal grandmother",
+    ("mother", "father"): "maternal grandfather",
+    ("mother", "mother"): "maternal grandmother",
 }
 
 
@@ -100,7 +139,9 @@ class Collection:
         self._rng = Random(seed)
         self.pages: dict[str, Page] = {}
         count = self._rng.randint(*PAGES)
-        self._add(self._rng.choice(KINDS))
+        pair = self._rng.choice(KINDS)
+        for kind in (pair, pair, "person", "person"):
+            self._add(kind)
         while len(self.pages) < count:
             self._add(self._rng.choice(KINDS))
         for page in list(self.pages.values()):
@@ -117,7 +158,8 @@ class Collection:
         """Return questions and their answers; '' where the pages do not say."""
         answered = [pair for pair in self._hops() if pair[1]]
         unanswered = [pair for pair in self._hops() if not pair[1]]
-        pairs = answered[:MAX_HOPS] + self._comparisons() + self._shared() + unanswered[:1]
+        linked = self._linked_comparisons() + self._linked_shared()
+        pairs = answered[:MAX_HOPS] + self._comparisons() + self._shared() + linked + unanswered[:1]
         self._rng.shuffle(pairs)
         return pairs
 
@@ -144,16 +186,25 @@ class Collection:
 
     def _relations(self, page: Page) -> list[Relation]:
         possible = [relation for relation in RELATIONS if relation.kind == page.kind]
-        return self._rng.sample(possible, self._rng.randint(min(3, len(possible)), min(5, len(possible))))
+        usual = [relation for relation in possible if relation.name in USUAL and self._rng.random() < 0.8]
+        drawn = self._rng.sample(possible, self._rng.randint(min(2, len(possible)), min(5, len(possible))))
+        return sorted({*usual, *drawn}, key=RELATIONS.index)
 
     def _object(self, relation: Relation, page: Page) -> str:
         rng = self._rng
+        if relation.object == "date":
+            year = rng.randint(1800, 1980)
+            if relation.name == "died" and "born" in page.values:
+                year = _number(page.values["born"]) + rng.randint(20, 90)
+            day, month = rng.randint(1, 28), rng.choice(MONTHS)
+            return rng.choice((f"{day} {month} {year}", f"{month} {day}, {year}"))
         if relation.object == "year":
             return str(rng.randint(1850, 2015))
         if relation.object == "number":
             return f"{rng.randint(900, 400_000):,}"
         if relation.object in WORDS:
-            return rng.choice(WORDS[relation.object][: rng.choice((4, 40))])
+            used = [other.values[relation.name] for other in self.pages.values() if relation.name in other.values]
+            return rng.choice(used if used and rng.random() < 0.4 else WORDS[relation.object])
         if relation.object == "name":
             return stem(rng)
         others = [other for other in self.pages.values() if other.kind == relation.object and other is not page]
@@ -190,6 +241,9 @@ class Collection:
                 for second in RELATIONS:
                     if second.kind == target.kind and (first.name, second.name) != ("spouse", "spouse"):
                         question = self._rng.choice(second.questions).format(s=phrase)
+                        grandparent = GRANDPARENTS.get((first.name, second.name))
+                        if grandparent and self._rng.random() < 0.8:
+                            question = f"Who is the {grandparent} of {page.name}?"
                         found.append((question, target.values.get(second.name, "")))
         self._rng.shuffle(found)
         return found
@@ -201,18 +255,48 @@ class Collection:
     def _pairs(self, name: str) -> list[tuple[Page, Page]]:
         pages = [page for page in self.pages.values() if name in page.values]
         self._rng.shuffle(pages)
-        same_kind = [(a, b) for a, b in itertools.pairwise(pages) if a.kind == b.kind]
-        return same_kind[:1]
+        same_kind = [(a, b) for a, b in itertools.combinations(pages, 2) if a.kind == b.kind]
+        return same_kind[:3]
+
+    def _linked_pairs(self, name: str) -> Iterator[tuple[str, Page, Page, str, str]]:
+        """Yield role, two pages that name a person in that role, and the value `name` of each person."""
+        for relation in RELATIONS:
+            role = re.match(r"the (\w+) of", relation.phrase)
+            if relation.object == "person" and role and relation.kind != "person":
+                for a, b in self._pairs(relation.name):
+                    first, second = (self._linked_value(page, relation.name, name) for page in (a, b))
+                    if first and second:
+                        yield role[1], a, b, first, second
+
+    def _linked_value(self, page: Page, relation: str, name: str) -> str:
+        linked = self.pages.get(page.values[relation])
+        return linked.values.get(name, "") if linked else ""
+
+    def _compare(
+        self, wordings: tuple[tuple[str, ...], ...], a: Page, b: Page, values: tuple[str, str], role: str = ""
+    ) -> list[tuple[str, str]]:
+        """Return a question which of two pages has the smaller or larger value, with its answer."""
+        first, second = map(_number, values)
+        if first == second:
+            return []
+        is_larger = self._rng.random() < 0.5
+        answer = a if (first > second) == is_larger else b
+        kind = a.label if a.label == b.label and a.label else a.kind
+        wording = self._rng.choice(wordings[is_larger])
+        return [(wording.format(a=a.name, b=b.name, kind=kind, role=role), answer.name)]
 
     def _comparisons(self) -> list[tuple[str, str]]:
         found = []
-        for name, questions in COMPARISONS.items():
+        for name, wordings in COMPARISONS.items():
             for a, b in self._pairs(name):
-                first, second = (int(page.values[name].replace(",", "")) for page in (a, b))
-                if first != second:
-                    is_larger = self._rng.random() < 0.5
-                    answer = (a if first > second else b) if is_larger else (a if first < second else b)
-                    found.append((questions[is_larger].format(a=a.name, b=b.name), answer.name))
+                found += self._compare(wordings, a, b, (a.values[name], b.values[name]))
+        return self._rng.sample(found, min(3, len(found)))
+
+    def _linked_comparisons(self) -> list[tuple[str, str]]:
+        found = []
+        for name, wordings in LINKED_COMPARISONS.items():
+            for role, a, b, *values in self._linked_pairs(name):
+                found += self._compare(wordings, a, b, (values[0], values[1]), role)
         return self._rng.sample(found, min(3, len(found)))
 
     def _shared(self) -> list[tuple[str, str]]:
@@ -221,7 +305,26 @@ class Collection:
             for a, b in self._pairs(name):
                 question = self._rng.choice(questions).format(a=a.name, b=b.name, o=a.values[name])
                 found.append((question, "Yes" if a.values[name] == b.values[name] else "No"))
-        return self._rng.sample(found, min(2, len(found)))
+        return self._balanced(found)
+
+    def _balanced(self, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return one question with the answer Yes and one with No, where there are such."""
+        self._rng.shuffle(found)
+        by_answer = {answer: (question, answer) for question, answer in found}
+        return list(by_answer.values())
+
+    def _linked_shared(self) -> list[tuple[str, str]]:
+        found = []
+        for name, questions in LINKED_SAME.items():
+            for role, a, b, first, second in self._linked_pairs(name):
+                question = self._rng.choice(questions).format(a=a.name, b=b.name, role=role)
+                found.append((question, "Yes" if first == second else "No"))
+        return self._balanced(found)
+
+
+def _number(value: str) -> int:
+    """Return the number of inhabitants, or the year of a date."""
+    return int(re.findall(r"\d+", value.replace(",", ""))[-1])
 
 
 def write_linked_pages(count: int, seed: int, out: Path) -> Counter[str]:
