@@ -199,10 +199,12 @@ class Engine:
                 trace.first_token()
                 self._record_prefill(answer, prepared, result, strategy)
                 yield answer
-                tokens = self._decode(prepared, buffer, sampled, sampler, cancel)
-                yield from stream_answer(answer, self.template, prepared, tokens, evidence, len(sampled))
             finally:
                 self.store_results(prepared, result)
+            with self.scheduler.decoding():
+                turn.close()  # the next request is prefilled while this answer is decoded
+                tokens = self._decode(prepared, buffer, sampled, sampler, cancel)
+                yield from stream_answer(answer, self.template, prepared, tokens, evidence, len(sampled))
 
     def _draft(
         self,

@@ -145,8 +145,8 @@ class _VariantRunner:
         return len(self.engine.template.prefix_ids) + self.prompt.context_tokens + len(self.prompt.suffix_ids)
 
     def acquire(self) -> AbstractContextManager[None]:
-        """Wait for the model. The run counts as uncached, so waiting questions are scheduled first."""
-        return self.engine.scheduler.acquire(lambda: (0, self.prompt_tokens), self.cancel)
+        """Wait for the model, and until no answer is decoded. The run counts as uncached: waiting questions go first."""
+        return self.engine.scheduler.acquire(lambda: (0, self.prompt_tokens), self.cancel, exclusive=True)
 
     def warm_up(self, variants: Sequence[Variant]) -> None:
         """Load all cached KV into memory and run every code path once; the results are discarded."""

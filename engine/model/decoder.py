@@ -15,8 +15,9 @@ from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass
 from engine.model.kernels.decode_step import MAX_ROWS, DecodeStep
 from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
-from engine.model.kv_buffer import KVBuffer, RowPass
+from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
+from engine.model.step_batcher import DecodeRows, StepBatcher
 
 Rotation = tuple[Tensor, Tensor]  # cosines and sines of positions, [B, R, D] each
 
@@ -38,6 +39,7 @@ class Decoder:
         self.selftest_result: SelfTestResult | None = None
         self.attention_kernel: SlotAttention | None = None  # see `use_kernel`
         self.decode_step: DecodeStep | None = None  # instead of transformers' layers, see `engine.model.sampling`
+        self.batcher = StepBatcher(self.run_rows)
         self.tokens_per_second: float | None = None  # of decoding, measured at load for a main model
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:
@@ -57,6 +59,23 @@ class Decoder:
     def can_step(self, buffer: KVBuffer) -> bool:
         """Return whether the compiled decoding step is used for a buffer."""
         return self.decode_step is not None and buffer.parallel is None
+
+    @torch.inference_mode()
+    def run_rows(self, batch: Sequence[DecodeRows]) -> list[Tensor]:
+        """Return the logits [R, V] after the next rows of several answers; at most MAX_ROWS rows in all."""
+        sizes = [len(rows.ids) for rows in batch]
+        ids, slots = (torch.cat(parts) for parts in zip(*((rows.ids, rows.slots) for rows in batch), strict=True))
+        buffers = [rows.buffer for rows in batch for _ in rows.ids]
+        if (after := self.step(ids, buffers, slots)) is not None:
+            return list(after.split(sizes))
+        if len(batch) > 1 and max(sizes) == 1:
+            together = BatchDecode(buffers)
+            return list(self.logits(self.forward(ids[:, None], together.positions, together)))
+        passes = ((rows, RowPass(rows.buffer, rows.slots)) for rows in batch)
+        return [
+            self.logits(self.forward(rows.ids[None], rows.buffer.positions(rows.slots)[None], row_pass)[0])
+            for rows, row_pass in passes
+        ]
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""
@@ -106,9 +125,10 @@ class Decoder:
         """Run one layer. Raises Cancelled before it if `cancel` is set."""
         if cancel is not None and cancel.is_set():
             raise Cancelled
-        return self.model.model.layers[layer](
-            hidden, position_embeddings=rotation, past_key_values=attention_pass, attention_pass=attention_pass
-        )
+        with self.batcher.layer():
+            return self.model.model.layers[layer](
+                hidden, position_embeddings=rotation, past_key_values=attention_pass, attention_pass=attention_pass
+            )
 
     def logits(self, hidden: Tensor, with_grad: bool = False) -> Tensor:
         """Return next-token logits [..., V] in fp32 for hidden states [..., hidden_size]."""

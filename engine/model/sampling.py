@@ -11,8 +11,9 @@ from torch import Tensor
 from engine.errors import Cancelled
 from engine.model.decoder import Decoder
 from engine.model.kernels.decode_step import MAX_ROWS
-from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
+from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.model.prompt_lookup import PromptLookup
+from engine.model.step_batcher import DecodeRows
 
 LOGITS_ROWS = 64  # rows whose logits are in memory together
 MIN_TEMPERATURE = 1e-4  # greedy below it: dividing logits by less overflows
@@ -63,22 +64,24 @@ def decode(
     lookup   holds the prompt; a step may then give several tokens, the same as without it up to rounding
     """
     pending = list(sampled)
-    for step in range(max_new_tokens):
-        token = pending.pop(0)
-        if token in stop_ids:
-            return
-        yield token
-        if cancel is not None and cancel.is_set():
-            raise Cancelled
-        if lookup is not None:
-            lookup.append(token)
-        if pending:
-            continue
-        num_left = min(buffer.capacity - buffer.length, max_new_tokens - step - 1)
-        if num_left == 0:
-            return
-        proposed = lookup.propose()[: num_left - 1] if lookup is not None else []
-        pending = extend(decoder, buffer, token, proposed, sampler)
+    with decoder.batcher.answer():
+        for step in range(max_new_tokens):
+            token = pending.pop(0)
+            if token in stop_ids:
+                return
+            yield token
+            if cancel is not None and cancel.is_set():
+                raise Cancelled
+            if lookup is not None:
+                lookup.append(token)
+            if pending:
+                continue
+            num_left = min(buffer.capacity - buffer.length, max_new_tokens - step - 1)
+            if num_left == 0:
+                return
+            num_rows = min(num_left, decoder.batcher.max_rows)
+            proposed = lookup.propose()[: num_rows - 1] if lookup is not None else []
+            pending = extend(decoder, buffer, token, proposed, sampler)
 
 
 @torch.inference_mode()
@@ -99,8 +102,8 @@ def extend(
     slots = torch.arange(start, start + 1 + len(proposed))
     ids = torch.tensor([token, *proposed])
     blocks: Iterable[Tensor]
-    if (after := decoder.step(ids, [buffer] * len(ids), slots)) is not None:
-        blocks = [after]
+    if len(ids) <= MAX_ROWS:
+        blocks = [decoder.batcher.step(ids, buffer, slots)]
     else:
         hidden = decoder.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)[0]
         blocks = (decoder.logits(block) for block in hidden.split(LOGITS_ROWS))
@@ -140,19 +143,14 @@ def decode_batch(
         groups = [stepping[start : start + MAX_ROWS] for start in range(0, len(stepping), MAX_ROWS)]
         groups.append([i for i in running if i not in stepping])
         for group in filter(None, groups):
-            after = _next_logits(decoder, [buffers[i] for i in group], torch.tensor([tokens[i] for i in group]))
-            for i, logits in zip(group, after, strict=True):
-                tokens[i] = samplers[i].sample(logits)
+            rows = [DecodeRows(torch.tensor(tokens[i : i + 1]), buffers[i], _next_slot(buffers[i])) for i in group]
+            for i, after in zip(group, decoder.run_rows(rows), strict=True):
+                tokens[i] = samplers[i].sample(after[-1])
     return answers
 
 
-def _next_logits(decoder: Decoder, buffers: list[KVBuffer], ids: Tensor) -> Tensor:
-    """Return the logits [B, V] after token `ids` [B], each the next one of its buffer."""
-    after = decoder.step(ids, buffers, torch.tensor([buffer.length for buffer in buffers]))
-    if after is None:
-        batch = BatchDecode(buffers)
-        after = decoder.logits(decoder.forward(ids[:, None], batch.positions, batch)[:, -1])
-    return after
+def _next_slot(buffer: KVBuffer) -> Tensor:
+    return torch.tensor([buffer.length])
 
 
 def truncate_at(pieces: Iterable[str], stops: tuple[str, ...]) -> Iterator[str]:

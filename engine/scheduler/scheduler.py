@@ -1,5 +1,6 @@
-"""Decide which request runs on the main model next: one at a time, the one with the largest cached fraction first.
+"""Decide which request is prefilled next: one at a time, the one with the largest cached fraction first.
 
+Answers are decoded together, while the next request is prefilled (`engine.model.step_batcher`).
 Such a request finishes soon, and its KV could be evicted while it waits; but none is skipped more than `max_skips`
 times. Source: RAGCache, arXiv:2404.12457, sections 5.2 (cache-aware reordering) and 5.3 (speculation only when idle).
 """
@@ -14,6 +15,7 @@ from engine.errors import Cancelled
 
 POLL_S = 0.05  # interval at which a waiting request checks whether it was cancelled
 MAX_SKIPS = 32
+MAX_DECODING = 8  # answers at a time: the rows of one step; each holds the KV of its prompt
 
 
 @dataclass(eq=False, slots=True)
@@ -48,22 +50,29 @@ def pop_next(waiting: list[WaitingRequest], max_skips: int) -> WaitingRequest:
 
 
 class Scheduler:
-    """Grants exclusive use of the main model, to a `with` block, not a thread: another thread may release it."""
+    """Grants the main model for prefill, to a `with` block, not a thread: another thread may release it."""
 
     def __init__(self, max_skips: int = MAX_SKIPS) -> None:
         self._max_skips = max_skips  # 0 is first come, first served
         self._changed = Condition()  # guards all below
         self._queue: list[WaitingRequest] = []  # empty unless the model is in use
         self._owner: object | None = None
+        self._num_decoding = 0
         self._preempt: Event | None = None  # cancels the owner's work if that is idle-time work
 
     @property
     def num_waiting(self) -> int:
         return len(self._queue)
 
+    @property
+    def num_decoding(self) -> int:
+        return self._num_decoding
+
     @contextmanager
-    def acquire(self, token_counts: Callable[[], tuple[int, int]], cancel: Event) -> Iterator[None]:
-        """Wait for the model and hold it for the duration of the block.
+    def acquire(
+        self, token_counts: Callable[[], tuple[int, int]], cancel: Event, exclusive: bool = False
+    ) -> Iterator[None]:
+        """Wait for the model and hold it for the duration of the block; if `exclusive`, no answer is decoded meanwhile.
 
         `token_counts` is called by any thread under the scheduler's lock, so it must be quick and must not acquire; its
         exceptions are raised here. Raises Cancelled, and leaves the queue, if `cancel` is set before the block begins.
@@ -77,7 +86,7 @@ class Scheduler:
                         self._preempt.set()
                     if self._owner is None:
                         self._grant_next()
-                while self._owner is not request and not cancel.is_set():
+                while not (self._owner is request and not (exclusive and self._num_decoding)) and not cancel.is_set():
                     self._changed.wait(POLL_S)
             if cancel.is_set():
                 raise Cancelled
@@ -86,6 +95,20 @@ class Scheduler:
             yield
         finally:
             self._release(request)
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Enclose the decoding of an answer. Its request holds the model at the start and gives it back inside."""
+        with self._changed:
+            self._num_decoding += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_decoding -= 1
+                if self._owner is None:
+                    self._grant_next()
+                self._changed.notify_all()
 
     @contextmanager
     def try_acquire_idle(self, cancel: Event) -> Iterator[Callable[[], bool] | None]:
@@ -105,7 +128,7 @@ class Scheduler:
                 return True
 
         with self._changed:
-            acquired = self._owner is None
+            acquired = self._owner is None and not self._num_decoding
             if acquired:
                 self._owner = owner
                 self._preempt = cancel
@@ -117,7 +140,7 @@ class Scheduler:
     def close(self, timeout_s: float) -> None:
         """Wait until no request runs or waits, at most `timeout_s`; the caller has cancelled them all before."""
         with self._changed:
-            self._changed.wait_for(lambda: self._owner is None, timeout_s)
+            self._changed.wait_for(lambda: self._owner is None and not self._num_decoding, timeout_s)
 
     def _release(self, owner: object) -> None:
         with self._changed:
@@ -128,5 +151,6 @@ class Scheduler:
                 self._queue.remove(owner)
 
     def _grant_next(self) -> None:
-        self._owner = pop_next(self._queue, self._max_skips) if self._queue else None
+        can_start = self._queue and self._num_decoding < MAX_DECODING
+        self._owner = pop_next(self._queue, self._max_skips) if can_start else None
         self._changed.notify_all()

@@ -201,16 +201,26 @@ def test_cancelled_answer_leaves_the_engine_usable(stop_after):
 
 def test_waiting_request_can_be_cancelled():
     engine, cancel = make_engine("ferry", "tern"), Event()
-    running = engine.ask(replace(ASK, max_new_tokens=200))
-    for _ in range(4):
-        next(running)
     waiting = Thread(target=lambda: ended.append(last(engine.ask(ASK, cancel)).state))
     ended = []
-    waiting.start()
-    cancel.set()
-    waiting.join(60)
+    with engine.scheduler.acquire(lambda: (0, 1), Event()):
+        waiting.start()
+        cancel.set()
+        waiting.join(60)
     assert ended == ["stopped"]
-    assert last(running).state == "done"
+    assert last(engine.ask(ASK)).state == "done"
+
+
+def test_a_request_is_answered_while_another_answer_is_decoded():
+    engine = make_engine("ferry", "tern")
+    alone = last(engine.ask(replace(ASK, max_new_tokens=200))).text
+    running = engine.ask(replace(ASK, max_new_tokens=200))
+    while next(running).state != "writing" or engine.scheduler.num_decoding == 0:
+        pass
+    assert last(engine.ask(replace(ASK, question="Who sails?"))).state == "done"
+    final = last(running)
+    assert (final.state, final.text) == ("done", alone)
+    assert engine.scheduler.num_decoding == 0
 
 
 def test_closed_generator_frees_the_engine():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import Cancelled
-from engine.scheduler.scheduler import Scheduler, WaitingRequest, pop_next
+from engine.scheduler.scheduler import MAX_DECODING, Scheduler, WaitingRequest, pop_next
 
 TIMEOUT_S = 60  # never reached unless a test fails
 LENGTHS = st.tuples(st.integers(0, 6), st.integers(0, 6))
@@ -306,3 +306,63 @@ def test_close_waits_for_the_running_request_but_no_longer_than_its_timeout(sche
         with pytest.raises(TimeoutError):
             closing.result(0.05)
     closing.result(TIMEOUT_S)
+
+
+def start_decoding(scheduler):
+    """Return the open context of an answer whose request has given the model back."""
+    answer = ExitStack()
+    with scheduler.acquire(cold, never()):
+        answer.enter_context(scheduler.decoding())
+    return answer
+
+
+def test_requests_are_served_while_answers_are_decoded_but_idle_work_is_not(scheduler):
+    with start_decoding(scheduler):
+        with scheduler.acquire(cold, never()):
+            assert scheduler.num_decoding == 1
+        with scheduler.try_acquire_idle(never()) as promote:
+            assert promote is None
+    with scheduler.try_acquire_idle(never()) as promote:
+        assert promote is not None
+
+
+def test_an_exclusive_request_waits_until_no_answer_is_decoded_and_lets_none_begin(scheduler, crowd):
+    answer, entered = start_decoding(scheduler), []
+
+    def run_alone():
+        with scheduler.acquire(cold, never(), exclusive=True):
+            entered.append(scheduler.num_decoding)
+
+    alone = crowd.pool.submit(run_alone)
+    wait_until(lambda: scheduler._owner is not None)
+    later = crowd.queue("later")
+    assert entered == []
+    answer.close()
+    alone.result(TIMEOUT_S)
+    assert served_after(crowd, [later]) == ["later"] and entered == [0]
+
+
+def test_a_cancelled_exclusive_request_passes_the_model_on(scheduler, crowd):
+    cancel = Event()
+
+    def run_alone():
+        with scheduler.acquire(cold, cancel, exclusive=True):
+            pytest.fail("ran")
+
+    with start_decoding(scheduler):
+        alone = crowd.pool.submit(run_alone)
+        wait_until(lambda: scheduler._owner is not None)
+        cancel.set()
+        assert isinstance(alone.exception(TIMEOUT_S), Cancelled)
+        with scheduler.acquire(cold, never()):
+            pass
+
+
+def test_at_most_as_many_answers_are_decoded_as_a_step_has_rows(scheduler, crowd):
+    answers = [start_decoding(scheduler) for _ in range(MAX_DECODING)]
+    future = crowd.queue("one more")
+    assert crowd.served == []
+    answers[0].close()
+    assert served_after(crowd, [future]) == ["one more"]
+    for answer in answers[1:]:
+        answer.close()

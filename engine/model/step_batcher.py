@@ -1,0 +1,145 @@
+"""Continuous batching: answers that are decoded at the same time share steps, between the layers of a prefill.
+
+A step mostly waits for the weights, so one for eight answers takes little longer than one for a single answer. Every
+request runs in a thread of its own; whichever waits when the model is free runs the step for all (iteration-level
+scheduling: Orca, OSDI 2022). Layers of a prefill and steps take turns, so neither stops the other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition, get_ident
+from time import monotonic
+
+from torch import Tensor
+
+from engine.model.kernels.decode_step import MAX_ROWS
+from engine.model.kv_buffer import KVBuffer
+
+GATHER_S = 0.005  # that a step waits for answers which took part in the last one
+
+
+@dataclass(eq=False)
+class DecodeRows:
+    """The next tokens of one answer, stored at adjacent slots of its buffer; at most MAX_ROWS."""
+
+    ids: Tensor  # [R]
+    buffer: KVBuffer
+    slots: Tensor  # [R]
+    logits: Tensor | None = None  # [R, V] in fp32, after the step
+    error: BaseException | None = None  # raised by the step
+    is_taken: bool = False  # by a thread that runs the step
+
+    @property
+    def is_done(self) -> bool:
+        return self.logits is not None or self.error is not None
+
+
+class StepBatcher:
+    """Collects the rows of all answers in progress on one model; `run` returns the logits [R, V] of each."""
+
+    def __init__(self, run: Callable[[Sequence[DecodeRows]], Sequence[Tensor]]) -> None:
+        self._run = run
+        self._changed = Condition()  # guards all below
+        self._waiting: list[DecodeRows] = []
+        self._num_answers = 0
+        self._num_expected = 0  # answers whose rows a step waits for
+        self._stepping_thread: int | None = None
+        self._num_layers_running = 0
+        self._num_layers_waiting = 0
+        self._is_layers_turn = False
+
+    @property
+    def max_rows(self) -> int:
+        """The rows of one answer for which a step has room now."""
+        return max(1, MAX_ROWS // max(1, self._num_answers))
+
+    @contextmanager
+    def answer(self) -> Iterator[None]:
+        """Enclose the decoding of one answer, so that steps wait for its rows."""
+        with self._changed:
+            self._num_answers += 1
+            self._num_expected += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_answers -= 1
+                self._num_expected = min(self._num_expected, self._num_answers)
+                self._changed.notify_all()
+
+    @contextmanager
+    def layer(self) -> Iterator[None]:
+        """Enclose one layer of a pass over a prompt; steps run before and after it, not meanwhile."""
+        if self._stepping_thread == get_ident():
+            yield  # the layer is part of the step
+            return
+        with self._changed:
+            self._num_layers_waiting += 1
+            self._changed.wait_for(self._may_run_layer)
+            self._num_layers_waiting -= 1
+            self._num_layers_running += 1
+            self._is_layers_turn = False
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_layers_running -= 1
+                self._changed.notify_all()
+
+    def step(self, ids: Tensor, buffer: KVBuffer, slots: Tensor) -> Tensor:
+        """Return the logits [R, V] after token `ids` [R] of one answer; raise what the step raised."""
+        rows = DecodeRows(ids, buffer, slots)
+        deadline = monotonic() + GATHER_S
+        with self._changed:
+            self._waiting.append(rows)
+            self._changed.notify_all()
+        while not rows.is_done:
+            with self._changed:
+                while not (rows.is_done or (may_run := not rows.is_taken and self._may_step(deadline))):
+                    self._changed.wait(GATHER_S)
+                batch = self._take() if not rows.is_done and may_run else []
+            if batch:
+                self._run_batch(batch)
+        if rows.error is not None:
+            raise rows.error
+        assert rows.logits is not None
+        return rows.logits
+
+    def _may_run_layer(self) -> bool:
+        return self._stepping_thread is None and (self._is_layers_turn or not self._waiting)
+
+    def _may_step(self, deadline: float) -> bool:
+        if self._stepping_thread is not None or self._num_layers_running:
+            return False
+        if self._is_layers_turn and self._num_layers_waiting:
+            return False
+        return len(self._waiting) >= self._num_expected or monotonic() >= deadline
+
+    def _take(self) -> list[DecodeRows]:
+        """Remove and return the rows that run next, in the order of their arrival."""
+        batch = list[DecodeRows]()
+        num_rows = 0
+        self._num_expected = len(self._waiting)  # an answer whose reader is slow is not waited for again
+        while self._waiting and num_rows + len(self._waiting[0].ids) <= MAX_ROWS:
+            rows = self._waiting.pop(0)
+            rows.is_taken = True
+            num_rows += len(rows.ids)
+            batch.append(rows)
+        self._stepping_thread = get_ident()
+        return batch
+
+    def _run_batch(self, batch: Sequence[DecodeRows]) -> None:
+        error: BaseException | None = None
+        logits: Sequence[Tensor] = ()
+        try:
+            logits = self._run(batch)
+        except BaseException as raised:  # noqa: BLE001  raised again in each answer's own thread
+            error = raised
+        with self._changed:
+            for index, rows in enumerate(batch):
+                rows.error = error
+                rows.logits = logits[index] if error is None else None
+            self._stepping_thread = None
+            self._is_layers_turn = True
+            self._changed.notify_all()

@@ -1,0 +1,181 @@
+"""Answers share decoding steps, steps alternate with layers, and nobody waits for an answer that is not read."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier, Event
+
+import pytest
+import torch
+
+from engine.model.decoder import Decoder
+from engine.model.kernels.decode_step import MAX_ROWS
+from engine.model.prompt_lookup import PromptLookup
+from engine.model.sampling import TokenSampler, decode
+from engine.model.step_batcher import StepBatcher
+from tests.engine.model.test_decode_step import make_decoder
+from tests.support import tiny
+from tests.support.kernels import needs_kernel
+
+TIMEOUT_S = 60  # never reached unless a test fails
+PROMPTS = [torch.randint(3, 500, (n,), generator=torch.Generator().manual_seed(n)) for n in range(5, 85, 10)]
+
+
+class Recorder:
+    """Stands for a model: the logits of a token are the token; `batches` has the rows of each step."""
+
+    def __init__(self):
+        self.batches, self.gate = [], Event()
+        self.gate.set()
+
+    def __call__(self, batch):
+        self.gate.wait(TIMEOUT_S)
+        self.batches.append([len(rows.ids) for rows in batch])
+        return [rows.ids[:, None].float() for rows in batch]
+
+
+def step(batcher, ids):
+    return batcher.step(torch.tensor(ids), None, torch.tensor(ids))[:, 0].tolist()
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def batcher(recorder):
+    return StepBatcher(recorder)
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(2 * MAX_ROWS) as pool:
+        yield pool
+
+
+def test_answers_share_steps_and_get_their_own_logits(batcher, recorder, pool):
+    ready = Barrier(4)
+
+    def run(number):
+        with batcher.answer():
+            ready.wait(TIMEOUT_S)
+            return [step(batcher, [100 * number + i]) for i in range(20)]
+
+    found = list(pool.map(run, range(4)))
+    assert found == [[[100.0 * number + i] for i in range(20)] for number in range(4)]
+    assert sum(map(len, recorder.batches)) == 80
+    assert max(map(len, recorder.batches)) == 4
+
+
+def test_a_step_has_at_most_max_rows_in_the_order_of_arrival(batcher, recorder, pool):
+    recorder.gate.clear()
+    futures = [pool.submit(step, batcher, [0])]
+    for number in range(1, 5):
+        while not batcher._stepping_thread or len(batcher._waiting) < number - 1:
+            time.sleep(0.001)
+        futures.append(pool.submit(step, batcher, [number] * 3))
+    while len(batcher._waiting) < 4:
+        time.sleep(0.001)
+    recorder.gate.set()
+    assert [future.result(TIMEOUT_S)[0] for future in futures] == [0, 1, 2, 3, 4]
+    assert recorder.batches == [[1], [3, 3], [3, 3]]
+
+
+def test_an_answer_that_is_not_read_delays_the_others_once_only(batcher, recorder):
+    with batcher.answer(), batcher.answer():  # the second never asks for a step
+        step(batcher, [1])
+        assert batcher._num_expected == 1
+        step(batcher, [2])
+    assert recorder.batches == [[1], [1]]
+    assert batcher._num_expected == 0
+
+
+def test_an_error_is_raised_in_every_answer_of_the_step_and_ends_it(pool):
+    ready = Barrier(2)
+    failing = True
+
+    def fail(batch):
+        if failing:
+            raise MemoryError("none left")
+        return [rows.ids[:, None].float() for rows in batch]
+
+    batcher = StepBatcher(fail)
+
+    def run(number):
+        with batcher.answer():
+            ready.wait(TIMEOUT_S)
+            step(batcher, [number])
+
+    futures = [pool.submit(run, number) for number in range(2)]
+    assert all(isinstance(future.exception(TIMEOUT_S), MemoryError) for future in futures)
+    failing = False
+    assert step(batcher, [7]) == [7]
+
+
+def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(batcher, recorder, pool):
+    events, in_layer, end_layer = [], Event(), Event()
+
+    def prefill():
+        for number in range(2):
+            with batcher.layer():
+                events.append(f"layer {number}")
+                in_layer.set()
+                end_layer.wait(TIMEOUT_S)
+
+    running = pool.submit(prefill)
+    in_layer.wait(TIMEOUT_S)
+    waiting = pool.submit(lambda: (step(batcher, [1]), events.append("step")))
+    while not batcher._waiting:
+        time.sleep(0.001)
+    assert recorder.batches == []
+    end_layer.set()
+    running.result(TIMEOUT_S)
+    waiting.result(TIMEOUT_S)
+    assert events[0] == "layer 0" and sorted(events[1:]) == ["layer 1", "step"]
+    assert recorder.batches == [[1]]
+
+
+def test_layers_are_not_starved_by_steps(batcher, recorder, pool):
+    stop = Event()
+
+    def decode_forever(number):
+        with batcher.answer():
+            while not stop.is_set():
+                step(batcher, [number])
+
+    answers = [pool.submit(decode_forever, number) for number in range(MAX_ROWS + 3)]
+    for _ in range(30):
+        before = len(recorder.batches)
+        with batcher.layer():
+            assert len(recorder.batches) - before < 50
+    stop.set()
+    for answer in answers:
+        answer.result(TIMEOUT_S)
+
+
+def answer_of(decoder, start, prompt, with_lookup):
+    """Return the tokens of an answer whose prefill runs beside the others'."""
+    buffer = decoder.new_buffer(len(prompt) + 40)
+    first = int(decoder.forward_rows(prompt, buffer, torch.arange(len(prompt))).argmax())
+    start()
+    lookup = PromptLookup(prompt.tolist()) if with_lookup else None
+    return list(decode(decoder, buffer, [first], TokenSampler(), frozenset(), 30, None, lookup))
+
+
+def assert_equal_together_and_alone(decoder, pool, with_lookup):
+    alone = [answer_of(decoder, lambda: None, prompt, with_lookup) for prompt in PROMPTS]
+    start = partial(Barrier(len(PROMPTS)).wait, TIMEOUT_S)
+    futures = [pool.submit(answer_of, decoder, start, prompt, with_lookup) for prompt in PROMPTS]
+    assert [future.result(TIMEOUT_S) for future in futures] == alone
+
+
+@pytest.mark.parametrize("with_lookup", [False, True])
+def test_answers_decoded_together_equal_those_decoded_alone(pool, with_lookup):
+    assert_equal_together_and_alone(Decoder(tiny.model(), None, "tiny"), pool, with_lookup)
+
+
+@needs_kernel
+def test_answers_decoded_together_by_the_kernel_equal_those_decoded_alone(pool):
+    decoder = make_decoder(use_int8=True)
+    assert_equal_together_and_alone(decoder, pool, with_lookup=True)
