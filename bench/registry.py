@@ -3,6 +3,7 @@
 from bench.cache import run as cache
 from bench.measures import (
     attention,
+    concurrency,
     decode,
     documents,
     draft,
@@ -26,6 +27,7 @@ MEASURES = {
     "ruler": ruler,
     "ttft": ttft,
     "decode": decode,
+    "concurrency": concurrency,
     "kernel": kernel,
     "peers": peers,
     "attention": attention,

@@ -23,12 +23,13 @@
 namespace {
 
 constexpr int MAX_ROWS = 8;
-constexpr int BLOCK = 64;  // int8 weights in a vector
+constexpr int PREFETCH_BYTES = 2048;
+constexpr int OUTPUTS = 16;  // of a linear layer, computed together
 
 struct Linear {
-    const void *weight;   // [outputs][inputs]; int8: with zeros up to a multiple of BLOCK inputs
-    const float *scale;   // [outputs]; null: the weights are bf16
-    const int32_t *sums;  // [outputs], of the int8 weights
+    const void *weight;   // [outputs][inputs]; int8: [outputs / 16][inputs / 4][16][4], padded to 16 outputs
+    const float *scale;   // [outputs, padded]; null: the weights are bf16
+    const int32_t *sums;  // [outputs, padded], of the int8 weights
     const float *bias;    // [outputs] or null
 };
 
@@ -71,13 +72,13 @@ Range part(int64_t total, int64_t unit, int index, int count) {
 
 // A linear layer's inputs for a few rows as its weights need them.
 struct Inputs {
-    const void *data;  // bf16 weights: fp32 [rows][inputs]; int8: uint8 [rows][blocks][2][BLOCK], high and low bytes
+    const void *data;  // bf16 weights: fp32 [rows][inputs]; int8: uint8 [rows][2][inputs], high and low bytes
     float scales[MAX_ROWS];
 };
 
 constexpr int32_t OFFSET = 1 << 15;  // makes rounded inputs unsigned
 
-// Round to OFFSET + x / scale, in 16 bits; returns the scale. Padding may have any value: the weights there are 0.
+// Round to OFFSET + x / scale, in 16 bits; returns the scale.
 float quantize(const float *input, int64_t size, uint8_t *bytes) {
     __m512 largest = _mm512_setzero_ps();
     for (int64_t i = 0; i < size; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(input + i)));
@@ -86,83 +87,71 @@ float quantize(const float *input, int64_t size, uint8_t *bytes) {
     for (int64_t i = 0; i < size; i += 16) {
         const __m512i x = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(input + i), inverse));
         const __m512i shifted = _mm512_add_epi32(x, _mm512_set1_epi32(OFFSET));
-        uint8_t *high = bytes + i / BLOCK * 2 * BLOCK + i % BLOCK;
-        _mm_storeu_si128((__m128i *)high, _mm512_cvtepi32_epi8(_mm512_srli_epi32(shifted, 8)));
-        _mm_storeu_si128((__m128i *)(high + BLOCK), _mm512_cvtepi32_epi8(shifted));
+        _mm_storeu_si128((__m128i *)(bytes + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(shifted, 8)));
+        _mm_storeu_si128((__m128i *)(bytes + size + i), _mm512_cvtepi32_epi8(shifted));
     }
     return scale;
 }
 
-// sums[o][r] = weight[o] . input[r] for OUTPUTS outputs from `first` on and ROWS rows.
-template <int OUTPUTS, int ROWS>
-void multiply_bf16(const Linear &linear, int64_t inputs, int64_t first, const Inputs &rows, float *sums) {
-    const bf16 *weight = static_cast<const bf16 *>(linear.weight) + first * inputs;
+// sums[r][o] = weight[first + o] . input[r] for `count` outputs and ROWS rows.
+template <int ROWS>
+void multiply_bf16(const Linear &linear, int64_t inputs, int64_t first, int count, const Inputs &rows, float (*sums)[OUTPUTS]) {
+    constexpr int TOGETHER = ROWS <= 4 ? 4 : 2;  // outputs whose sums are in registers
     const float *input = static_cast<const float *>(rows.data);
-    __m512 totals[OUTPUTS][ROWS];
-    for (auto &each : totals)
-        for (__m512 &total : each) total = _mm512_setzero_ps();
-    for (int64_t i = 0; i < inputs; i += 16) {
-        __m512 x[ROWS];
-        for (int r = 0; r < ROWS; r++) x[r] = _mm512_loadu_ps(input + r * inputs + i);
+    for (int o = 0; o < count; o += TOGETHER) {
+        const bf16 *weight = static_cast<const bf16 *>(linear.weight) + (first + o) * inputs;
+        int64_t offsets[TOGETHER];
+        for (int t = 0; t < TOGETHER; t++) offsets[t] = std::min(t, count - o - 1) * inputs;
+        __m512 totals[TOGETHER][ROWS];
+        for (auto &each : totals)
+            for (__m512 &total : each) total = _mm512_setzero_ps();
+        for (int64_t i = 0; i < inputs; i += 16) {
+            __m512 x[ROWS];
+            for (int r = 0; r < ROWS; r++) x[r] = _mm512_loadu_ps(input + r * inputs + i);
 #pragma GCC unroll 4
-        for (int o = 0; o < OUTPUTS; o++) {
-            _mm_prefetch(weight + (OUTPUTS + o) * inputs + i, _MM_HINT_T0);
-            const __m512 w = load16(weight + o * inputs + i);
-            for (int r = 0; r < ROWS; r++) totals[o][r] = _mm512_fmadd_ps(w, x[r], totals[o][r]);
-        }
-    }
-    for (int o = 0; o < OUTPUTS; o++)
-        for (int r = 0; r < ROWS; r++) sums[o * ROWS + r] = _mm512_reduce_add_ps(totals[o][r]);
-}
-
-template <int OUTPUTS, int ROWS>
-void multiply_int8(const Linear &linear, int64_t inputs, int64_t first, const Inputs &rows, float *sums) {
-    const int64_t blocks = (inputs + BLOCK - 1) / BLOCK, width = blocks * BLOCK;
-    const int8_t *weight = static_cast<const int8_t *>(linear.weight) + first * width;
-    const uint8_t *input = static_cast<const uint8_t *>(rows.data);
-    __m512i high[OUTPUTS][ROWS], low[OUTPUTS][ROWS];
-    for (int o = 0; o < OUTPUTS; o++)
-        for (int r = 0; r < ROWS; r++) high[o][r] = low[o][r] = _mm512_setzero_si512();
-    for (int64_t b = 0; b < blocks; b++) {
-        __m512i w[OUTPUTS];
-        for (int o = 0; o < OUTPUTS; o++) {
-            _mm_prefetch(weight + (OUTPUTS + o) * width + b * BLOCK, _MM_HINT_T0);
-            w[o] = _mm512_loadu_si512(weight + o * width + b * BLOCK);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < ROWS; r++) {
-            const uint8_t *x = input + (r * blocks + b) * 2 * BLOCK;
-            const __m512i x_high = _mm512_loadu_si512(x), x_low = _mm512_loadu_si512(x + BLOCK);
-            for (int o = 0; o < OUTPUTS; o++) {
-                high[o][r] = _mm512_dpbusd_epi32(high[o][r], x_high, w[o]);
-                low[o][r] = _mm512_dpbusd_epi32(low[o][r], x_low, w[o]);
+            for (int t = 0; t < TOGETHER; t++) {
+                _mm_prefetch(weight + (TOGETHER + t) * inputs + i, _MM_HINT_T0);
+                const __m512 w = load16(weight + offsets[t] + i);
+                for (int r = 0; r < ROWS; r++) totals[t][r] = _mm512_fmadd_ps(w, x[r], totals[t][r]);
             }
         }
+        for (int t = 0; t < TOGETHER; t++)
+            for (int r = 0; r < ROWS; r++) sums[r][o + t] = _mm512_reduce_add_ps(totals[t][r]);
     }
-    for (int o = 0; o < OUTPUTS; o++)
+}
+
+// Each lane sums for an output of its own.
+template <int ROWS>
+void multiply_int8(const Linear &linear, int64_t inputs, int64_t first, int, const Inputs &rows, float (*sums)[OUTPUTS]) {
+    const int8_t *weight = static_cast<const int8_t *>(linear.weight) + first * inputs;
+    const int32_t *input = static_cast<const int32_t *>(rows.data);  // four bytes of a row
+    const int64_t quads = inputs / 4;
+    __m512i high[ROWS], low[ROWS];
+    for (int r = 0; r < ROWS; r++) high[r] = low[r] = _mm512_setzero_si512();
+    for (int64_t i = 0; i < quads; i++) {
+        _mm_prefetch(weight + i * 64 + PREFETCH_BYTES, _MM_HINT_T0);
+        const __m512i w = _mm512_loadu_si512(weight + i * 64);
+#pragma GCC unroll 8
         for (int r = 0; r < ROWS; r++) {
-            const int64_t total = 256 * int64_t(_mm512_reduce_add_epi32(high[o][r])) + _mm512_reduce_add_epi32(low[o][r]);
-            const int64_t sum = total - int64_t(OFFSET) * linear.sums[first + o];
-            sums[o * ROWS + r] = static_cast<float>(sum) * rows.scales[r] * linear.scale[first + o];
+            high[r] = _mm512_dpbusd_epi32(high[r], _mm512_set1_epi32(input[r * 2 * quads + i]), w);
+            low[r] = _mm512_dpbusd_epi32(low[r], _mm512_set1_epi32(input[(r * 2 + 1) * quads + i]), w);
+        }
+    }
+    for (int r = 0; r < ROWS; r++)
+        for (int half = 0; half < OUTPUTS; half += 8) {
+            auto doubles = [&](__m512i x) { return _mm512_cvtepi32_pd(half ? _mm512_extracti64x4_epi64(x, 1) : _mm512_castsi512_si256(x)); };
+            const __m512i offset = _mm512_loadu_si512(linear.sums + first);
+            __m512d total = _mm512_fmadd_pd(doubles(high[r]), _mm512_set1_pd(256), doubles(low[r]));
+            total = _mm512_fnmadd_pd(doubles(offset), _mm512_set1_pd(OFFSET), total);
+            const __m256 scaled = _mm256_mul_ps(_mm512_cvtpd_ps(total), _mm256_set1_ps(rows.scales[r]));
+            _mm256_storeu_ps(sums[r] + half, _mm256_mul_ps(scaled, _mm256_loadu_ps(linear.scale + first + half)));
         }
 }
 
-using Multiply = void (*)(const Linear &, int64_t, int64_t, const Inputs &, float *);
+using Multiply = void (*)(const Linear &, int64_t, int64_t, int, const Inputs &, float (*)[OUTPUTS]);
 
-struct Multiplier {
-    Multiply block, single;  // of several outputs, of one
-    int outputs;             // of a block
-};
-
-// Outputs whose sums are in registers together with those of `rows` rows: at most 16, or 8 pairs.
-constexpr int bf16_outputs(int rows) { return rows <= 4 ? 4 : 2; }
-constexpr int int8_outputs(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
-
-template <int... N> Multiplier select(bool is_int8, int rows, std::integer_sequence<int, N...>) {
-    static constexpr Multiplier bf16_by_rows[] = {
-        {multiply_bf16<bf16_outputs(N + 1), N + 1>, multiply_bf16<1, N + 1>, bf16_outputs(N + 1)}...};
-    static constexpr Multiplier int8_by_rows[] = {
-        {multiply_int8<int8_outputs(N + 1), N + 1>, multiply_int8<1, N + 1>, int8_outputs(N + 1)}...};
+template <int... N> Multiply select(bool is_int8, int rows, std::integer_sequence<int, N...>) {
+    static constexpr Multiply bf16_by_rows[] = {multiply_bf16<N + 1>...}, int8_by_rows[] = {multiply_int8<N + 1>...};
     return (is_int8 ? int8_by_rows : bf16_by_rows)[rows - 1];
 }
 
@@ -177,6 +166,11 @@ void rms_norm(const float *input, const float *weight, int64_t size, float epsil
         _mm512_storeu_ps(output + i, _mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(input + i), factor), _mm512_loadu_ps(weight + i)));
 }
 
+__m512 silu(__m512 x) {
+    const __m512 one = _mm512_set1_ps(1);
+    return _mm512_div_ps(x, _mm512_add_ps(one, exp2_fast(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2E)))));
+}
+
 struct Step {
     const Shape &shape;
     const Layer *layers;
@@ -188,7 +182,7 @@ struct Step {
     float epsilon, scale;   // scale of attention's logits, times log2(e)
     float *hidden;          // [rows][hidden], the residual stream
     int num_rows;
-    Multiplier multiplier;
+    Multiply multiply;
 
     template <int D> void run(int threads);
 
@@ -197,23 +191,23 @@ struct Step {
         Inputs inputs{input, {}};
         if (!head.scale) return inputs;
         inputs.data = bytes;
-        const int64_t row_bytes = (size + BLOCK - 1) / BLOCK * BLOCK * 2;
-        for (int r = 0; r < num_rows; r++) inputs.scales[r] = quantize(input + r * size, size, bytes + r * row_bytes);
+        for (int r = 0; r < num_rows; r++) inputs.scales[r] = quantize(input + r * size, size, bytes + r * 2 * size);
         return inputs;
     }
 
-    // Calls finish(output, row, value) for the outputs in `range`.
+    // Calls finish(output, row, values, mask) for each 16 outputs in `range`; the mask tells which of them there are.
     template <typename Finish>
     void apply(const Linear &linear, int64_t size, Range range, const Inputs &inputs, const Finish &finish) const {
-        float sums[4 * MAX_ROWS];
-        for (int64_t first = range.start; first < range.end;) {
-            const int count = range.end - first >= multiplier.outputs ? multiplier.outputs : 1;
-            (count > 1 ? multiplier.block : multiplier.single)(linear, size, first, inputs, sums);
-            for (int o = 0; o < count; o++, first++)
-                for (int r = 0; r < num_rows; r++) {
-                    const float value = sums[o * num_rows + r];
-                    finish(first, r, linear.bias ? value + linear.bias[first] : value);
-                }
+        float sums[MAX_ROWS][OUTPUTS];
+        for (int64_t first = range.start; first < range.end; first += OUTPUTS) {
+            const int count = static_cast<int>(std::min<int64_t>(OUTPUTS, range.end - first));
+            const __mmask16 mask = 0xffff >> (OUTPUTS - count);
+            multiply(linear, size, first, count, inputs, sums);
+            for (int r = 0; r < num_rows; r++) {
+                __m512 values = _mm512_loadu_ps(sums[r]);
+                if (linear.bias) values = _mm512_add_ps(values, _mm512_maskz_loadu_ps(mask, linear.bias + first));
+                finish(first, r, values, mask);
+            }
         }
     }
 };
@@ -228,7 +222,7 @@ template <int D> void Step::run(int threads) {
     const auto activations = std::make_unique<float[]>(num_rows * shape.intermediate);
     // For each thread: the inputs of the next linear layer, and memory to round them.
     const auto inputs = std::make_unique<float[]>(threads * num_rows * width);
-    const int64_t num_bytes = num_rows * 2 * (width + BLOCK);
+    const int64_t num_bytes = num_rows * 2 * width;
     const auto bytes = std::make_unique<uint8_t[]>(threads * num_bytes);
     Barrier barrier;
 #pragma omp parallel num_threads(threads)
@@ -237,13 +231,16 @@ template <int D> void Step::run(int threads) {
         float *input = inputs.get() + self * num_rows * width;
         auto prepared = [&](const float *values, int64_t size) { return prepare(values, size, bytes.get() + self * num_bytes); };
         auto wait = [&] { barrier.wait(count); };
-        auto own = [&](int64_t outputs) { return part(outputs, 4, self, count); };
+        auto own = [&](int64_t outputs) { return part(outputs, OUTPUTS, self, count); };
         auto normalized = [&](const float *weight) {
             for (int r = 0; r < num_rows; r++)
                 rms_norm(hidden + r * shape.hidden, weight, shape.hidden, epsilon, input + r * shape.hidden);
             return prepared(input, shape.hidden);
         };
-        auto add_to_hidden = [&](int64_t o, int r, float value) { hidden[r * shape.hidden + o] += value; };
+        auto add_to_hidden = [&](int64_t o, int r, __m512 values, __mmask16) {
+            float *target = hidden + r * shape.hidden + o;
+            _mm512_storeu_ps(target, _mm512_add_ps(_mm512_loadu_ps(target), values));
+        };
         auto maxima = [&](int thread) { return partial.get() + thread * num_rows * heads * (D + 2); };
         auto sums = [&](int thread) { return maxima(thread) + num_rows * heads; };
         auto outputs = [&](int thread) { return sums(thread) + num_rows * heads; };
@@ -256,7 +253,7 @@ template <int D> void Step::run(int threads) {
             for (const Linear *projection : projections) {
                 const int64_t size = (projection == &layer.query ? heads : key_heads) * D;
                 apply(*projection, shape.hidden, own(size), attention_inputs,
-                               [&](int64_t o, int r, float value) { qkv[r * all_heads * D + first + o] = value; });
+                      [&](int64_t o, int r, __m512 values, __mmask16) { _mm512_storeu_ps(&qkv[r * all_heads * D + first + o], values); });
                 first += size;
             }
             wait();
@@ -310,18 +307,19 @@ template <int D> void Step::run(int threads) {
             wait();
             const Inputs mlp_inputs = normalized(layer.mlp_norm);
             const Range neurons = own(shape.intermediate);
-            auto activation = [&](int64_t o, int r) -> float & { return activations[r * shape.intermediate + o]; };
+            auto activation = [&](int64_t o, int r) { return &activations[r * shape.intermediate + o]; };
             apply(layer.gate, shape.hidden, neurons, mlp_inputs,
-                           [&](int64_t o, int r, float value) { activation(o, r) = value / (1 + std::exp(-value)); });
-            apply(layer.up, shape.hidden, neurons, mlp_inputs,
-                           [&](int64_t o, int r, float value) { activation(o, r) *= value; });
+                  [&](int64_t o, int r, __m512 values, __mmask16) { _mm512_storeu_ps(activation(o, r), silu(values)); });
+            apply(layer.up, shape.hidden, neurons, mlp_inputs, [&](int64_t o, int r, __m512 values, __mmask16) {
+                _mm512_storeu_ps(activation(o, r), _mm512_mul_ps(_mm512_loadu_ps(activation(o, r)), values));
+            });
             wait();
             const Inputs neuron_outputs = prepared(activations.get(), shape.intermediate);
             apply(layer.down, shape.intermediate, own(shape.hidden), neuron_outputs, add_to_hidden);
             wait();
         }
         apply(head, shape.hidden, own(shape.vocabulary), normalized(final_norm),
-                       [&](int64_t o, int r, float value) { logits[r * shape.vocabulary + o] = value; });
+              [&](int64_t o, int r, __m512 values, __mmask16 mask) { _mm512_mask_storeu_ps(logits + r * shape.vocabulary + o, mask, values); });
     }
 }
 
@@ -333,8 +331,8 @@ extern "C" int decode_step(const Shape *shape, const Layer *layers, const float 
                            const float *rotation, float *hidden, float *logits, float epsilon, float scale, int num_rows,
                            int threads) {
     if (shape->heads / shape->key_heads > MAX_GROUPS || num_rows > MAX_ROWS) return 1;
-    const Multiplier multiplier = select(head->scale, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
-    Step step{*shape, layers, final_norm, *head, rows, rotation, logits, epsilon, scale * LOG2E, hidden, num_rows, multiplier};
+    const Multiply multiply = select(head->scale, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
+    Step step{*shape, layers, final_norm, *head, rows, rotation, logits, epsilon, scale * LOG2E, hidden, num_rows, multiply};
     try {
         switch (shape->head_dim) {
             case 64: step.run<64>(threads); return 0;

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from engine.model.kv_buffer import KVBuffer
 
 MAX_ROWS = 8
 HEAD_DIMS = (64, 128)
 MAX_GROUPS = 16  # query heads per key head
-BLOCK = 64  # rows of int8 weights are padded to a multiple of it
+OUTPUTS = 16  # of a linear layer, computed together: int8 weights are padded to a multiple of it
 ROUNDED_ROWS = 4096  # rounded together: bounds the memory in use meanwhile
 _INT64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
@@ -95,14 +96,18 @@ class DecodeStep:
         if not self._use_int8:
             return _Linear(self._keep(weight), None, None, bias)
         outputs, inputs = weight.shape
-        scale, sums = torch.empty(outputs), torch.empty(outputs, dtype=torch.int32)
-        rounded = torch.zeros((outputs, inputs + -inputs % BLOCK), dtype=torch.int8)
+        blocks = -(-outputs // OUTPUTS)
+        scale, sums = torch.zeros(blocks * OUTPUTS), torch.zeros(blocks * OUTPUTS, dtype=torch.int32)
+        packed = torch.zeros((blocks, inputs // 4, OUTPUTS, 4), dtype=torch.int8)
         for start in range(0, outputs, ROUNDED_ROWS):
-            rows = slice(start, start + ROUNDED_ROWS)
-            scale[rows] = weight[rows].abs().amax(1).float().clamp(min=1e-12) / 127
-            rounded[rows, :inputs] = (weight[rows].float() / scale[rows, None]).round().to(torch.int8)
-            sums[rows] = rounded[rows].sum(1, dtype=torch.int32)
-        return _Linear(self._keep(rounded), self._keep(scale), self._keep(sums), bias)
+            rows = weight[start : start + ROUNDED_ROWS].float()
+            row_scale = rows.abs().amax(1).clamp(min=1e-12) / 127
+            rounded = (rows / row_scale[:, None]).round().to(torch.int8)
+            end = start + len(rows)
+            scale[start:end], sums[start:end] = row_scale, rounded.sum(1, dtype=torch.int32)
+            padded = functional.pad(rounded, (0, 0, 0, -len(rows) % OUTPUTS)).view(-1, OUTPUTS, inputs // 4, 4)
+            packed[start // OUTPUTS :][: len(padded)] = padded.transpose(1, 2)
+        return _Linear(self._keep(packed), self._keep(scale), self._keep(sums), bias)
 
     def _fp32(self, tensor: Tensor) -> int:
         return self._keep(tensor.detach().float())

@@ -10,7 +10,7 @@ using bf16 = uint16_t;
 
 constexpr float LOG2E = 1.44269504088896f;
 
-// 2^x for x <= 0 or -inf; relative error below 2e-4, a fraction of bf16's.
+// 2^x; relative error below 2e-4, a fraction of bf16's.
 inline __m512 exp2_fast(__m512 x) {
     const __m512 fraction = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
     __m512 p = _mm512_set1_ps(0.07711909f);
