@@ -4,6 +4,7 @@ transformers calls the attention function registered under `ATTENTION_NAME`. Our
 the layer's keyword arguments. So recomputation, scoring and decoding all use the model's own, unpatched layers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,12 +48,15 @@ def _attention_forward(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     attention_pass: AttentionPass | None = None,
+    pause: Callable[[], None] = lambda: None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     if attention_pass is None:
         raise RuntimeError("a model with kvscope attention runs through engine.model.decoder.Decoder only")
     layer: Any = module.layer_idx
+    pause()
     output = attention_pass.attend(layer, query, key, value, scaling or query.shape[-1] ** -0.5)
+    pause()
     return output.transpose(1, 2), None
 
 

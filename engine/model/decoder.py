@@ -127,7 +127,11 @@ class Decoder:
             raise Cancelled
         with self.batcher.layer():
             return self.model.model.layers[layer](
-                hidden, position_embeddings=rotation, past_key_values=attention_pass, attention_pass=attention_pass
+                hidden,
+                position_embeddings=rotation,
+                past_key_values=attention_pass,
+                attention_pass=attention_pass,
+                pause=self.batcher.pause_layer,
             )
 
     def logits(self, hidden: Tensor, with_grad: bool = False) -> Tensor:

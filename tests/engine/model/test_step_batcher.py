@@ -136,6 +136,18 @@ def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(batc
     assert recorder.batches == [[1]]
 
 
+def test_a_layer_pauses_for_a_waiting_step_only(batcher, recorder, pool):
+    with batcher.layer():
+        batcher.pause_layer()
+        waiting = pool.submit(step, batcher, [1])
+        while not batcher._waiting:
+            time.sleep(0.001)
+        assert recorder.batches == []
+        batcher.pause_layer()
+        assert recorder.batches == [[1]]
+        assert waiting.result(TIMEOUT_S) == [1]
+
+
 def test_layers_are_not_starved_by_steps(batcher, recorder, pool):
     stop = Event()
 
