@@ -1,32 +1,29 @@
 """Start KVScope: read the settings, lock the data folder, then serve the UI and the HTTP API.
 
+Libraries that take seconds to import are imported once the port answers, with a page that says so.
 Run `python app.py`, or `kvscope` if it is installed; `--help` lists the settings.
 """
 
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 import warnings
+import webbrowser
+from contextlib import closing
 from pathlib import Path
 
-if (__name__ == "__main__" or Path(sys.argv[0]).stem == "kvscope") and not {"-h", "--help"} & set(sys.argv):
-    sys.stderr.write("KVScope is starting; loading its libraries takes a few seconds.\n")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text recognition
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from backend.local import LocalBackend
 from backend.runtime.settings import Settings, overrides, read_settings
-from server.routes import app_kwargs
+from server.starting_page import StartingPage
 from store.errors import KVScopeError
-from store.kv.blobs import remove_all
 from store.lock import FolderLock
-from ui.layout import App, launch_options
 
 SAMPLE_QUESTIONS = {
     "How much does the island card cost a year?": "faq.txt",
@@ -56,6 +53,8 @@ def main() -> int:
 
 
 def _clear_cache(folder: Path) -> int:
+    from store.kv.blobs import remove_all
+
     removed_bytes, remaining_bytes = remove_all(folder)
     log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
     if remaining_bytes:
@@ -67,14 +66,25 @@ def _serve(settings: Settings) -> int:
     signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, frame: signals.append(number))
-    backend = LocalBackend(settings, overrides())
-    page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
     try:
-        _check_port(settings.host, settings.port)
+        starting = StartingPage(settings.host, settings.port)
+    except OSError as error:
+        return _report_port(settings, error)
+    with closing(starting):
+        url = _url(settings)
+        log.info("KVScope is starting on %s; loading its libraries takes a few seconds", url)
+        if settings.open_browser:
+            webbrowser.open(url)
+        from backend.local import LocalBackend
+        from server.routes import app_kwargs
+        from ui.layout import App, launch_options
+
+        backend = LocalBackend(settings, overrides())
+        page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
+    try:
         page.launch(
             server_name=settings.host,
             server_port=settings.port,
-            inbrowser=settings.open_browser,
             show_error=True,
             quiet=True,
             prevent_thread_lock=True,
@@ -87,9 +97,7 @@ def _serve(settings: Settings) -> int:
             time.sleep(POLL_S)
         log.info("Closing")
     except OSError as error:
-        message = "Port %d of %s is not available (%s). Choose another with --port."
-        log.error(message, settings.port, settings.host, error)
-        return 1
+        return _report_port(settings, error)
     finally:
         backend.close()
         if page.is_running:
@@ -99,10 +107,17 @@ def _serve(settings: Settings) -> int:
     return 0
 
 
-def _check_port(host: str, port: int) -> None:
-    """Raise OSError if the port cannot be used: Gradio would report it less clearly."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    socket.create_server((str(address[0]), port), family=family).close()
+def _report_port(settings: Settings, error: OSError) -> int:
+    message = "Port %d of %s is not available (%s). Choose another with --port."
+    log.error(message, settings.port, settings.host, error)
+    return 1
+
+
+def _url(settings: Settings) -> str:
+    """Return the address for a browser on this machine."""
+    host = settings.host.strip("[]")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 import os
 import socket
+import subprocess
+import sys
 from contextlib import closing
 from threading import Event
 
 import pytest
 
-from app import _check_port, main
+from app import _url, main
 from backend.local import LocalBackend
 from backend.runtime.settings import Settings
 from engine.errors import LoadingFailed
@@ -15,12 +17,24 @@ from engine.request import Request
 from store.lock import FolderLock
 
 
-def test_a_port_in_use_is_reported_before_the_models_are_loaded():
+def test_a_port_in_use_is_reported_before_the_libraries_are_loaded(tmp_path, monkeypatch, caplog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError):
-            _check_port("127.0.0.1", port)
-    _check_port("127.0.0.1", port)
+        monkeypatch.setattr("sys.argv", ["app.py", "--data", str(tmp_path), "--port", str(port)])
+        assert main() == 1
+    assert f"Port {port} of 127.0.0.1 is not available" in caplog.text and "--port" in caplog.text
+
+
+def test_the_address_for_a_browser_is_on_this_machine():
+    addresses = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]", "[::1]": "[::1]", "nas": "nas"}
+    for host, shown in addresses.items():
+        assert _url(Settings(host=host, port=7000)) == f"http://{shown}:7000"
+
+
+def test_starting_imports_nothing_that_takes_seconds():
+    code = "import sys, app; print(*{'torch', 'gradio', 'chromadb', 'transformers'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.split() == []
 
 
 def test_a_second_start_on_the_same_data_folder_names_the_first_process(tmp_path, monkeypatch, caplog):
@@ -39,7 +53,7 @@ def test_clear_cache_deletes_the_kv_and_nothing_else(tmp_path, monkeypatch, capl
         assert main() == 0
     assert "2 MB of chunk KV deleted" in caplog.text
     assert not (tmp_path / "kv").exists() and (tmp_path / "library" / "text").exists()
-    monkeypatch.setattr("app.remove_all", lambda root: (0, 3_000_000))
+    monkeypatch.setattr("store.kv.blobs.remove_all", lambda root: (0, 3_000_000))
     assert main() == 1 and f"3 MB in {tmp_path / 'kv'} could not be deleted" in caplog.text
 
 

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
 from backend.interface.models import SettingsChange
-from engine.model.loading.bundled import BUNDLED_MODEL
+from engine.model.loading.presets import BUNDLED_MODEL
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 from store.preferences import Preferences

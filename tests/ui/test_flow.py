@@ -231,12 +231,6 @@ def test_each_method_is_sent_only_its_own_options(page, backend):
     assert sent == [{param.name: param.default for param in extra_params(method)} for method in METHODS]
 
 
-def test_a_question_before_the_model_is_ready_is_answered_with_an_error(page, backend):
-    backend.state = Status(ready=False, message="Loading the model: 40 %")
-    *_, last = ask(page, "why?")
-    assert any("Wait until the status says ready" in str(value) for value in last.values())
-
-
 def test_the_status_timer_sends_only_changes_and_keeps_a_list_that_waits_for_a_confirmation(app, backend):
     tick = app.documents.tick
     components = tick(("", ""), "")
@@ -266,3 +260,40 @@ def test_model_events_run_even_while_the_browser_still_handles_the_previous_one(
     events = [fn for fn in app.blocks.fns.values() if fn.concurrency_id == MODEL_QUEUE["concurrency_id"]]
     modes = {fn.name: fn.trigger_mode for fn in events if fn.api_visibility == "private"}
     assert modes.keys() >= {"respond", "run", "run_inspection", "answer"} and set(modes.values()) == {"multiple"}
+
+
+def test_a_question_waits_while_the_model_is_loading_and_is_then_answered(page, monkeypatch):
+    monkeypatch.setattr("ui.pages.ask.page.LOADING_POLL_S", 0)
+    page._backend.state = Status(ready=False, message="Loading the main model")
+    updates = ask(page, "why?")
+    for update in updates:
+        if "Loading the main model" in str(update.get(page.results.reply)):
+            break
+    assert page._backend.requests == []
+    page._backend.state = Status(ready=True, message="tiny")
+    *_, ended = updates
+    assert ended[page.chat].visible_turns[-1].question == "why?"
+
+
+@pytest.mark.parametrize("status", [Status(ready=False, message="Loading"), Status(True, "tiny", adding_samples=True)])
+def test_a_waiting_question_can_be_stopped(page, monkeypatch, status):
+    monkeypatch.setattr("ui.pages.ask.page.LOADING_POLL_S", 0)
+    monkeypatch.setattr(page._backend, "documents", lambda: [])
+    page._backend.state = status
+    updates = ask(page, "why?")
+    for _ in range(4):
+        next(updates)
+    page.tasks.stop(ME)
+    assert len(list(updates)) > 0 and len(page.tasks) == 0
+    assert [request.question for request in page._backend.requests] == (["why?"] if status.ready else [])
+
+
+def test_a_waiting_question_learns_that_loading_failed(page, monkeypatch):
+    monkeypatch.setattr("ui.pages.ask.page.LOADING_POLL_S", 0)
+    page._backend.state = Status(ready=False, message="The model is still loading")
+    updates = ask(page, "why?")
+    for _ in range(3):
+        next(updates)
+    page._backend.state = Status(ready=False, failed=True, message="no model")
+    *_, ended = updates
+    assert "still loading" in ended[page.results.reply]  # the fake backend's refusal

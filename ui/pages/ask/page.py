@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Hashable, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -35,6 +36,7 @@ _WELCOME = join(
     tag("dl", *(fact(example, meaning) for example, meaning in _LEGEND.items()), class_="kv-welcome-legend"),
     tag("p", _TIP, class_="kv-muted"),
 )
+LOADING_POLL_S = 0.2  # between two looks at the status while a question waits
 _NO_QUESTION = error_box("Type a question first, then press Enter.")
 _UNCHANGED = "Stopped; nothing was added to the chat."
 _ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger);"
@@ -159,8 +161,12 @@ class Ask:
                 self.results.reply: render_waiting(question),
                 self.chat_bar: render_chat_bar(chat, None),
             }
+            for message in self._loading_messages(cancel):
+                yield {self.results.reply: render_waiting(question, message)}
             shown: Hashable = None
-            for answer in coalesce(self._backend.ask(chat_request, cancel), _milestone):
+            can_answer = self._backend.status().ready or not cancel.is_set()
+            answers = self._backend.ask(chat_request, cancel) if can_answer else iter(())
+            for answer in coalesce(answers, _milestone):
                 yield self.results.update(answer, method, milestone=_milestone(answer) != shown)
                 shown = _milestone(answer)
             self.tasks.finish(session, cancel)
@@ -185,6 +191,17 @@ class Ask:
             }
         finally:
             self.tasks.finish(session, cancel)
+
+    def _loading_messages(self, cancel: Event) -> Iterator[str]:
+        """Yield what loads until a question can be answered; end at once if loading failed or `cancel` is set."""
+        while not cancel.is_set():
+            status = self._backend.status()
+            is_empty = status.adding_samples and not self._backend.documents()
+            if status.failed or (status.ready and not is_empty):
+                return
+            message = "adding the sample documents" if status.ready else status.message
+            yield f"Your question is next. First: {message}"
+            cancel.wait(LOADING_POLL_S)
 
     def show_preview(self, answer: Answer | None, line: str, request: gr.Request, *settings: Any) -> Update:
         """Show what the last answer's method would recompute at the chosen ratio; nothing at the answer's own.

@@ -161,9 +161,9 @@ def render_answer(answer: Answer) -> Markup:
     )
 
 
-def render_waiting(question: str) -> Markup:
+def render_waiting(question: str, message: str = "Waiting for the model") -> Markup:
     """Return the view between the click and the first snapshot of the answer."""
-    return _article(question, progress_line("Waiting for the model"), class_="kv-reply kv-waiting", aria_busy="true")
+    return _article(question, progress_line(message), class_="kv-reply kv-waiting", aria_busy="true")
 
 
 def render_error(question: str, message: str, answer: Answer | None = None) -> Markup:
