@@ -96,17 +96,21 @@ class StepBatcher:
         with self._changed:
             self._waiting.append(rows)
             self._changed.notify_all()
-        while not rows.is_done:
-            with self._changed:
-                while not (rows.is_done or (may_run := not rows.is_taken and self._may_step(deadline))):
-                    self._changed.wait(GATHER_S)
-                batch = self._take() if not rows.is_done and may_run else []
-            if batch:
-                self._run_batch(batch)
+        while batch := self._next_batch(rows, deadline):
+            self._run_batch(batch)
         if rows.error is not None:
             raise rows.error
         assert rows.logits is not None
         return rows.logits
+
+    def _next_batch(self, rows: DecodeRows, deadline: float) -> list[DecodeRows]:
+        """Wait until this thread is to run a step, and return its rows; none once `rows` are done."""
+        with self._changed:
+            while not rows.is_done:
+                if not rows.is_taken and self._may_step(deadline):
+                    return self._take()
+                self._changed.wait(GATHER_S)
+        return []
 
     def _begin_layer(self) -> None:
         self._num_layers_waiting += 1
