@@ -14,7 +14,7 @@ from engine.generation.draft import RecordingSampler, verify
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
 from engine.generation.preview import expected_kl_of, ratio_preview
-from engine.generation.rescoring import log_likelihoods
+from engine.generation.rescoring import log_likelihoods, most_likely
 from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.kv_buffer import KVBuffer
@@ -38,7 +38,7 @@ from engine.trace import Trace
 from engine.types import Placement, ScoreMode
 from store.types import Finder
 
-MAX_RESCORED_TOKENS = 32  # of a possible answer that the main model scores
+MAX_RESCORED_TOKENS = 32  # of a possible answer that the main model scores or gives
 MIN_DRAFT_WAIT_MS = 1000.0  # predicted time of recomputing from which a draft is worth showing
 
 
@@ -285,10 +285,16 @@ class Engine:
             with answer.trace.stage("rescore"):
                 return log_likelihoods(self.cache.decoder, result.buffer, result.logits, continuations)
 
+        def generate() -> str:
+            result, stop_ids = prefilled(), self.template.stop_ids
+            with answer.trace.stage("rescore"):
+                ids = most_likely(self.cache.decoder, result.buffer, result.logits, stop_ids, MAX_RESCORED_TOKENS)
+            return self.template.tokenizer.decode(ids).strip()
+
         if self.grounding is None or not self.grounding.is_extractive or (found := evidence()) is None:
             return False
         score = None if answer.request.temperature else score_answers  # answers that vary are decoded
-        return fill_quoted_answer(answer, found, score)
+        return fill_quoted_answer(answer, found, score, generate)
 
     def _answer_sampler(
         self, request: Request, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]

@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
+from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.changes import describe_change
 from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
@@ -175,6 +176,15 @@ class Evidence:
         min_share = MIN_CELL_SHARE if best.unit.block.kind == "table" else MIN_SPAN_SHARE
         is_clear = 1 / total >= min_share and not asks_for_reason(self._prepared.original_question)
         return best if is_clear else replace(best, text=format_unit(best.quote.text))
+
+    @cached_property
+    def bridges(self) -> list[Bridge]:
+        """The connections between passages over which a fact may be found."""
+        return find_bridges(self._prepared.standalone_question, self._ranker.bodies)
+
+    def across_passages(self, answer: str) -> list[Quote]:
+        """Return the quotes that a model's answer follows from together; none if it does not take two passages."""
+        return self._quotes(connecting_units(self.bridges, self._ranker.units, self._ranker.text, answer))
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""

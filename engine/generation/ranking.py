@@ -60,6 +60,11 @@ class UnitRanker:
         hits = self._prepared.hits
         return [hit.chunk.context for hit in hits] if hits else [""] * len(self._prepared.texts)
 
+    @property
+    def bodies(self) -> list[str]:
+        """The passages without the context before a chunk."""
+        return [text[len(context) :] for text, context in zip(self._prepared.texts, self.contexts, strict=True)]
+
     def rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:
         """Return the units that may be quoted, those that most likely hold the answer first.
 

@@ -14,6 +14,7 @@ from engine.model.attention import attend, attend_parallel, attention_logits
 from engine.model.decoder import Decoder
 from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.kv_buffer import KVBuffer
+from engine.model.sampling import TokenSampler, decode
 
 
 class CandidatesPass:
@@ -82,3 +83,17 @@ def log_likelihoods(
     log_probs = predictions.log_softmax(-1).gather(1, targets.to(predictions.device)[:, None])[:, 0].cpu()
     owners = torch.cat((torch.arange(len(lengths)), candidates))
     return torch.zeros(len(lengths)).index_add_(0, owners, log_probs).tolist()
+
+
+def most_likely(
+    decoder: Decoder, buffer: KVBuffer, logits: Tensor, stop_ids: frozenset[int], max_new_tokens: int
+) -> list[int]:
+    """Return the tokens of the greedy answer to a prompt, whose buffer is as before afterwards.
+
+    logits  [V] of the token after the prompt
+    """
+    length, sampler = buffer.length, TokenSampler()
+    try:
+        return list(decode(decoder, buffer, [sampler.sample(logits)], sampler, stop_ids, max_new_tokens))
+    finally:
+        buffer.length = length

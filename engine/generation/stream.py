@@ -117,12 +117,16 @@ def stream_answer(
 
 
 def fill_quoted_answer(
-    answer: Answer, evidence: Evidence, log_likelihoods: Callable[[Sequence[str]], Sequence[float]] | None
+    answer: Answer,
+    evidence: Evidence,
+    log_likelihoods: Callable[[Sequence[str]], Sequence[float]] | None,
+    generate: Callable[[], str],
 ) -> bool:
     """Answer in the passages' words, or that there is no answer; return False if a model is to answer.
 
     `log_likelihoods` of texts are the main model's, in nats: it helps to choose among the spans that may answer.
-    Without it a model answers questions about facts.
+    Without it a model answers questions about facts. `generate` returns the main model's own answer, which is used
+    where it takes two passages.
     """
     with answer.trace.stage("ground"):
         answer.quotes = tuple(evidence.quoted_answer() if evidence.has_answer else evidence.closest())
@@ -134,6 +138,12 @@ def fill_quoted_answer(
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
         _answer_with_quotes(answer, evidence)
+    elif candidates and evidence.bridges and (quotes := evidence.across_passages(generated := generate())):
+        ranks = [quote.rank for quote in quotes]
+        answer.text = f"{generated} {''.join(f'[{rank}]' for rank in ranks)}"
+        answer.quotes, answer.confidence = tuple(quotes), evidence.confidence
+        answer.sources = _with_citations(answer.sources, set(ranks))
+        return True
     elif log_likelihoods and candidates:
         best = evidence.choose(candidates, log_likelihoods)
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
