@@ -346,7 +346,7 @@ def test_selector_encodes_with_the_passages_kv_and_is_deleted_with_it(monkeypatc
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_an_answer_made_of_quotes_does_not_wait_for_the_prefill(monkeypatch, stopped):
-    def quote(answer, evidence, log_likelihoods):
+    def quote(answer, evidence, log_likelihoods, generate):
         answer.text = "At nine."
         return True
 

@@ -219,7 +219,7 @@ def test_a_speculative_prefill_gives_way_to_the_draft():
 
 @pytest.mark.parametrize("reads_kv", [False, True])
 def test_quotes_are_drafted_only_if_they_depend_on_the_kv(monkeypatch, reads_kv):
-    def quote(answer, evidence, log_likelihoods):
+    def quote(answer, evidence, log_likelihoods, generate):
         assert log_likelihoods, "the request is not greedy"
         answer.text = "At nine." if not reads_kv else f"At {log_likelihoods(['nine'])[0]:.9f}."
         return True

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from engine.generation.bridge import find_bridges
 from engine.generation.confidence import is_enough
 from engine.generation.evidence import Evidence
 from engine.generation.quotes import format_quotes, format_unit, split_units, whole_words
@@ -32,6 +33,10 @@ The warranty ends after two years. Oil it once a month.
 | Model: A10 | Weight: 151 kg |
 | Model: B20 | Weight: 160 kg |"""
 OTHER = "It is blue. The warranty ends after three years."
+
+
+def never():
+    raise AssertionError("the main model's own answer is not needed")
 
 
 class Scorer:
@@ -68,7 +73,7 @@ class Encoder:
         return torch.nn.functional.normalize(counts, dim=-1)
 
 
-def evidence(question, scorer, *texts, documents=("manual", "other"), encoder=None, history=""):
+def evidence(question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history=""):
     hits = [
         Hit(
             Chunk(f"{name}-0", name, name, 0, None, 0, 1, text, text.partition("\n")[0] if text == MANUAL else ""),
@@ -140,8 +145,47 @@ def test_without_a_likely_span_the_whole_sentence_answers():
 def test_facts_are_left_to_the_model_where_its_likelihoods_do_not_count():
     found = evidence("When was it opened?", Scorer("1987"), "It was opened in 1987.")
     answer = Answer(Request("When was it opened?"), Trace())
-    assert not fill_quoted_answer(answer, found, None) and answer.text == ""
-    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts)) and answer.text == "1987 [1]"
+    assert not fill_quoted_answer(answer, found, None, never) and answer.text == ""
+    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts), never) and answer.text == "1987 [1]"
+
+
+HOPS = "Ida Wren\nWren was born in Ullet. Her mother is Olga Tarn.", "Olga Tarn\nTarn was born on 3 May 1921.", OTHER
+
+
+def answer_over_two_passages(own, question="When was the mother of Ida Wren born?", passages=HOPS):
+    """Return the answer if the span scorer prefers 'Ullet' and the main model's own answer is `own`."""
+    answer = Answer(Request(question), Trace())
+    found = evidence(question, Scorer("Olga Tarn", "3 May 1921"), *passages)
+    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts), lambda: own)
+    return answer
+
+
+def test_a_fact_that_another_passage_connects_with_the_question_is_the_models_with_both_quotes():
+    answer = answer_over_two_passages("3 May 1921")
+    assert answer.text == "3 May 1921 [2][1]"
+    assert [quote.text for quote in answer.quotes] == ["Tarn was born on 3 May 1921.", "Her mother is Olga Tarn."]
+
+
+@pytest.mark.parametrize(
+    "own, question, passages",
+    [
+        ("4 May 1921", "When was the mother of Ida Wren born?", HOPS),  # nowhere
+        ("Ullet", "When was the mother of Ida Wren born?", HOPS),  # in the passage that the question names
+        ("The passages do not say.", "When was the mother of Ida Wren born?", HOPS),
+        ("3 May 1921", "When was she born?", HOPS),  # no name
+        ("3 May 1921", "When was Olga Tarn born?", HOPS),
+        ("3 May 1921", "When was the mother of Ida Wren born?", (HOPS[0], HOPS[1].replace("Olga Tarn\n", "Care\n"))),
+    ],
+)
+def test_without_a_connection_the_span_scorer_chooses_the_fact(own, question, passages):
+    assert len({quote.rank for quote in answer_over_two_passages(own, question, passages).quotes}) == 1
+
+
+def test_a_single_word_at_the_start_of_a_sentence_connects_no_passages():
+    first = "Ida Wren\nNotes: Wren lives in Ullet."
+    assert not find_bridges("Where was Ida Wren born?", [first, "Notes\nShe was born in Pell."])
+    (bridge,) = find_bridges("Which river is where Ida Wren lives?", [first, "Ullet\nThe river Tay flows here."])
+    assert (bridge.first, bridge.second, bridge.name) == (0, 1, "Ullet")
 
 
 def test_similar_embeddings_lift_a_quote_above_a_more_probable_one():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.generation.rescoring import log_likelihoods
+from engine.generation.rescoring import log_likelihoods, most_likely
 from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
 from engine.types import ParallelAttention
@@ -51,3 +51,17 @@ def test_candidates_attend_to_parallel_chunks_as_decoding_does():
     buffer.parallel = layout = ParallelLayout(slice(4, 20), 8, ParallelAttention(temperature=0.5, scale=0.8))
     scores = log_likelihoods(decoder, buffer, logits, CONTINUATIONS)
     assert scores == pytest.approx([one_by_one(decoder, ids, layout) for ids in CONTINUATIONS], abs=1e-3)
+
+
+def test_the_most_likely_answer_is_greedy_and_leaves_the_buffer_as_it_was(family):
+    decoder = Decoder(tiny.model(family), None, "tiny")
+    buffer, logits = prefill(decoder)
+    expected, after = [], logits
+    for _ in range(4):
+        expected.append(int(after.argmax()))
+        after = decoder.forward_rows(torch.tensor(expected[-1:]), buffer, torch.tensor([buffer.length]))
+    buffer, logits = prefill(decoder)
+    before = log_likelihoods(decoder, buffer, logits, CONTINUATIONS)
+    assert most_likely(decoder, buffer, logits, frozenset(), 4) == expected
+    assert buffer.length == len(PROMPT)
+    assert log_likelihoods(decoder, buffer, logits, CONTINUATIONS) == before
