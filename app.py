@@ -63,9 +63,6 @@ def _clear_cache(folder: Path) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda number, frame: signals.append(number))
     try:
         starting = StartingPage(settings.host, settings.port)
     except OSError as error:
@@ -81,6 +78,9 @@ def _serve(settings: Settings) -> int:
 
         backend = LocalBackend(settings, overrides())
         page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
+    signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, frame: signals.append(number))
     try:
         page.launch(
             server_name=settings.host,

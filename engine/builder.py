@@ -26,10 +26,10 @@ from engine.model.kernels.load import KernelChoice, choose_kernels
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.decoding import choose_decoding
 from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
-from engine.model.loading.resolve import estimate_footprint, folder_footprint, resolve
+from engine.model.loading.resolve import estimate_footprint, folder_footprint, free_bytes, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
-from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.scheduler import MAX_DECODING, Scheduler
 from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector
 from store.data_folder import default_data_folder
@@ -208,9 +208,15 @@ def build_engine(
         AuxiliaryScorer(*auxiliary, models.token_selector),
         grounding=models.grounding,
         stats=stats,
-        scheduler=scheduler,
+        scheduler=scheduler or Scheduler(max_decoding=_max_decoding(models.primary)),
         disk_error=lambda: tiers.disk_error,
     )
+
+
+def _max_decoding(decoder: Decoder) -> int:
+    """Return how many answers may be decoded together: full contexts of them fit into half of the free memory."""
+    buffer_bytes = decoder.spec.kv_bytes(decoder.spec.max_positions, decoder.dtype.itemsize)
+    return max(1, min(MAX_DECODING, free_bytes(decoder.device) // (2 * buffer_bytes)))
 
 
 def load_engine(

@@ -390,7 +390,7 @@ class Engine:
         return self.grounding.sampler(sampling, prepared, self.template, evidence())
 
     def store_results(self, prepared: PreparedPrompt, result: PrefillResult) -> None:
-        """After the answer: record cache hits, insert the exact prefix, flush new chunk KV."""
+        """After the first token: record cache hits, insert the exact prefix, flush new chunk KV."""
         self.cache.record_hits(result.touched_nodes)
         self.cache.insert_path(prepared.passage_ids[: result.num_exact_chunks], result.buffer)
         self.passages.flush()

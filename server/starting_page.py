@@ -87,7 +87,8 @@ class _Server(ThreadingTCPServer):
     allow_reuse_address = os.name != "nt"  # on Windows, another program could take the port
 
     def __init__(self, host: str, port: int) -> None:
-        self.address_family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        self.address_family, _, _, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
         super().__init__((str(address[0]), port), _Handler)
 
     def handle_error(self, *args: object) -> None:

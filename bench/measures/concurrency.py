@@ -1,6 +1,7 @@
 """Continuous batching: the speed of answers that are decoded at the same time, and beside the prefill of a long prompt.
 
-Answers have random prompts of one length; each is decoded in a thread of its own, as for requests.
+Answers have random prompts of one length; each is decoded in a thread of its own, as for requests. They start one after
+the other.
 """
 
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import torch
@@ -27,40 +28,42 @@ TITLE = "answers decoded at the same time, and during a prefill"
 COLUMNS = columns_of(
     "streams length prefill_length tokens_per_s stream_ratio gap_ms max_gap_ms prefill_ms alone_ratio n"
 )
-NEW_TOKENS = 64  # of each answer, if nothing is prefilled
+NEW_TOKENS = 128  # of each answer, if nothing is prefilled
+STAGGER_S = 0.013  # between the starts of two answers
 MAX_TOKENS = 2000  # of each answer during a prefill, which ends them
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the numbers of answers, and the length of the prompt that is prefilled meanwhile."""
     parser.add_argument("--streams", type=positive_int, nargs="+", default=[1, 2, 4, 8], help="answers at a time")
-    parser.add_argument("--prefill-length", type=positive_int, default=4096, help="tokens prefilled beside answers")
+    help_text = "tokens prefilled beside answers"
+    parser.add_argument("--prefill-lengths", type=positive_int, nargs="+", default=[512, 4096], help=help_text)
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return two rows per prompt length and number of answers: alone, and beside a prefill."""
+    """Return rows per prompt length and number of answers: one alone, and one beside each prefill."""
     decoder = load_models(model_config(arguments)).primary
     rows = []
     for length in arguments.lengths:
         samples: dict[tuple[int, int], list[dict[str, float]]] = {}
         for number in progress(range(arguments.samples + 1), f"{length} tokens"):
             buffers = [_prefilled(decoder, length, seed) for seed in range(max(arguments.streams))]
-            alone_ms = _prefill_ms(decoder, arguments.prefill_length)
+            alone_ms = {length: _prefill_ms(decoder, length) for length in arguments.prefill_lengths}
             single = _decode(decoder, buffers[:1])["tokens_per_s"]
             for streams in arguments.streams:
                 measured = _decode(decoder, buffers[:streams])
-                beside = _decode_during_prefill(decoder, buffers[:streams], arguments.prefill_length)
+                measured["stream_ratio"] = measured["tokens_per_s"] / single
+                found = {0: measured}
+                for prefill_length, alone in alone_ms.items():
+                    found[prefill_length] = _decode_during_prefill(decoder, buffers[:streams], prefill_length)
+                    found[prefill_length]["alone_ratio"] = found[prefill_length]["prefill_ms"] / alone
                 if number:  # the first is a warm-up
-                    samples.setdefault((streams, 0), []).append(
-                        measured | {"stream_ratio": measured["tokens_per_s"] / single}
-                    )
-                    samples.setdefault((streams, arguments.prefill_length), []).append(
-                        beside | {"alone_ratio": beside["prefill_ms"] / alone_ms}
-                    )
-        for (streams, prefill_length), found in samples.items():
-            row = {"streams": streams, "length": length, "prefill_length": prefill_length, **medians(found)}
+                    for prefill_length, sample in found.items():
+                        samples.setdefault((streams, prefill_length), []).append(sample)
+        for (streams, prefill_length), measurements in samples.items():
+            row = {"streams": streams, "length": length, "prefill_length": prefill_length, **medians(measurements)}
             for name in {"stream_ratio", "alone_ratio"} & row.keys():
-                row[f"{name}_low"], row[f"{name}_high"] = median_interval([each[name] for each in found])
+                row[f"{name}_low"], row[f"{name}_high"] = median_interval([each[name] for each in measurements])
             rows.append(row)
     return rows
 
@@ -83,14 +86,15 @@ def _decode(decoder: Decoder, buffers: Sequence[KVBuffer]) -> dict[str, float]:
     """Return the tokens per second of all answers together."""
     ready = threading.Barrier(len(buffers))
 
-    def times(buffer: KVBuffer) -> list[float]:
-        tokens = _tokens(decoder, buffer, NEW_TOKENS)
-        next(tokens)
+    def times(number: int) -> list[float]:
         ready.wait()
+        sleep(STAGGER_S * number)
+        tokens = _tokens(decoder, buffers[number], NEW_TOKENS)
+        next(tokens)
         return [perf_counter(), *(perf_counter() for _ in tokens)]
 
     with ThreadPoolExecutor(len(buffers)) as pool:
-        answers = list(pool.map(times, buffers))
+        answers = list(pool.map(times, range(len(buffers))))
     return _speed(answers)
 
 

@@ -145,7 +145,7 @@ class _VariantRunner:
         return len(self.engine.template.prefix_ids) + self.prompt.context_tokens + len(self.prompt.suffix_ids)
 
     def acquire(self) -> AbstractContextManager[None]:
-        """Wait for the model, and until no answer is decoded. It counts as uncached: questions go first."""
+        """Wait for the model, and until no answer is decoded. It counts as uncached: waiting questions go first."""
         return self.engine.scheduler.acquire(lambda: (0, self.prompt_tokens), self.cancel, exclusive=True)
 
     def warm_up(self, variants: Sequence[Variant]) -> None:

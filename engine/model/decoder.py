@@ -63,19 +63,23 @@ class Decoder:
     @torch.inference_mode()
     def run_rows(self, batch: Sequence[DecodeRows]) -> list[Tensor]:
         """Return the logits [R, V] after the next rows of several answers; at most MAX_ROWS rows in all."""
-        sizes = [len(rows.ids) for rows in batch]
-        ids, slots = (torch.cat(parts) for parts in zip(*((rows.ids, rows.slots) for rows in batch), strict=True))
-        buffers = [rows.buffer for rows in batch for _ in rows.ids]
-        if (after := self.step(ids, buffers, slots)) is not None:
-            return list(after.split(sizes))
-        if len(batch) > 1 and max(sizes) == 1:
-            together = BatchDecode(buffers)
-            return list(self.logits(self.forward(ids[:, None], together.positions, together)))
-        passes = ((rows, RowPass(rows.buffer, rows.slots)) for rows in batch)
-        return [
-            self.logits(self.forward(rows.ids[None], rows.buffer.positions(rows.slots)[None], row_pass)[0])
-            for rows, row_pass in passes
-        ]
+        after: dict[DecodeRows, Tensor] = {}
+        if stepping := [rows for rows in batch if self.can_step(rows.buffer)]:
+            ids, slots = (
+                torch.cat(parts) for parts in zip(*((rows.ids, rows.slots) for rows in stepping), strict=True)
+            )
+            logits = self.step(ids, [rows.buffer for rows in stepping for _ in rows.ids], slots)
+            assert logits is not None, "the batch is not larger than a step"
+            after |= zip(stepping, logits.split([len(rows.ids) for rows in stepping]), strict=True)
+        if singles := [rows for rows in batch if rows not in after and len(rows.ids) == 1]:
+            together = BatchDecode([rows.buffer for rows in singles])
+            ids = torch.stack([rows.ids for rows in singles])
+            after |= zip(singles, self.logits(self.forward(ids, together.positions, together)), strict=True)
+        for rows in batch:
+            if rows not in after:
+                row_pass, positions = RowPass(rows.buffer, rows.slots), rows.buffer.positions(rows.slots)
+                after[rows] = self.logits(self.forward(rows.ids[None], positions[None], row_pass)[0])
+        return [after[rows] for rows in batch]
 
     def synchronize(self) -> None:
         """Wait for the GPU's pending work, so that timings are correct."""

@@ -1,4 +1,4 @@
-"""Sampling, and decoding on the prompt's KV buffer: after the prefill, one row per step."""
+"""Sampling, and decoding on the prompt's KV buffer: after the prefill, step by step."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

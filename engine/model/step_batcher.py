@@ -2,7 +2,7 @@
 
 A step mostly waits for the weights, so one for eight answers takes little longer than one for a single answer. Every
 request runs in a thread of its own; whichever waits when the model is free runs the step for all (iteration-level
-scheduling: Orca, OSDI 2022). Layers of a prefill and steps take turns, so neither stops the other.
+scheduling: Orca, OSDI 2022). Steps and the layers of a prefill take turns, so neither stops the other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,8 @@ from torch import Tensor
 from engine.model.kernels.decode_step import MAX_ROWS
 from engine.model.kv_buffer import KVBuffer
 
-GATHER_S = 0.005  # that a step waits for answers which took part in the last one
+GATHER_S = 0.005  # that a step waits for the answers which took part in the last one, or waited meanwhile
+LAYERS_S = 0.05  # that the layers of a prefill may keep the model after a step
 
 
 @dataclass(eq=False)
@@ -45,9 +46,11 @@ class StepBatcher:
         self._num_answers = 0
         self._num_expected = 0  # answers whose rows a step waits for
         self._stepping_thread: int | None = None
+        self._gather_until = 0.0  # this and the next two are times of `monotonic`
+        self._layers_until = 0.0
+        self._layer_ended = 0.0
         self._num_layers_running = 0
         self._num_layers_waiting = 0
-        self._is_layers_turn = False
 
     @property
     def max_rows(self) -> int:
@@ -83,9 +86,9 @@ class StepBatcher:
                 self._end_layer()
 
     def pause_layer(self) -> None:
-        """Let a waiting step run inside a layer: those of a long prompt take a third of a second."""
+        """Let a step run inside a layer if it is due: the layers of a long prompt take a third of a second."""
         with self._changed:
-            if self._waiting and self._stepping_thread != get_ident():
+            if self._stepping_thread != get_ident() and not self._may_run_layer():
                 self._end_layer()
                 self._begin_layer()
 
@@ -117,27 +120,28 @@ class StepBatcher:
         self._changed.wait_for(self._may_run_layer)
         self._num_layers_waiting -= 1
         self._num_layers_running += 1
-        self._is_layers_turn = False
 
     def _end_layer(self) -> None:
         self._num_layers_running -= 1
+        self._layer_ended = monotonic()
         self._changed.notify_all()
 
     def _may_run_layer(self) -> bool:
-        return self._stepping_thread is None and (self._is_layers_turn or not self._waiting)
+        return self._stepping_thread is None and (not self._waiting or monotonic() < self._layers_until)
 
     def _may_step(self, deadline: float) -> bool:
+        now = monotonic()
         if self._stepping_thread is not None or self._num_layers_running:
             return False
-        if self._is_layers_turn and self._num_layers_waiting:
+        is_in_prefill = self._num_layers_waiting > 0 or now < self._layer_ended + GATHER_S  # the next layer follows
+        if is_in_prefill and now < self._layers_until:
             return False
-        return len(self._waiting) >= self._num_expected or monotonic() >= deadline
+        return len(self._waiting) >= self._num_expected or now >= max(deadline, self._gather_until)
 
     def _take(self) -> list[DecodeRows]:
         """Remove and return the rows that run next, in the order of their arrival."""
         batch = list[DecodeRows]()
         num_rows = 0
-        self._num_expected = len(self._waiting)  # an answer whose reader is slow is not waited for again
         while self._waiting and num_rows + len(self._waiting[0].ids) <= MAX_ROWS:
             rows = self._waiting.pop(0)
             rows.is_taken = True
@@ -147,16 +151,23 @@ class StepBatcher:
         return batch
 
     def _run_batch(self, batch: Sequence[DecodeRows]) -> None:
-        error: BaseException | None = None
-        logits: Sequence[Tensor] = ()
-        try:
-            logits = self._run(batch)
-        except BaseException as raised:  # noqa: BLE001  raised again in each answer's own thread
-            error = raised
+        outcomes = self._outcomes(batch)
         with self._changed:
-            for index, rows in enumerate(batch):
-                rows.error = error
-                rows.logits = logits[index] if error is None else None
+            for rows, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, BaseException):
+                    rows.error = outcome
+                else:
+                    rows.logits = outcome
+            # An answer that is in neither is not read: it is not waited for until its rows come.
+            self._num_expected = min(self._num_answers, len(batch) + len(self._waiting))
             self._stepping_thread = None
-            self._is_layers_turn = True
+            self._gather_until = monotonic() + GATHER_S
+            self._layers_until = monotonic() + LAYERS_S
             self._changed.notify_all()
+
+    def _outcomes(self, batch: Sequence[DecodeRows]) -> list[Tensor | BaseException]:
+        """Return the logits of each, or what its step raised; after an error each runs alone."""
+        try:
+            return list(self._run(batch))
+        except BaseException as error:  # noqa: BLE001  raised again in the answer's own thread
+            return [error] if len(batch) == 1 else [each for rows in batch for each in self._outcomes([rows])]

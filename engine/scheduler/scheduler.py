@@ -52,10 +52,11 @@ def pop_next(waiting: list[WaitingRequest], max_skips: int) -> WaitingRequest:
 class Scheduler:
     """Grants the main model for prefill, to a `with` block, not a thread: another thread may release it."""
 
-    def __init__(self, max_skips: int = MAX_SKIPS) -> None:
+    def __init__(self, max_skips: int = MAX_SKIPS, max_decoding: int = MAX_DECODING) -> None:
         self._max_skips = max_skips  # 0 is first come, first served
+        self._max_decoding = max_decoding
         self._changed = Condition()  # guards all below
-        self._queue: list[WaitingRequest] = []  # empty unless the model is in use
+        self._queue: list[WaitingRequest] = []  # empty unless the model is in use, or too many answers are decoded
         self._owner: object | None = None
         self._num_decoding = 0
         self._preempt: Event | None = None  # cancels the owner's work if that is idle-time work
@@ -72,7 +73,9 @@ class Scheduler:
     def acquire(
         self, token_counts: Callable[[], tuple[int, int]], cancel: Event, exclusive: bool = False
     ) -> Iterator[None]:
-        """Wait for the model and hold it for the duration of the block; if `exclusive`, no answer is decoded meanwhile.
+        """Wait for the model and hold it for the duration of the block.
+
+        If `exclusive`, the block begins when no answer is decoded any more; later requests wait for it.
 
         `token_counts` is called by any thread under the scheduler's lock, so it must be quick and must not acquire; its
         exceptions are raised here. Raises Cancelled, and leaves the queue, if `cancel` is set before the block begins.
@@ -151,6 +154,6 @@ class Scheduler:
                 self._queue.remove(owner)
 
     def _grant_next(self) -> None:
-        can_start = self._queue and self._num_decoding < MAX_DECODING
+        can_start = self._queue and self._num_decoding < self._max_decoding
         self._owner = pop_next(self._queue, self._max_skips) if can_start else None
         self._changed.notify_all()

@@ -33,11 +33,11 @@ def test_it_serves_a_page_and_its_state_as_not_ready(port):
 
 
 def test_a_port_in_use_raises_and_a_closed_page_frees_its_port(port):
-    starting = StartingPage("localhost", port)
+    starting = StartingPage("127.0.0.1", port)
     with pytest.raises(OSError):
-        StartingPage("localhost", port)
-    with socket.create_connection(("localhost", port)):  # a browser that keeps its connection
+        StartingPage("127.0.0.1", port)
+    with socket.create_connection(("127.0.0.1", port)):  # a browser that keeps its connection
         starting.close()
     starting.close()
-    with closing(StartingPage("localhost", port)):
+    with closing(StartingPage("127.0.0.1", port)):
         assert get(port, "/").code == 503

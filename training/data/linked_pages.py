@@ -261,7 +261,7 @@ class Collection:
     def _linked_pairs(self, name: str) -> Iterator[tuple[str, Page, Page, str, str]]:
         """Yield role, two pages that name a person in that role, and the value `name` of each person."""
         for relation in RELATIONS:
-            role = re.match(r"the (\w+) of", relation.phrase)
+            role = re.match(r"the ([\w ]+) of", relation.phrase)
             if relation.object == "person" and role and relation.kind != "person":
                 for a, b in self._pairs(relation.name):
                     first, second = (self._linked_value(page, relation.name, name) for page in (a, b))

@@ -8,12 +8,14 @@ from threading import Barrier, Event
 import pytest
 import torch
 
+from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
 from engine.model.kernels.decode_step import MAX_ROWS
 from engine.model.prompt_lookup import PromptLookup
 from engine.model.sampling import TokenSampler, decode
-from engine.model.step_batcher import StepBatcher
-from tests.engine.model.test_decode_step import make_decoder
+from engine.model.step_batcher import DecodeRows, StepBatcher
+from engine.types import ParallelAttention
+from tests.engine.model.test_decode_step import IDS, make_decoder, prefill
 from tests.support import tiny
 from tests.support.kernels import needs_kernel
 
@@ -83,7 +85,7 @@ def test_a_step_has_at_most_max_rows_in_the_order_of_arrival(batcher, recorder, 
 
 
 def test_an_answer_that_is_not_read_delays_the_others_once_only(batcher, recorder):
-    with batcher.answer(), batcher.answer():  # the second never asks for a step
+    with batcher.answer(), batcher.answer():  # the second never needs a step
         step(batcher, [1])
         assert batcher._num_expected == 1
         step(batcher, [2])
@@ -91,12 +93,11 @@ def test_an_answer_that_is_not_read_delays_the_others_once_only(batcher, recorde
     assert batcher._num_expected == 0
 
 
-def test_an_error_is_raised_in_every_answer_of_the_step_and_ends_it(pool):
-    ready = Barrier(2)
-    failing = True
+def test_an_error_ends_only_the_answer_that_causes_it(pool):
+    ready = Barrier(3)
 
     def fail(batch):
-        if failing:
+        if any(0 in rows.ids for rows in batch):
             raise MemoryError("none left")
         return [rows.ids[:, None].float() for rows in batch]
 
@@ -105,16 +106,22 @@ def test_an_error_is_raised_in_every_answer_of_the_step_and_ends_it(pool):
     def run(number):
         with batcher.answer():
             ready.wait(TIMEOUT_S)
-            step(batcher, [number])
+            return step(batcher, [number])
 
-    futures = [pool.submit(run, number) for number in range(2)]
-    assert all(isinstance(future.exception(TIMEOUT_S), MemoryError) for future in futures)
-    failing = False
+    failed, *others = [pool.submit(run, number) for number in range(3)]
+    assert isinstance(failed.exception(TIMEOUT_S), MemoryError)
+    assert [other.result(TIMEOUT_S) for other in others] == [[1], [2]]
     assert step(batcher, [7]) == [7]
 
 
-def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(batcher, recorder, pool):
+def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(pool):
     events, in_layer, end_layer = [], Event(), Event()
+
+    def run(batch):
+        events.append("step")
+        return [rows.ids[:, None].float() for rows in batch]
+
+    batcher = StepBatcher(run)
 
     def prefill():
         for number in range(2):
@@ -125,18 +132,17 @@ def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(batc
 
     running = pool.submit(prefill)
     in_layer.wait(TIMEOUT_S)
-    waiting = pool.submit(lambda: (step(batcher, [1]), events.append("step")))
+    waiting = pool.submit(step, batcher, [1])
     while not batcher._waiting:
         time.sleep(0.001)
-    assert recorder.batches == []
+    assert events == ["layer 0"]
     end_layer.set()
     running.result(TIMEOUT_S)
     waiting.result(TIMEOUT_S)
-    assert events[0] == "layer 0" and sorted(events[1:]) == ["layer 1", "step"]
-    assert recorder.batches == [[1]]
+    assert events == ["layer 0", "step", "layer 1"]
 
 
-def test_a_layer_pauses_for_a_waiting_step_only(batcher, recorder, pool):
+def test_a_layer_pauses_for_a_step_that_is_due_only(batcher, recorder, pool):
     with batcher.layer():
         batcher.pause_layer()
         waiting = pool.submit(step, batcher, [1])
@@ -148,6 +154,20 @@ def test_a_layer_pauses_for_a_waiting_step_only(batcher, recorder, pool):
         assert waiting.result(TIMEOUT_S) == [1]
 
 
+def test_after_a_step_layers_keep_the_model_for_a_while(batcher, recorder, pool, monkeypatch):
+    monkeypatch.setattr("engine.model.step_batcher.LAYERS_S", TIMEOUT_S)
+    step(batcher, [1])
+    with batcher.layer():
+        waiting = pool.submit(step, batcher, [2])
+        while not batcher._waiting:
+            time.sleep(0.001)
+    for _ in range(3):
+        with batcher.layer():
+            batcher.pause_layer()
+    assert recorder.batches == [[1]]
+    assert waiting.result(TIMEOUT_S) == [2]  # once no layer follows
+
+
 def test_layers_are_not_starved_by_steps(batcher, recorder, pool):
     stop = Event()
 
@@ -157,13 +177,34 @@ def test_layers_are_not_starved_by_steps(batcher, recorder, pool):
                 step(batcher, [number])
 
     answers = [pool.submit(decode_forever, number) for number in range(MAX_ROWS + 3)]
-    for _ in range(30):
-        before = len(recorder.batches)
-        with batcher.layer():
-            assert len(recorder.batches) - before < 50
-    stop.set()
+    try:
+        for _ in range(30):
+            before = len(recorder.batches)
+            with batcher.layer():
+                assert len(recorder.batches) - before < 50
+    finally:
+        stop.set()
     for answer in answers:
         answer.result(TIMEOUT_S)
+
+
+def test_answers_that_start_at_different_times_share_steps(pool):
+    sizes = []
+
+    def slow(batch):
+        time.sleep(0.02)
+        sizes.append(len(batch))
+        return [rows.ids[:, None].float() for rows in batch]
+
+    batcher = StepBatcher(slow)
+
+    def run(number):
+        time.sleep(0.033 * number)
+        with batcher.answer():
+            return [step(batcher, [number]) for _ in range(25)]
+
+    list(pool.map(run, range(4)))
+    assert sum(sizes) / len(sizes) > 2.5  # of at most 4, while one to four are decoded
 
 
 def answer_of(decoder, start, prompt, with_lookup):
@@ -185,6 +226,24 @@ def assert_equal_together_and_alone(decoder, pool, with_lookup):
 @pytest.mark.parametrize("with_lookup", [False, True])
 def test_answers_decoded_together_equal_those_decoded_alone(pool, with_lookup):
     assert_equal_together_and_alone(Decoder(tiny.model(), None, "tiny"), pool, with_lookup)
+
+
+@needs_kernel
+def test_an_answer_that_needs_torch_does_not_change_what_the_others_get():
+    decoder = make_decoder(use_int8=True)
+    lengths = 40, 60, 50
+
+    def rows(index):
+        buffer = prefill(decoder, lengths[index])
+        if index == 1:
+            buffer.parallel = ParallelLayout(slice(2, 4), 1, ParallelAttention(1.0, 1.0))
+        slots = torch.arange(lengths[index], lengths[index] + 1 + index)
+        return DecodeRows(IDS[slots], buffer, slots)
+
+    together = decoder.run_rows([rows(index) for index in range(3)])
+    for index, logits in enumerate(together):
+        (alone,) = decoder.run_rows([rows(index)])
+        assert torch.equal(logits, alone)
 
 
 @needs_kernel

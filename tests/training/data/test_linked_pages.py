@@ -2,11 +2,27 @@
 
 import json
 import re
+from collections import Counter
 
 from training.data.corpus import read_corpora
-from training.data.linked_pages import COMPARISONS, Collection, write_linked_pages
+from training.data.linked_pages import COMPARISONS, LINKED_COMPARISONS, Collection, _number, write_linked_pages
 
+ROLES = {
+    "creator": "author",
+    "star": "star",
+    "founder": "founder",
+    "architect": "architect",
+    "mayor": "mayor",
+    "head coach": "coach",
+}
 COLLECTIONS = [Collection(f"test {number}") for number in range(60)]
+
+
+def _matches(wording, question):
+    pattern = re.escape(wording)
+    for name in ("a", "b", "kind", "role"):
+        pattern = pattern.replace(rf"\{{{name}\}}", f"(?P<{name}>.+)")
+    return re.fullmatch(pattern, question)
 
 
 def test_a_collection_depends_on_its_seed_alone():
@@ -35,12 +51,13 @@ def test_comparisons_name_the_page_with_the_smaller_or_the_larger_value():
         for question, answer in collection._comparisons():
             (name, is_larger) = next(
                 (name, bool(index))
-                for name, wordings in COMPARISONS.items()
-                for index, wording in enumerate(wordings)
-                if re.fullmatch(wording.replace("?", r"\?").format(a="(.+)", b="(.+)"), question)
+                for name, both in COMPARISONS.items()
+                for index, wordings in enumerate(both)
+                for wording in wordings
+                if _matches(wording, question)
             )
             values = {
-                page: int(collection.pages[page].values[name].replace(",", ""))
+                page: _number(collection.pages[page].values[name])
                 for page in collection.pages
                 if re.search(rf"\b{page}( or |\?|,)|, {page}\b", question)
             }
@@ -48,6 +65,32 @@ def test_comparisons_name_the_page_with_the_smaller_or_the_larger_value():
             assert collection.pages[answer].values[name] in texts[answer]
             asked.add(name)
     assert asked == set(COMPARISONS)
+
+
+def test_comparisons_over_two_hops_name_the_page_whose_person_has_the_smaller_or_the_larger_value():
+    roles = set()
+    for collection in COLLECTIONS:
+        for question, answer in collection._linked_comparisons():
+            (found,) = [
+                (name, bool(index), match["role"], (match["a"], match["b"]))
+                for name, both in LINKED_COMPARISONS.items()
+                for index, wordings in enumerate(both)
+                for wording in wordings
+                if (match := _matches(wording, question))
+            ]
+            name, is_larger, role, pages = found
+            people = {page: collection.pages[page].values[ROLES[role]] for page in pages}
+            values = {page: _number(collection.pages[person].values[name]) for page, person in people.items()}
+            assert answer == (max if is_larger else min)(values, key=values.get)
+            roles.add(role)
+    assert roles == set(ROLES)
+
+
+def test_as_many_yes_as_no():
+    answers = Counter(
+        answer for collection in COLLECTIONS for _, answer in [*collection._shared(), *collection._linked_shared()]
+    )
+    assert answers.keys() == {"Yes", "No"} and 0.6 < answers["Yes"] / answers["No"] < 1.7
 
 
 def test_rows_are_read_as_passages_that_belong_together(tmp_path):
