@@ -30,8 +30,7 @@ _PAGE = """<!doctype html>
 <script>
   const check = async () => {
     try {
-      const state = await (await fetch("/healthz", {cache: "no-store"})).json();
-      if (state.status !== "starting") return location.reload();
+      if (!(await fetch("/starting", {cache: "no-store"})).ok) return location.reload();  // the app has no such path
     } catch {}  // between this server and the app's
     setTimeout(check, 300);
   };
@@ -43,7 +42,7 @@ _STATE = '{"status": "starting", "detail": "Loading libraries"}'
 
 
 class StartingPage:
-    """Serves the page at `/` and a state everywhere else, all with status 503, until it is closed.
+    """Serves the page at `/` and a state everywhere else with status 503, and with 200 at `/starting`, until closed.
 
     Raises OSError if the port cannot be used.
     """
@@ -64,9 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 5  # of a connection that sends nothing
 
     def do_GET(self) -> None:
-        is_page = self.path.partition("?")[0] == "/"
+        path = self.path.partition("?")[0]
+        is_page = path == "/"
         body = (_PAGE if is_page else _STATE).encode()
-        self.send_response(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.send_response(HTTPStatus.OK if path == "/starting" else HTTPStatus.SERVICE_UNAVAILABLE)
         self.send_header("Content-Type", "text/html; charset=utf-8" if is_page else "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Retry-After", "1")

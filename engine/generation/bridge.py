@@ -26,8 +26,7 @@ class Bridge:
 
 def find_bridges(question: str, passages: Sequence[str]) -> list[Bridge]:
     """Return the connections from passages that have a name of the question to passages that have none."""
-    _, _, after_question_word = question.partition(" ")
-    asked = [name.casefold() for name in NAME.findall(after_question_word) if len(name) >= MIN_NAME_CHARS]
+    asked = _names(question)
     folded = [passage.casefold() for passage in passages]
     has_asked = [any(name in text for name in asked) for text in folded]
     found = []
@@ -45,20 +44,32 @@ def find_bridges(question: str, passages: Sequence[str]) -> list[Bridge]:
 
 
 def connecting_units(
-    bridges: Sequence[Bridge], units: Sequence[Unit], text: Callable[[Unit], str], answer: str
+    question: str, bridges: Sequence[Bridge], units: Sequence[Unit], text: Callable[[Unit], str], answer: str
 ) -> list[Unit]:
-    """Return what states an answer and what names its subject, of two passages; empty if a single one has both."""
+    """Return what states an answer and what names its subject, of two passages; empty if a single one has both.
+
+    Where some subjects are named together with a name of the question, the others do not count.
+    """
 
     def first_with(pattern: re.Pattern[str], passage: int) -> Unit | None:
         is_prose = (unit for unit in units if unit.passage == passage and unit.block.kind != "table")
         return next((unit for unit in is_prose if pattern.search(text(unit))), None)
 
+    named = {bridge: unit for bridge in bridges if (unit := first_with(_mention(bridge.name), bridge.first))}
+    asked = _names(question)
+    direct = {bridge: unit for bridge, unit in named.items() if any(name in text(unit).casefold() for name in asked)}
     stated_as = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.I)
-    for bridge in bridges:
-        stated, named = first_with(stated_as, bridge.second), first_with(_mention(bridge.name), bridge.first)
-        if stated and named and first_with(stated_as, bridge.first) is None:
-            return [stated, named]
+    for bridge, unit in (direct or named).items():
+        stated = first_with(stated_as, bridge.second)
+        if stated and first_with(stated_as, bridge.first) is None:
+            return [stated, unit]
     return []
+
+
+def _names(question: str) -> list[str]:
+    """Return the names in a question, in lower case; its first word is none."""
+    _, _, after_question_word = question.partition(" ")
+    return [name.casefold() for name in NAME.findall(after_question_word) if len(name) >= MIN_NAME_CHARS]
 
 
 def _mention(name: str) -> re.Pattern[str]:

@@ -184,7 +184,8 @@ class Evidence:
 
     def across_passages(self, answer: str) -> list[Quote]:
         """Return the quotes that a model's answer follows from together; none if it does not take two passages."""
-        return self._quotes(connecting_units(self.bridges, self._ranker.units, self._ranker.text, answer))
+        question, ranker = self._prepared.standalone_question, self._ranker
+        return self._quotes(connecting_units(question, self.bridges, ranker.units, ranker.text, answer))
 
     def closest(self) -> list[Quote]:
         """Return the most likely quotes, for a question without an answer."""

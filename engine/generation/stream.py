@@ -140,7 +140,7 @@ def fill_quoted_answer(
         _answer_with_quotes(answer, evidence)
     elif candidates and evidence.bridges and (quotes := evidence.across_passages(generated := generate())):
         ranks = [quote.rank for quote in quotes]
-        answer.text = f"{generated} {''.join(f'[{rank}]' for rank in ranks)}"
+        answer.text = " ".join([generated, *(f"[{rank}]" for rank in ranks)])
         answer.quotes, answer.confidence = tuple(quotes), evidence.confidence
         answer.sources = _with_citations(answer.sources, set(ranks))
         return True

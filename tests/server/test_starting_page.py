@@ -30,6 +30,8 @@ def test_it_serves_a_page_and_its_state_as_not_ready(port):
         assert "KVScope is starting" in page.read().decode()
         assert json.loads(state.read())["status"] == "starting"
         assert get(port, "/v1/chat/completions", b"{}").code == 503
+        with urlopen(f"http://127.0.0.1:{port}/starting", timeout=10) as running:
+            assert running.status == 200
 
 
 def test_a_port_in_use_raises_and_a_closed_page_frees_its_port(port):

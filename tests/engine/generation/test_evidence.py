@@ -162,7 +162,7 @@ def answer_over_two_passages(own, question="When was the mother of Ida Wren born
 
 def test_a_fact_that_another_passage_connects_with_the_question_is_the_models_with_both_quotes():
     answer = answer_over_two_passages("3 May 1921")
-    assert answer.text == "3 May 1921 [2][1]"
+    assert answer.text == "3 May 1921 [2] [1]"
     assert [quote.text for quote in answer.quotes] == ["Tarn was born on 3 May 1921.", "Her mother is Olga Tarn."]
 
 
@@ -175,6 +175,11 @@ def test_a_fact_that_another_passage_connects_with_the_question_is_the_models_wi
         ("3 May 1921", "When was she born?", HOPS),  # no name
         ("3 May 1921", "When was Olga Tarn born?", HOPS),
         ("3 May 1921", "When was the mother of Ida Wren born?", (HOPS[0], HOPS[1].replace("Olga Tarn\n", "Care\n"))),
+        (  # the subject of another name than the question's
+            "3 May 1921",
+            "When was the guest of Ada Bell born?",
+            ("Ada Bell's guest is Jo Hale. Ida Wren's guest is Olga Tarn.", HOPS[1], "Jo Hale\nHale is old."),
+        ),
     ],
 )
 def test_without_a_connection_the_span_scorer_chooses_the_fact(own, question, passages):
