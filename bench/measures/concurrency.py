@@ -1,4 +1,4 @@
-"""Continuous batching: the speed of answers that are decoded at the same time, and beside the prefill of a long prompt.
+"""Continuous batching: the speed of answers that are decoded at the same time, and during the prefill of a long prompt.
 
 Answers have random prompts of one length; each is decoded in a thread of its own, as for requests. They start one after
 the other.
@@ -36,12 +36,12 @@ MAX_TOKENS = 2000  # of each answer during a prefill, which ends them
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the numbers of answers, and the length of the prompt that is prefilled meanwhile."""
     parser.add_argument("--streams", type=positive_int, nargs="+", default=[1, 2, 4, 8], help="answers at a time")
-    help_text = "tokens prefilled beside answers"
+    help_text = "tokens prefilled meanwhile"
     parser.add_argument("--prefill-lengths", type=positive_int, nargs="+", default=[512, 4096], help=help_text)
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return rows per prompt length and number of answers: one alone, and one beside each prefill."""
+    """Return rows per prompt length and number of answers: one alone, and one during each prefill."""
     decoder = load_models(model_config(arguments)).primary
     rows = []
     for length in arguments.lengths:

@@ -26,19 +26,19 @@ class Bridge:
 
 def find_bridges(question: str, passages: Sequence[str]) -> list[Bridge]:
     """Return the connections from passages that have a name of the question to passages that have none."""
-    asked = _names(question)
+    names = _names(question)
     folded = [passage.casefold() for passage in passages]
-    has_asked = [any(name in text for name in asked) for text in folded]
+    has_name = [any(name in text for name in names) for text in folded]
     found = []
     for second, passage in enumerate(passages):
         name = _subject(passage)
-        if has_asked[second] or len(name) < MIN_NAME_CHARS or name.casefold() in question.casefold():
+        if has_name[second] or len(name) < MIN_NAME_CHARS or name.casefold() in question.casefold():
             continue
         mention = _mention(name)
         found += [
             Bridge(first, second, name)
             for first, text in enumerate(passages)
-            if has_asked[first] and mention.search(text)
+            if has_name[first] and mention.search(text)
         ]
     return found
 
@@ -56,8 +56,8 @@ def connecting_units(
         return next((unit for unit in is_prose if pattern.search(text(unit))), None)
 
     named = {bridge: unit for bridge in bridges if (unit := first_with(_mention(bridge.name), bridge.first))}
-    asked = _names(question)
-    direct = {bridge: unit for bridge, unit in named.items() if any(name in text(unit).casefold() for name in asked)}
+    names = _names(question)
+    direct = {bridge: unit for bridge, unit in named.items() if any(name in text(unit).casefold() for name in names)}
     stated_as = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.I)
     for bridge, unit in (direct or named).items():
         stated = first_with(stated_as, bridge.second)

@@ -1,4 +1,4 @@
-"""Answers share decoding steps, steps alternate with layers, and nobody waits for an answer that is not read."""
+"""Answers share decoding steps, steps alternate with layers, and an answer that is not read delays none for long."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ PROMPTS = [torch.randint(3, 500, (n,), generator=torch.Generator().manual_seed(n
 
 
 class Recorder:
-    """Stands for a model: the logits of a token are the token; `batches` has the rows of each step."""
+    """In place of a model: the logits of a token are the token; `batches` has the rows of each step."""
 
     def __init__(self):
         self.batches, self.gate = [], Event()
@@ -208,7 +208,7 @@ def test_answers_that_start_at_different_times_share_steps(pool):
 
 
 def answer_of(decoder, start, prompt, with_lookup):
-    """Return the tokens of an answer whose prefill runs beside the others'."""
+    """Return the tokens of an answer whose prefill runs among the others'."""
     buffer = decoder.new_buffer(len(prompt) + 40)
     first = int(decoder.forward_rows(prompt, buffer, torch.arange(len(prompt))).argmax())
     start()
