@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from bench.arguments import fraction, positive_int
+from bench.commands import MEASURES
 from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
 from bench.harness.runner import parse_variants
-from bench.registry import MEASURES
 from bench.reporting import report
 from bench.tables import print_table
 from engine.model.loading.bundled import BUNDLED_MODEL

@@ -12,8 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from bench.commands import MEASURES
 from bench.errors import InvalidDataset
-from bench.registry import MEASURES
 from bench.tables import columns_of, markdown
 
 TITLE = "tables and plots of measured rows"

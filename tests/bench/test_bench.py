@@ -9,9 +9,9 @@ import pytest
 from bench import tables
 from bench.__main__ import main
 from bench.bootstrap import median_interval
+from bench.commands import MEASURES
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
 from bench.measures import ingest
-from bench.registry import MEASURES
 from store.data_folder import default_data_folder
 from tests.support import tiny
 from tests.support.doubles import TEXTS
