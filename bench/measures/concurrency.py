@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         samples: dict[tuple[int, int], list[dict[str, float]]] = {}
         for number in progress(range(arguments.samples + 1), f"{length} tokens"):
             buffers = [_prefilled(decoder, length, seed) for seed in range(max(arguments.streams))]
-            alone_ms = {length: _prefill_ms(decoder, length) for length in arguments.prefill_lengths}
+            alone_ms = {tokens: _prefill_ms(decoder, tokens) for tokens in arguments.prefill_lengths}
             single = _decode(decoder, buffers[:1])["tokens_per_s"]
             for streams in arguments.streams:
                 measured = _decode(decoder, buffers[:streams])
