@@ -113,8 +113,8 @@ class LocalBackend:
             self.loader.close()
 
     def _run(self, generate: Callable[[Engine], Iterator[Item]], cancel: Event) -> Iterator[Item]:
-        """Run a generator on the engine in a thread of its own, as a task."""
-        with self.tasks.track(cancel):
+        """Run a generator on the engine in a thread of its own, as a task that ingestion gives way to."""
+        with self.tasks.track_question(cancel):
             runtime = self.loader.ready()
             self._calibration.of(runtime)  # the engine gets what was measured before
             yield from run_in_thread(lambda: generate(runtime.engine), cancel)

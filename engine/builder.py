@@ -25,7 +25,8 @@ from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.kernels.load import KernelChoice, choose_kernels
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.decoding import choose_decoding
-from engine.model.loading.load import LORA_WEIGHTS_FILE, load_decoder, select_dtype
+from engine.model.loading.load import load_decoder, select_dtype
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, free_bytes, resolve
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder

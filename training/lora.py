@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.load import LORA_WEIGHTS_FILE
+from engine.model.loading.lora import LORA_CONFIG_FILE, LORA_WEIGHTS_FILE
 
 NAME_PREFIX = "base_model.model."  # of tensor names in peft's files
-LORA_ADAPTER_FILES = ("adapter_config.json", LORA_WEIGHTS_FILE)
+LORA_ADAPTER_FILES = (LORA_CONFIG_FILE, LORA_WEIGHTS_FILE)
 TARGET_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 

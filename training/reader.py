@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.model.decoder import Decoder
-from engine.model.loading.load import LORA_WEIGHTS_FILE
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.prompt.template import PromptTemplate
 from training.checkpoint import to_json
 from training.data.corpus import Corpus

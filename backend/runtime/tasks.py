@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from threading import Condition, Event
 from time import monotonic
 
+MAX_WAIT_S = 3.0  # for which a step of ingestion gives way to questions: so it also ends on a busy server
+
 
 class TaskRegistry:
     """Cancel events of questions, ingests and other tasks. Thread-safe."""
@@ -14,7 +16,9 @@ class TaskRegistry:
         self.is_draining = False  # likewise, by a reload: the user did not cancel them
         self._running: set[Event] = set()
         self._heavy: set[Event] = set()  # those of _running that are not brief
+        self._questions: set[Event] = set()  # those of _running that a user waits for
         self._idle_work: set[Event] = set()  # those of _running that give way to any other task
+        self._between_questions: set[Event] = set()  # set as soon as a question starts
         self._last_end = monotonic()
         self._changed = Condition()  # guards _running
 
@@ -41,6 +45,38 @@ class TaskRegistry:
                     self._heavy.discard(cancel)
                     self._last_end = monotonic()
                 self._changed.notify_all()
+
+    @contextmanager
+    def track_question(self, cancel: Event) -> Iterator[None]:
+        """Register a task that a user waits for: ingestion gives way to it."""
+        with self.track(cancel):
+            with self._changed:
+                self._questions.add(cancel)
+                for interrupt in self._between_questions:
+                    interrupt.set()
+            try:
+                yield
+            finally:
+                with self._changed:
+                    self._questions.discard(cancel)
+                    self._changed.notify_all()
+
+    @contextmanager
+    def between_questions(self, cancel: Event, max_wait_s: float = MAX_WAIT_S) -> Iterator[Event]:
+        """Wait until no question runs; yield an event that is set as soon as one starts, and with `cancel`.
+
+        After `max_wait_s` the block runs beside questions and only `cancel` sets the event.
+        """
+        interrupt, wait_until = _Interrupt(cancel), monotonic() + max_wait_s
+        with self._changed:
+            self._changed.wait_for(lambda: not self._questions or cancel.is_set(), max(max_wait_s, 0.0))
+            if monotonic() < wait_until:
+                self._between_questions.add(interrupt)
+        try:
+            yield interrupt
+        finally:
+            with self._changed:
+                self._between_questions.discard(interrupt)
 
     @contextmanager
     def track_idle_work(self, cancel: Event) -> Iterator[None]:
@@ -81,3 +117,14 @@ class TaskRegistry:
             for cancel in self._running:
                 cancel.set()
             self._changed.wait_for(lambda: not self._running, timeout_s)
+
+
+class _Interrupt(Event):
+    """An event that is also set while `cancel` is."""
+
+    def __init__(self, cancel: Event) -> None:
+        super().__init__()
+        self._cancel = cancel
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._cancel.is_set()

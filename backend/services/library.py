@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
+from time import monotonic
 
 from assets import ASSETS
 from backend.interface.backend import Status
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from backend.runtime.loader import Runtime, RuntimeLoader
-from backend.runtime.tasks import TaskRegistry
+from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
@@ -159,8 +160,9 @@ class LocalLibraryService:
             for step in start():  # a failure closes the iterator, which rolls back, before it is reported
                 stage, document, warning = step.stage, step.document, step.warning or warning
                 yield IngestProgress(name, stage, step.done, step.total, warning)
-                if cancel.is_set():
-                    raise Cancelled
+                with self.tasks.between_questions(cancel):
+                    if cancel.is_set():
+                        raise Cancelled
             chunks = runtime.library.chunks(document.id) if document else []
             stage = "prefilled"
             for done, chunk in enumerate(chunks):
@@ -168,7 +170,7 @@ class LocalLibraryService:
                     break  # more KV would evict other chunks, or the document was deleted
                 runtime.tiers.wait_for_space()
                 yield IngestProgress(name, stage, done, len(chunks), warning)
-                runtime.engine.passages.warm(chunk.passage, cancel)
+                self._warm(runtime, chunk.passage, cancel)
                 if not runtime.library.chunks_by_id([chunk.id]):
                     runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
@@ -185,6 +187,15 @@ class LocalLibraryService:
         except Exception as error:
             log.exception("%r failed after the stage %r", name, stage)
             yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
+
+    def _warm(self, runtime: Runtime, passage: str, cancel: Event) -> None:
+        """Compute and cache a passage's KV, again from the start if a question interrupts. Raises Cancelled."""
+        wait_until = monotonic() + MAX_WAIT_S
+        while True:
+            with self.tasks.between_questions(cancel, wait_until - monotonic()) as interrupt, suppress(Cancelled):
+                return runtime.engine.passages.warm(passage, interrupt)
+            if cancel.is_set():
+                raise Cancelled
 
 
 def _flatten(keys: DocumentKeys) -> list[str]:

@@ -27,7 +27,8 @@ from engine.analysis.variants import Variant, variants_of
 from engine.engine import Engine, PrefillResult
 from engine.generation.span_scorer import SPAN_SCORER_FILE
 from engine.method import parse_params
-from engine.model.loading.load import LORA_WEIGHTS_FILE, select_dtype
+from engine.model.loading.load import select_dtype
+from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.sampling import TokenSampler, decode_batch
 from engine.prefill.context import PromptContext
 from engine.prompt.pack import PreparedPrompt

@@ -29,7 +29,7 @@ from store.names import clean_name
 from store.retrieval.vectors import VectorIndex
 from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
-BATCH_CHUNKS = 8  # embedded between two progress steps, at which the caller can cancel
+BATCH_CHUNKS = 2  # embedded between two progress steps, at which the caller can cancel or let a question pass
 CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can overtake
 RERANKED_PER_HIT = 3  # each costs a forward pass
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from engine.errors import LoraAdapterUnusable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
-from engine.model.loading.load import LORA_WEIGHTS_FILE, merge_lora
+from engine.model.loading.lora import LORA_CONFIG_FILE, LORA_WEIGHTS_FILE, merge_lora
 from tests.support import tiny
 from tests.support.boats import BOATS, PARAGRAPHS
 from tests.support.tolerance import EXACT, REORDERED
@@ -71,9 +72,22 @@ def test_the_merged_model_equals_the_trained_one(finished):
     plain = tiny.model(scale=1.0)
     with torch.no_grad():
         before, expected = plain(IDS).logits, trained.model(IDS).logits
-        logits = merge_lora(plain, out)(IDS).logits
+        merge_lora(plain, out)
+        logits = plain(IDS).logits
     assert_close(logits, expected, **REORDERED)
     assert (logits - before).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("use_rslora", [False, True])
+def test_merging_gives_the_weights_that_peft_gives(finished, tmp_path, dtype, use_rslora):
+    publish(finished[0], tmp_path / "adapter", LORA_ADAPTER_FILES, selection_metric)
+    configure(tmp_path / "adapter", use_rslora=use_rslora)
+    model = tiny.model(scale=1.0).to(dtype)
+    peft = PeftModel.from_pretrained(tiny.model(scale=1.0).to(dtype), str(tmp_path / "adapter")).merge_and_unload()
+    merge_lora(model, tmp_path / "adapter")
+    for name, weight in peft.state_dict().items():
+        assert torch.equal(model.state_dict()[name], weight), name
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):
@@ -222,8 +236,10 @@ def test_a_worse_adapter_is_not_published(finished, tmp_path):
     [
         (lambda folder: (folder / LORA_WEIGHTS_FILE).unlink(), LoraAdapterUnusable, "cannot be read"),
         (lambda folder: (folder / LORA_WEIGHTS_FILE).write_bytes(b"torn"), LoraAdapterUnusable, "cannot be read"),
-        (lambda folder: (folder / LORA_ADAPTER_FILES[0]).unlink(), LoraAdapterUnusable, "cannot be read"),
-        (lambda folder: (folder / LORA_ADAPTER_FILES[0]).write_text("{"), LoraAdapterUnusable, "cannot be read"),
+        (lambda folder: (folder / LORA_CONFIG_FILE).unlink(), LoraAdapterUnusable, "cannot be read"),
+        (lambda folder: (folder / LORA_CONFIG_FILE).write_text("{"), LoraAdapterUnusable, "cannot be read"),
+        (lambda folder: configure(folder, peft_type="LOHA"), LoraAdapterUnusable, "not a LoRA adapter"),
+        (lambda folder: configure(folder, use_dora=True, bias="all"), LoraAdapterUnusable, "uses use_dora, bias, which"),
         (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), LoraAdapterUnusable, "another shape"),
         (lambda folder: rename(folder, "layers.2", "layers.9"), LoraAdapterUnusable, "other layers"),
     ],
@@ -233,6 +249,11 @@ def test_an_adapter_that_does_not_fit_is_refused(finished, tmp_path, damage, err
     damage(tmp_path / "bad")
     with pytest.raises(error, match=message):
         merge_lora(tiny.model(scale=1.0), tmp_path / "bad")
+
+
+def configure(folder, **changes):
+    path = folder / LORA_CONFIG_FILE
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def reshape(folder, change):

@@ -2,21 +2,18 @@
 
 import json
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftConfig, get_peft_model, set_peft_model_state_dict
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.errors import BadRequest, LoraAdapterUnusable, ModelNotFound, UnsupportedModel
+from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
+from engine.model.loading.lora import merge_lora
 from engine.model.spec import SelfTestResult, check_config
 
-LORA_WEIGHTS_FILE = "adapter_model.safetensors"
 # Root mean square of the logits' differences, in standard deviations of the reference logits.
 MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
@@ -62,32 +59,10 @@ def load_decoder(
     if not tokenizer.is_fast:
         raise UnsupportedModel(f"The tokenizer in {folder} provides no character offsets.")
     if adapter is not None:
-        model = merge_lora(model, adapter)
+        merge_lora(model, adapter)
     decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
     decoder.selftest_result = selftest(decoder)
     return decoder
-
-
-def merge_lora(model: Any, folder: Path) -> Any:
-    """Return `model` with a LoRA adapter (arXiv:2106.09685) merged into its weights. Raises LoraAdapterUnusable."""
-    try:
-        weights = load_file(folder / LORA_WEIGHTS_FILE)
-        config = PeftConfig.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
-        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} cannot be read ({reason}).") from error
-    if not isinstance(config, LoraConfig):
-        raise LoraAdapterUnusable(f"The adapter in {folder} is not a LoRA adapter.")
-    try:
-        with warnings.catch_warnings():  # peft uses a deprecated name of transformers
-            warnings.simplefilter("ignore", FutureWarning)
-            adapted = get_peft_model(model, config)
-        keys: Any = set_peft_model_state_dict(adapted, weights)
-    except (RuntimeError, ValueError) as error:
-        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model of another shape.") from error
-    if keys.unexpected_keys or any("lora_" in name for name in keys.missing_keys):
-        raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model with other layers.")
-    return adapted.merge_and_unload()
 
 
 @torch.inference_mode()
