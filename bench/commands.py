@@ -14,8 +14,10 @@ from bench.measures import (
     quality,
     ruler,
     scoring,
+    startup,
     tiers,
     ttft,
+    uploads,
 )
 
 MEASURES = {
@@ -24,6 +26,8 @@ MEASURES = {
     "draft": draft,
     "fidelity": fidelity,
     "ingest": ingest,
+    "uploads": uploads,
+    "startup": startup,
     "ruler": ruler,
     "ttft": ttft,
     "decode": decode,

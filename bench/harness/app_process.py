@@ -1,0 +1,66 @@
+"""The application in a process of its own, for measures that need all of it."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+from bench.errors import InvalidArgument
+
+APP = Path(__file__).parents[2] / "app.py"
+START_TIMEOUT_S = 300.0  # the first start unpacks the model
+POLL_S = 0.1
+TIMEOUT_S = 120.0  # for one response
+
+
+class AppProcess:
+    """The running app with a data folder of its own; a context manager that ends it."""
+
+    def __init__(self, data: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._data = data
+        self._command = [sys.executable, str(APP), "--port", str(port), "--data", str(data), "--no-idle-calibration"]
+
+    def __enter__(self) -> "AppProcess":
+        self.started = time.perf_counter()
+        with (self._data / "app.log").open("w") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def wait_for(self, path: str, expected: str) -> float:
+        """Poll a page until it contains `expected`; return the milliseconds since the start. Raises InvalidArgument."""
+        while expected not in self._get(path):
+            if self._process.poll() is not None or time.perf_counter() - self.started > START_TIMEOUT_S:
+                raise InvalidArgument(f"The app did not start. See {self._data / 'app.log'}.")
+            time.sleep(POLL_S)
+        return 1e3 * (time.perf_counter() - self.started)
+
+    def ask(self, question: str) -> dict[str, Any]:
+        """Return KVScope's part of the answer to a question: `ttft_ms` and others, see docs/http.md."""
+        body = json.dumps({"model": "kvscope", "messages": [{"role": "user", "content": question}]}).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/v1/chat/completions", body, headers)
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            answer: dict[str, Any] = json.load(response)["kvscope"]
+        return answer
+
+    def _get(self, path: str) -> str:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=TIMEOUT_S) as response:
+                return str(response.read().decode())
+        except HTTPError as error:
+            return error.read().decode()
+        except (URLError, OSError):
+            return ""
