@@ -13,12 +13,16 @@ PIPED_WIDTH = 240  # characters per line where standard output is not a terminal
 HEADINGS = {  # of row keys that are not their own heading
     "against_none": "x none",
     "alone_ratio": "x alone",
+    "added_alone_ms": "added alone in ms",
+    "added_ms": "added in ms",
     "answer_kl": "answer KL",
     "answer_top1": "answer top-1",
     "budget": "budget GiB",
+    "busy_processes": "other processes",
     "context_tokens": "tokens",
     "floor_speedup": "ideal speedup",
     "full_ttft_ms": "full ms",
+    "idle_ttft_ms": "otherwise, ms",
     "gap_ms": "ms between tokens",
     "gain_share": "fraction faster",
     "hit_speedup": "x on full hits",
@@ -28,6 +32,7 @@ HEADINGS = {  # of row keys that are not their own heading
     "kernel_speedup": "speedup",
     "left_out": "truncated",
     "max_gap_ms": "max ms",
+    "max_ttft_ms": "max ms",
     "mean_ttft_ms": "mean TTFT ms",
     "median_us": "median \u00b5s",
     "overtaken": "max skips",
@@ -48,6 +53,8 @@ HEADINGS = {  # of row keys that are not their own heading
     "throughput": "questions/s",
     "top1": "top-1",
     "torch_ms": "torch ms",
+    "torch_tokens_per_second": "by torch",
+    "ttft_ratio": "x otherwise",
     "ttft_ms": "TTFT ms",
 }
 

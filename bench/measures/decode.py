@@ -1,10 +1,15 @@
 """Decode speed on the same prompt: our loop, the same by torch or without a KV cache, and transformers' `generate`.
 
 Without a KV cache every new token needs a pass over all tokens before it, the starting point of nanoVLM's article.
+With --busy, other processes occupy cores meanwhile; then only our loop and torch are measured.
 """
 
+import subprocess
+import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -22,6 +27,7 @@ from engine.model.sampling import TokenSampler, decode
 TITLE = "decoding, tokens per second"
 COLUMNS = {
     "length": "prompt",
+    "busy_processes": "other processes",
     "tokens_per_second": "KVScope",
     "torch_tokens_per_second": "by torch",
     "uncached_tokens_per_second": "no KV cache",
@@ -35,8 +41,14 @@ NEW_TOKENS = 48  # tokens decoded per run
 UNCACHED_TOKENS = 3  # fewer, since each is a whole pass
 
 
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the numbers of processes that occupy a core each."""
+    help_text = "endless loops at normal priority that run meanwhile"
+    parser.add_argument("--busy", type=int, choices=range(65), nargs="+", default=[0], metavar="N", help=help_text)
+
+
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return one row per prompt length; medians over the runs, which alternate between the four."""
+    """Return one row per prompt length and number of other processes; medians over the runs, which alternate between the four."""
     folder = arguments.data / "models"
     model = arguments.model
     arguments.lora_adapter = arguments.token_selector = arguments.span_scorer = "off"
@@ -50,23 +62,38 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     for length in arguments.lengths:
         generator = torch.Generator().manual_seed(arguments.seed)
         ids = torch.randint(100, decoder.spec.vocab_size, (length,), generator=generator)
-        runs = []
-        for _ in progress(range(arguments.samples + 1), f"{length} tokens"):
-            ours, by_torch = kvscope(decoder, ids), kvscope(decoder, ids, use_kernel=False)
-            no_cache, theirs = uncached(decoder, ids), transformers(reference, ids)
-            runs.append(
-                {
-                    "tokens_per_second": ours,
-                    "torch_tokens_per_second": by_torch,
-                    "kernel_speedup": ours / by_torch,
-                    "uncached_tokens_per_second": no_cache,
-                    "transformers_tokens_per_second": theirs,
-                    "cache_speedup": ours / no_cache,
-                    "speedup": ours / theirs,
-                }
-            )
-        rows.append({"length": length, **medians(runs[1:])})  # the first run is for warm-up
+        for busy in arguments.busy:
+            with _busy_processes(busy):
+                description = f"{length} tokens" + (f", {busy} other processes" if busy else "")
+                rounds = progress(range(arguments.samples + 1), description)
+                runs = [_run(decoder, reference, ids, is_busy=busy > 0) for _ in rounds]
+            rows.append({"length": length, "busy_processes": busy, **medians(runs[1:])})  # the first is for warm-up
     return rows
+
+
+def _run(decoder: Decoder, reference: Any, ids: torch.Tensor, is_busy: bool) -> dict[str, float]:
+    ours, by_torch = kvscope(decoder, ids), kvscope(decoder, ids, use_kernel=False)
+    speeds = {"tokens_per_second": ours, "torch_tokens_per_second": by_torch, "kernel_speedup": ours / by_torch}
+    if is_busy:
+        return speeds
+    no_cache, theirs = uncached(decoder, ids), transformers(reference, ids)
+    return speeds | {
+        "uncached_tokens_per_second": no_cache,
+        "transformers_tokens_per_second": theirs,
+        "cache_speedup": ours / no_cache,
+        "speedup": ours / theirs,
+    }
+
+
+@contextmanager
+def _busy_processes(count: int) -> Iterator[None]:
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def kvscope(decoder: Decoder, ids: torch.Tensor, use_kernel: bool = True) -> float:

@@ -47,6 +47,7 @@ class Outcome:
     answer: str  # decoded greedily, with [n] after text that passage n supports
     cited: tuple[int, ...]
     new_tokens: int
+    recomputed_texts: tuple[str, ...] = ()  # the passages' text that was recomputed, in prompt order; not if all was
 
     @property
     def ttft_ms(self) -> float:

@@ -19,6 +19,7 @@ from engine.analysis.variants import Variant, variants_of
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, NoPassageFound
 from engine.generation.citations import cite
+from engine.generation.preview import mark_passages
 from engine.generation.stream import GeneratedText, generate_text
 from engine.model.sampling import Sampler, TokenSampler, decode
 from engine.prefill.context import PromptContext
@@ -212,7 +213,13 @@ class _VariantRunner:
             answer=answer,
             cited=tuple(sorted(cited)),
             new_tokens=len(generated.tokens),
+            recomputed_texts=self._recomputed_texts(result) if result.actual_ratio < 1 else (),
         )
+
+    def _recomputed_texts(self, result: PrefillResult) -> tuple[str, ...]:
+        num_prefix_tokens = len(self.engine.template.prefix_ids)
+        marked = mark_passages(result.rows, num_prefix_tokens, self.prompt.texts, self.prompt.passages)
+        return tuple(span.text.strip() for passage in marked for span in passage.text_spans if span.recomputed)
 
     def _context(self, trace: Trace) -> PromptContext:
         return self.engine.prompt_context(self.prompt, trace, self.cancel, max_path_chunks=1)

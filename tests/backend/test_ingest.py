@@ -3,6 +3,8 @@
 from dataclasses import replace
 from threading import Event
 
+from engine.errors import Cancelled
+from engine.passages import PassageCache
 from engine.request import Request
 from tests.support.doubles import TEXTS, last
 from tests.support.files import pdf
@@ -75,3 +77,24 @@ def test_a_scan_is_stopped_between_two_pages(start, tmp_path, monkeypatch):
             cancel.set()
     assert shown[-2:] == [("parsed", 1, 3), ("failed", 0, 1)] and state.message == "Stopped."
     assert len(pages) == 1 and backend.documents() == []
+
+
+def test_a_question_interrupts_the_prefill_of_an_added_passage_which_is_then_repeated(start, tmp_path, monkeypatch):
+    backend, warm, texts = start(), PassageCache.warm, []
+    file = tmp_path / "ferry.txt"
+    file.write_text(TEXTS["ferry"])
+
+    def interrupted_once(passages, text, cancel):
+        texts.append(text)
+        if len(texts) == 1:
+            with backend.tasks.track_question(Event()):
+                assert cancel.is_set()
+            raise Cancelled
+        warm(passages, text, cancel)
+
+    monkeypatch.setattr(PassageCache, "warm", interrupted_once)
+    *_, states = backend.ingest([(file, file.name)], Event())
+    assert [(state.stage, state.message) for state in states] == [("done", "")]
+    assert len(texts) == 2 and texts[0] == texts[1]
+    (usage,) = backend.library.list_with_usage()
+    assert usage.bytes_by_tier and sum(usage.bytes_by_tier.values()) > 0

@@ -184,7 +184,7 @@ struct Step {
     int num_rows;
     Multiply multiply;
 
-    template <int D> void run(int threads);
+    template <int D> void run(int threads, int parts);
 
     // Return inputs [rows][size] as the weights need them; `bytes` is memory for a copy.
     Inputs prepare(const float *input, int64_t size, uint8_t *bytes) const {
@@ -212,13 +212,13 @@ struct Step {
     }
 };
 
-template <int D> void Step::run(int threads) {
+template <int D> void Step::run(int threads, int parts) {
     const int64_t heads = shape.heads, key_heads = shape.key_heads, all_heads = heads + 2 * key_heads;
     const int groups = static_cast<int>(heads / key_heads);
     const int64_t width = std::max({shape.hidden, heads * D, shape.intermediate});
     const auto qkv = std::make_unique<float[]>(num_rows * all_heads * D);
     const auto query = std::make_unique<bf16[]>(num_rows * heads * D);
-    const auto partial = std::make_unique<float[]>(threads * num_rows * heads * (D + 2));
+    const auto partial = std::make_unique<float[]>(parts * num_rows * heads * (D + 2));
     const auto activations = std::make_unique<float[]>(num_rows * shape.intermediate);
     // For each thread: the inputs of the next linear layer, and memory to round them.
     const auto inputs = std::make_unique<float[]>(threads * num_rows * width);
@@ -241,9 +241,9 @@ template <int D> void Step::run(int threads) {
             float *target = hidden + r * shape.hidden + o;
             _mm512_storeu_ps(target, _mm512_add_ps(_mm512_loadu_ps(target), values));
         };
-        auto maxima = [&](int thread) { return partial.get() + thread * num_rows * heads * (D + 2); };
-        auto sums = [&](int thread) { return maxima(thread) + num_rows * heads; };
-        auto outputs = [&](int thread) { return sums(thread) + num_rows * heads; };
+        auto maxima = [&](int p) { return partial.get() + p * num_rows * heads * (D + 2); };
+        auto sums = [&](int p) { return maxima(p) + num_rows * heads; };
+        auto outputs = [&](int p) { return sums(p) + num_rows * heads; };
 
         for (int64_t l = 0; l < shape.num_layers; l++) {
             const Layer &layer = layers[l];
@@ -284,21 +284,22 @@ template <int D> void Step::run(int threads) {
             for (int r = 0; r < num_rows; r++)
                 for (int64_t h = 0; h < key_heads; h++) {
                     const int64_t offset = l * rows[r].layer + h * rows[r].head, q = r * heads + h * groups;
-                    attend<D>(query.get() + q * D, rows[r].keys + offset, rows[r].values + offset,
-                              part(rows[r].slot + 1, 16, self, count), groups, scale, maxima(self) + q, sums(self) + q,
-                              outputs(self) + q * D);
+                    for (int p = self; p < parts; p += count)
+                        attend<D>(query.get() + q * D, rows[r].keys + offset, rows[r].values + offset,
+                                  part(rows[r].slot + 1, 16, p, parts), groups, scale, maxima(p) + q, sums(p) + q,
+                                  outputs(p) + q * D);
                 }
             wait();
             for (int64_t q = 0; q < num_rows * heads; q++) {
                 float maximum = -INFINITY, sum = 0;
-                for (int t = 0; t < count; t++) maximum = std::max(maximum, maxima(t)[q]);
+                for (int p = 0; p < parts; p++) maximum = std::max(maximum, maxima(p)[q]);
                 __m512 merged[D / 16];
                 for (__m512 &each : merged) each = _mm512_setzero_ps();
-                for (int t = 0; t < count; t++) {
-                    const float weight = std::exp2(maxima(t)[q] - maximum);
-                    sum += weight * sums(t)[q];
+                for (int p = 0; p < parts; p++) {
+                    const float weight = std::exp2(maxima(p)[q] - maximum);
+                    sum += weight * sums(p)[q];
                     for (int d = 0; d < D / 16; d++)
-                        merged[d] = _mm512_fmadd_ps(_mm512_set1_ps(weight), _mm512_loadu_ps(outputs(t) + q * D + 16 * d), merged[d]);
+                        merged[d] = _mm512_fmadd_ps(_mm512_set1_ps(weight), _mm512_loadu_ps(outputs(p) + q * D + 16 * d), merged[d]);
                 }
                 for (int d = 0; d < D / 16; d++)
                     _mm512_storeu_ps(input + q * D + 16 * d, _mm512_mul_ps(merged[d], _mm512_set1_ps(1 / sum)));
@@ -326,17 +327,18 @@ template <int D> void Step::run(int threads) {
 }  // namespace
 
 // Sizes are multiples of 16, except the vocabulary's. `hidden` holds the token embeddings and is overwritten. Returns 0, 1
-// for an unsupported shape, or 2 if memory is short.
+// for an unsupported shape, or 2 if memory is short. Attention is split into `parts`, on which the rounding of the result
+// depends, not on the number of threads.
 extern "C" int decode_step(const Shape *shape, const Layer *layers, const float *final_norm, const Linear *head, const Row *rows,
                            const float *rotation, float *hidden, float *logits, float epsilon, float scale, int num_rows,
-                           int threads) {
+                           int threads, int parts) {
     if (shape->heads / shape->key_heads > MAX_GROUPS || num_rows > MAX_ROWS) return 1;
     const Multiply multiply = select(head->scale, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
     Step step{*shape, layers, final_norm, *head, rows, rotation, logits, epsilon, scale * LOG2E, hidden, num_rows, multiply};
     try {
         switch (shape->head_dim) {
-            case 64: step.run<64>(threads); return 0;
-            case 128: step.run<128>(threads); return 0;
+            case 64: step.run<64>(threads, parts); return 0;
+            case 128: step.run<128>(threads, parts); return 0;
         }
     } catch (const std::bad_alloc &) {
         return 2;

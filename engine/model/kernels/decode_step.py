@@ -3,12 +3,14 @@
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from engine.model.kernels.thread_choice import ThreadChoice
 from engine.model.kv_buffer import KVBuffer
 
 MAX_ROWS = 8
@@ -61,7 +63,8 @@ class DecodeStep:
         if not is_supported:
             raise ValueError(f"{config.model_type} with {attention.head_dim} channels per head is not supported")
         self._function = ctypes.CDLL(str(library)).decode_step
-        self._function.argtypes = [*8 * [_POINTER], ctypes.c_float, ctypes.c_float, ctypes.c_int, ctypes.c_int]
+        self._function.argtypes = [*8 * [_POINTER], *2 * [ctypes.c_float], *3 * [ctypes.c_int]]
+        self._threads = ThreadChoice(torch.get_num_threads())
         self._tensors: list[Tensor] = []  # that the structures point to
         self._use_int8 = use_int8
         self._model = model.model
@@ -135,6 +138,10 @@ class DecodeStep:
             keys, values = buffer.keys, buffer.values
             row.keys, row.values, row.slot = keys.data_ptr(), values.data_ptr(), slot
             row.layer, row.head = keys.stride(0), keys.stride(1)
+        if self._threads.maximum != torch.get_num_threads():
+            self._threads = ThreadChoice(torch.get_num_threads())
+        threads = self._threads.next()
+        began = perf_counter()
         error = self._function(
             ctypes.byref(self._shape),
             self._layers,
@@ -147,8 +154,10 @@ class DecodeStep:
             self._epsilon,
             self._scaling,
             len(buffers),
-            torch.get_num_threads(),
+            threads,
+            self._threads.maximum,
         )
+        self._threads.record(threads, len(buffers), perf_counter() - began)
         if error == 2:
             raise MemoryError("there is no memory for a decoding step")
         assert error == 0, "the shape was checked at the start"

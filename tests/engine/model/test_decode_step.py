@@ -11,6 +11,7 @@ from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
 from engine.model.kernels.decode_step import MAX_ROWS, DecodeStep
 from engine.model.kernels.load import KernelChoice
+from engine.model.kernels.thread_choice import ThreadChoice
 from engine.model.loading import decoding
 from engine.model.loading.decoding import choose_decoding
 from engine.model.prompt_lookup import PromptLookup
@@ -255,3 +256,15 @@ def test_without_memory_torch_decodes(monkeypatch):
     decoder = Decoder(make_model(), None, "tiny")
     monkeypatch.setattr(decoding, "DecodeStep", lambda *arguments: torch.empty(2**60))
     assert "torch's" in choose_decoding(decoder, kernels(), "auto") and decoder.decode_step is None
+
+
+@needs_kernel
+@pytest.mark.parametrize("use_int8", [False, True])
+def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, use_int8):
+    decoder = make_decoder(use_int8=use_int8)
+    found = []
+    for threads in (4, 2, 1):
+        monkeypatch.setattr(decoder.decode_step, "_threads", ThreadChoice(torch.get_num_threads()))
+        monkeypatch.setattr(decoder.decode_step._threads, "next", lambda threads=threads: threads)
+        found.append(decoder.step(IDS[200:201], [prefill(decoder, 200)], torch.tensor([200])))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
