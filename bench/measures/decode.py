@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return one row per prompt length and number of other processes; medians over the runs, which alternate between the four."""
+    """Return one row per prompt length and number of other processes; medians over the runs, which take turns."""
     folder = arguments.data / "models"
     model = arguments.model
     arguments.lora_adapter = arguments.token_selector = arguments.span_scorer = "off"

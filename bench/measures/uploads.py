@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return one row: medians of both times and of their paired ratio; questions after the document's end are left out."""
+    """Return one row: medians of both times and of their paired ratio; questions after the end are left out."""
     models = arguments.data / "models"
     resolve(arguments.model, models)
     questions = json.loads(QUESTIONS_FILE.read_text(encoding="utf-8"))["questions"][: arguments.samples]

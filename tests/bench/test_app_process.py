@@ -15,7 +15,7 @@ def test_an_app_that_ends_is_reported_with_its_log(monkeypatch, tmp_path):
     program = tmp_path / "app.py"
     program.write_text("raise SystemExit('no such device')")
     monkeypatch.setattr(app_process, "APP", program)
-    with AppProcess(tmp_path) as app, pytest.raises(InvalidArgument, match="app.log"):
+    with AppProcess(tmp_path) as app, pytest.raises(InvalidArgument, match=r"app\.log"):
         app.wait_for("/healthz", "ok")
     assert (tmp_path / "app.log").read_text() == "no such device\n"
 
