@@ -219,7 +219,8 @@ class _VariantRunner:
     def _recomputed_texts(self, result: PrefillResult) -> tuple[str, ...]:
         num_prefix_tokens = len(self.engine.template.prefix_ids)
         marked = mark_passages(result.rows, num_prefix_tokens, self.prompt.texts, self.prompt.passages)
-        return tuple(span.text.strip() for passage in marked for span in passage.text_spans if span.recomputed)
+        texts = (span.text.strip() for passage in marked for span in passage.text_spans if span.recomputed)
+        return tuple(filter(None, texts))
 
     def _context(self, trace: Trace) -> PromptContext:
         return self.engine.prompt_context(self.prompt, trace, self.cancel, max_path_chunks=1)

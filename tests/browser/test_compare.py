@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from store.types import Document
 from tests.support.page_checks import in_both_themes, serious
+from ui.pages.compare import page
 
 pytestmark = pytest.mark.browser
 
@@ -47,6 +48,21 @@ def open_page(visit):
     return lambda **options: ComparePage(visit(**options))
 
 
+def test_one_click_shows_a_question_on_which_direct_reuse_fails_with_its_windows(open_page, backend, monkeypatch):
+    monkeypatch.setattr(page, "FAILING_METHODS", ("cacheclip", "direct"))
+    backend.stored_documents = [Document("2" * 64, "harbour-handbook.md", 10, None, 8, time.time())]
+    compare = open_page()
+    compare.page.get_by_role("button", name="the boat on the Bay Route").click()
+    compare.finish()
+    request = backend.comparison.requests[-1]
+    assert (request.methods, request.ratios, request.documents) == (("cacheclip", "direct"), (0.2,), ("2" * 64,))
+    windows = compare.page.locator("#answers .kv-windows")
+    expect(windows).to_have_count(1)
+    windows.locator("summary").click()
+    expect(windows.locator("li")).to_have_text(["The Old Kestrel sails", "on Fridays"])
+    compare.assert_clean()
+
+
 def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_answers(open_page, backend):
     backend.stored_documents = [Document("1" * 64, "one.txt", 10, None, 8, time.time())]
     compare = open_page()
@@ -61,9 +77,9 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
         "Direct reuse",
     ]
     expect(compare.page.locator("#pareto .main-svg").first).to_be_visible()
-    expect(compare.page.locator("#answers li")).to_have_count(4)
-    expect(compare.page.locator("#answers li").nth(1)).to_contain_text("Same words")
-    expect(compare.page.locator("#answers li").nth(2).locator("mark").nth(1)).to_have_attribute(
+    expect(compare.page.locator("#answers .kv-answer")).to_have_count(4)
+    expect(compare.page.locator("#answers .kv-answer").nth(1)).to_contain_text("Same words")
+    expect(compare.page.locator("#answers .kv-answer").nth(2).locator("mark").nth(1)).to_have_attribute(
         "title", "Full prefill: 5730264"
     )
     expect(compare.page.get_by_role("region", name="Metrics of each method")).to_be_visible()
@@ -116,7 +132,7 @@ def test_hostile_answers_questions_and_names_are_text_and_no_formula_in_the_csv(
     compare = open_page()
     compare.run(HOSTILE)
     compare.finish()
-    expect(compare.page.locator("#answers li").first).to_contain_text("<script>document.title")
+    expect(compare.page.locator("#answers .kv-answer").first).to_contain_text("<script>document.title")
     expect(compare.page.locator("#compare-progress h2")).to_contain_text("<img src=")
     assert compare.page.locator("#compare-page img[src=x], #compare-page .html-container script").count() == 0
     assert compare.page.title() == "KVScope"
@@ -137,7 +153,7 @@ def test_on_a_phone_only_the_table_scrolls_sideways_and_the_answers_are_readable
     assert wide <= seen
     inner, outer = compare.page.locator(".kv-scroll").evaluate("box => [box.scrollWidth, box.clientWidth]")
     assert inner > outer
-    card = compare.page.locator("#answers li").first.bounding_box()
+    card = compare.page.locator("#answers .kv-answer").first.bounding_box()
     assert card["x"] >= 0 and card["x"] + card["width"] <= seen
     for theme in in_both_themes(compare.page):
         word, card = compare.page.locator("#answers li h4").first.evaluate(

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from app import SAMPLE_QUESTIONS
 from backend.services.library import SAMPLES
+from engine.analysis.comparison import CompareRequest
 from engine.kv.chunk_cache import ChunkCache, assemble
 from engine.method import default_method
 from engine.model.loading.load import load_decoder
@@ -21,6 +22,7 @@ from engine.request import ChatTurn, Request
 from server.routes import app_kwargs
 from tests.support.doubles import last, make_hierarchy
 from tests.support.tolerance import DEEP
+from ui.pages.compare.page import FAILING_METHODS, FAILING_QUESTION
 
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parents[1] / "support" / "data" / "sample_questions.json").read_text())
@@ -101,6 +103,16 @@ def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(app):
     assert seen["kl_layers"][-1] == pytest.approx(0.0, abs=1e-5)
     assert seen["kl_auxiliary"] < max(seen["kl_layers"])
     assert len(json.dumps(seen)) < 1_000_000
+
+
+def test_direct_reuse_fails_on_the_question_that_compare_offers_and_cacheclip_does_not(app):
+    ((question, document),) = FAILING_QUESTION.items()
+    backend = app.running()
+    documents = tuple(each.id for each in backend.documents() if each.name == document)
+    *_, comparison = backend.compare(CompareRequest(question, FAILING_METHODS, (0.2,), documents=documents), Event())
+    answers = {outcome.method: outcome.answer for outcome in comparison.outcomes}
+    assert "2196458" in answers["full"] and "2196458" in answers["cacheclip-trained"]
+    assert "2196458" not in answers["direct"]
 
 
 def test_the_passages_found_hold_the_answer(app):

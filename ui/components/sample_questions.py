@@ -12,11 +12,21 @@ from ui.html import Markup, tag
 class SampleQuestions:
     """A line of text and one button per question."""
 
-    def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
-        """Create the components inside the open Blocks; `samples` are document names by question."""
+    def __init__(
+        self,
+        backend: Backend,
+        samples: Mapping[str, str],
+        intro: str = "Try one of these:",
+        without_samples: str = "Add a document, then ask about it.",
+    ) -> None:
+        """Create the components inside the open Blocks; `samples` are document names by question.
+
+        The line is `intro`, or `without_samples` if no question can be asked.
+        """
         self._backend = backend
         self._samples = samples
-        self._line = gr.HTML(_intro(bool(samples)), js_on_load=None)
+        self._lines = {True: intro, False: without_samples}
+        self._line = gr.HTML(self._text(bool(samples)), js_on_load=None)
         self.buttons = {question: gr.Button(question, size="sm", elem_classes="kv-sample") for question in samples}
 
     def follow(self, document_list: gr.HTML) -> None:
@@ -30,8 +40,7 @@ class SampleQuestions:
         names = {document.name for document in self._backend.documents()}
         visible = {question: may_be_added or name in names for question, name in self._samples.items()}
         update: Update = {button: gr.Button(visible=visible[question]) for question, button in self.buttons.items()}
-        return {self._line: _intro(any(visible.values())), **update}
+        return {self._line: self._text(any(visible.values())), **update}
 
-
-def _intro(has_samples: bool) -> Markup:
-    return tag("p", "Try one of these:" if has_samples else "Add a document, then ask about it.", class_="kv-muted")
+    def _text(self, has_samples: bool) -> Markup:
+        return tag("p", self._lines[has_samples], class_="kv-muted") if self._lines[has_samples] else Markup("")

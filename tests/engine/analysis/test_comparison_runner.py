@@ -54,6 +54,17 @@ def test_recomputing_nothing_is_direct_reuse_and_reuses_every_byte():
     assert direct.kl > 0 and direct.reused_bytes == sum(direct.read_bytes.values()) > 0
 
 
+def test_recomputed_text_is_the_selected_windows_in_the_order_of_the_prompt():
+    outcomes = outcomes_of(make_engine(*NAMES), replace(ASK, ratios=(0.0, 0.3, 1.0)))
+    for key in ("full@1", "cacheclip@1", "cacheclip@0", "direct@0"):
+        assert outcomes[key].recomputed_texts == ()
+    windows = outcomes["cacheclip@0.3"].recomputed_texts
+    passages = [TEXTS[name] for name in NAMES]
+    assert windows and all(any(window in passage for passage in passages) for window in windows)
+    shared = sum(map(len, windows)) / sum(map(len, passages))
+    assert shared == pytest.approx(outcomes["cacheclip@0.3"].actual_ratio, abs=0.15)
+
+
 def test_the_order_of_variants_changes_neither_answers_nor_distances():
     every = ("naive", "cacheclip", "prefix", "cacheblend", "ape", "full", "prophetkv", "infoflow", "qcfuse", "direct")
     forward = outcomes_of(make_engine(*NAMES), replace(ASK, methods=every))

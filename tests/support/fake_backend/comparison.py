@@ -109,4 +109,5 @@ class FakeComparison:
             answer=self.answers.get(method, self.answers["direct"]),
             cited=(1,),
             new_tokens=24,
+            recomputed_texts=() if method == "full" or not actual else ("The Old Kestrel sails", "on Fridays"),
         )

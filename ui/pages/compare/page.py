@@ -23,6 +23,12 @@ from ui.pages.compare.export import write_csv, write_json
 RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
 _DEFAULT_METHODS = ("cacheclip", "cacheclip-trained", "cacheblend", "direct")
 _REPEATS = {"Once": 1, "3 times": 3, "5 times": 5}
+FAILING_QUESTION = {"What is the maintenance code of the boat on the Bay Route?": "harbour-handbook.md"}
+FAILING_METHODS = ("cacheclip-trained", "direct")
+_FAILING_INTRO = (
+    "Where direct reuse fails: with the bundled model, full prefill and CacheClip trained name the code of the right "
+    "boat, and direct reuse, which reads every passage as if there were no other, that of the reserve boat:"
+)
 _NO_QUESTION = error_box("Type a question first, then press Run.")
 _NO_METHOD = error_box("Choose at least one method and one recompute ratio.")
 _INTRO = (
@@ -55,6 +61,8 @@ class Compare:
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(tag("p", _INTRO, class_="kv-tagline"), js_on_load=None)
                 self._sample_questions = SampleQuestions(self._backend, self._samples)
+                failing = FAILING_QUESTION if self._samples else {}
+                self._failing_question = SampleQuestions(self._backend, failing, _FAILING_INTRO, "")
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
             self._table = gr.HTML(elem_id="comparison", js_on_load=None)
             with gr.Column(elem_id="pareto-block", visible=False, min_width=0) as self._plot_column:
@@ -72,12 +80,15 @@ class Compare:
         for text, button in self._sample_questions.buttons.items():
             filled = button.click(lambda text=text: text, None, question, **INSTANT)
             filled.then(**run)
+        for button in self._failing_question.buttons.values():
+            button.click(self._fill_failing_question, None, inputs, **INSTANT).then(**run)
         self._buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the picker and the example questions whenever the sidebar's list of documents changes."""
         self.question_inputs.picker.follow(document_list)
         self._sample_questions.follow(document_list)
+        self._failing_question.follow(document_list)
 
     def run(
         self,
@@ -159,6 +170,13 @@ class Compare:
             picker = DocumentPicker(self._backend, "compare-where")
         self.question_inputs = QuestionInputs(question, passages, picker)
         return [question, methods, ratios, passages, repeats, picker.documents]
+
+    def _fill_failing_question(self) -> tuple[str, list[str], list[int], int, str, list[str]]:
+        """Return the values of all inputs for the question that direct reuse answers wrongly."""
+        ((question, name),) = FAILING_QUESTION.items()
+        documents = [document.id for document in self._backend.documents() if document.name == name]
+        methods = [method for method in FAILING_METHODS if method in self._methods]
+        return question, methods, [20], 3, "Once", documents
 
     def _finished(self, comparison: Comparison | None, update: Update) -> Iterator[Update]:
         """Yield the last update, with the finished outcomes plotted and ready for download.

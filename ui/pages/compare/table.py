@@ -186,8 +186,16 @@ def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPa
         tag("div", tag("h4", outcome.label, ratio), verdict_badge, class_="kv-answer-head"),
         tag("p", timing, class_="kv-muted"),
         tag("div", text, class_="kv-text", dir="auto") if outcome.answer else empty,
+        _recomputed_text(outcome) if outcome.recomputed_texts else None,
         class_="kv-card kv-answer" + (" kv-reference" if is_reference else ""),
     )
+
+
+def _recomputed_text(outcome: Outcome) -> Markup:
+    """Return the windows of the passages that were recomputed, folded."""
+    summary = tag("summary", f"Recomputed for this question: {count(outcome.recomputed_tokens, 'token')}")
+    windows = (tag("li", text) for text in outcome.recomputed_texts)
+    return tag("details", summary, tag("ul", *windows, dir="auto"), class_="kv-windows")
 
 
 def label_citations(text: str, passages: Sequence[ComparedPassage]) -> Markup:
