@@ -19,9 +19,10 @@ from engine.model.loading.load import select_dtype
 from engine.model.loading.resolve import resolve
 from store.catalog.document_text import make_chunks
 from store.errors import KVScopeError
-from store.ingest import parse, read_file
+from store.ingest import read_file
 from store.ingest.chunker import ChunkConfig, split
-from store.ingest.document import ParsedDocument
+from store.ingest.document import ParsedDocument, finish
+from store.ingest.isolated import parse_isolated
 from store.ingest.sniff import detect_format
 from store.library.library import BATCH_CHUNKS
 from store.retrieval.minilm import MiniLM
@@ -57,7 +58,7 @@ def measure(file: Path, tokenizer: Tokenizer, embedder: Embedder, runs: int) -> 
     times = []
     for _ in range(runs + 1):
         start = time.perf_counter()
-        parsed = parse(data, file.name)
+        parsed = finish(parse_isolated(data, file.name))
         parsed_at = time.perf_counter()
         chunks = _chunk(file.name, parsed, tokenizer)
         chunked_at = time.perf_counter()

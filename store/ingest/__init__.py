@@ -5,36 +5,27 @@ and no control characters but `\n` and `\t`, so offsets into it are unambiguous.
 """
 
 import os
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from store.errors import DocumentTooLarge, UnreadableDocument
-from store.ingest.csv_file import parse_csv
-from store.ingest.document import ParsedDocument, ParseSteps, check_text_length
-from store.ingest.markdown_file import parse_markdown
-from store.ingest.ocr.image import parse_image
-from store.ingest.office.docx import parse_docx
-from store.ingest.office.pptx import parse_pptx
-from store.ingest.office.xlsx import parse_xlsx
-from store.ingest.pdf import parse_pdf
+from store.ingest.document import ParsedDocument, ParseSteps, check_text_length, finish
 from store.ingest.sniff import detect_format
-from store.ingest.text import parse_text
-from store.ingest.web.epub import parse_epub
-from store.ingest.web.html import parse_html
 from store.names import clean_name
 
 MAX_FILE_BYTES = 50 * 2**20
-PARSERS: dict[str, Callable[[bytes, str], ParsedDocument | ParseSteps]] = {
-    "pdf": parse_pdf,
-    "docx": parse_docx,
-    "xlsx": parse_xlsx,
-    "pptx": parse_pptx,
-    "epub": parse_epub,
-    "html": parse_html,
-    "image": parse_image,
-    "markdown": parse_markdown,
-    "csv": parse_csv,
-    "text": parse_text,
+PARSERS = {  # by format: the module whose function `parse_FORMAT` reads it, imported when it is needed
+    "pdf": "pdf",
+    "docx": "office.docx",
+    "xlsx": "office.xlsx",
+    "pptx": "office.pptx",
+    "epub": "web.epub",
+    "html": "web.html",
+    "image": "ocr.image",
+    "markdown": "markdown_file",
+    "csv": "csv_file",
+    "text": "text",
 }
 
 
@@ -44,18 +35,18 @@ def parse(data: bytes, name: str) -> ParsedDocument:
     Raises UnreadableDocument if there is no readable text, DocumentTooLarge if there is too much, and no other error,
     whatever the bytes.
     """
-    steps = parse_steps(data, name)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return finish(parse_steps(data, name))
 
 
-def parse_steps(data: bytes, name: str) -> ParseSteps:
-    """Do what `parse` does, with a step for each page of a PDF or picture; it can be closed at each."""
+def parse_steps(data: bytes, name: str, skipped_pages: frozenset[int] = frozenset()) -> ParseSteps:
+    """Do what `parse` does, with a step for each page of a PDF or picture; it can be closed at each.
+
+    skipped_pages  of a PDF, from 0: they are not read, and count as damaged
+    """
     name = clean_name(name)
-    parsed = PARSERS[detect_format(data, name)](data, name)
+    kind = detect_format(data, name)
+    read: Any = getattr(import_module(f"{__name__}.{PARSERS[kind]}"), f"parse_{kind}")
+    parsed = read(data, name, skipped_pages) if kind == "pdf" else read(data, name)
     document = parsed if isinstance(parsed, ParsedDocument) else (yield from parsed)
     check_text_length(len(document.text), name)
     if not document.text.strip():

@@ -9,9 +9,9 @@ import zipfile
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 
-MAX_UNPACKED_BYTES = 300 * 2**20  # of all parts together: a small archive can unpack to gigabytes
+MAX_UNPACKED_BYTES = 150 * 2**20  # of all parts together: a small archive can unpack to gigabytes
 MAX_RATIO = 200  # unpacked bytes per packed byte; the XML of a table of equal rows has about 60
-MIN_RATIO_BYTES = 20 * 2**20  # unpacked, from which the ratio counts
+MIN_RATIO_BYTES = 5 * 2**20  # unpacked, from which the ratio counts
 IS_ENCRYPTED = 1  # flag bit of a member
 
 

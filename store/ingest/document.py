@@ -28,6 +28,15 @@ class ParsedDocument:
 ParseSteps = Generator[Progress, None, ParsedDocument]  # the pages read so far; returns the document
 
 
+def finish(steps: ParseSteps) -> ParsedDocument:
+    """Take all steps; return the document."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 def check_text_length(characters: int, name: str) -> None:
     """Raise DocumentTooLarge if a text is too long; parsers call it before the expensive work."""
     if characters > MAX_CHARACTERS:
@@ -39,7 +48,7 @@ def reading(name: str, kind: str) -> Iterator[None]:
     """Raise UnreadableDocument, 'is a damaged `kind`', for the many errors of libraries on damaged files."""
     try:
         yield
-    except KVScopeError:
+    except (KVScopeError, MemoryError):
         raise
     except Exception as error:
         raise UnreadableDocument(f"{name} is a damaged {kind} ({type(error).__name__}).") from error

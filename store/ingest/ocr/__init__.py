@@ -5,7 +5,6 @@ Cyrillic, Arabic or Korean.
 """
 
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import lru_cache
@@ -23,9 +22,6 @@ INSTALL = "install it with: pip install -r requirements-ocr.txt"
 RESOLUTION = 200  # dots per inch at which pages are rendered
 MAX_SIDE = 2000  # pixels that rapidocr looks at; larger pictures are scaled down
 NUM_ORIENTED = 7  # lines that tell whether a page is upside down
-# PDFium has global state and is not thread-safe. Re-entrant: garbage collection may close an abandoned document.
-PDFIUM_LOCK = threading.RLock()
-_ENGINE_LOCK = threading.Lock()
 
 
 def available() -> bool:
@@ -46,21 +42,20 @@ def recognize(image: Image.Image) -> list[str]:
     """
     image = image.convert("RGB")
     image.thumbnail((MAX_SIDE, MAX_SIDE))
-    with _ENGINE_LOCK:
-        engine = _engine()
+    engine = _engine()
+    lines = _find_lines(engine, image)
+    if is_sideways(lines):
+        image = image.transpose(Image.Transpose.ROTATE_90)
         lines = _find_lines(engine, image)
-        if is_sideways(lines):
-            image = image.transpose(Image.Transpose.ROTATE_90)
-            lines = _find_lines(engine, image)
-        if _is_upside_down(engine, image, lines):
-            lines = _find_lines(engine, image.transpose(Image.Transpose.ROTATE_180))
+    if _is_upside_down(engine, image, lines):
+        lines = _find_lines(engine, image.transpose(Image.Transpose.ROTATE_180))
     return [normalize(line) for line in arrange(lines)]
 
 
 def recognize_pdf_pages(data: bytes, page_indices: Iterable[int]) -> Iterator[list[str]]:
     """Yield what `recognize` returns for each of these pages of a PDF, from 0. Raises PdfiumError if one is damaged."""
     for index in page_indices:
-        with PDFIUM_LOCK, pdfium.PdfDocument(data) as document, closing(document[index]) as page:
+        with pdfium.PdfDocument(data) as document, closing(document[index]) as page:
             scale = min(RESOLUTION / 72, MAX_SIDE / max(*page.get_size(), 1))
             with closing(page.render(scale=scale)) as bitmap:
                 image = bitmap.to_pil().copy()

@@ -1,11 +1,12 @@
 """Parse PDF files: their text as Markdown, with headings, lists and tables, and where each page begins.
 
-PDFium (pypdfium2) reads words and lines from the pages; pdfplumber finds the tables in them.
+PDFium (pypdfium2) reads words and lines from the pages; pdfplumber finds the tables in them. PDFium has global state:
+only one thread of a process may use it, see `store.ingest.isolated`.
 """
 
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from itertools import accumulate
 
 import pypdfium2 as pdfium
@@ -14,7 +15,6 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 from store.errors import UnreadableDocument
 from store.ingest import ocr
 from store.ingest.document import ParsedDocument, ParseSteps, check_text_length
-from store.ingest.ocr import PDFIUM_LOCK
 from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
 from store.types import Progress
@@ -25,15 +25,16 @@ PAGE_SEPARATOR = "\n\n"
 NEEDS_OCR = f"; a scan needs text recognition (OCR), {ocr.INSTALL}"
 
 
-def parse_pdf(data: bytes, name: str) -> ParseSteps:
+def parse_pdf(data: bytes, name: str, skipped_pages: frozenset[int] = frozenset()) -> ParseSteps:
     """Return the text of all pages as Markdown, separated by blank lines but where a paragraph goes on.
 
     Yields a step before each page that is read and after each one that is recognized. Raises UnreadableDocument if the
-    file is encrypted, damaged or scanned, DocumentTooLarge above the text limit.
+    file is encrypted, damaged or scanned, DocumentTooLarge above the text limit. The skipped pages, from 0, count as
+    damaged.
     """
     deadline = time.monotonic() + MAX_LAYOUT_SECONDS
     try:
-        pages = yield from _read_pages(data, name, deadline)
+        pages = yield from _read_pages(data, name, deadline, skipped_pages)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
@@ -71,15 +72,21 @@ def _recognize(data: bytes, blank: Sequence[int], num_pages: int) -> Generator[P
     return recognized
 
 
-def _read_pages(data: bytes, name: str, deadline: float) -> Generator[Progress, None, list[Page | None]]:
+def _read_pages(
+    data: bytes, name: str, deadline: float, skipped: frozenset[int]
+) -> Generator[Progress, None, list[Page | None]]:
     """Return each page; None for a damaged one. Blank pages are not counted as done: they may be recognized later."""
     pages: list[Page | None] = []
     length = num_blank = 0
-    with _open(data) as (document, num_pages):
+    with pdfium.PdfDocument(data) as document:
+        num_pages = len(document)
         for index in range(num_pages):
             yield Progress("parsed", index - num_blank, num_pages)
+            if index in skipped:
+                pages.append(None)
+                continue
             try:
-                with PDFIUM_LOCK, closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
+                with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
                     length += text_layer.count_chars()
                     check_text_length(length, name)
                     pages.append(read_page(page, text_layer, time.monotonic() < deadline))
@@ -87,19 +94,6 @@ def _read_pages(data: bytes, name: str, deadline: float) -> Generator[Progress, 
                 pages.append(None)
             num_blank += _is_blank(pages[-1])
     return pages
-
-
-@contextmanager
-def _open(data: bytes) -> Iterator[tuple[pdfium.PdfDocument, int]]:
-    """Open a PDF and count its pages. The lock is free within the block, where the caller may pause."""
-    with PDFIUM_LOCK:
-        document = pdfium.PdfDocument(data)
-        num_pages = len(document)
-    try:
-        yield document, num_pages
-    finally:
-        with PDFIUM_LOCK:
-            document.close()
 
 
 def _is_blank(page: Page | None) -> bool:

@@ -1,0 +1,165 @@
+"""Read a file in a process of its own, with limits, so that no file can exhaust or end the application.
+
+`store.ingest.worker` is that process. It answers in lines of JSON, never pickles: a file that took over its parser must
+not be able to run code here.
+"""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+from store.errors import DocumentTooLarge, UnreadableDocument
+from store.ingest.document import MAX_CHARACTERS, ParsedDocument, ParseSteps, check_text_length
+from store.ingest.worker import CPU_SECONDS
+from store.names import clean_name
+from store.types import Progress
+
+COMMAND = (sys.executable, "-m", "store.ingest.worker")
+STEP_TIMEOUT_S = 120.0  # until the first step, and from a step to the next
+POLL_S = 0.5  # the last step is repeated this often, so that the caller can stop a busy worker
+MAX_OUTPUT_BYTES = 6 * MAX_CHARACTERS + 2**20  # JSON may write a character with six
+MAX_SKIPPED_PAGES = 3
+ERRORS = {error.__name__: error for error in (UnreadableDocument, DocumentTooLarge)}
+INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")  # no keys or tokens
+log = logging.getLogger("kvscope")
+
+
+class WorkerEnded(Exception):
+    """A worker ended without an answer; `error` is for the user."""
+
+    def __init__(self, error: UnreadableDocument | DocumentTooLarge) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def parse_isolated(data: bytes, name: str) -> ParseSteps:
+    """Do what `parse_steps` does in a process of its own; closing the steps ends it.
+
+    A page of a PDF at which the process ends, for whatever reason, is left out like a damaged one. Raises what
+    `parse_steps` raises, and DocumentTooLarge above the limits on memory, time and output.
+    """
+    name = clean_name(name)
+    skipped: list[int] = []
+    while True:
+        worker = _Worker(data, name, skipped)
+        try:
+            return (yield from worker.follow())
+        except WorkerEnded as ended:
+            page = worker.page
+            if page is None or len(skipped) == MAX_SKIPPED_PAGES:
+                raise ended.error from ended
+            log.warning("page %d of %r is left out: %s", page + 1, name, ended)
+            skipped.append(page)
+        finally:
+            worker.end()
+
+
+class _Worker:
+    """A running process that parses one file."""
+
+    def __init__(self, data: bytes, name: str, skipped_pages: list[int]) -> None:
+        self._name = name
+        self._num_steps = 0
+        self._num_pages = 0
+        self._lines = SimpleQueue[bytes]()  # of the answer; an empty one is its end
+        self._process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[2],
+            start_new_session=True,  # Ctrl+C is for the application alone
+            env={key: os.environ[key] for key in INHERITED if key in os.environ},
+        )
+        request = json.dumps({"name": name, "skipped_pages": skipped_pages}).encode()
+        Thread(target=self._write, args=[request + b"\n", data], name="parsing", daemon=True).start()
+        Thread(target=self._read, name="parsing", daemon=True).start()
+
+    @property
+    def page(self) -> int | None:
+        """The page, from 0, that was being read; None if it was something else."""
+        return self._num_steps - 1 if 1 <= self._num_steps <= self._num_pages else None
+
+    def follow(self) -> ParseSteps:
+        """Yield the worker's steps and return its document. Raises its error, or WorkerEnded."""
+        step, deadline = Progress("parsed", 0, 1), monotonic() + STEP_TIMEOUT_S
+        while True:
+            try:
+                line = self._lines.get(timeout=POLL_S)
+            except Empty:
+                if monotonic() > deadline:
+                    raise self._too_large(f"takes more than {STEP_TIMEOUT_S:.0f} seconds") from None
+            else:
+                try:
+                    answer = self._decode(line)
+                except (ValueError, KeyError, TypeError) as error:
+                    raise self._unreadable(f"its reader gave a wrong answer ({type(error).__name__})") from error
+                if isinstance(answer, ParsedDocument):
+                    return answer
+                step, deadline = answer, monotonic() + STEP_TIMEOUT_S
+            yield step
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _decode(self, line: bytes) -> Progress | ParsedDocument:
+        if not line:
+            raise self._ended()
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ERRORS[answer["error"]](str(answer["message"]))
+        if "failure" in answer:
+            log.error("%r could not be read: %s", self._name, answer["failure"])
+            if answer["failure"] == MemoryError.__name__:
+                raise self._too_large("takes more memory than a document may")
+            raise self._unreadable(f"its reader failed ({answer['failure']})")
+        if "text" in answer:
+            text, warning, recognized = str(answer["text"]), str(answer["warning"]), int(answer["recognized_pages"])
+            check_text_length(len(text), self._name)
+            return ParsedDocument(text, tuple(map(int, answer["page_starts"])), warning, recognized)
+        self._num_steps += 1
+        self._num_pages = int(answer["num_pages"])
+        return Progress("parsed", int(answer["done"]), int(answer["total"]))
+
+    def _ended(self) -> WorkerEnded:
+        code = self._process.wait()
+        if code >= 0:
+            return self._unreadable("its reader ended early")
+        name = signal.Signals(-code).name
+        if name == "SIGXCPU":
+            return self._too_large(f"takes more than {CPU_SECONDS // 60} minutes of computing")
+        return self._unreadable(f"its reader crashed ({name})")
+
+    def _too_large(self, reason: str) -> WorkerEnded:
+        return WorkerEnded(DocumentTooLarge(f"Reading {self._name} {reason}."))
+
+    def _unreadable(self, reason: str) -> WorkerEnded:
+        return WorkerEnded(UnreadableDocument(f"{self._name} cannot be read: {reason}."))
+
+    def _write(self, *parts: bytes) -> None:
+        file = self._process.stdin
+        assert file is not None
+        with suppress(OSError), file:  # the worker may end before it has read all
+            for part in parts:
+                file.write(part)
+
+    def _read(self) -> None:
+        output, size_bytes = self._process.stdout, 0
+        assert output is not None
+        with suppress(OSError, ValueError), output:
+            while size_bytes < MAX_OUTPUT_BYTES and (line := output.readline(MAX_OUTPUT_BYTES)):
+                size_bytes += len(line)
+                self._lines.put(line)
+        if size_bytes >= MAX_OUTPUT_BYTES:
+            self._process.kill()
+        self._lines.put(b"")
