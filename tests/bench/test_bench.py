@@ -13,6 +13,7 @@ from bench.commands import MEASURES
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
 from bench.measures import ingest
 from store.data_folder import default_data_folder
+from store.ingest import parse_steps
 from tests.support import tiny
 from tests.support.doubles import TEXTS
 from tests.support.fakes import WordEmbedder
@@ -92,6 +93,7 @@ def test_scoring_times_every_score_mode(selector, ways, models, tmp_path, monkey
 
 
 def test_ingest_counts_pages_and_recognized_pages_of_each_readable_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ingest, "parse_isolated", parse_steps)  # in this process
     monkeypatch.setattr("store.ingest.ocr.available", lambda: True)
     monkeypatch.setattr("store.ingest.ocr.recognize", lambda image: ["heron"])
     monkeypatch.setattr(ingest, "resolve", lambda name, folder: folder)
