@@ -80,7 +80,7 @@ class _Worker:
             start_new_session=True,  # Ctrl+C is for the application alone
             env={key: os.environ[key] for key in INHERITED if key in os.environ},
         )
-        request = json.dumps({"name": name, "skipped_pages": skipped_pages}).encode()
+        request = json.dumps({"name": name, "size": len(data), "skipped_pages": skipped_pages}).encode()
         Thread(target=self._write, args=[request + b"\n", data], name="parsing", daemon=True).start()
         Thread(target=self._read, name="parsing", daemon=True).start()
 
@@ -111,6 +111,9 @@ class _Worker:
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
 
     def _decode(self, line: bytes) -> Progress | ParsedDocument:
         if not line:
@@ -149,9 +152,10 @@ class _Worker:
     def _write(self, *parts: bytes) -> None:
         file = self._process.stdin
         assert file is not None
-        with suppress(OSError), file:  # the worker may end before it has read all
+        with suppress(OSError, ValueError):  # the worker may end before it has read all
             for part in parts:
                 file.write(part)
+            file.flush()  # and not closed: that ends the worker
 
     def _read(self) -> None:
         output, size_bytes = self._process.stdout, 0

@@ -1,8 +1,8 @@
 """The process that `store.ingest.isolated` reads a file in: `python -m store.ingest.worker`.
 
-Standard input has a line of JSON with the file's name and the pages to leave out, then the file. Standard output has
-lines of JSON: the steps, then the document or an error. Limits hold where the system has them: not on Windows, and the
-one on memory not on macOS.
+Standard input has a line of JSON with the file's name, its size and the pages to leave out, then the file; it stays
+open, and if it is closed the process ends. Standard output has lines of JSON: the steps, then the document or an error.
+Limits hold where the system has them: not on Windows, and the one on memory not on macOS.
 """
 
 import json
@@ -10,6 +10,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
+from threading import Thread
 from typing import IO, Any
 
 from store.errors import KVScopeError
@@ -50,7 +51,8 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     request = json.loads(sys.stdin.buffer.readline())
-    data = sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read(request["size"])
+    Thread(target=_end_with_application, daemon=True).start()
     try:
         answer = _parse(data, request["name"], frozenset(request["skipped_pages"]), answers)
     except Exception as error:  # noqa: BLE001  the application reports it
@@ -59,6 +61,12 @@ def main() -> None:
     _send(answers, answer)
     answers.flush()
     os._exit(0)  # without the libraries' clean-up, which may crash
+
+
+def _end_with_application() -> None:
+    """End this process when the application has ended, also if it was killed, or closes the pipe."""
+    sys.stdin.buffer.read(1)
+    os._exit(1)
 
 
 def _parse(data: bytes, name: str, skipped_pages: frozenset[int], answers: IO[bytes]) -> dict[str, Any]:

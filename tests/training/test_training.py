@@ -240,6 +240,11 @@ def test_a_worse_adapter_is_not_published(finished, tmp_path):
         (lambda folder: (folder / LORA_CONFIG_FILE).write_text("{"), LoraAdapterUnusable, "cannot be read"),
         (lambda folder: configure(folder, peft_type="LOHA"), LoraAdapterUnusable, "not a LoRA adapter"),
         (lambda folder: configure(folder, use_dora=True, bias="all"), LoraAdapterUnusable, "use_dora, bias, which"),
+        (
+            lambda folder: configure(folder, init_lora_weights="pissa"),
+            LoraAdapterUnusable,
+            "uses init_lora_weights, which",
+        ),
         (lambda folder: reshape(folder, lambda t: t.repeat(1, 2)), LoraAdapterUnusable, "another shape"),
         (lambda folder: rename(folder, "layers.2", "layers.9"), LoraAdapterUnusable, "other layers"),
     ],

@@ -16,6 +16,7 @@ from engine.errors import LoraAdapterUnusable
 
 LORA_CONFIG_FILE = "adapter_config.json"
 LORA_WEIGHTS_FILE = "adapter_model.safetensors"
+PLAIN_INITS = (True, False, None, "gaussian", "eva", "orthogonal")  # that leave the model's own weights as they are
 _PREFIX = "base_model.model."  # of the tensors' names
 _VARIANTS = (
     *("alpha_pattern", "rank_pattern", "modules_to_save", "target_parameters", "trainable_token_indices"),
@@ -37,6 +38,8 @@ def merge_lora(model: Any, folder: Path) -> None:
     if not is_lora or rank < 1:
         raise LoraAdapterUnusable(f"The adapter in {folder} is not a LoRA adapter.")
     variants = [name for name in _VARIANTS if config.get(name)] + ["bias"] * (config.get("bias", "none") != "none")
+    if config.get("init_lora_weights") not in PLAIN_INITS:
+        variants.append("init_lora_weights")
     if variants:
         raise LoraAdapterUnusable(
             f"The LoRA adapter in {folder} uses {', '.join(variants)}, which KVScope does not support. "

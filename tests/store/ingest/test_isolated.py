@@ -1,9 +1,10 @@
 """Files are read in a process of its own: with the same result, and no way to hurt the application."""
 
-import os
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from store.errors import DocumentTooLarge, UnreadableDocument
@@ -24,10 +25,9 @@ FILES = {
 
 def is_running(pid):
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return True
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -162,3 +162,26 @@ def test_a_worker_has_limits(tmp_path, code, output):
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert output in found.stdout, found
+
+
+READS_A_SLOW_FILE = """
+from store.ingest.document import finish
+from store.ingest.isolated import parse_isolated
+from tests.support.files import docx
+finish(parse_isolated(docx("<w:p/>" * 700_000), "slow.docx"))
+"""
+
+
+def test_a_process_ends_with_an_application_that_is_killed():
+    with subprocess.Popen([sys.executable, "-c", READS_A_SLOW_FILE]) as application:
+        deadline, children = time.monotonic() + 30, []
+        while not children and time.monotonic() < deadline:
+            children = psutil.Process(application.pid).children()
+            time.sleep(0.05)
+        (child,) = children
+        time.sleep(1.0)  # it has read the request and is parsing
+        assert is_running(child.pid)
+        application.kill()
+    while is_running(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(child.pid)
