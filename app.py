@@ -40,7 +40,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from calls by peft
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from its own calls
     try:
         settings = read_settings()
         lock = FolderLock(settings.data)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from threading import Condition, Event
 from time import monotonic
 
+POLL_S = 0.1  # at which waiting work looks whether it was cancelled
 MAX_WAIT_S = 3.0  # for which a step of ingestion gives way to questions: so it also ends on a busy server
 
 
@@ -69,7 +70,8 @@ class TaskRegistry:
         """
         interrupt, wait_until = _Interrupt(cancel), monotonic() + max_wait_s
         with self._changed:
-            self._changed.wait_for(lambda: not self._questions or cancel.is_set(), max(max_wait_s, 0.0))
+            while self._questions and not cancel.is_set() and monotonic() < wait_until:
+                self._changed.wait(POLL_S)
             if monotonic() < wait_until:
                 self._between_questions.add(interrupt)
         try:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -160,7 +160,7 @@ class LocalLibraryService:
             for step in start():  # a failure closes the iterator, which rolls back, before it is reported
                 stage, document, warning = step.stage, step.document, step.warning or warning
                 yield IngestProgress(name, stage, step.done, step.total, warning)
-                with self.tasks.between_questions(cancel):
+                with self.tasks.between_questions(cancel) if stage == "embedded" else nullcontext():
                     if cancel.is_set():
                         raise Cancelled
             chunks = runtime.library.chunks(document.id) if document else []
@@ -189,13 +189,18 @@ class LocalLibraryService:
             yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
 
     def _warm(self, runtime: Runtime, passage: str, cancel: Event) -> None:
-        """Compute and cache a passage's KV, again from the start if a question interrupts. Raises Cancelled."""
-        wait_until = monotonic() + MAX_WAIT_S
+        """Compute and cache a passage's KV, again from the start if a question interrupts. Raises Cancelled.
+
+        MAX_WAIT_S after the first interruption it is computed beside questions.
+        """
+        interrupted: float | None = None
         while True:
-            with self.tasks.between_questions(cancel, wait_until - monotonic()) as interrupt, suppress(Cancelled):
+            max_wait_s = MAX_WAIT_S if interrupted is None else interrupted + MAX_WAIT_S - monotonic()
+            with self.tasks.between_questions(cancel, max_wait_s) as interrupt, suppress(Cancelled):
                 return runtime.engine.passages.warm(passage, interrupt)
             if cancel.is_set():
                 raise Cancelled
+            interrupted = interrupted or monotonic()
 
 
 def _flatten(keys: DocumentKeys) -> list[str]:

@@ -42,10 +42,20 @@ class AppProcess:
     def wait_for(self, path: str, expected: str) -> float:
         """Poll a page until it contains `expected`; return the milliseconds since the start. Raises InvalidArgument."""
         while expected not in self._get(path):
-            if self._process.poll() is not None or time.perf_counter() - self.started > START_TIMEOUT_S:
-                raise InvalidArgument(f"The app did not start. See {self._data / 'app.log'}.")
+            self._check()
             time.sleep(POLL_S)
         return 1e3 * (time.perf_counter() - self.started)
+
+    def wait_for_samples(self) -> None:
+        """Wait until the models are loaded and the sample documents added. Raises InvalidArgument."""
+        self.wait_for("/healthz", '"ok"')
+        while not (self._data / "samples-added").exists():
+            self._check()
+            time.sleep(POLL_S)
+
+    def _check(self) -> None:
+        if self._process.poll() is not None or time.perf_counter() - self.started > START_TIMEOUT_S:
+            raise InvalidArgument(f"The app did not start. See {self._data / 'app.log'}.")
 
     def ask(self, question: str) -> dict[str, Any]:
         """Return KVScope's part of the answer to a question: `ttft_ms` and others, see docs/http.md."""

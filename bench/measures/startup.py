@@ -38,7 +38,5 @@ def _start(data: Path, is_first: bool) -> dict[str, float]:
             "ready_ms": app.wait_for("/healthz", '"ok"'),
         }
         if is_first:
-            app.wait_for("/metrics", "\n")
-            while not (data / "samples-added").exists():
-                app.wait_for("/healthz", '"ok"')
+            app.wait_for_samples()
     return times

@@ -19,6 +19,7 @@ from gradio_client import Client, handle_file
 from assets import ASSETS
 from bench.arguments import positive_int
 from bench.bootstrap import median_interval, medians
+from bench.errors import InvalidArgument
 from bench.harness.app_process import AppProcess
 from bench.tables import columns_of, progress
 from engine.analysis.calibration import QUESTIONS_FILE
@@ -45,9 +46,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         data = Path(folder)
         (data / "models").symlink_to(models.absolute())
         with AppProcess(data) as app:
-            app.wait_for("/healthz", '"ok"')
-            while not (data / "samples-added").exists():
-                time.sleep(0.2)
+            app.wait_for_samples()
             client = Client(app.url, verbose=False)
             added_alone_ms = _add(client, _document(data, arguments.words, arguments.seed))
             for question in questions:
@@ -62,6 +61,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                     break
                 samples.append({"ttft_ms": ttft_ms, "idle_ttft_ms": idle_ms, "ttft_ratio": ttft_ms / idle_ms})
             added_ms = adding.result()
+    if not samples:
+        raise InvalidArgument("The document was added before a question was answered. Add more with --words.")
     low, high = median_interval([sample["ttft_ratio"] for sample in samples])
     row = medians(samples) | {"ttft_ratio_low": low, "ttft_ratio_high": high}
     times = {"added_ms": added_ms, "added_alone_ms": added_alone_ms}

@@ -1,7 +1,7 @@
-"""Read a file in a process of its own, with limits, so that no file can exhaust or end the application.
+"""Read a file in a process of its own, with limits: what a parser needs or breaks ends that process only.
 
-`store.ingest.worker` is that process. It answers in lines of JSON, never pickles: a file that took over its parser must
-not be able to run code here.
+`store.ingest.worker` is that process. It answers in lines of JSON, never pickles, so that an answer cannot run code. It
+contains faults and is no sandbox: it runs as the same user.
 """
 
 import json
@@ -26,10 +26,15 @@ from store.types import Progress
 COMMAND = (sys.executable, "-m", "store.ingest.worker")
 STEP_TIMEOUT_S = 120.0  # until the first step, and from a step to the next
 POLL_S = 0.5  # the last step is repeated this often, so that the caller can stop a busy worker
-MAX_OUTPUT_BYTES = 6 * MAX_CHARACTERS + 2**20  # JSON may write a character with six
+MAX_OUTPUT_BYTES = 12 * MAX_CHARACTERS + 2**20  # JSON may write a character with twelve
 MAX_SKIPPED_PAGES = 3
+EXIT_TIMEOUT_S = 5.0  # from the end of a worker's answer to its own
 ERRORS = {error.__name__: error for error in (UnreadableDocument, DocumentTooLarge)}
-INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")  # no keys or tokens
+INHERITED = (  # no keys or tokens
+    *("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+    *("LANG", "LC_ALL", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR"),
+)
+THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}  # each reserves addresses
 log = logging.getLogger("kvscope")
 
 
@@ -44,8 +49,8 @@ class WorkerEnded(Exception):
 def parse_isolated(data: bytes, name: str) -> ParseSteps:
     """Do what `parse_steps` does in a process of its own; closing the steps ends it.
 
-    A page of a PDF at which the process ends, for whatever reason, is left out like a damaged one. Raises what
-    `parse_steps` raises, and DocumentTooLarge above the limits on memory, time and output.
+    A page of a PDF during whose reading the process ends is left out like a damaged one; text recognition and the
+    layout of the whole are not reading. Raises what `parse_steps` raises, and DocumentTooLarge above a limit.
     """
     name = clean_name(name)
     skipped: list[int] = []
@@ -55,9 +60,9 @@ def parse_isolated(data: bytes, name: str) -> ParseSteps:
             return (yield from worker.follow())
         except WorkerEnded as ended:
             page = worker.page
-            if page is None or len(skipped) == MAX_SKIPPED_PAGES:
+            if page is None or page in skipped or len(skipped) == MAX_SKIPPED_PAGES:
                 raise ended.error from ended
-            log.warning("page %d of %r is left out: %s", page + 1, name, ended)
+            log.warning("page %d of %r is left out: %s", page + 1, name, ended.error.args[0])
             skipped.append(page)
         finally:
             worker.end()
@@ -78,7 +83,7 @@ class _Worker:
             stderr=subprocess.DEVNULL,
             cwd=Path(__file__).parents[2],
             start_new_session=True,  # Ctrl+C is for the application alone
-            env={key: os.environ[key] for key in INHERITED if key in os.environ},
+            env={key: os.environ[key] for key in INHERITED if key in os.environ} | THREADS,
         )
         request = json.dumps({"name": name, "size": len(data), "skipped_pages": skipped_pages}).encode()
         Thread(target=self._write, args=[request + b"\n", data], name="parsing", daemon=True).start()
@@ -101,7 +106,7 @@ class _Worker:
             else:
                 try:
                     answer = self._decode(line)
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
                     raise self._unreadable(f"its reader gave a wrong answer ({type(error).__name__})") from error
                 if isinstance(answer, ParsedDocument):
                     return answer
@@ -109,6 +114,10 @@ class _Worker:
             yield step
 
     def end(self) -> None:
+        """Kill the worker and what it started."""
+        if hasattr(os, "killpg"):
+            with suppress(OSError):  # it has ended
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
@@ -122,25 +131,32 @@ class _Worker:
         if "error" in answer:
             raise ERRORS[answer["error"]](str(answer["message"]))
         if "failure" in answer:
-            log.error("%r could not be read: %s", self._name, answer["failure"])
+            log.error("%r could not be read: %r", self._name, str(answer.get("trace")))
             if answer["failure"] == MemoryError.__name__:
                 raise self._too_large("takes more memory than a document may")
             raise self._unreadable(f"its reader failed ({answer['failure']})")
         if "text" in answer:
             text, warning, recognized = str(answer["text"]), str(answer["warning"]), int(answer["recognized_pages"])
             check_text_length(len(text), self._name)
-            return ParsedDocument(text, tuple(map(int, answer["page_starts"])), warning, recognized)
+            starts = tuple(map(int, answer["page_starts"]))
+            if list(starts) != sorted(starts) or any(not 0 <= start <= len(text) for start in starts):
+                raise ValueError("page starts outside the text, or out of order")
+            return ParsedDocument(text, starts, warning, recognized)
         self._num_steps += 1
         self._num_pages = int(answer["num_pages"])
-        return Progress("parsed", int(answer["done"]), int(answer["total"]))
+        return Progress("parsed", int(answer["done"]), max(1, int(answer["total"])))
 
     def _ended(self) -> WorkerEnded:
-        code = self._process.wait()
+        """Return why the worker ended. Raises DocumentTooLarge if its time is up: it would be up again."""
+        try:
+            code = self._process.wait(timeout=EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            code = 0
         if code >= 0:
             return self._unreadable("its reader ended early")
         name = signal.Signals(-code).name
         if name == "SIGXCPU":
-            return self._too_large(f"takes more than {CPU_SECONDS // 60} minutes of computing")
+            raise self._too_large(f"takes more than {CPU_SECONDS // 60} minutes of computing").error
         return self._unreadable(f"its reader crashed ({name})")
 
     def _too_large(self, reason: str) -> WorkerEnded:

@@ -8,6 +8,7 @@ Limits hold where the system has them: not on Windows, and the one on memory not
 import json
 import os
 import sys
+import traceback
 from contextlib import suppress
 from importlib.util import find_spec
 from threading import Thread
@@ -21,18 +22,19 @@ MEMORY_BYTES = 2**30  # of addresses; ordinary files take a quarter
 OCR_MEMORY_BYTES = 3 * 2**30  # with the models of text recognition, which take 1.2 GB
 MAX_MEMORY_BYTES = OCR_MEMORY_BYTES + 2**28  # while a worker out of memory says so
 CPU_SECONDS = 3600  # of all threads; a hundred scanned pages take a quarter of an hour
+MAX_TRACE_CHARACTERS = 3000
 NICENESS = 5  # questions go first
 
 
 def set_limits(memory_bytes: int) -> None:
-    """Limit this process's addresses (at most MAX_MEMORY_BYTES), processor time and files; it can write none."""
+    """Limit this process's addresses (at most MAX_MEMORY_BYTES) and processor time; no file can grow."""
     try:
         import resource  # noqa: PLC0415  # not on Windows
     except ImportError:
         return
     limits = {
         resource.RLIMIT_AS: (memory_bytes, MAX_MEMORY_BYTES),
-        resource.RLIMIT_CPU: (CPU_SECONDS, CPU_SECONDS),
+        resource.RLIMIT_CPU: (CPU_SECONDS, CPU_SECONDS + 5),  # the first is a signal with a name of its own
         resource.RLIMIT_FSIZE: (0, 0),
         resource.RLIMIT_CORE: (0, 0),
     }
@@ -47,9 +49,6 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # each thread reserves addresses
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     request = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read(request["size"])
     Thread(target=_end_with_application, daemon=True).start()
@@ -57,7 +56,7 @@ def main() -> None:
         answer = _parse(data, request["name"], frozenset(request["skipped_pages"]), answers)
     except Exception as error:  # noqa: BLE001  the application reports it
         set_limits(MAX_MEMORY_BYTES)
-        answer = {"failure": type(error).__name__}
+        answer = {"failure": type(error).__name__, "trace": traceback.format_exc()[-MAX_TRACE_CHARACTERS:]}
     _send(answers, answer)
     answers.flush()
     os._exit(0)  # without the libraries' clean-up, which may crash

@@ -18,15 +18,14 @@ class ThreadChoice:
     def __init__(self, maximum: int) -> None:
         self.maximum = maximum
         self._current = maximum
-        self._times = deque[float](maxlen=COMPARED_STEPS)  # of steps with the current number, in seconds
-        self._work = 0  # of these steps
+        self._times: dict[int, deque[float]] = {}  # of steps with the current number, in seconds, by their work
         self._steps = 0
         self._probes_half = True
 
     def next(self) -> int:
         """Return the number of threads for the next step; call `record` with it after the step."""
         self._steps += 1
-        if self._steps < PROBE_STEPS or len(self._times) < COMPARED_STEPS:
+        if self._steps < PROBE_STEPS:
             return self._current
         self._steps = 0
         self._probes_half = self._current == self.maximum or not (self._probes_half or self._current == 1)
@@ -34,12 +33,11 @@ class ThreadChoice:
 
     def record(self, threads: int, work: int, seconds: float) -> None:
         """Take note of how long a step took; only steps with the same `work` are compared."""
-        if work != self._work:
-            self._work = work
-            self._times.clear()
+        times = self._times.setdefault(work, deque(maxlen=COMPARED_STEPS))
         if threads != self._current:
-            if len(self._times) < COMPARED_STEPS or seconds > MIN_GAIN * median(self._times):
+            if len(times) < COMPARED_STEPS or seconds > MIN_GAIN * median(times):
                 return
             self._current = threads
             self._times.clear()
-        self._times.append(seconds)
+            return
+        times.append(seconds)

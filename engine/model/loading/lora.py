@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import nn
 
 from engine.errors import LoraAdapterUnusable
 
@@ -48,7 +49,7 @@ def merge_lora(model: Any, folder: Path) -> None:
     scaling = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
     layers = {name.removesuffix(".lora_A.weight") for name in tensors if name.endswith(".lora_A.weight")}
     expected = {f"{layer}.lora_{half}.weight" for layer in layers for half in "AB"}
-    modules = dict(model.named_modules())
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     if not layers or tensors.keys() != expected or any(layer.removeprefix(_PREFIX) not in modules for layer in layers):
         raise LoraAdapterUnusable(f"The LoRA adapter in {folder} was made for a model with other layers.")
     weights = {layer: modules[layer.removeprefix(_PREFIX)].weight for layer in layers}

@@ -21,6 +21,7 @@ from store.ingest.text import normalize
 INSTALL = "install it with: pip install -r requirements-ocr.txt"
 RESOLUTION = 200  # dots per inch at which pages are rendered
 MAX_SIDE = 2000  # pixels that rapidocr looks at; larger pictures are scaled down
+MAX_THREADS = 4  # each reserves memory
 NUM_ORIENTED = 7  # lines that tell whether a page is upside down
 
 
@@ -67,7 +68,14 @@ def _engine() -> Any:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data from when it is imported
     from rapidocr import RapidOCR  # noqa: PLC0415  # optional, and takes a second
 
-    return RapidOCR(params={"Global.log_level": "critical", "Global.max_side_len": MAX_SIDE, "Global.use_cls": False})
+    return RapidOCR(
+        params={
+            "Global.log_level": "critical",
+            "Global.max_side_len": MAX_SIDE,
+            "Global.use_cls": False,
+            "EngineConfig.onnxruntime.intra_op_num_threads": min(MAX_THREADS, os.cpu_count() or 1),
+        }
+    )
 
 
 def _find_lines(engine: Any, image: Image.Image) -> list[Line]:

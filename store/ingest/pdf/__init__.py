@@ -28,9 +28,9 @@ NEEDS_OCR = f"; a scan needs text recognition (OCR), {ocr.INSTALL}"
 def parse_pdf(data: bytes, name: str, skipped_pages: frozenset[int] = frozenset()) -> ParseSteps:
     """Return the text of all pages as Markdown, separated by blank lines but where a paragraph goes on.
 
-    Yields a step before each page that is read and after each one that is recognized. Raises UnreadableDocument if the
-    file is encrypted, damaged or scanned, DocumentTooLarge above the text limit. The skipped pages, from 0, count as
-    damaged.
+    Yields a step before each page that is read, one when all are, and one after each that is recognized. The skipped
+    pages, from 0, count as damaged. Raises UnreadableDocument if the file is encrypted, damaged or scanned,
+    DocumentTooLarge above the text limit.
     """
     deadline = time.monotonic() + MAX_LAYOUT_SECONDS
     try:
@@ -93,6 +93,7 @@ def _read_pages(
             except pdfium.PdfiumError:
                 pages.append(None)
             num_blank += _is_blank(pages[-1])
+        yield Progress("parsed", num_pages - num_blank, num_pages)  # what follows is about no single page
     return pages
 
 

@@ -67,9 +67,9 @@ def test_each_picture_of_a_file_is_a_page(kind, monkeypatch):
 @pytest.mark.parametrize(
     "data, done",
     [
-        (pdf("alpha", "beta", "gamma"), [0, 1, 2]),
-        (pdf("alpha", "", "gamma", ""), [0, 1, 1, 2, 3, 4]),  # the blank pages are recognized after the others
-        (pdf("", ""), [0, 0, 1, 2]),
+        (pdf("alpha", "beta", "gamma"), [0, 1, 2, 3]),
+        (pdf("alpha", "", "gamma", ""), [0, 1, 1, 2, 2, 3, 4]),  # the blank pages are recognized after the others
+        (pdf("", ""), [0, 0, 0, 1, 2]),
         (saved(picture(), "TIFF", save_all=True, append_images=[picture()]), [0, 1]),
     ],
     ids=["text", "mixed", "scanned", "pictures"],
