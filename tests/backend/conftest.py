@@ -4,6 +4,7 @@ import pytest
 
 from backend.local import LocalBackend
 from backend.runtime.settings import Settings
+from store.ingest import parse_steps
 from tests.support import tiny
 from tests.support.fakes import WordEmbedder
 
@@ -14,6 +15,12 @@ def saved(folder, build=tiny.llama, seed=0):
     decoder.model.save_pretrained(folder)
     decoder.tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def parse_in_this_process(monkeypatch):
+    """A process for each file takes time; tests/store/ingest/test_isolated.py and the real app's tests have it."""
+    monkeypatch.setattr("store.library.library.parse_isolated", parse_steps)
 
 
 @pytest.fixture(scope="module")

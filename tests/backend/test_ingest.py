@@ -6,7 +6,6 @@ from threading import Event
 from engine.errors import Cancelled
 from engine.passages import PassageCache
 from engine.request import Request
-from store.ingest import parse_steps
 from tests.support.doubles import TEXTS, last
 from tests.support.files import pdf
 
@@ -67,7 +66,6 @@ def test_documents_that_are_not_indexed_say_why_and_the_others_are(start, tmp_pa
 
 def test_a_scan_is_stopped_between_two_pages(start, tmp_path, monkeypatch):
     backend, cancel, pages = start(), Event(), []
-    monkeypatch.setattr("store.library.library.parse_isolated", parse_steps)  # in this process
     monkeypatch.setattr("store.ingest.ocr.available", lambda: True)
     monkeypatch.setattr("store.ingest.ocr.recognize", lambda image: pages.append(image) or ["Ferry times"])
     scan = tmp_path / "scan.pdf"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from store.ingest import parse_steps
 from store.ingest.chunker import ChunkConfig
 from store.library.library import DocumentLibrary
 from tests.support.fakes import WordEmbedder, word_tokenizer
@@ -13,6 +14,12 @@ def search(library, question, top_k, documents=()):
     """Return the hits of the last retrieval stage."""
     *_, final = library.retrieve_stages(question, top_k, documents)
     return final
+
+
+@pytest.fixture(autouse=True)
+def parse_in_this_process(monkeypatch):
+    """A process for each file takes time; tests/store/ingest/test_isolated.py and the real app's tests have it."""
+    monkeypatch.setattr("store.library.library.parse_isolated", parse_steps)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import pytest
 
-from store.ingest import parse_steps
 from tests.store.library.test_library import NOTHING, add, count_rows
 from tests.support.files import pdf
 
@@ -12,7 +11,6 @@ def test_a_scan_closed_between_two_pages_leaves_no_trace(
     steps, recognized, open_library, file_of, tmp_path, monkeypatch
 ):
     pages = []
-    monkeypatch.setattr("store.library.library.parse_isolated", parse_steps)  # in this process
     monkeypatch.setattr("store.ingest.ocr.available", lambda: True)
     monkeypatch.setattr("store.ingest.ocr.recognize", lambda image: pages.append(image) or ["heron"])
     library, path = open_library(), file_of(pdf("", "", ""), "scan.pdf")
