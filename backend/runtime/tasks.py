@@ -66,7 +66,7 @@ class TaskRegistry:
     def between_questions(self, cancel: Event, max_wait_s: float = MAX_WAIT_S) -> Iterator[Event]:
         """Wait until no question runs; yield an event that is set as soon as one starts, and with `cancel`.
 
-        After `max_wait_s` the block runs beside questions and only `cancel` sets the event.
+        After `max_wait_s` the block runs at the same time as questions, and only `cancel` sets the event.
         """
         interrupt, wait_until = _Interrupt(cancel), monotonic() + max_wait_s
         with self._changed:

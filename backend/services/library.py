@@ -191,7 +191,7 @@ class LocalLibraryService:
     def _warm(self, runtime: Runtime, passage: str, cancel: Event) -> None:
         """Compute and cache a passage's KV, again from the start if a question interrupts. Raises Cancelled.
 
-        MAX_WAIT_S after the first interruption it is computed beside questions.
+        MAX_WAIT_S after the first interruption, questions no longer interrupt it.
         """
         interrupted: float | None = None
         while True:

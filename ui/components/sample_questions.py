@@ -21,7 +21,7 @@ class SampleQuestions:
     ) -> None:
         """Create the components inside the open Blocks; `samples` are document names by question.
 
-        The line is `intro`, or `without_samples` if no question can be asked.
+        The line is `intro`, or `without_samples` if there is no question.
         """
         self._backend = backend
         self._samples = samples
