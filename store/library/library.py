@@ -20,10 +20,9 @@ from store.catalog.document_text import make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
 from store.german import is_german
-from store.ingest import read_file
+from store.ingest import isolated, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
-from store.ingest.isolated import parse_isolated
 from store.ingest.language import language_warning
 from store.ingest.markdown_file import convert_markdown
 from store.names import clean_name
@@ -78,7 +77,7 @@ class DocumentLibrary:
             yield Progress("indexed", 1, 1, existing, reason)
             return
         try:
-            parsed = yield from parse_isolated(data, name)
+            parsed = yield from isolated.parse_isolated(data, name)
             warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
             num_pages = len(parsed.page_starts) or None
             yield Progress("parsed", num_pages or 1, num_pages or 1, warning=warning)

@@ -20,7 +20,7 @@ def saved(folder, build=tiny.llama, seed=0):
 @pytest.fixture(autouse=True)
 def parse_in_this_process(monkeypatch):
     """A process for each file takes time; tests/store/ingest/test_isolated.py and the real app's tests have it."""
-    monkeypatch.setattr("store.library.library.parse_isolated", parse_steps)
+    monkeypatch.setattr("store.ingest.isolated.parse_isolated", parse_steps)
 
 
 @pytest.fixture(scope="module")

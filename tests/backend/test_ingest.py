@@ -92,9 +92,9 @@ def test_a_question_interrupts_the_prefill_of_an_added_passage_which_is_then_rep
             raise Cancelled
         warm(passages, text, cancel)
 
+    assert sum(tier.size_bytes for tier in backend.tier_usage()) == 0
     monkeypatch.setattr(PassageCache, "warm", interrupted_once)
     *_, states = backend.ingest([(file, file.name)], Event())
     assert [(state.stage, state.message) for state in states] == [("done", "")]
     assert len(texts) == 2 and texts[0] == texts[1]
-    (usage,) = backend.library.list_with_usage()
-    assert usage.bytes_by_tier and sum(usage.bytes_by_tier.values()) > 0
+    assert sum(tier.size_bytes for tier in backend.tier_usage()) > 0

@@ -19,7 +19,7 @@ def search(library, question, top_k, documents=()):
 @pytest.fixture(autouse=True)
 def parse_in_this_process(monkeypatch):
     """A process for each file takes time; tests/store/ingest/test_isolated.py and the real app's tests have it."""
-    monkeypatch.setattr("store.library.library.parse_isolated", parse_steps)
+    monkeypatch.setattr("store.ingest.isolated.parse_isolated", parse_steps)
 
 
 @pytest.fixture
