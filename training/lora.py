@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
-from peft.helpers import disable_input_dtype_casting
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -15,6 +13,12 @@ from torch import Tensor, nn
 from engine.errors import ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.loading.lora import LORA_CONFIG_FILE, LORA_WEIGHTS_FILE
+
+try:
+    from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
+    from peft.helpers import disable_input_dtype_casting
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"Training needs {error.name}: pip install -r requirements-dev.txt") from error
 
 NAME_PREFIX = "base_model.model."  # of tensor names in peft's files
 LORA_ADAPTER_FILES = (LORA_CONFIG_FILE, LORA_WEIGHTS_FILE)

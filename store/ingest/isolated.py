@@ -115,8 +115,8 @@ class _Worker:
 
     def end(self) -> None:
         """Kill the worker and what it started."""
-        if hasattr(os, "killpg"):
-            with suppress(OSError):  # it has ended
+        if hasattr(os, "killpg") and self._process.poll() is None:  # else the number may be another's by now
+            with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()

@@ -174,7 +174,7 @@ finish(parse_isolated(docx("<w:p/>" * 700_000), "slow.docx"))
 """
 
 
-def test_a_process_ends_with_an_application_that_is_killed():
+def test_a_process_has_limits_and_ends_with_an_application_that_is_killed():
     with subprocess.Popen([sys.executable, "-c", READS_A_SLOW_FILE]) as application:
         deadline, children = time.monotonic() + 30, []
         while not children and time.monotonic() < deadline:
@@ -183,6 +183,9 @@ def test_a_process_ends_with_an_application_that_is_killed():
         (child,) = children
         time.sleep(1.0)  # it has read the request and is parsing
         assert is_running(child.pid)
+        if sys.platform == "linux":
+            assert child.rlimit(psutil.RLIMIT_AS)[0] == worker.MEMORY_BYTES
+            assert child.rlimit(psutil.RLIMIT_FSIZE) == (0, 0)
         application.kill()
     while is_running(child.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
