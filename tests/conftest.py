@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from tests.support import tiny
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish():
+    """Leave what was imported and collected out of garbage collection, which would look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=tiny.FAMILIES, ids=lambda build: build.__name__)
