@@ -76,7 +76,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: Te
         # One row: make the query heads of a key head its rows, so that each key is read once.
         batch, heads, _, head_dim = query.shape
         folded = query.view(batch, heads // groups, groups, head_dim)
-        return F.scaled_dot_product_attention(folded, keys, values, scale=scaling).view(batch, heads, 1, head_dim)
+        return F.scaled_dot_product_attention(folded, keys, values, scale=scaling).reshape(batch, heads, 1, head_dim)
     causal = mask is None and query.shape[2] > 1
     return F.scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1

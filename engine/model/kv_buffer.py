@@ -10,6 +10,7 @@ from engine.model.attention import ParallelLayout, attend, attend_parallel, atte
 from engine.model.kernels.slot_attention import SlotAttention
 
 SEGMENT_ROWS = 192  # rows that share a mask; each segment attends to the keys up to its last slot only
+GPU_SEGMENT_ROWS = 4096  # likewise; on a GPU, calls cost more than masked keys
 
 
 @dataclass(eq=False)
@@ -126,8 +127,9 @@ def split_rows(slots: Tensor, dtype: torch.dtype) -> list[tuple[slice, int, Tens
     if rows in (1, num_keys):
         return [(slice(0, rows), num_keys, None)]
     segments: list[tuple[slice, int, Tensor | None]] = []
-    for start in range(0, rows, SEGMENT_ROWS):
-        segment_slots = slots[start : start + SEGMENT_ROWS]
+    segment_rows = SEGMENT_ROWS if slots.device.type == "cpu" else GPU_SEGMENT_ROWS
+    for start in range(0, rows, segment_rows):
+        segment_slots = slots[start : start + segment_rows]
         num_keys = int(segment_slots[-1]) + 1
         mask = causal_mask(segment_slots, num_keys, dtype)
         segments.append((slice(start, start + len(segment_slots)), num_keys, mask))

@@ -124,7 +124,8 @@ class _ChunkBatch:
         hidden = torch.zeros(len(chunks), 1, num_query_tokens, self._query.stop, dtype=torch.bool)
         hidden[..., :query_start] = (torch.arange(query_start) >= ends[:, None])[:, None, None]  # padding
         hidden[..., self._query] = torch.ones(num_query_tokens, num_query_tokens, dtype=torch.bool).triu(1)
-        self._mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))  # [B, 1, Q, N]
+        mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))
+        self._mask = mask.to(prefix.keys.device)  # [B, 1, Q, N]
         self.positions = ends[:, None] + torch.arange(num_query_tokens)  # of the question in each row, [B, Q]
         self.scores = torch.empty(0)  # [B, longest chunk] after the last layer
 
@@ -140,7 +141,7 @@ class _ChunkBatch:
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         if layer == self._last_layer:
             attention = attention_logits(query, keys, scaling, self._mask).softmax(-1).mean(dim=(1, 2))  # [B, N]
-            self.scores = attention[:, self._prefix.tokens : self._query.start]
+            self.scores = attention[:, self._prefix.tokens : self._query.start].cpu()
             return query  # the output of the last layer is not used
         batch, heads, _, width = query.shape
         grouped = query.reshape(batch, keys.shape[1], -1, width)  # all query heads of a KV head
@@ -165,7 +166,7 @@ class _InPlacePass:
         self._chunks = [(kv, slice(span.start, span.stop)) for kv, span in zip(chunks, spans, strict=True)]
         self._context_tokens = spans[-1].stop
         shifts = [kv.start - prefix.tokens - columns.start for kv, columns in self._chunks]
-        self._shifts = torch.tensor(shifts)[:, None, None]
+        self._shifts = torch.tensor(shifts, device=prefix.keys.device)[:, None, None]
         rows = torch.arange(num_query_tokens)
         self._mask = causal_mask(rows, num_query_tokens, torch.float32)[0].to(prefix.keys.device)
         self.positions = rows[None] + prefix.tokens + self._context_tokens  # of the question, [1, Q]
