@@ -2,9 +2,8 @@
 
 OpenAI's clients can choose only a model, so the method and its recompute ratio are part of the model's name: `kvscope`,
 `kvscope/cacheblend`, `kvscope/cacheblend@15` (per cent). The last user message is the question, earlier messages are
-the history. System and developer messages are ignored: the shared prefix contains the instructions, and all stored KV
-was computed after it. Unsupported fields that would change the answer are refused; other unknown fields are ignored.
-KVScope's own fields are under `kvscope`.
+the history. System and developer messages are refused: the shared prefix contains the instructions, and all stored KV
+was computed after it. KVScope's own fields are under `kvscope`; `chat_fields` has those that are not implemented.
 """
 
 import json
@@ -20,34 +19,34 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.method import MethodInfo, default_method
 from engine.request import Answer, ChatTurn, Request
+from server.chat_fields import check_fields
 from server.errors import ApiError, to_api_error
 
 OWNER = "kvscope"
 _MODEL_NAME = re.compile(rf"{OWNER}(?:/(?P<method>[\w.-]+))?(?:@(?P<percent>\d+(?:\.\d+)?))?")
 _DEFAULTS = Request(question="")
 _ROLES = ("user", "assistant")
-_IGNORED_ROLES = ("system", "developer")
-_UNSUPPORTED = {  # field -> values without effect
-    "n": (None, 1),
-    "stop": (None, "", []),
-    "tools": (None, []),
-    "functions": (None, []),
-    "logprobs": (None, False),
-    "response_format": (None, {"type": "text"}),
-    "modalities": (None, ["text"]),
-}
+_SYSTEM_ROLES = ("system", "developer")
+_NO_INSTRUCTIONS = (
+    "KVScope cannot follow a {role} message: all stored KV was computed after its own instructions. "
+    "Remove the message, or write what matters into the question."
+)
 _KVSCOPE_FIELDS = ("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_second", "notes", "draft", "sources")
 
 
 class ChatMessage(BaseModel):
     """One message of the conversation."""
 
-    role: str = Field(description="user or assistant; messages of the roles system and developer are ignored")
+    model_config = ConfigDict(extra="allow")
+
+    role: str = Field(description="user or assistant; messages of the roles system and developer must be empty")
     content: Any = Field(default=None, description="a string, or a list of parts of the type text")
 
 
 class StreamOptions(BaseModel):
     """Options of a stream."""
+
+    model_config = ConfigDict(extra="allow")
 
     include_usage: bool | None = Field(default=None, description="send the token counts in a last chunk")
 
@@ -64,7 +63,7 @@ class KVScopeOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """The body of a chat completion request. Other OpenAI fields are refused or ignored."""
+    """The body of a chat completion request. Other fields are refused, unless they do not change the answer."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -81,9 +80,9 @@ class ChatRequest(BaseModel):
 
     def to_request(self, methods: Sequence[MethodInfo]) -> Request:
         """Return the request to the engine. Raises ApiError if a field is unsupported or invalid."""
-        for field, values in _UNSUPPORTED.items():
-            if (self.model_extra or {}).get(field) not in values:
-                raise ApiError(400, f"KVScope does not support {field!r}; leave it out.", param=field)
+        check_fields(self.model_extra)
+        if self.stream_options:
+            check_fields(self.stream_options.model_extra, "stream_options.")
         method, ratio = parse_model(self.model, methods)
         question, history = _conversation(self.messages)
         options = self.kvscope or KVScopeOptions()
@@ -131,11 +130,16 @@ def _conversation(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatTurn,
     """Return the question and the turns before it. Consecutive messages of one role are joined."""
     spoken: list[tuple[str, str]] = []
     for i, message in enumerate(messages):
+        place = f"messages.{i}."
+        if message.role not in (*_ROLES, *_SYSTEM_ROLES):
+            known = ", ".join((*_ROLES, *_SYSTEM_ROLES))
+            raise ApiError(400, f"The role {message.role!r} is not one of {known}.", param=f"{place}role")
+        check_fields(message.model_extra, place)
+        text = _text(message.content, f"{place}content")
         if message.role in _ROLES:
-            spoken.append((message.role, _text(message.content, f"messages.{i}.content")))
-        elif message.role not in _IGNORED_ROLES:
-            known = ", ".join((*_ROLES, *_IGNORED_ROLES))
-            raise ApiError(400, f"The role {message.role!r} is not one of {known}.", param=f"messages.{i}.role")
+            spoken.append((message.role, text))
+        elif text.strip():
+            raise ApiError(400, _NO_INSTRUCTIONS.format(role=message.role), param=f"{place}role")
     if not spoken or spoken[-1][0] != "user":
         raise ApiError(400, "The last message must have the role 'user': it is the question.", param="messages")
     texts = ["\n\n".join(text for _, text in run) for _, run in groupby(spoken, key=itemgetter(0))]
@@ -154,6 +158,7 @@ def _text(content: Any, param: str) -> str:
         if kind != "text" or not isinstance(part.get("text"), str):
             message = f"Only parts of the type 'text' are supported, not {kind!r}."
             raise ApiError(400, message, param=f"{param}.{i}")
+        check_fields({name: part[name] for name in part if name not in ("type", "text")}, f"{param}.{i}.")
     return "\n".join(part["text"] for part in content)
 
 

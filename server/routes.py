@@ -24,6 +24,7 @@ from server.chat import OWNER, ChatRequest, completion_body, completion_events, 
 from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
 from server.host_guard import HostGuard
+from server.upload_guard import UploadGuard
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
@@ -42,7 +43,7 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
     routes = [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", _openai_api(backend))]
-    return {"routes": routes, "middleware": [Middleware(HostGuard, host=host)]}
+    return {"routes": routes, "middleware": [Middleware(HostGuard, host=host), Middleware(UploadGuard)]}
 
 
 def _openai_api(backend: Backend) -> FastAPI:

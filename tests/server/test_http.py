@@ -18,30 +18,9 @@ from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, FakeBackend
-from ui.layout import App, launch_options
 
 CHAT = "v1/chat/completions"
 ASK = {"messages": [{"role": "user", "content": "why?"}]}
-
-
-@pytest.fixture(scope="module")
-def server():
-    backend = FakeBackend()
-    page, options = App(backend).blocks, {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
-    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
-    yield backend, url
-    page.close()
-
-
-@pytest.fixture
-def backend(server):
-    server[0].reset(pace_s=0.002)
-    return server[0]
-
-
-@pytest.fixture
-def url(server, backend):
-    return server[1]
 
 
 @pytest.fixture
@@ -70,7 +49,7 @@ def measured(url, name, **labels):
 
 
 def test_the_openai_client_streams_a_conversation(client, backend):
-    messages = [{"role": "system", "content": "Talk like a pirate."}]
+    messages = []
     for question in ("What is the code?", "And the form?"):
         messages.append({"role": "user", "content": [{"type": "text", "text": question}]})
         chunks = list(
@@ -81,7 +60,6 @@ def test_the_openai_client_streams_a_conversation(client, backend):
                 stream_options={"include_usage": True},
                 max_tokens=64,
                 seed=7,
-                user="unknown fields do no harm",
                 extra_body={"kvscope": {"passages": 5, "options": {"check_layer": 2}}},
             )
         )
@@ -134,13 +112,11 @@ def test_methods_are_models_with_an_optional_ratio(client):
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": "hello"}, "messages", "list"),
         ({"messages": [{"role": "assistant", "content": "hello"}]}, "messages", "role 'user'"),
-        ({"messages": [{"role": "tool", "content": "4"}]}, "messages.0.role", "'tool' is not one of user"),
+        ({"messages": [{"role": "tool", "content": "4", "tool_call_id": "x"}]}, "messages.0.role", "'tool' is"),
         ({"messages": [{"role": "user", "content": None}]}, "messages.0.content", "must be a string"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0", "'image_url'"),
         ({"n": 2}, "n", "leave it out"),
-        ({"stop": ["."]}, "stop", "leave it out"),
-        ({"tools": [{"type": "function"}]}, "tools", "leave it out"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "leave it out"),
+        ({"stopp": ["."]}, "stopp", "Unrecognized request argument supplied: stopp"),
         ({"temperature": "hot"}, "temperature", "number"),
         ({"kvscope": {"passage": 3}}, "kvscope.passage", "not permitted"),
         ({"kvscope": {"options": {"tokens": 3}}}, None, "is no option of the method"),
@@ -154,11 +130,29 @@ def test_an_invalid_request_is_refused_with_the_name_of_the_field(url, fields, p
     assert message in error["message"]
 
 
-def test_unsupported_fields_without_effect_are_accepted_and_a_greeting_is_no_turn(url, backend):
+def test_consecutive_messages_are_joined_and_a_greeting_is_no_turn(url, backend):
     messages = [("assistant", "Ask me."), ("user", "Who?"), ("user", "And why?")]
-    fields = {"n": 1, "stop": [], "tools": None, "temperature": None, "response_format": {"type": "text"}}
-    assert post(url, messages=[{"role": r, "content": c} for r, c in messages], **fields).status_code == 200
+    assert post(url, messages=[{"role": r, "content": c} for r, c in messages]).status_code == 200
     assert backend.requests[-1] == Request("Who?\n\nAnd why?")
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("stream", [False, True])
+def test_instructions_are_refused_unless_they_are_empty(url, backend, role, place, stream):
+    for content in ("Talk like a pirate.", [{"type": "text", "text": "Talk like a pirate."}]):
+        messages = [*ASK["messages"], *ASK["messages"]]
+        messages.insert(place, {"role": role, "content": content})
+        refused = post(url, stream=stream, messages=messages)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["param"]) == (400, f"messages.{place}.role")
+        assert f"cannot follow a {role} message" in error["message"] and "Remove" in error["message"]
+    assert backend.requests == []
+    for content in ("", " \n", [], [{"type": "text", "text": "\t"}]):
+        messages = list(ASK["messages"])
+        messages.insert(0, {"role": role, "content": content})
+        assert post(url, stream=stream, messages=messages).status_code == 200
+        assert backend.requests[-1] == Request("why?")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,0 +1,78 @@
+"""Accepts files in requests to Gradio only if they were uploaded.
+
+For every component, Gradio downloads a file whose path is a URL, and `/gradio_api/file=URL` returns what it downloads.
+A middleware sees the requests of all endpoints before they are queued, so the client gets an error status; an error of
+Gradio's own functions would come too late for that, and there are several of them, with names that may change.
+"""
+
+import json
+import os
+
+from gradio.utils import get_upload_folder
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_MESSAGE = "Only uploaded files are accepted, no URLs and no other paths: upload the file, then send the path you get."
+_REFUSAL = {  # in the format whose message gradio_client shows
+    "detail": [{"__type__": "validate", "is_valid": False, "parameter_name": "file", "message": _MESSAGE}]
+}
+
+
+class UploadGuard:
+    """Middleware in front of Gradio's API."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or "/gradio_api/" not in scope["path"]:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        is_form = request.headers.get("content-type", "").startswith("multipart/form-data")  # an upload
+        body = b""
+        if request.method == "POST" and not is_form:
+            try:
+                body = await request.body()
+            except ClientDisconnect:
+                return
+            receive = _replay(body, receive)
+        if "://" in scope["path"] or _has_foreign_file(body):
+            await JSONResponse(_REFUSAL, 422)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _has_foreign_file(body: bytes) -> bool:
+    """Return whether a JSON body contains an object whose `path` is not an uploaded file."""
+    try:
+        values = [json.loads(body)]
+    except (ValueError, RecursionError):  # Gradio cannot read it either
+        return False
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            path = value.get("path")
+            if isinstance(path, str) and not _is_uploaded(path):
+                return True
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
+    return False
+
+
+def _is_uploaded(path: str) -> bool:
+    """Return whether a path is in the folder for uploads. Does not open it: on Windows, a path can name a host."""
+    folder = os.path.join(os.path.abspath(get_upload_folder()), "")
+    return "://" not in path and os.path.abspath(path).startswith(folder)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives the body again, and then what follows."""
+    messages: list[Message] = [{"type": "http.request", "body": body}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
