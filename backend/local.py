@@ -61,8 +61,8 @@ class LocalBackend:
     def documents(self) -> list[Document]:
         return self.loader.documents()
 
-    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        return self.library.add(files, cancel)
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+        return self.library.add(files, cancel, session)
 
     def delete(self, document_id: str) -> None:
         self.library.delete(document_id)

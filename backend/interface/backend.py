@@ -51,8 +51,11 @@ class Backend(Protocol):
     def methods(self) -> list[MethodInfo]: ...  # in display order
     def documents(self) -> list[Document]: ...  # newest first; empty until the library is open
 
-    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Add files, given as path and display name, one after the other; yield the progress of every file."""
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+        """Add files, given as path and display name, one after the other; yield the progress of every file.
+
+        Several calls run at a time, step by step in turn; the sessions that have most files wait.
+        """
 
     def delete(self, document_id: str) -> None:
         """Delete a document, its chunks and their KV; an unknown one is ignored."""

@@ -52,5 +52,8 @@ class LibraryService(Protocol):
     def excerpt(self, chunk_id: str) -> Excerpt: ...  # raises NoSuchDocument
     def rename(self, document_id: str, name: str) -> Document: ...  # raises NoSuchDocument
 
-    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete."""
+    def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+        """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete.
+
+        It takes turns with `Backend.ingest`.
+        """

@@ -1,17 +1,18 @@
 """Implementation of the Library page's interface: adding, re-indexing and deleting documents, and their KV usage."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
-from time import monotonic
+from time import monotonic, sleep
 
 from assets import ASSETS
 from backend.interface.backend import Status
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
+from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
@@ -24,7 +25,8 @@ SAMPLES = ASSETS / "samples"
 MAX_NAMES = 3  # file names in a message
 UNCHANGED = "The document is unchanged."
 _FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
-IndexSteps = Callable[[Runtime, int], Iterator[Progress]]  # puts the document at an index into the library
+_SAME_FILE_POLL_S = 0.5
+IndexSteps = Generator[Progress, None, None]  # put a document into the library
 log = logging.getLogger("kvscope")
 
 
@@ -33,6 +35,7 @@ class LocalLibraryService:
     loader: RuntimeLoader
     tasks: TaskRegistry
     chunk_owners: ChunkOwners
+    _queue: IngestQueue = field(default_factory=IngestQueue)
     _adding: dict[int, list[IngestProgress]] = field(default_factory=dict)  # by the list's id
 
     def list_with_usage(self) -> list[DocumentUsage]:
@@ -85,12 +88,14 @@ class LocalLibraryService:
                 self.chunk_owners.discard(document_id)
                 passages.delete_other_models()
 
-    def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+    def add(
+        self, files: Sequence[tuple[Path, str]], cancel: Event, session: str = ""
+    ) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
         self._adding[id(states)] = states
         try:
-            yield from self._index(states, lambda runtime, i: runtime.library.add(*files[i]), cancel)
+            yield from self._index(states, lambda runtime, i: _add(runtime, *files[i]), cancel, session)
         finally:
             del self._adding[id(states)]
 
@@ -115,14 +120,15 @@ class LocalLibraryService:
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
         return f"Not searched, still being added: {', '.join(names[:MAX_NAMES])}{more}. Ask again later."
 
-    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
+    def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
         names = {document.id: document.name for document in self.loader.documents()}
         states = [IngestProgress(names.get(each, "A deleted document"), "waiting", 0, 1) for each in document_ids]
-        yield from self._index(states, lambda runtime, i: self._rechunk(runtime, document_ids[i]), cancel, UNCHANGED)
+        start = partial(self._rechunk, document_ids)
+        yield from self._index(states, start, cancel, session, UNCHANGED)
 
-    def _rechunk(self, runtime: Runtime, document_id: str) -> Iterator[Progress]:
+    def _rechunk(self, document_ids: Sequence[str], runtime: Runtime, i: int) -> IndexSteps:
         """Yield the steps of re-indexing; delete the KV of old chunks while their texts are still known."""
-        library = runtime.library
+        document_id, library = document_ids[i], runtime.library
         old_texts = [chunk.passage for chunk in library.chunks(document_id)]
         for step in library.reindex(document_id):
             is_indexed = step.stage == "indexed"
@@ -135,58 +141,86 @@ class LocalLibraryService:
             yield step
 
     def _index(
-        self, states: list[IngestProgress], start: IndexSteps, cancel: Event, failure_note: str = ""
+        self,
+        states: list[IngestProgress],
+        start: Callable[[Runtime, int], IndexSteps],
+        cancel: Event,
+        session: str,
+        failure_note: str = "",
     ) -> Iterator[list[IngestProgress]]:
         """Index documents one after the other, yielding all states; `failure_note` is added to error messages."""
         with self.tasks.track(cancel):
             runtime = self.loader.ready()
+            yield list(states)
             for i, state in enumerate(states):
                 steps = partial(start, runtime, i)
-                for states[i] in self._index_document(runtime, state.name, steps, cancel, failure_note):
+                for states[i] in self._index_document(runtime, state.name, steps, cancel, session, failure_note):
                     yield list(states)
 
     def _index_document(
-        self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str
+        self,
+        runtime: Runtime,
+        name: str,
+        start: Callable[[], IndexSteps],
+        cancel: Event,
+        session: str,
+        failure_note: str,
     ) -> Iterator[IngestProgress]:
         """Index one document and prefill its chunks for the first question. Errors become messages, after rollback."""
 
         def failed(message: str) -> IngestProgress:
             return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())
 
+        minutes = self.loader.settings.ingest_timeout_minutes
         stage, document, warning = "waiting", None, ""
         try:
-            if cancel.is_set():
-                raise Cancelled
-            for step in start():  # a failure closes the iterator, which rolls back, before it is reported
-                stage, document, warning = step.stage, step.document, step.warning or warning
-                yield IngestProgress(name, stage, step.done, step.total, warning)
-                with self.tasks.between_questions(cancel) if stage == "embedded" else nullcontext():
-                    if cancel.is_set():
-                        raise Cancelled
-            chunks = runtime.library.chunks(document.id) if document else []
-            stage = "prefilled"
-            for done, chunk in enumerate(chunks):
-                if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
-                    break  # more KV would evict other chunks, or the document was deleted
-                runtime.tiers.wait_for_space()
-                yield IngestProgress(name, stage, done, len(chunks), warning)
-                self._warm(runtime, chunk.passage, cancel)
-                if not runtime.library.chunks_by_id([chunk.id]):
-                    runtime.engine.passages.delete(chunk.passage)
+            with self._queue.slot(session, cancel):
+                limit = TimeLimit(cancel, 60 * minutes)
+                with closing(start()) as steps:
+                    while step := self._next_step(steps, stage, limit):
+                        stage, document, warning = step.stage, step.document, step.warning or warning
+                        yield IngestProgress(name, stage, step.done, step.total, warning)
+                chunks = runtime.library.chunks(document.id) if document else []
+                stage = "prefilled"
+                for done, chunk in enumerate(chunks):
+                    if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
+                        break  # more KV would evict other chunks, or the document was deleted
+                    runtime.tiers.wait_for_space()
+                    yield IngestProgress(name, stage, done, len(chunks), warning)
+                    with self._queue.turn(limit):
+                        self._warm(runtime, chunk.passage, limit)
+                    if not runtime.library.chunks_by_id([chunk.id]):
+                        runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
             yield IngestProgress(name, "done", len(chunks), len(chunks), warning)
         except Cancelled:
+            is_late = not cancel.is_set()
+            stopped = f"Stopped after {minutes:g} minutes, the limit for one document." if is_late else "Stopped."
             if document:
-                message = "Stopped. The document was added; its KV is computed when a question needs it."
+                message = f"{stopped} The document was added; its KV is computed when a question needs it."
                 yield IngestProgress(name, "done", 0, 1, message)
+            elif is_late:
+                yield failed(f"{stopped} Split the file, or restart with a larger --ingest-timeout-minutes.")
             else:
-                yield failed("Stopped. The settings were changed; try again." if self.tasks.is_draining else "Stopped.")
+                yield failed(f"{stopped} The settings were changed; try again." if self.tasks.is_draining else stopped)
         except KVScopeError as error:
             yield failed(str(error))
         except Exception as error:
             log.exception("%r failed after the stage %r", name, stage)
             yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
+
+    def _next_step(self, steps: IndexSteps, stage: str, cancel: Event) -> Progress | None:
+        """Return the step that follows one of this stage; None after the last. Raises Cancelled.
+
+        A file is read by a process of its own, and waiting for it takes no turn.
+        """
+        is_reading = stage in ("waiting", "parsed")
+        with nullcontext() if is_reading else self._queue.turn(cancel):
+            with self.tasks.between_questions(cancel) if stage == "embedded" else nullcontext():
+                if cancel.is_set():
+                    raise Cancelled
+            return next(steps, None)
 
     def _warm(self, runtime: Runtime, passage: str, cancel: Event) -> None:
         """Compute and cache a passage's KV, again from the start if a question interrupts. Raises Cancelled.
@@ -201,6 +235,18 @@ class LocalLibraryService:
             if cancel.is_set():
                 raise Cancelled
             interrupted = interrupted or monotonic()
+
+
+def _add(runtime: Runtime, path: Path, name: str) -> IndexSteps:
+    """Yield the steps of adding a file; wait while another session adds the same one, which may be cancelled."""
+    document = None
+    while document is None:
+        for step in runtime.library.add(path, name):
+            document = step.document
+            if step.stage == "indexed" and document is None:
+                sleep(_SAME_FILE_POLL_S)
+                step = Progress("waiting", 0, 1)
+            yield step
 
 
 def _flatten(keys: DocumentKeys) -> list[str]:

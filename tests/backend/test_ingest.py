@@ -1,12 +1,15 @@
 """Ingest, and questions asked during it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Event
+from threading import Event, Thread
+from time import sleep
 
 from engine.errors import Cancelled
 from engine.passages import PassageCache
 from engine.request import Request
 from tests.support.doubles import TEXTS, last
+from tests.support.fakes import WordEmbedder
 from tests.support.files import pdf
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=2)
@@ -98,3 +101,82 @@ def test_a_question_interrupts_the_prefill_of_an_added_passage_which_is_then_rep
     assert [(state.stage, state.message) for state in states] == [("done", "")]
     assert len(texts) == 2 and texts[0] == texts[1]
     assert sum(tier.size_bytes for tier in backend.tier_usage()) > 0
+
+
+def write(path, num_sentences):
+    path.write_text(" ".join(f"Ferry {number} sails to Port Arden at noon." for number in range(num_sentences)))
+    return path
+
+
+def add(backend, file, cancel=None, session=""):
+    *_, (state,) = backend.ingest([(file, file.name)], cancel or Event(), session)
+    return state.stage, state.message
+
+
+def assert_nothing_is_pending(backend, *names):
+    """These documents are all there is, in every index."""
+    library = backend.loader.runtime.library
+    assert {document.name for document in backend.documents()} == set(names)
+    assert library._catalog.pending_owners() == [] and not library._claimed
+    assert len(library._vectors) == library._catalog.count_segments()
+    assert backend.library.pending_message() == ""
+
+
+def test_a_small_document_overtakes_a_large_one_and_a_cancelled_one_leaves_both(start, tmp_path, monkeypatch):
+    embed = WordEmbedder.embed
+    monkeypatch.setattr(WordEmbedder, "embed", lambda self, texts: sleep(0.02) or embed(self, texts))
+    backend, finished, embedding, cancel = start(chunk_size=64, chunk_overlap=0), [], [Event(), Event()], Event()
+
+    def add_large(session, name, number, cancel):
+        file = write(tmp_path / name, 60 + number)
+        for (state,) in backend.ingest([(file, name)], cancel, session):
+            if state.stage == "embedded":
+                embedding[number].set()
+        finished.append((name, state.stage, state.message))
+
+    arguments = [("one", "large.txt", 0, Event()), ("two", "cancelled.txt", 1, cancel)]
+    threads = [Thread(target=add_large, args=each, daemon=True) for each in arguments]
+    for thread, event in zip(threads, embedding, strict=True):
+        thread.start()
+        assert event.wait(30)
+    cancel.set()
+    finished.append(("small.txt", *add(backend, write(tmp_path / "small.txt", 1), session="three")))
+    for thread in threads:
+        thread.join(60)
+    assert finished.index(("small.txt", "done", "")) < finished.index(("large.txt", "done", ""))
+    assert ("cancelled.txt", "failed", "Stopped.") in finished
+    assert_nothing_is_pending(backend, "large.txt", "small.txt")
+
+
+def test_a_file_that_is_being_added_twice_is_added_even_if_the_first_time_is_cancelled(start, tmp_path, monkeypatch):
+    backend, file, cancel, waiting = start(), write(tmp_path / "ferry.txt", 60), Event(), Event()
+    monkeypatch.setattr("backend.services.library.sleep", lambda seconds: waiting.set())
+    first = backend.ingest([(file, "first.txt")], cancel, "one")
+    while next(first)[0].stage != "embedded":
+        pass
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(add, backend, file, session="two")
+        assert waiting.wait(30)
+        cancel.set()
+        assert next(first)[0].message == "Stopped."
+        first.close()
+        assert second.result(60) == ("done", "")
+    assert_nothing_is_pending(backend, "ferry.txt")
+
+
+def test_a_document_over_the_time_limit_leaves_no_trace_and_an_added_one_stays(start, tmp_path, monkeypatch):
+    backend, file, now = start(ingest_timeout_minutes=2), write(tmp_path / "ferry.txt", 60), [0.0]
+    monkeypatch.setattr("backend.runtime.ingest_queue.monotonic", lambda: now[0])
+
+    def add_slowly(stage):
+        for (state,) in backend.ingest([(file, file.name)], Event()):
+            now[0] += 121 * (state.stage == stage)
+        return state.stage, state.message
+
+    for stage in ("parsed", "embedded"):
+        ended, message = add_slowly(stage)
+        assert ended == "failed" and message.startswith("Stopped after 2 minutes, the limit for one document. Split")
+        assert_nothing_is_pending(backend)
+    ended, message = add_slowly("prefilled")
+    assert ended == "done" and message.startswith("Stopped after 2 minutes") and "The document was added" in message
+    assert_nothing_is_pending(backend, file.name)

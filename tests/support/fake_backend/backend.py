@@ -129,7 +129,7 @@ class FakeBackend:
     def documents(self) -> list[Document]:
         return list(self.stored_documents)
 
-    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
         states = [IngestProgress(name, "", 0, 0) for _, name in files]
         for index, (path, name) in enumerate(files):
             content = path.read_bytes()

@@ -49,7 +49,7 @@ class FakeLibrary:
         documents[[document.id for document in documents].index(document_id)] = renamed
         return renamed
 
-    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
+    def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
         documents = [self._document(document_id) for document_id in document_ids]
         states = [IngestProgress(document.name, "waiting", 0, 1) for document in documents]
         for index, document in enumerate(documents):
