@@ -92,8 +92,7 @@ def _serve(settings: Settings) -> int:
             show_error=True,
             quiet=True,
             prevent_thread_lock=True,
-            app_kwargs=app_kwargs(backend, settings.host),
-            **launch_options(),
+            **launch_options(app_kwargs(backend, settings.host)),
         )
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)

@@ -10,7 +10,8 @@ import gradio as gr
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS
 
 MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
-INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": 1}  # adding and re-indexing
+MAX_INGESTIONS = 128  # including waiting ones, each of which has a thread; the backend decides which are next
+INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": MAX_INGESTIONS}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 INSTANT: dict[str, Any] = {"queue": False, **QUIET}
 # Gradio's default trigger mode, "once", drops an event while the browser still handles the listener's previous one.

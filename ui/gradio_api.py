@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
@@ -16,7 +17,9 @@ from engine.errors import BadRequest
 from engine.method import default_method
 from engine.request import ChatTurn, Request
 from store.types import Document
-from ui.events import INGEST_QUEUE, MODEL_QUEUE, coalesce
+from ui.cancellation import cancellable
+from ui.events import INGEST_QUEUE, MODEL_QUEUE, coalesce, session_of
+from ui.upload_files import in_use
 
 
 def build(backend: Backend) -> None:
@@ -109,15 +112,15 @@ def build(backend: Backend) -> None:
         return [method.as_dict() for method in backend.methods()]
 
     def add_document(file: dict[str, Any] | None) -> list[dict]:
-        """Add one uploaded file (`gradio_client.handle_file(path)`) and return the result for each file."""
+        """Add one uploaded file (`gradio_client.handle_file(path)`) and return the result for each file.
+
+        If the call is cancelled, or takes longer than the limit for one document, nothing is added.
+        """
         if not file:
             raise gr.Error("Give a file: handle_file(path).", print_exception=False)
         path = Path(file["path"])
-        try:
-            with _call() as cancel:
-                *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel)
-        finally:
-            path.unlink(missing_ok=True)
+        with _call() as cancel, in_use([path]):
+            *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel, _session())
         return [asdict(result) for result in results]
 
     def list_documents() -> list[dict]:
@@ -138,7 +141,7 @@ def build(backend: Backend) -> None:
     def reindex_document(document_id: str) -> list[dict]:
         """Re-chunk, embed and prefill a document with the current settings, and return the result."""
         with _call() as cancel:
-            *_, results = backend.library.reindex([document_id], cancel)
+            *_, results = backend.library.reindex([document_id], cancel, _session())
         return [asdict(result) for result in results]
 
     gr.api(ask, **MODEL_QUEUE)
@@ -162,13 +165,17 @@ def _call() -> Iterator[Event]:
 
     The log keeps the traceback of a bug, but nothing about an invalid request.
     """
-    cancel = Event()
     try:
-        yield cancel
+        with cancellable() as cancel:
+            yield cancel
     except Exception as error:
         raise gr.Error(user_message(error), print_exception=False) from error
-    finally:
-        cancel.set()
+
+
+def _session() -> str:
+    """Return the session of the current call."""
+    request = LocalContext.request.get(None)
+    return session_of(request) if request else ""
 
 
 def _document_json(document: Document) -> dict[str, Any]:
