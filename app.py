@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 import warnings
 import webbrowser
@@ -23,6 +24,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.settings import Settings, overrides, read_settings
 from server.starting_page import StartingPage
+from store.data_folder import restrict_access, temporary_folder
 from store.errors import KVScopeError
 from store.lock import FolderLock
 
@@ -32,6 +34,7 @@ SAMPLE_QUESTIONS = {
     "What is the name of the second electric boat that Harbour Line has ordered?": "season-report.html",
 }
 POLL_S = 0.2  # between two looks for a signal
+CLEAN_S = 600.0  # from one deletion of old temporary files to the next
 log = logging.getLogger("kvscope")
 
 
@@ -41,6 +44,7 @@ def main() -> int:
     for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from its own calls
+    os.umask(0o077)  # only this user may read what is created
     try:
         settings = read_settings()
         lock = FolderLock(settings.data)
@@ -48,7 +52,11 @@ def main() -> int:
         log.error("%s", error)
         return 1
     try:
-        return _clear_cache(settings.data / "kv") if settings.clear_cache else _serve(settings)
+        restrict_access(settings.data)
+        if settings.clear_cache:
+            return _clear_cache(settings.data / "kv")
+        with temporary_folder(settings.data) as temporary:
+            return _serve(settings, temporary)
     finally:
         lock.close()
 
@@ -63,7 +71,7 @@ def _clear_cache(folder: Path) -> int:
     return 1 if remaining_bytes else 0
 
 
-def _serve(settings: Settings) -> int:
+def _serve(settings: Settings, temporary: Path) -> int:
     try:
         starting = StartingPage(settings.host, settings.port)
     except OSError as error:
@@ -73,10 +81,13 @@ def _serve(settings: Settings) -> int:
         log.info("KVScope is starting on %s; loading its libraries takes a few seconds", url)
         if settings.open_browser:
             webbrowser.open(url)
+        tempfile.tempdir = str(temporary.absolute())
+        os.environ["GRADIO_TEMP_DIR"] = str(temporary.absolute() / "gradio")  # apart: it copies files from elsewhere
         gc.disable()  # a fifth of the time of importing: what is imported stays
         from backend.local import LocalBackend
         from server.routes import app_kwargs
         from ui.layout import App, launch_options
+        from ui.upload_files import delete_old
 
         gc.freeze()
         gc.enable()
@@ -96,7 +107,11 @@ def _serve(settings: Settings) -> int:
         )
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
+        next_cleaning = 0.0
         while not signals:
+            if time.monotonic() > next_cleaning:
+                delete_old(temporary)
+                next_cleaning = time.monotonic() + CLEAN_S
             time.sleep(POLL_S)
         log.info("Closing")
     except OSError as error:

@@ -62,7 +62,7 @@ class App:
         self.compare = Compare(backend, samples or {})
         self.cache = Cache(backend)
         self.settings = Settings(backend)
-        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
+        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
             with gr.Row(elem_id="shell", equal_height=False):
