@@ -1,0 +1,241 @@
+"""Find damage in the library's database, and rebuild it from what can still be read and from its copies.
+
+Documents cannot be computed again, unlike vectors and KV. A damaged database is therefore kept under a dated name; a
+new one gets every document whose checksum is right, from the damaged one first and then from the copies, newest first.
+"""
+
+import logging
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from store.catalog.bm25 import BM25Index
+from store.catalog.copies import copies_of
+from store.catalog.schema import (
+    FILE_NAME,
+    SEALED_CHUNKS,
+    SEALED_DOCUMENT,
+    checksum,
+    connect,
+    digest_of,
+    has_tables,
+    migrate,
+    schema_version,
+    seal,
+)
+from store.disk_full import disk_full_as_store_full, is_disk_full
+from store.names import clean_name, unique_name
+
+MAX_NAMES = 5  # of lost documents in a notice
+USABLE = {  # errors that are no damage, by their primary code
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_CANTOPEN,
+}
+log = logging.getLogger("kvscope")
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A document as a database holds it, whole or not."""
+
+    document: dict[str, Any]  # values by column
+    chunks: list[dict[str, Any]]
+    is_whole: bool
+
+
+def find_damage(folder: Path) -> str:
+    """Return what is wrong with the database in a library's folder, as the end of a sentence; empty if nothing is.
+
+    Reads all of it: 100 MB take about a second. Raises NewerLibrary.
+    """
+    path = folder / FILE_NAME
+    if not path.exists() or not path.stat().st_size:
+        has_traces = (folder / "vectors" / "chroma.sqlite3").exists() or copies_of(folder)
+        return ("is missing" if not path.exists() else "is empty") if has_traces else ""
+    try:
+        with closing(connect(path)) as connection:
+            return _inspect(connection)
+    except sqlite3.DatabaseError as error:
+        if is_disk_full(error) or getattr(error, "sqlite_errorcode", 0) & 0xFF in USABLE:
+            raise
+        return f"is damaged ({error})"
+
+
+def _inspect(connection: sqlite3.Connection) -> str:
+    (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if answer != "ok":
+        return f"is damaged ({' '.join(answer.split())})"
+    version = schema_version(connection)
+    if not has_tables(connection):
+        return "is damaged (its tables are missing)" if version else ""
+    connection.execute("SELECT count(*) FROM words").fetchone()
+    with connection:
+        connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+    if version < 2:
+        return ""
+    documents = connection.execute("SELECT id, checksum FROM documents WHERE NOT pending").fetchall()
+    num_damaged = sum(checksum(connection, document_id) != expected for document_id, expected in documents)
+    return f"is damaged ({num_damaged} of {len(documents)} documents have a wrong checksum)" if num_damaged else ""
+
+
+def rebuild(folder: Path, damage: str) -> str:
+    """Replace a library's database, which `damage` describes; return what happened, in sentences for the user.
+
+    An interruption leaves the old database or the new one. Raises StoreFull.
+    """
+    path, draft = folder / FILE_NAME, folder / f"{FILE_NAME}.draft"
+    restored: dict[str, str] = {}  # names by id
+    lost: dict[str, str] = {}
+    with disk_full_as_store_full("rebuild the library"):
+        _unlink(draft)
+        with closing(connect(draft)) as target:
+            migrate(target)
+            for source in ([path] if path.exists() else []) + copies_of(folder):
+                with suppress(sqlite3.DatabaseError), _opened_copy(source) as connection:
+                    for stored in _documents_in(connection):
+                        document_id, name = str(stored.document["id"]), clean_name(str(stored.document["name"]))
+                        if document_id in restored:
+                            continue
+                        if stored.is_whole:
+                            restored[document_id] = _insert(target, stored, unique_name(name, {*restored.values()}))
+                        lost.setdefault(document_id, name)
+        aside = set_aside(path)
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        os.replace(draft, path)
+    notice = _describe(damage, aside, restored, [name for each, name in lost.items() if each not in restored])
+    log.error("%s", notice)
+    return notice
+
+
+def restore(connection: sqlite3.Connection, folder: Path, document_ids: Iterable[str]) -> str:
+    """Copy documents that a database has lost from its copies; return what happened, in sentences for the user."""
+    wanted, names = set(document_ids), {row[0] for row in connection.execute("SELECT name FROM documents")}
+    restored: dict[str, str] = {}
+    for source in copies_of(folder):
+        with suppress(sqlite3.DatabaseError), _opened_copy(source) as copy:
+            for stored in _documents_in(copy):
+                if stored.is_whole and (document_id := stored.document["id"]) in wanted - restored.keys():
+                    restored[document_id] = _insert(connection, stored, unique_name(stored.document["name"], names))
+                    names.add(restored[document_id])
+    num_lost = len(wanted) - len(restored)
+    notice = f"The library's database had lost {len(wanted)} of its documents. {len(restored)} were restored."
+    if num_lost:
+        notice += f" {num_lost} are lost: please compare the list with your files and add what is missing."
+    log.error("%s", notice)
+    return notice
+
+
+def set_aside(path: Path) -> Path | None:
+    """Copy a damaged file, with its SQLite log, to a dated name next to it; return that, or None without a file."""
+    if not path.exists():
+        return None
+    stamp = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbers = (path.with_name(f"{stamp}{f'-{i}' if i else ''}") for i in range(1000))
+    target = next(each for each in numbers if not each.exists())
+    shutil.copyfile(path, target)
+    with suppress(FileNotFoundError):
+        shutil.copyfile(f"{path}-wal", f"{target}-wal")
+    return target
+
+
+def _describe(damage: str, aside: Path | None, restored: dict[str, str], lost: list[str]) -> str:
+    parts = [f"The library's database {damage.partition(' (')[0].replace('is', 'was', 1)}."]
+    count = len(restored)
+    parts.append(f"{count} {'document was' if count == 1 else 'documents were'} restored.")
+    if lost:
+        more = f" and {len(lost) - MAX_NAMES} more" if len(lost) > MAX_NAMES else ""
+        parts.append(f"Lost, please add again: {', '.join(sorted(lost)[:MAX_NAMES])}{more}.")
+    elif not restored:
+        parts.append("Please add your documents again.")
+    if aside:
+        parts.append(f"The old file is kept as {aside.name}; delete it when you no longer need it.")
+    return " ".join(parts)
+
+
+@contextmanager
+def _opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a temporary copy of a database, because opening can change it."""
+    with TemporaryDirectory(dir=path.parent, prefix=".reading-") as folder:
+        copy = Path(folder) / path.name
+        shutil.copyfile(path, copy)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.row_factory = sqlite3.Row
+            connection.text_factory = lambda data: data.decode("utf-8", "replace")
+            yield connection
+
+
+def _documents_in(connection: sqlite3.Connection) -> Iterator[_Stored]:
+    """Yield each complete document once, however damaged the rest of the database is."""
+    seen = set[str]()
+    for order in ("ASC", "DESC"):  # around a damaged part
+        for row in _rows(connection, f"SELECT * FROM documents WHERE NOT pending ORDER BY rowid {order}"):
+            if row["id"] not in seen:
+                seen.add(row["id"])
+                yield _read(connection, row)
+
+
+def _read(connection: sqlite3.Connection, document: dict[str, Any]) -> _Stored:
+    queries = (
+        "SELECT * FROM chunks WHERE document_id = ? ORDER BY number",
+        "SELECT * FROM chunks NOT INDEXED WHERE document_id = ? ORDER BY number",  # if the index is damaged
+    )
+    chunks: list[dict[str, Any]] = []
+    for query in queries:
+        chunks = list(_rows(connection, query, document["id"]))
+        if _is_whole(document, chunks):
+            return _Stored(document, chunks, True)
+    return _Stored(document, chunks, False)
+
+
+def _is_whole(document: dict[str, Any], chunks: list[dict[str, Any]]) -> bool:
+    if document.get("checksum") is None:  # of an earlier version
+        return len(chunks) == document["chunks"] and bool(chunks)
+    values = [tuple(chunk[name] for name in SEALED_CHUNKS.split(", ")) for chunk in chunks]
+    return digest_of(tuple(document[name] for name in SEALED_DOCUMENT.split(", ")), values) == document["checksum"]
+
+
+def _rows(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[dict[str, Any]]:
+    """Yield rows up to the first that cannot be read."""
+    with suppress(sqlite3.DatabaseError):
+        for row in connection.execute(query, values):
+            yield dict(row)
+
+
+def _insert(target: sqlite3.Connection, stored: _Stored, name: str) -> str:
+    """Insert a document under a name; return the name."""
+    with target:
+        _insert_row(target, "documents", stored.document | {"name": name, "checksum": None})
+        words = []
+        for chunk in stored.chunks:
+            row = _insert_row(target, "chunks", {key: value for key, value in chunk.items() if key != "row"})
+            context = chunk.get("context")
+            words.append((row, chunk["id"], f"{context}\n\n{chunk['text']}" if context else chunk["text"]))
+        BM25Index(target).add(words)
+        seal(target, stored.document["id"])
+    return name
+
+
+def _insert_row(target: sqlite3.Connection, table: str, values: dict[str, Any]) -> int:
+    known = {column[1] for column in target.execute(f"PRAGMA table_info({table})")}
+    row = {name: value for name, value in values.items() if name in known}
+    places = ", ".join(f":{name}" for name in row)
+    return target.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row).lastrowid or 0
+
+
+def _unlink(path: Path) -> None:
+    """Delete a database with its log."""
+    for part in path.parent.glob(f"{path.name}*"):
+        part.unlink()
