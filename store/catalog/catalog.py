@@ -105,9 +105,10 @@ class Catalog:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
 
-    def segment_counts(self) -> dict[str, int]:
-        """Return the number of vectors that each complete document should have, by owner."""
-        return dict(self._connection.execute(f"SELECT {OWNER}, passages FROM documents WHERE NOT pending"))
+    def segment_counts(self) -> dict[str, tuple[str, int]]:
+        """Return the owner and the number of vectors that each complete document should have, by its id."""
+        rows = self._connection.execute(f"SELECT id, {OWNER}, passages FROM documents WHERE NOT pending")
+        return {document_id: (owner, count) for document_id, owner, count in rows}
 
     def restore(self, document_ids: Iterable[str]) -> str:
         """Restore documents that the database has lost from its copies; return what happened, for the user."""

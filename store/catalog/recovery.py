@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from store.atomic import copy_aside
 from store.catalog.bm25 import BM25Index
 from store.catalog.copies import copies_of
 from store.catalog.schema import (
@@ -109,7 +109,7 @@ def rebuild(folder: Path, damage: str) -> str:
                         if stored.is_whole:
                             restored[document_id] = _insert(target, stored, unique_name(name, {*restored.values()}))
                         lost.setdefault(document_id, name)
-        aside = set_aside(path)
+        aside = _copy_aside(path)
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
         os.replace(draft, path)
@@ -136,14 +136,11 @@ def restore(connection: sqlite3.Connection, folder: Path, document_ids: Iterable
     return notice
 
 
-def set_aside(path: Path) -> Path | None:
-    """Copy a damaged file, with its SQLite log, to a dated name next to it; return that, or None without a file."""
+def _copy_aside(path: Path) -> Path | None:
+    """Keep a copy of a damaged database and its log; return its path, or None if there is no database."""
     if not path.exists():
         return None
-    stamp = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
-    numbers = (path.with_name(f"{stamp}{f'-{i}' if i else ''}") for i in range(1000))
-    target = next(each for each in numbers if not each.exists())
-    shutil.copyfile(path, target)
+    target = copy_aside(path)
     with suppress(FileNotFoundError):
         shutil.copyfile(f"{path}-wal", f"{target}-wal")
     return target

@@ -121,14 +121,12 @@ class DocumentLibrary:
     def documents_without_vectors(self) -> list[Document]:
         """Return the documents that only words find, because vectors are missing; `embed_missing` computes them."""
         with self._lock:
-            existing, expected = self._vectors.segment_counts(), self._catalog.segment_counts()
-            return [
-                document
-                for document in self._catalog.documents()
-                if existing.get(owner := self._catalog.owner(document.id), 0) != expected[owner]
-            ]
+            existing = self._vectors.segment_counts()
+            expected = self._catalog.segment_counts()
+            incomplete = {each for each, (owner, count) in expected.items() if existing.get(owner, 0) != count}
+            return [document for document in self._catalog.documents() if document.id in incomplete]
 
-    def embed_missing(self) -> Iterator[Progress]:
+    def embed_missing(self) -> Generator[Progress, None, None]:
         """Compute missing vectors, yielding progress after each step. Raises StoreFull."""
         for document in self.documents_without_vectors():
             with self._lock:
@@ -270,11 +268,12 @@ class DocumentLibrary:
             if len(self._vectors):
                 self._vectors.clear()
             self._vectors.set_fingerprint(self._embedder.fingerprint)
-        unknown = self._vectors.segment_counts().keys() - self._catalog.segment_counts().keys()
-        lost = {owner.partition(".")[0] for owner in unknown} - {each.id for each in self._catalog.documents()}
+        expected = self._catalog.segment_counts()
+        unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}
+        lost = {owner.partition(".")[0] for owner in unknown} - expected.keys()
         if lost and not self.notice:
             self.notice = f"{self.notice} {self._catalog.restore(lost)}".strip()
-        for owner in unknown:
+        for owner in unknown:  # of the lost and of the restored ones, whose chunks may be others
             self._vectors.delete(owner)
 
     def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str], words_first: bool = False) -> list[Hit]:
