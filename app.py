@@ -48,7 +48,11 @@ def main() -> int:
         log.error("%s", error)
         return 1
     try:
-        return _clear_cache(settings.data / "kv") if settings.clear_cache else _serve(settings)
+        if settings.clear_cache:
+            return _clear_cache(settings.data / "kv")
+        if settings.check or settings.repair:
+            return _check(settings)
+        return _serve(settings)
     finally:
         lock.close()
 
@@ -61,6 +65,23 @@ def _clear_cache(folder: Path) -> int:
     if remaining_bytes:
         log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
     return 1 if remaining_bytes else 0
+
+
+def _check(settings: Settings) -> int:
+    from backend.runtime.check import check_folder
+
+    try:
+        problems = check_folder(settings.data, settings.repair)
+    except KVScopeError as error:
+        log.error("%s", error)
+        return 1
+    for problem in problems:
+        log.warning("%s", problem)
+    if not problems:
+        log.info("No damage was found in %s", settings.data)
+    elif not settings.repair:
+        log.info("Start KVScope or run it with --repair; damaged documents and settings are kept under dated names")
+    return 1 if problems and not settings.repair else 0
 
 
 def _serve(settings: Settings) -> int:

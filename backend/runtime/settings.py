@@ -108,6 +108,10 @@ class Settings(BaseSettings):
     """maximum tokens shared by neighbouring chunks"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
+    check: bool = False
+    """look for damage in the data folder, report it, and exit"""
+    repair: bool = False
+    """repair the data folder, report what was damaged, and exit; the next start computes the rest again"""
     idle_calibration: bool = True
     """measure in idle time how close answers with reused KV are to full prefill's, once for each model"""
     sample_docs: bool = True

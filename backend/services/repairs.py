@@ -40,12 +40,11 @@ class Repairs:
     def _embed_missing(self) -> None:
         cancel = Event()
         try:
-            with self.tasks.track(cancel):
-                with closing(self.loader.ready().library.embed_missing()) as steps:
-                    for _ in steps:
-                        with self.tasks.between_questions(cancel):
-                            if cancel.is_set():
-                                return
+            with self.tasks.track(cancel), closing(self.loader.ready().library.embed_missing()) as steps:
+                for _ in steps:
+                    with self.tasks.between_questions(cancel):
+                        if cancel.is_set():
+                            return
         except KVScopeError as error:  # the next start continues
             log.warning("vectors are still missing: %s", error)
         except Exception:

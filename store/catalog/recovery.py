@@ -88,6 +88,15 @@ def _inspect(connection: sqlite3.Connection) -> str:
     return f"is damaged ({num_damaged} of {len(documents)} documents have a wrong checksum)" if num_damaged else ""
 
 
+def is_readable(path: Path) -> bool:
+    """Return whether a copy of a database is not damaged."""
+    try:
+        with _opened_copy(path) as connection:
+            return tuple(connection.execute("PRAGMA quick_check(1)").fetchone()) == ("ok",)
+    except sqlite3.DatabaseError:
+        return False
+
+
 def rebuild(folder: Path, damage: str) -> str:
     """Replace a library's database, which `damage` describes; return what happened, in sentences for the user.
 

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -154,6 +154,41 @@ def _writing(action: str) -> Iterator[None]:
             if is_disk_full(error):
                 raise
             raise KVIndexDamaged(f"Cannot {action} ({error}).") from error
+
+
+def check(root: Path, repair: bool) -> str:
+    """Read all blobs of a folder that is not open; return what is wrong, as the end of a sentence.
+
+    With `repair`, damaged files are deleted; opening the folder then drops their rows, or creates the index again.
+    """
+    path = root / "index.sqlite3"
+    if not path.exists():
+        return ""
+    damaged = []
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as index:
+            if index.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("malformed")
+            for key, size_bytes, digest in index.execute("SELECT key, size_bytes, sha256 FROM blobs"):
+                file = root / f"{key}-{digest[:16]}{SUFFIX}"
+                if file.is_file() and (file.stat().st_size != size_bytes or _sha256(file) != digest):
+                    damaged.append(file)
+    except sqlite3.DatabaseError as error:
+        if is_disk_full(error):
+            raise
+        damaged = list(root.glob("index.sqlite3*"))
+        problem = "has a damaged index"
+    else:
+        problem = f"has {len(damaged)} damaged {'file' if len(damaged) == 1 else 'files'}" if damaged else ""
+    if repair:
+        for file in damaged:
+            file.unlink(missing_ok=True)
+    return problem
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_all(root: Path) -> tuple[int, int]:

@@ -87,7 +87,7 @@ class VectorIndex(ExactIndex):
         marker = folder.with_name(OPENING)
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            if marker.exists() or not _is_sound(folder):
+            if marker.exists() or not is_sound(folder):
                 self._reset()
             marker.touch()
             try:
@@ -187,8 +187,8 @@ class VectorIndex(ExactIndex):
             super().add(owner, [chunk for chunk, _ in segments], np.stack([vector for _, vector in segments]))
 
 
-def _is_sound(folder: Path) -> bool:
-    """Return whether the database can be read."""
+def is_sound(folder: Path) -> bool:
+    """Return whether the database of an index that is not open can be read."""
     path = folder / "chroma.sqlite3"
     if not path.exists():
         return not any(folder.iterdir())

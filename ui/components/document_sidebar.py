@@ -64,7 +64,9 @@ class DocumentSidebar:
         status = self._backend.status()
         loading = not status.ready and not status.failed
         documents = render_document_list(self._backend.documents(), self._backend.tier_usage(), pending_delete, loading)
-        notices = [tag("p", notice, class_="kv-warning", role="status", dir="auto") for notice in self._backend.notices()]
+        notices = [
+            tag("p", notice, class_="kv-warning", role="status", dir="auto") for notice in self._backend.notices()
+        ]
         return join(*notices, documents)
 
     def tick(self, shown: tuple[str, str], pending_delete: str) -> Update:

@@ -47,12 +47,12 @@ def ensure_unpacked(folder: Path, report: ProgressCallback) -> Path:
     target = folder / BUNDLED_MODEL
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):  # other processes wait
-        if not _is_intact(target):
+        if not is_intact(target):
             _unpack(target, report)
     return target
 
 
-def _is_intact(target: Path) -> bool:
+def is_intact(target: Path) -> bool:
     """Return whether all files are as they were unpacked: a flipped bit in the weights would give wrong answers."""
     try:
         digests = json.loads((target / DIGESTS_FILE).read_text(encoding="utf-8"))
