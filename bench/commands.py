@@ -4,6 +4,7 @@ from bench.cache import run as cache
 from bench.measures import (
     attention,
     concurrency,
+    corruption,
     decode,
     documents,
     draft,
@@ -31,6 +32,7 @@ MEASURES = {
     "uploads": uploads,
     "fuzz": fuzz,
     "faults": faults,
+    "corruption": corruption,
     "startup": startup,
     "ruler": ruler,
     "ttft": ttft,

@@ -86,9 +86,9 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                 if not is_last:
                     killer = Timer(rng.uniform(0, WORK_S), app.kill)
                     killer.start()
-                    error = pool.submit(_work, client, library, data, rng).exception()
-                    if isinstance(error, _Refused):
-                        print(f"start {number}: {error}")
+                    ended_by = pool.submit(_work, client, library, data, rng).exception()
+                    if isinstance(ended_by, _Refused):
+                        print(f"start {number}: {ended_by}")
                     killer.join()
     return [{"kills": arguments.kills, "acknowledged": library.num_acknowledged, **counts}]
 
