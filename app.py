@@ -13,7 +13,6 @@ import time
 import warnings
 import webbrowser
 from contextlib import closing
-from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
@@ -43,45 +42,15 @@ def main() -> int:
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from its own calls
     try:
         settings = read_settings()
-        lock = FolderLock(settings.data)
+        if settings.has_command:
+            from backend.runtime.commands import run_command
+
+            return run_command(settings)
+        with closing(FolderLock(settings.data)):
+            return _serve(settings)
     except KVScopeError as error:
         log.error("%s", error)
         return 1
-    try:
-        if settings.clear_cache:
-            return _clear_cache(settings.data / "kv")
-        if settings.check or settings.repair:
-            return _check(settings)
-        return _serve(settings)
-    finally:
-        lock.close()
-
-
-def _clear_cache(folder: Path) -> int:
-    from store.kv.blobs import remove_all
-
-    removed_bytes, remaining_bytes = remove_all(folder)
-    log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
-    if remaining_bytes:
-        log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
-    return 1 if remaining_bytes else 0
-
-
-def _check(settings: Settings) -> int:
-    from backend.runtime.check import check_folder
-
-    try:
-        problems = check_folder(settings.data, settings.repair)
-    except KVScopeError as error:
-        log.error("%s", error)
-        return 1
-    for problem in problems:
-        log.warning("%s", problem)
-    if not problems:
-        log.info("No damage was found in %s", settings.data)
-    elif not settings.repair:
-        log.info("Start KVScope or run it with --repair; damaged documents and settings are kept under dated names")
-    return 1 if problems and not settings.repair else 0
 
 
 def _serve(settings: Settings) -> int:

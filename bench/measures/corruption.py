@@ -11,24 +11,31 @@ import shutil
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
-from backend.local import LocalBackend
-from backend.runtime.loader import RuntimeLoader, model_config
-from backend.runtime.settings import Settings
-from backend.runtime.tasks import TaskRegistry
+from tokenizers import Tokenizer
+
+from assets import ASSETS
 from bench.arguments import positive_int
+from bench.harness.engine import model_config
+from bench.harness.workload import GIB, open_library
 from bench.tables import columns_of, progress
-from engine.builder import Models, load_models
+from engine.builder import Models, build_engine, load_models
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.engine import Engine
 from engine.request import Request
 from store.errors import KVScopeError
+from store.kv.blobs import DiskBlobs
+from store.library.library import DocumentLibrary
+from store.preferences import Preferences
 
 TITLE = "damaged files of the data folder"
 COLUMNS = columns_of("file damage cases opened refused notices lost wrong")
 QUESTION = Request("How much does the island card cost a year?", passages=1)
+SAMPLES = ASSETS / "samples"
 DATABASE = "library/library.sqlite3"
 MAX_ALIKE = 2  # files of chunk KV that are damaged
 PAGE = 4096
@@ -63,26 +70,45 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row for each file and damage; `wrong` must be 0."""
+    models = load_models(model_config(arguments))
     with tempfile.TemporaryDirectory(prefix="kvscope-corruption-") as folder:
         original = Path(folder) / "original"
-        original.mkdir()
-        (original / "models").symlink_to((arguments.data / "models").absolute())
-        backend = LocalBackend(Settings(data=original, idle_calibration=False))
-        backend.start()
-        backend.loader.wait(600)
-        *_, reference = backend.ask(QUESTION, Event())
-        backend.close()
-        loader = RuntimeLoader(Settings(data=original), TaskRegistry(), {})
-        models = load_models(model_config(loader.settings))
-        texts, _, _ = _open(loader, models, original)  # makes a copy of the database
+        Preferences(original).write({"eviction_policy": "lru"})
+        with _opened(models, original, arguments.dtype) as engine:
+            library = engine.finder
+            assert isinstance(library, DocumentLibrary)
+            for path in sorted(SAMPLES.iterdir()):
+                for _ in library.add(path, path.name):
+                    pass
+            _answer(engine)  # computes the KV that the next answers read from disk
+        texts, _, answer = _read(models, original, arguments.dtype)  # makes a copy of the database
         rows = []
         for path in progress(_files(original), "Files"):
             for name, damage in DAMAGES.items():
                 row: dict[str, Any] = defaultdict(int, file=str(path), damage=name)
                 for place in range(arguments.places if name in REPEATED else 1):
                     rng = random.Random(f"{arguments.seed} {path} {name} {place}")
-                    for key, count in _try(loader, models, original, path, damage, rng, texts, reference.text).items():
-                        row[key] += count
+                    copy = original.with_name("copy")
+                    damaged = _damage_copy(original, copy, path, damage, rng)
+                    try:
+                        found, notice, found_answer = _read(models, copy, arguments.dtype)
+                    except KVScopeError:
+                        row["cases"] += 1
+                        row["refused"] += 1
+                        continue
+                    lost = texts.keys() - found.keys()
+                    wrong = any(texts.get(each) != text for each, text in found.items()) or (lost and not notice)
+                    wrong = wrong or (not lost and found_answer != answer)
+                    if notice and str(path) == DATABASE and damaged is not None:
+                        kept = [each.read_bytes() for each in (copy / DATABASE).parent.glob("*.damaged-*")]
+                        wrong = wrong or damaged not in kept
+                    if wrong:
+                        print(
+                            f"{path}, {name} {place}: {sorted(lost)} lost, notice {notice!r}, answer {found_answer!r}"
+                        )
+                    counts = {"cases": 1, "opened": 1, "notices": notice, "lost": len(lost), "wrong": wrong}
+                    for key, count in counts.items():
+                        row[key] += count if key == "lost" else bool(count)
                 rows.append(dict(row))
     return rows
 
@@ -91,51 +117,48 @@ def _files(folder: Path) -> list[Path]:
     """Return the files to damage, relative to the data folder."""
     paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     blobs = [path for path in paths if path.suffix == ".safetensors"]
-    return [path for path in paths if path.parts[0] != "models" and path not in blobs[MAX_ALIKE:]]
+    return [path for path in paths if path not in blobs[MAX_ALIKE:]]
 
 
-def _try(
-    loader: RuntimeLoader,
-    models: Models,
-    original: Path,
-    path: Path,
-    damage: Damage,
-    rng: random.Random,
-    texts: dict[str, str],
-    answer: str,
-) -> dict[str, int]:
-    """Damage a file in a copy of the folder and open it; return what to count."""
-    copy = original.with_name("copy")
+def _damage_copy(original: Path, copy: Path, path: Path, damage: Damage, rng: random.Random) -> bytes | None:
+    """Copy the folder and damage a file of the copy; return the file's new content, or None if it was deleted."""
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(original, copy, symlinks=True)
+    shutil.copytree(original, copy)
     damaged = damage((copy / path).read_bytes(), rng)
-    (copy / path).unlink() if damaged is None else (copy / path).write_bytes(damaged)
-    try:
-        found, notice, found_answer = _open(loader, models, copy)
-    except KVScopeError:
-        return {"cases": 1, "refused": 1}
-    lost = texts.keys() - found.keys()
-    kept = [each.read_bytes() for each in (copy / DATABASE).parent.glob("*.damaged-*")]
-    wrong = any(texts.get(name) != text for name, text in found.items())
-    wrong |= bool(lost) and not notice
-    wrong |= not lost and found_answer != answer
-    wrong |= bool(notice) and str(path) == DATABASE and damaged is not None and damaged not in kept
-    if wrong:
-        print(f"{path}: {sorted(lost)} lost, notice {notice!r}, answer {found_answer!r}")
-    return {"cases": 1, "opened": 1, "notices": bool(notice), "lost": len(lost), "wrong": int(wrong)}
+    if damaged is None:
+        (copy / path).unlink()
+    else:
+        (copy / path).write_bytes(damaged)
+    return damaged
 
 
-def _open(loader: RuntimeLoader, models: Models, data: Path) -> tuple[dict[str, str], str, str]:
-    """Open a data folder; return the documents' texts by name, the notice, and the answer to the question."""
-    loader.settings = loader.settings.updated({"data": data})
-    loader.open(models)
-    runtime = loader.ready()
-    try:
-        for _ in runtime.library.embed_missing():
+def _read(models: Models, data: Path, dtype: str) -> tuple[dict[str, str], str, str]:
+    """Open a folder; return the documents' texts by name, the notice, and the answer to the question."""
+    with _opened(models, data, dtype) as engine:
+        library = engine.finder
+        assert isinstance(library, DocumentLibrary)
+        Preferences(data).read()
+        for _ in library.embed_missing():
             pass
-        documents = runtime.library.documents()
-        texts = {each.name: "".join(chunk.text for chunk in runtime.library.chunks(each.id)) for each in documents}
-        *_, last = runtime.engine.ask(QUESTION)
-        return texts, runtime.library.notice, last.text
-    finally:
-        loader.release()
+        documents = library.documents()
+        texts = {each.name: "".join(chunk.text for chunk in library.chunks(each.id)) for each in documents}
+        return texts, library.notice, _answer(engine)
+
+
+def _answer(engine: Engine) -> str:
+    *_, last = engine.ask(QUESTION)
+    return last.text
+
+
+@contextmanager
+def _opened(models: Models, data: Path, dtype: str) -> Iterator[Engine]:
+    """Open library and chunk KV of a folder as the application does."""
+    with ExitStack() as files:
+        blobs = files.enter_context(closing(DiskBlobs(data / "kv")))
+        config = CacheHierarchyConfig(GIB, GIB)
+        tiers = files.enter_context(closing(CacheHierarchy(config, blobs, models.primary.device)))
+
+        def open_documents(tokenizer: Tokenizer) -> DocumentLibrary:
+            return files.enter_context(closing(open_library(data, tokenizer, dtype)))
+
+        yield build_engine(models, open_documents, tiers, data)

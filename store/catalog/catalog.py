@@ -18,6 +18,7 @@ from store.catalog.copies import erase_words, forget, is_copy_due, make_copy
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
 from store.catalog.recovery import find_damage, rebuild, restore
 from store.catalog.schema import FILE_NAME, connect, has_tables, is_outdated, migrate, seal
+from store.catalog.transfer import ImportResult, import_library
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
@@ -100,6 +101,10 @@ class Catalog:
             return ParsedDocument(text, tuple(json.loads(page_starts)))
         pages = [(start, page) for start, _, _, page in rows]
         return ParsedDocument(text, estimate_page_starts(document.num_pages, pages, len(text)))
+
+    def import_from(self, source: Path) -> ImportResult:
+        """Add the documents of an export; the library computes their vectors. Raises ImportFailed and StoreFull."""
+        return import_library(self._folder.parent, source, self._connection)
 
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""

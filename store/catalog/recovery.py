@@ -10,26 +10,13 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from store.atomic import copy_aside
-from store.catalog.bm25 import BM25Index
 from store.catalog.copies import copies_of
-from store.catalog.schema import (
-    FILE_NAME,
-    SEALED_CHUNKS,
-    SEALED_DOCUMENT,
-    checksum,
-    connect,
-    digest_of,
-    has_tables,
-    migrate,
-    schema_version,
-    seal,
-)
+from store.catalog.schema import FILE_NAME, checksum, connect, has_tables, migrate, schema_version
+from store.catalog.stored import documents_in, insert
 from store.disk_full import disk_full_as_store_full, is_disk_full
 from store.names import clean_name, unique_name
 
@@ -42,15 +29,6 @@ USABLE = {  # errors that are no damage, by their primary code
     sqlite3.SQLITE_CANTOPEN,
 }
 log = logging.getLogger("kvscope")
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """A document as a database holds it, whole or not."""
-
-    document: dict[str, Any]  # values by column
-    chunks: list[dict[str, Any]]
-    is_whole: bool
 
 
 def find_damage(folder: Path) -> str:
@@ -111,12 +89,13 @@ def rebuild(folder: Path, damage: str) -> str:
             migrate(target)
             for source in ([path] if path.exists() else []) + copies_of(folder):
                 with suppress(sqlite3.DatabaseError), _opened_copy(source) as connection:
-                    for stored in _documents_in(connection):
+                    for stored in documents_in(connection):
                         document_id, name = str(stored.document["id"]), clean_name(str(stored.document["name"]))
                         if document_id in restored:
                             continue
                         if stored.is_whole:
-                            restored[document_id] = _insert(target, stored, unique_name(name, {*restored.values()}))
+                            with target:
+                                restored[document_id] = insert(target, stored, unique_name(name, {*restored.values()}))
                         lost.setdefault(document_id, name)
         aside = _copy_aside(path)
         for suffix in ("-wal", "-shm"):
@@ -133,9 +112,10 @@ def restore(connection: sqlite3.Connection, folder: Path, document_ids: Iterable
     restored: dict[str, str] = {}
     for source in copies_of(folder):
         with suppress(sqlite3.DatabaseError), _opened_copy(source) as copy:
-            for stored in _documents_in(copy):
+            for stored in documents_in(copy):
                 if stored.is_whole and (document_id := stored.document["id"]) in wanted - restored.keys():
-                    restored[document_id] = _insert(connection, stored, unique_name(stored.document["name"], names))
+                    with connection:
+                        restored[document_id] = insert(connection, stored, unique_name(stored.document["name"], names))
                     names.add(restored[document_id])
     num_lost = len(wanted) - len(restored)
     notice = f"The library's database had lost {len(wanted)} of its documents. {len(restored)} were restored."
@@ -181,64 +161,6 @@ def _opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             yield connection
-
-
-def _documents_in(connection: sqlite3.Connection) -> Iterator[_Stored]:
-    """Yield each complete document once, however damaged the rest of the database is."""
-    seen = set[str]()
-    for order in ("ASC", "DESC"):  # around a damaged part
-        for row in _rows(connection, f"SELECT * FROM documents WHERE NOT pending ORDER BY rowid {order}"):
-            if row["id"] not in seen:
-                seen.add(row["id"])
-                yield _read(connection, row)
-
-
-def _read(connection: sqlite3.Connection, document: dict[str, Any]) -> _Stored:
-    queries = (
-        "SELECT * FROM chunks WHERE document_id = ? ORDER BY number",
-        "SELECT * FROM chunks NOT INDEXED WHERE document_id = ? ORDER BY number",  # if the index is damaged
-    )
-    chunks: list[dict[str, Any]] = []
-    for query in queries:
-        chunks = list(_rows(connection, query, document["id"]))
-        if _is_whole(document, chunks):
-            return _Stored(document, chunks, True)
-    return _Stored(document, chunks, False)
-
-
-def _is_whole(document: dict[str, Any], chunks: list[dict[str, Any]]) -> bool:
-    if document.get("checksum") is None:  # of an earlier version
-        return len(chunks) == document["chunks"] and bool(chunks)
-    values = [tuple(chunk[name] for name in SEALED_CHUNKS.split(", ")) for chunk in chunks]
-    return digest_of(tuple(document[name] for name in SEALED_DOCUMENT.split(", ")), values) == document["checksum"]
-
-
-def _rows(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[dict[str, Any]]:
-    """Yield rows up to the first that cannot be read."""
-    with suppress(sqlite3.DatabaseError):
-        for row in connection.execute(query, values):
-            yield dict(row)
-
-
-def _insert(target: sqlite3.Connection, stored: _Stored, name: str) -> str:
-    """Insert a document under a name; return the name."""
-    with target:
-        _insert_row(target, "documents", stored.document | {"name": name, "checksum": None})
-        words = []
-        for chunk in stored.chunks:
-            row = _insert_row(target, "chunks", {key: value for key, value in chunk.items() if key != "row"})
-            context = chunk.get("context")
-            words.append((row, chunk["id"], f"{context}\n\n{chunk['text']}" if context else chunk["text"]))
-        BM25Index(target).add(words)
-        seal(target, stored.document["id"])
-    return name
-
-
-def _insert_row(target: sqlite3.Connection, table: str, values: dict[str, Any]) -> int:
-    known = {column[1] for column in target.execute(f"PRAGMA table_info({table})")}
-    row = {name: value for name, value in values.items() if name in known}
-    places = ", ".join(f":{name}" for name in row)
-    return target.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row).lastrowid or 0
 
 
 def _unlink(path: Path) -> None:
