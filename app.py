@@ -47,28 +47,16 @@ def main() -> int:
     os.umask(0o077)  # only this user may read what is created
     try:
         settings = read_settings()
-        lock = FolderLock(settings.data)
+        if settings.has_command:
+            from backend.runtime.commands import run_command
+
+            return run_command(settings)
+        with closing(FolderLock(settings.data)), temporary_folder(settings.data) as temporary:
+            restrict_access(settings.data)
+            return _serve(settings, temporary)
     except KVScopeError as error:
         log.error("%s", error)
         return 1
-    try:
-        restrict_access(settings.data)
-        if settings.clear_cache:
-            return _clear_cache(settings.data / "kv")
-        with temporary_folder(settings.data) as temporary:
-            return _serve(settings, temporary)
-    finally:
-        lock.close()
-
-
-def _clear_cache(folder: Path) -> int:
-    from store.kv.blobs import remove_all
-
-    removed_bytes, remaining_bytes = remove_all(folder)
-    log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
-    if remaining_bytes:
-        log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
-    return 1 if remaining_bytes else 0
 
 
 def _serve(settings: Settings, temporary: Path) -> int:

@@ -16,6 +16,7 @@ from backend.services.fidelity import IdleCalibration
 from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
 from backend.services.models import LocalModelService
+from backend.services.repairs import Repairs
 from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.comparison_runner import compare
 from engine.analysis.inspection import InspectionStep
@@ -43,6 +44,8 @@ class LocalBackend:
         self.models = LocalModelService(self.loader, self._calibration)
         self.cache = LocalCacheService(self.loader, chunk_owners)
         self._metrics = Metrics(self.tier_usage, self._kernels)
+        self._repairs = Repairs(self.loader, self.tasks)
+        self.loader.on_open = self._repairs.start
         if settings.sample_docs:
             self.loader.on_ready = self.library.add_samples
 
@@ -53,6 +56,9 @@ class LocalBackend:
 
     def status(self) -> Status:
         return self.loader.status
+
+    def notices(self) -> list[str]:
+        return self._repairs.notices()
 
     def methods(self) -> list[MethodInfo]:
         default = "cacheclip-trained" if model_config(self.loader.settings).token_selector_folder else "cacheclip"

@@ -1,6 +1,7 @@
 """HTTP routes beside the UI: `launch(app_kwargs=app_kwargs(...))` puts them in front of Gradio's own."""
 
 import asyncio
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from itertools import chain
@@ -11,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.routing import APIRoute
+from starlette.background import BackgroundTask
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -25,6 +27,7 @@ from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
 from server.host_guard import HostGuard
 from server.upload_guard import UploadGuard
+from store.errors import KVScopeError
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
@@ -42,7 +45,25 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
     def metrics(request: HttpRequest) -> Response:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
-    routes = [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", _openai_api(backend))]
+    def export(request: HttpRequest) -> Response:
+        file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the response
+        try:
+            backend.library.export(file)
+        except KVScopeError as error:
+            file.close()
+            return PlainTextResponse(str(error), 500)
+        file.seek(0)
+        headers = {"Content-Disposition": "attachment; filename=kvscope-library.zip"}
+        chunks = iter(lambda: file.read(2**20), b"")
+        close = BackgroundTask(file.close)
+        return StreamingResponse(chunks, media_type="application/zip", headers=headers, background=close)
+
+    routes = [
+        Route("/healthz", health),
+        Route("/metrics", metrics),
+        Route("/library.zip", export),
+        Mount("/v1", _openai_api(backend)),
+    ]
     return {"routes": routes, "middleware": [Middleware(HostGuard, host=host), Middleware(UploadGuard)]}
 
 

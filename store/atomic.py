@@ -1,6 +1,9 @@
 """Write files durably: a reader finds the old content or the new, also after a crash."""
 
 import os
+import shutil
+import time
+from itertools import count
 from pathlib import Path
 
 
@@ -33,3 +36,12 @@ def replace_synced(source: Path, target: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def copy_aside(path: Path) -> Path:
+    """Copy a damaged file to a name with today's date next to it, before it is replaced; return the copy."""
+    stem = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = (f"{stem}-{number}" if number else stem for number in count())
+    target = next(copy for name in names if not (copy := path.with_name(name)).exists())
+    shutil.copyfile(path, target)
+    return target

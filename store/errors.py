@@ -30,7 +30,15 @@ class FolderUnusable(KVScopeError):
     hint = "Make the folder writable and free some disk space, or choose another one with --data-dir."
 
 
+class NewerLibrary(KVScopeError):
+    hint = "Update KVScope, or choose another folder with --data-dir; nothing was changed."
+
+
 class StoreFull(KVScopeError):
     """The disk is full or the folder is read-only. Everything stored before is unchanged."""
 
     hint = "Free some disk space, then try again; no stored data is lost."
+
+
+class KVIndexDamaged(StoreFull):
+    hint = "Restart KVScope, which then creates the index of chunk KV again; no document is affected."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from store.atomic import write_atomic
+from store.atomic import copy_aside, write_atomic
 from store.disk_full import disk_full_as_store_full
 
 FILE_NAME = "preferences.json"
@@ -20,22 +20,27 @@ class Preferences:
         self._path = folder / FILE_NAME
 
     def read(self) -> dict[str, Any]:
-        """Return the values by name; empty if the file is missing or, with a warning in the log, unreadable."""
+        """Return the values by name; empty if the file is missing or, with a warning in the log, damaged."""
+        if damage := self.find_damage():
+            log.warning("%s %s and is ignored", self._path, damage)
+            return {}
+        return json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
+
+    def find_damage(self) -> str:
+        """Return what is wrong with the file, as the end of a sentence; empty if nothing is, or it is missing."""
         try:
             values = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {}
+            return ""
         except (OSError, ValueError, RecursionError) as error:
-            log.warning("%s cannot be read and is ignored: %s", self._path, error)
-            return {}
-        if not isinstance(values, dict):
-            log.warning("%s contains no settings by name and is ignored", self._path)
-            return {}
-        return values
+            return f"cannot be read ({error})"
+        return "" if isinstance(values, dict) else "contains no settings by name"
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Replace all values. Raises StoreFull, with the file unchanged."""
+        """Replace all values; a damaged file is kept under a dated name. Raises StoreFull, with the file unchanged."""
         data = json.dumps(dict(values), indent=2, sort_keys=True) + "\n"
         with disk_full_as_store_full("save the settings"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self.find_damage() and self._path.is_file():
+                copy_aside(self._path)
             write_atomic(self._path, data.encode())

@@ -48,6 +48,7 @@ class Backend(Protocol):
     def models(self) -> ModelService: ...
 
     def status(self) -> Status: ...
+    def notices(self) -> list[str]: ...  # sentences about damaged data and its repair; empty if all is well
     def methods(self) -> list[MethodInfo]: ...  # in display order
     def documents(self) -> list[Document]: ...  # newest first; empty until the library is open
 

@@ -65,6 +65,7 @@ class RuntimeLoader:
     def __init__(self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
         self.settings = settings
         self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
+        self.on_open: Callable[[], None] = lambda: None  # after each loading
         self.on_ready: Callable[[str], None] = lambda message: None  # after the first loading; takes the status message
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
@@ -187,6 +188,7 @@ class RuntimeLoader:
         is_first = self.runtime is None
         try:
             message = load()
+            self.on_open()
             if is_first:
                 self.on_ready(message)
             self.status = Status(ready=True, message=message)

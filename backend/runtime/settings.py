@@ -38,6 +38,8 @@ ALIASES = {  # names of version 0.1 that keep working, and --data-dir, by curren
     "eviction_policy": "policy",
     "chunk_size": "chunk_tokens",
     "sample_docs": "samples",
+    "import_file": "import",
+    "export_file": "export",
 }
 log = logging.getLogger("kvscope")
 
@@ -110,6 +112,14 @@ class Settings(BaseSettings):
     """minutes after which a document that is still being added or re-indexed is given up; inf for no limit"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
+    export_file: Path | None = None
+    """write documents and settings to this zip file, and exit; KVScope may be running"""
+    import_file: Path | None = None
+    """add the documents of such a file to the data folder, and exit"""
+    check: bool = False
+    """look for damage in the data folder, report it, and exit"""
+    repair: bool = False
+    """repair the data folder, report what was damaged, and exit; the next start computes the rest again"""
     idle_calibration: bool = True
     """measure in idle time how close answers with reused KV are to full prefill's, once for each model"""
     sample_docs: bool = True
@@ -149,6 +159,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, _SavedPreferences(settings_cls)
+
+    @property
+    def has_command(self) -> bool:
+        """Whether to do something else than to serve; see `backend.runtime.commands`."""
+        return bool(self.clear_cache or self.check or self.repair or self.export_file or self.import_file)
 
     def mutable_values(self) -> dict[str, Any]:
         return self.model_dump(include=set(MUTABLE_SETTINGS))

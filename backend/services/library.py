@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic, sleep
+from typing import IO
 
 from assets import ASSETS
 from backend.interface.backend import Status
@@ -18,6 +19,7 @@ from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from store.catalog.transfer import export_library
 from store.errors import KVScopeError
 from store.types import Document, Excerpt, Progress
 
@@ -59,6 +61,9 @@ class LocalLibraryService:
                 tier = tree.tiers[level].name if level < len(tree.tiers) else ""
                 passages.append(Passage(chunk, len(ids), tier))
         return passages
+
+    def export(self, target: IO[bytes]) -> None:
+        export_library(self.loader.settings.data, target)
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         with self.loader.borrow() as runtime:
@@ -123,12 +128,13 @@ class LocalLibraryService:
     def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
         names = {document.id: document.name for document in self.loader.documents()}
         states = [IngestProgress(names.get(each, "A deleted document"), "waiting", 0, 1) for each in document_ids]
-        start = partial(self._rechunk, document_ids)
-        yield from self._index(states, start, cancel, session, UNCHANGED)
+        yield from self._index(
+            states, lambda runtime, i: self._rechunk(runtime, document_ids[i]), cancel, session, UNCHANGED
+        )
 
-    def _rechunk(self, document_ids: Sequence[str], runtime: Runtime, i: int) -> IndexSteps:
+    def _rechunk(self, runtime: Runtime, document_id: str) -> IndexSteps:
         """Yield the steps of re-indexing; delete the KV of old chunks while their texts are still known."""
-        document_id, library = document_ids[i], runtime.library
+        library = runtime.library
         old_texts = [chunk.passage for chunk in library.chunks(document_id)]
         for step in library.reindex(document_id):
             is_indexed = step.stage == "indexed"
@@ -173,24 +179,25 @@ class LocalLibraryService:
 
         minutes = self.loader.settings.ingest_timeout_minutes
         stage, document, warning = "waiting", None, ""
+        slot = ExitStack()
         try:
-            with self._queue.slot(session, cancel):
-                limit = TimeLimit(cancel, 60 * minutes)
-                with closing(start()) as steps:
-                    while step := self._next_step(steps, stage, limit):
-                        stage, document, warning = step.stage, step.document, step.warning or warning
-                        yield IngestProgress(name, stage, step.done, step.total, warning)
-                chunks = runtime.library.chunks(document.id) if document else []
-                stage = "prefilled"
-                for done, chunk in enumerate(chunks):
-                    if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
-                        break  # more KV would evict other chunks, or the document was deleted
-                    runtime.tiers.wait_for_space()
-                    yield IngestProgress(name, stage, done, len(chunks), warning)
-                    with self._queue.turn(limit):
-                        self._warm(runtime, chunk.passage, limit)
-                    if not runtime.library.chunks_by_id([chunk.id]):
-                        runtime.engine.passages.delete(chunk.passage)
+            slot.enter_context(self._queue.slot(session, cancel))
+            limit = TimeLimit(cancel, 60 * minutes)
+            with closing(start()) as steps:  # a failure closes them, which rolls back, before it is reported
+                while step := self._next_step(steps, stage, limit):
+                    stage, document, warning = step.stage, step.document, step.warning or warning
+                    yield IngestProgress(name, stage, step.done, step.total, warning)
+            chunks = runtime.library.chunks(document.id) if document else []
+            stage = "prefilled"
+            for done, chunk in enumerate(chunks):
+                if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
+                    break  # more KV would evict other chunks, or the document was deleted
+                runtime.tiers.wait_for_space()
+                yield IngestProgress(name, stage, done, len(chunks), warning)
+                with self._queue.turn(limit):
+                    self._warm(runtime, chunk.passage, limit)
+                if not runtime.library.chunks_by_id([chunk.id]):
+                    runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
             yield IngestProgress(name, "done", len(chunks), len(chunks), warning)
@@ -209,6 +216,8 @@ class LocalLibraryService:
         except Exception as error:
             log.exception("%r failed after the stage %r", name, stage)
             yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
+        finally:
+            slot.close()
 
     def _next_step(self, steps: IndexSteps, stage: str, cancel: Event) -> Progress | None:
         """Return the step that follows one of this stage; None after the last. Raises Cancelled.

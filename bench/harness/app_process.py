@@ -21,13 +21,14 @@ TIMEOUT_S = 120.0  # for one response
 class AppProcess:
     """The running app with a data folder of its own; a context manager that ends it."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *flags: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._data = data
         self._command = [sys.executable, str(APP), "--port", str(port), "--data", str(data), "--no-idle-calibration"]
+        self._command += flags
 
     def __enter__(self) -> "AppProcess":
         self.started = time.perf_counter()
@@ -37,6 +38,11 @@ class AppProcess:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
+        self._process.wait()
+
+    def kill(self) -> None:
+        """End the process at once, without any clean-up."""
+        self._process.kill()
         self._process.wait()
 
     def wait_for(self, path: str, expected: str) -> float:

@@ -8,42 +8,23 @@ pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swap
 """
 
 import json
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
+from store.catalog.copies import erase_words, forget, is_copy_due, make_copy
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
+from store.catalog.recovery import find_damage, rebuild, restore
+from store.catalog.schema import FILE_NAME, connect, has_tables, is_outdated, migrate, seal
+from store.catalog.transfer import ImportResult, import_library
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
 from store.names import unique_name
 from store.types import Chunk, Document
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS documents (
-    id TEXT PRIMARY KEY, name TEXT NOT NULL, size_bytes INTEGER NOT NULL, pages INTEGER, chunks INTEGER NOT NULL,
-    added_at REAL NOT NULL, passages INTEGER NOT NULL, pending INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS chunks (
-    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, document_id TEXT NOT NULL, number INTEGER NOT NULL,
-    page INTEGER, start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS chunks_of_document ON chunks (document_id, number);
-"""  # `passages` counts embedding segments
-ADDED_COLUMNS = {  # added when a library of an earlier version is opened; NULL means unknown
-    "documents": {
-        "owner": "TEXT",  # NULL: its id
-        "page_starts": "TEXT",  # JSON
-        "chunk_tokens": "INTEGER",
-        "chunk_overlap": "INTEGER",
-        "warning": "TEXT NOT NULL DEFAULT ''",
-        "parser_version": "INTEGER",
-    },
-    "chunks": {"gap": "TEXT", "context": "TEXT NOT NULL DEFAULT ''"},
-}
 DOCUMENT = """
 SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap,
     parser_version
@@ -59,14 +40,22 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 class Catalog:
     """The tables. Not thread-safe. Each method that writes is one transaction, and raises StoreFull."""
 
-    def __init__(self, path: Path) -> None:
-        with disk_full_as_store_full(f"open {path}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.executescript(SCHEMA)
-            self._add_columns()
+    def __init__(self, folder: Path) -> None:
+        """Open the database in a library's folder, which is created; a damaged one is rebuilt, see `notice`.
+
+        Raises NewerLibrary.
+        """
+        self._folder = folder
+        with disk_full_as_store_full(f"open {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            damage = find_damage(folder)
+            self.notice = rebuild(folder, damage) if damage else ""  # what was damaged, for the user
+            self._connection = connect(folder / FILE_NAME)
+            if has_tables(self._connection) and is_outdated(self._connection):
+                make_copy(self._connection, folder)
+            migrate(self._connection)
             self.bm25 = BM25Index(self._connection)
+        make_copy(self._connection, folder)
 
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""
@@ -113,14 +102,23 @@ class Catalog:
         pages = [(start, page) for start, _, _, page in rows]
         return ParsedDocument(text, estimate_page_starts(document.num_pages, pages, len(text)))
 
+    def import_from(self, source: Path) -> ImportResult:
+        """Add the documents of an export; the library computes their vectors. Raises ImportFailed and StoreFull."""
+        return import_library(self._folder.parent, source, self._connection)
+
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
 
-    def count_segments(self) -> int:
-        """Return the number of vectors of all complete documents."""
-        row = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM documents WHERE NOT pending")
-        return row.fetchone()[0]
+    def segment_counts(self) -> dict[str, tuple[str, int]]:
+        """Return the owner and the number of vectors that each complete document should have, by its id."""
+        rows = self._connection.execute(f"SELECT id, {OWNER}, passages FROM documents WHERE NOT pending")
+        return {document_id: (owner, count) for document_id, owner, count in rows}
+
+    def restore(self, document_ids: Iterable[str]) -> str:
+        """Restore documents that the database has lost from its copies; return what happened, for the user."""
+        with disk_full_as_store_full("restore documents"):
+            return restore(self._connection, self._folder, document_ids)
 
     def insert_pending(self, document: Document) -> Document:
         """Insert a pending document; return it with a unique name."""
@@ -160,6 +158,9 @@ class Catalog:
                 "warning = :warning, parser_version = :parser_version WHERE id = :id",
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
+            seal(self._connection, document.id)
+        if is_copy_due(self._folder):
+            make_copy(self._connection, self._folder)
         return self.document(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
@@ -167,6 +168,7 @@ class Catalog:
             document = self.document(document_id)
             name = unique_name(name, self._names(exclude=document_id))
             self._connection.execute("UPDATE documents SET name = ? WHERE id = ?", (name, document_id))
+            seal(self._connection, document_id)
         return replace(document, name=name)
 
     def set_segment_count(self, document_id: str, num_segments: int) -> None:
@@ -174,14 +176,17 @@ class Catalog:
             self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (num_segments, document_id))
 
     def hide(self, document_id: str) -> None:
-        """Make a document pending, and delete its chunks and terms."""
+        """Make a document pending, and erase its text, also from the copies of the database."""
         with self._transaction("delete a document"):
-            self._connection.execute("UPDATE documents SET pending = 1 WHERE id = ?", (document_id,))
+            self._connection.execute("UPDATE documents SET pending = 1, warning = '' WHERE id = ?", (document_id,))
             self._delete_chunks(document_id)
+            erase_words(self._connection)
+        forget(self._folder, document_id)
 
     def delete_pending(self, owner: str) -> None:
         with self._transaction("delete a document"):
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # the log holds deleted text
 
     def close(self) -> None:
         self._connection.close()
@@ -190,12 +195,6 @@ class Catalog:
     def _transaction(self, action: str) -> Iterator[None]:
         with disk_full_as_store_full(action), self._connection:
             yield
-
-    def _add_columns(self) -> None:
-        for table, columns in ADDED_COLUMNS.items():
-            existing = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
-            for name in columns.keys() - existing:
-                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
 
     def _names(self, exclude: str = "") -> set[str]:
         return {name for (name,) in self._connection.execute("SELECT name FROM documents WHERE id != ?", (exclude,))}

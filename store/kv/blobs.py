@@ -2,15 +2,16 @@
 
 A wrong tensor would silently give a wrong answer. A SQLite index therefore stores the length and SHA-256 of each
 blob, and a file that does not match is deleted and counts as a miss. The file name contains the checksum, so replacing
-a key never overwrites bytes that another thread is reading, and hashing needs no lock. An index that is unreadable or
-of another version is recreated empty, and its blobs are lost: this is a cache.
+a key never overwrites bytes that another thread is reading, and hashing needs no lock. An index that is damaged or of
+another version is recreated empty, and its blobs are lost: this is a cache.
 """
 
 import hashlib
 import shutil
 import sqlite3
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from store.atomic import replace_synced, write_synced
 from store.disk_full import disk_full_as_store_full, is_disk_full
-from store.errors import StoreFull
+from store.errors import KVIndexDamaged, StoreFull
 
 SUFFIX = ".safetensors"
 DRAFT_SUFFIX = ".part"
@@ -55,7 +56,7 @@ class DiskBlobs:
         data = save({name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()})
         blob = _Blob(key, len(data), hashlib.sha256(data).hexdigest(), note)
         draft = self._root / f"{key}-{uuid4().hex}{DRAFT_SUFFIX}"
-        with disk_full_as_store_full("save chunk KV"):
+        with _writing("save chunk KV"):
             try:
                 write_synced(draft, data)
                 with self._lock:
@@ -87,7 +88,7 @@ class DiskBlobs:
 
     def annotate(self, notes: dict[str, str]) -> None:
         rows = [(note, key) for key, note in notes.items()]
-        with self._lock, disk_full_as_store_full("save notes about chunk KV"), self.index:
+        with self._lock, _writing("save notes about chunk KV"), self.index:
             self.index.executemany("UPDATE blobs SET note = ? WHERE key = ?", rows)
 
     def close(self) -> None:
@@ -95,8 +96,11 @@ class DiskBlobs:
             self.index.close()
 
     def _find(self, key: str) -> _Blob | None:
-        row = self.index.execute(f"{SELECT} WHERE key = ?", (key,)).fetchone()
-        return _Blob(*row) if row else None
+        """Return a row of the index; None also if it cannot be read."""
+        with suppress(sqlite3.DatabaseError):
+            row = self.index.execute(f"{SELECT} WHERE key = ?", (key,)).fetchone()
+            return _Blob(*row) if row else None
+        return None
 
     def _path(self, blob: _Blob) -> Path:
         return self._root / f"{blob.key}-{blob.sha256[:16]}{SUFFIX}"
@@ -124,7 +128,7 @@ class DiskBlobs:
             if current is not None and current.sha256 == blob.sha256:
                 with suppress(OSError):
                     self._path(blob).unlink()  # first: if the index cannot be changed, this is a miss nevertheless
-                with suppress(StoreFull), disk_full_as_store_full("delete chunk KV"), self.index:
+                with suppress(StoreFull), _writing("delete chunk KV"), self.index:
                     self.index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
 
     def _reconcile(self) -> None:
@@ -138,6 +142,53 @@ class DiskBlobs:
                 with self.index:
                     self.index.execute("DELETE FROM blobs WHERE key = ?", (blob.key,))
                 path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(action: str) -> Iterator[None]:
+    """Raise StoreFull for a full disk, and KVIndexDamaged for an index that was damaged after it was opened."""
+    with disk_full_as_store_full(action):
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if is_disk_full(error):
+                raise
+            raise KVIndexDamaged(f"Cannot {action} ({error}).") from error
+
+
+def check(root: Path, repair: bool) -> str:
+    """Read all blobs of a folder that is not open; return what is wrong, as the end of a sentence.
+
+    With `repair`, damaged files are deleted; opening the folder then drops their rows, or creates the index again.
+    """
+    path = root / "index.sqlite3"
+    if not path.exists():
+        return ""
+    damaged = []
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as index:
+            if index.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("malformed")
+            for key, size_bytes, digest in index.execute("SELECT key, size_bytes, sha256 FROM blobs"):
+                file = root / f"{key}-{digest[:16]}{SUFFIX}"
+                if file.is_file() and (file.stat().st_size != size_bytes or _sha256(file) != digest):
+                    damaged.append(file)
+    except sqlite3.DatabaseError as error:
+        if is_disk_full(error):
+            raise
+        damaged = list(root.glob("index.sqlite3*"))
+        problem = "has a damaged index"
+    else:
+        problem = f"has {len(damaged)} damaged {'file' if len(damaged) == 1 else 'files'}" if damaged else ""
+    if repair:
+        for file in damaged:
+            file.unlink(missing_ok=True)
+    return problem
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_all(root: Path) -> tuple[int, int]:
@@ -166,10 +217,13 @@ def _open_index(path: Path) -> sqlite3.Connection:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
+        connection.execute("PRAGMA secure_delete = ON")  # notes name documents
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")  # no fsync per change; a lost row is a miss
         connection.execute(SCHEMA)
-        connection.execute(f"{SELECT} LIMIT 1")
+        connection.execute(SELECT).fetchall()
+        if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("the index of chunk KV is damaged")
     except BaseException:
         connection.close()
         raise

@@ -51,14 +51,14 @@ class DocumentLibrary:
         self._chunking = chunking or ChunkConfig()
         self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
         self._claimed = set[str]()  # documents that are being added or re-indexed
-        self._catalog = Catalog(root / "library.sqlite3")
+        self._catalog = Catalog(root)
         self._vectors = VectorIndex(root / "vectors")
+        self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
         with suppress(StoreFull):
             self._purge_pending()
         if self._catalog.pending_owners():
             return  # the disk is full: serve the existing documents
-        if self._vectors.fingerprint != embedder.fingerprint or len(self._vectors) != self._catalog.count_segments():
-            self._rebuild_vectors()
+        self._check_vectors()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
@@ -117,6 +117,35 @@ class DocumentLibrary:
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
+
+    def documents_without_vectors(self) -> list[Document]:
+        """Return the documents that only words find, because vectors are missing; `embed_missing` computes them."""
+        with self._lock:
+            existing = self._vectors.segment_counts()
+            expected = self._catalog.segment_counts()
+            incomplete = {each for each, (owner, count) in expected.items() if existing.get(owner, 0) != count}
+            return [document for document in self._catalog.documents() if document.id in incomplete]
+
+    def embed_missing(self) -> Generator[Progress, None, None]:
+        """Compute missing vectors, yielding progress after each step. Raises StoreFull."""
+        for document in self.documents_without_vectors():
+            with self._lock:
+                is_claimed = self._claim(document.id)
+            if not is_claimed:
+                continue  # it is being re-indexed, or deleted
+            try:
+                with self._lock:
+                    owner = self._catalog.owner(document.id)
+                    self._vectors.delete(owner)
+                num_segments = yield from self._embed(owner, self._catalog.chunks(document.id))
+                with self._lock:
+                    self._catalog.set_segment_count(document.id, num_segments)
+            except NoSuchDocument:
+                pass  # deleted in the meantime
+            finally:
+                self._release(document.id)
+                with suppress(StoreFull):
+                    self._purge_pending(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
         """Rename a document, with a number if the name exists. Raises NoSuchDocument or StoreFull."""
@@ -233,14 +262,19 @@ class DocumentLibrary:
             yield Progress("embedded", start + len(batch), len(chunks))
         return num_segments
 
-    def _rebuild_vectors(self) -> None:
-        self._vectors.clear()
-        for document in self._catalog.documents():
-            size_before = len(self._vectors)
-            for _ in self._embed(self._catalog.owner(document.id), self._catalog.chunks(document.id)):
-                pass
-            self._catalog.set_segment_count(document.id, len(self._vectors) - size_before)
-        self._vectors.mark_complete(self._embedder.fingerprint)
+    def _check_vectors(self) -> None:
+        """Delete vectors of another embedder, and those of documents that the catalog has lost."""
+        if self._vectors.fingerprint != self._embedder.fingerprint:
+            if len(self._vectors):
+                self._vectors.clear()
+            self._vectors.set_fingerprint(self._embedder.fingerprint)
+        expected = self._catalog.segment_counts()
+        unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}
+        lost = {owner.partition(".")[0] for owner in unknown} - expected.keys()
+        if lost and not self.notice:
+            self.notice = f"{self.notice} {self._catalog.restore(lost)}".strip()
+        for owner in unknown:  # of the lost and of the restored ones, whose chunks may be others
+            self._vectors.delete(owner)
 
     def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str], words_first: bool = False) -> list[Hit]:
         """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks.

@@ -1,11 +1,12 @@
 """The vectors of embedding segments: stored in a Chroma collection, searched exactly in memory.
 
-All vectors can be recomputed from the catalog's text. The collection stores the embedder's fingerprint, written only
-when the index is complete; on a mismatch the library rebuilds the index.
+All vectors can be recomputed from the catalog's text, so a damaged index is deleted. The collection stores the
+embedder's fingerprint; the library embeds the documents whose vectors are missing.
 """
 
 import errno
 import heapq
+import logging
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
@@ -18,6 +19,7 @@ import chromadb
 import numpy as np
 from chromadb.api.client import Client
 from chromadb.api.collection_configuration import CreateHNSWConfiguration
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
@@ -26,6 +28,9 @@ from store.disk_full import disk_full_as_store_full, is_disk_full
 COLLECTION = "passages"
 MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
 MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
+MAX_NORM_ERROR = 0.01  # of vectors of length 1; more is damage
+OPENING = "vectors.opening"  # exists while Chroma opens the folder, which can end the process if a file is damaged
+log = logging.getLogger("kvscope")
 MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched
 
 
@@ -59,6 +64,10 @@ class ExactIndex:
     def delete(self, owner: str) -> None:
         self._blocks.pop(owner, None)
 
+    def segment_counts(self) -> dict[str, int]:
+        """Return the number of segments of each owner that has any."""
+        return {owner: sum(len(block.vectors) for block in blocks) for owner, blocks in self._blocks.items()}
+
     def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:
         """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id."""
         scored: list[tuple[float, str]] = []
@@ -75,17 +84,25 @@ class VectorIndex(ExactIndex):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
+        marker = folder.with_name(OPENING)
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            _delete_if_damaged(folder)
-            settings = Settings(anonymized_telemetry=False)
-            self._client = cast(Client, chromadb.PersistentClient(str(folder), settings=settings))
-            self._collection = self._open_collection()
-            self._load()
+            if marker.exists() or not is_sound(folder):
+                self._reset()
+            marker.touch()
+            try:
+                self._open()
+            except BaseException as error:
+                if not _is_damage(error):
+                    raise
+                log.warning("the vectors are damaged and will be computed again: %s", error)
+                self._reset()
+                self._open()
+            marker.unlink()
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the embedder; empty if the index is incomplete."""
+        """Fingerprint of the embedder of all vectors; empty for a new index."""
         return (self._collection.metadata or {}).get("fingerprint", "")
 
     def __len__(self) -> int:
@@ -98,8 +115,8 @@ class VectorIndex(ExactIndex):
             self._collection = self._open_collection()
             self._blocks.clear()
 
-    def mark_complete(self, fingerprint: str) -> None:
-        """Record that every segment of every document is here, embedded by this embedder."""
+    def set_fingerprint(self, fingerprint: str) -> None:
+        """Record the embedder of all vectors."""
         with self._writing("save the vectors"):
             self._collection.modify(metadata={"fingerprint": fingerprint})
 
@@ -138,6 +155,19 @@ class VectorIndex(ExactIndex):
                     raise OSError(errno.ENOSPC, str(error)) from error
                 raise
 
+    def _open(self) -> None:
+        settings = Settings(anonymized_telemetry=False)
+        self._client = cast(Client, chromadb.PersistentClient(str(self._folder), settings=settings))
+        self._collection = self._open_collection()
+        self._load()
+
+    def _reset(self) -> None:
+        """Delete the folder's files; without this, Chroma does not open a folder again in the same process."""
+        SharedSystemClient.clear_system_cache()
+        shutil.rmtree(self._folder)
+        self._folder.mkdir()
+        self._blocks.clear()
+
     def _open_collection(self) -> chromadb.Collection:
         return self._client.get_or_create_collection(
             COLLECTION, embedding_function=None, configuration={"hnsw": MINIMAL_HNSW}
@@ -148,19 +178,30 @@ class VectorIndex(ExactIndex):
         by_owner = defaultdict[str, list[tuple[str, np.ndarray]]](list)
         for start in range(0, len(self), MAX_BATCH):
             rows: Any = self._collection.get(limit=MAX_BATCH, offset=start, include=["metadatas", "embeddings"])
+            norms = np.linalg.norm(np.asarray(rows["embeddings"], np.float32), axis=1)
+            if not (np.abs(norms - 1) < MAX_NORM_ERROR).all():
+                raise ValueError("a vector has another length than 1")
             for metadata, vector in zip(rows["metadatas"], rows["embeddings"], strict=True):
                 by_owner[metadata["document"]].append((metadata["chunk"], vector.astype(np.float32)))
         for owner, segments in by_owner.items():
             super().add(owner, [chunk for chunk, _ in segments], np.stack([vector for _, vector in segments]))
 
 
-def _delete_if_damaged(folder: Path) -> None:
-    """Check the database before Chroma does: after a failed open, Chroma cannot open the folder in this process."""
+def is_sound(folder: Path) -> bool:
+    """Return whether the database of an index that is not open can be read."""
+    path = folder / "chroma.sqlite3"
+    if not path.exists():
+        return not any(folder.iterdir())
     try:
-        with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
-            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with closing(sqlite3.connect(path)) as database:
+            return database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
     except sqlite3.DatabaseError as error:
         if is_disk_full(error):
             raise
-        shutil.rmtree(folder)
-        folder.mkdir()
+        return False
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Return whether an error while opening comes from the files; Rust's panics are no Exceptions."""
+    is_panic = type(error).__name__ == "PanicException"
+    return is_panic or (isinstance(error, Exception) and not is_disk_full(error))

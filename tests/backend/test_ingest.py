@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import Event, Thread
 from time import sleep
 
+from backend.services import library as service
 from engine.errors import Cancelled
 from engine.passages import PassageCache
 from engine.request import Request
@@ -115,11 +116,10 @@ def add(backend, file, cancel=None, session=""):
 
 def assert_nothing_is_pending(backend, *names):
     """These documents are all there is, in every index."""
-    library = backend.loader.runtime.library
+    library = backend.loader.runtime.engine.finder
     assert {document.name for document in backend.documents()} == set(names)
     assert library._catalog.pending_owners() == [] and not library._claimed
-    assert len(library._vectors) == library._catalog.count_segments()
-    assert backend.library.pending_message() == ""
+    assert library._vectors.segment_counts() == dict(library._catalog.segment_counts().values())
 
 
 def test_a_small_document_overtakes_a_large_one_and_a_cancelled_one_leaves_both(start, tmp_path, monkeypatch):
@@ -150,7 +150,7 @@ def test_a_small_document_overtakes_a_large_one_and_a_cancelled_one_leaves_both(
 
 def test_a_file_that_is_being_added_twice_is_added_even_if_the_first_time_is_cancelled(start, tmp_path, monkeypatch):
     backend, file, cancel, waiting = start(), write(tmp_path / "ferry.txt", 60), Event(), Event()
-    monkeypatch.setattr("backend.services.library.sleep", lambda seconds: waiting.set())
+    monkeypatch.setattr(service, "sleep", lambda seconds: waiting.set())
     first = backend.ingest([(file, "first.txt")], cancel, "one")
     while next(first)[0].stage != "embedded":
         pass

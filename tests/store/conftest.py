@@ -28,11 +28,11 @@ def open_library(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr("store.library.library.BATCH_CHUNKS", 2)
 
-    def open_(embedder=None, chunking=SMALL, reranker=None):
+    def open_(embedder=None, chunking=SMALL, reranker=None, folder="library"):
         while opened:
             opened.pop().close()
         opened.append(
-            DocumentLibrary(tmp_path / "library", word_tokenizer(), embedder or WordEmbedder(), chunking, reranker)
+            DocumentLibrary(tmp_path / folder, word_tokenizer(), embedder or WordEmbedder(), chunking, reranker)
         )
         return opened[-1]
 

@@ -63,7 +63,11 @@ class DocumentSidebar:
         """Return the current list as HTML."""
         status = self._backend.status()
         loading = not status.ready and not status.failed
-        return render_document_list(self._backend.documents(), self._backend.tier_usage(), pending_delete, loading)
+        documents = render_document_list(self._backend.documents(), self._backend.tier_usage(), pending_delete, loading)
+        notices = [
+            tag("p", notice, class_="kv-warning", role="status", dir="auto") for notice in self._backend.notices()
+        ]
+        return join(*notices, documents)
 
     def tick(self, shown: tuple[str, str], pending_delete: str) -> Update:
         """Return what changed since `shown`; a list that waits for a confirmation is not redrawn."""

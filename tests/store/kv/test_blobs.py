@@ -2,11 +2,12 @@
 
 import errno
 import os
+import random
 import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import store.kv.blobs
-from store.errors import StoreFull
+from store.errors import KVIndexDamaged, StoreFull
 from store.kv.blobs import DiskBlobs, remove_all
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.int64, torch.uint8, torch.bool]
@@ -229,6 +230,44 @@ def test_a_damaged_index_is_a_cold_start(open_blobs, tmp_path):
     assert not blobs.notes() and not files(tmp_path)
     blobs.put("a1", tensors_of(1))
     assert is_same(blobs.get("a1"), tensors_of(1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_index_with_a_damaged_page_or_bit_loses_blobs_but_returns_no_wrong_one(open_blobs, tmp_path, seed):
+    rng, blobs = random.Random(seed), open_blobs()
+    contents = {f"{key:02x}": tensors_of(key) for key in range(40)}
+    for key, tensors in contents.items():
+        blobs.put(key, tensors, "note " * 30)
+    blobs.close()
+    path = tmp_path / "blobs" / "index.sqlite3"
+    data = bytearray(path.read_bytes())
+    if seed % 2:
+        start = rng.randrange(len(data) // 4096) * 4096
+        data[start : start + 4096] = rng.randbytes(4096)
+    else:
+        for _ in range(20):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    blobs = open_blobs()
+    for key in contents:
+        with suppress(KeyError):
+            assert is_same(blobs.get(key), contents[key])
+    blobs.put("ff", contents["00"])
+    assert is_same(blobs.get("ff"), contents["00"])
+
+
+def test_an_index_damaged_while_it_is_open_gives_misses_and_a_clear_error(open_blobs, tmp_path):
+    blobs = open_blobs()
+    blobs.put("aa", tensors_of(1))
+    execute(tmp_path, "DROP TABLE blobs")
+    with pytest.raises(KeyError):
+        blobs.get("aa")
+    with pytest.raises(KVIndexDamaged, match="Restart KVScope"):
+        blobs.put("bb", tensors_of(2))
+    blobs.delete("aa")
+    blobs = open_blobs()
+    blobs.put("cc", tensors_of(3))
+    assert is_same(blobs.get("cc"), tensors_of(3))
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -218,7 +218,11 @@ def test_vectors_of_another_embedder_are_rebuilt(open_library, file_of, tmp_path
     add(library, file_of(BIRDS))
     old = search(library, "kingfisher fish", 3)
     library = open_library(other := WordEmbedder("other words", width=128))
-    assert other.num_embedded == count_rows(tmp_path)["embeddings"]
+    assert [document.name for document in library.documents_without_vectors()] == ["file.txt"]
+    assert [hit.similarity for hit in search(library, "kingfisher fish", 1)] == [None]  # found by words
+    list(library.embed_missing())
+    assert not library.documents_without_vectors() and not library.notice
+    assert other.num_embedded == count_rows(tmp_path)["embeddings"] + 1  # and the question
     assert [hit.chunk.id for hit in search(library, "kingfisher fish", 1)] == [old[0].chunk.id]
 
 
@@ -230,7 +234,7 @@ def test_lost_vectors_are_rebuilt(open_library, file_of, tmp_path):
     with closing(VectorIndex(tmp_path / "library" / "vectors")) as vectors:
         vectors.delete(document.id)
     assert count_rows(tmp_path)["embeddings"] == 0
-    open_library()
+    list(open_library().embed_missing())
     assert count_rows(tmp_path) == before
 
 
@@ -241,6 +245,7 @@ def test_damaged_vectors_are_rebuilt(open_library, file_of, tmp_path):
     library.close()
     (tmp_path / "library" / "vectors" / "chroma.sqlite3").write_bytes(b"no database" * 500)
     library = open_library()
+    list(library.embed_missing())
     assert count_rows(tmp_path) == before
     assert search(library, "kingfisher fish", 3) == hits
 

@@ -44,7 +44,7 @@ def spans_of(library, document):
 
 def text_of(tmp_path, document):
     """Return the text from which a document is re-chunked."""
-    with closing(Catalog(tmp_path / "library" / "library.sqlite3")) as catalog:
+    with closing(Catalog(tmp_path / "library")) as catalog:
         return catalog.parsed(document.id).text
 
 
@@ -287,6 +287,8 @@ def test_markdown_tables_of_an_earlier_version_get_their_headers_when_reindexed(
     assert not document.is_outdated
     library.close()
     with closing(sqlite3.connect(tmp_path / "library" / "library.sqlite3")) as database, database:
+        database.execute("ALTER TABLE documents DROP COLUMN checksum")
+        database.execute("PRAGMA user_version = 1")
         database.execute("UPDATE documents SET parser_version = NULL")
         database.execute("UPDATE chunks SET text = 'Fees:\n\n| Fee | Euro |\n|---|---|\n| Dog | 6 |', context = ''")
     library = open_library(chunking=WIDE)

@@ -47,7 +47,7 @@ def fused_by_hand(rankings):
 def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled, tmp_path):
     """One library serves all examples, because building it takes longer than all of them."""
     known = sorted(document.id for document in filled.documents())
-    catalog = Catalog(tmp_path / "library" / "library.sqlite3")
+    catalog = Catalog(tmp_path / "library")
 
     @given(
         question=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),

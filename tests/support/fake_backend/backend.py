@@ -102,6 +102,7 @@ class FakeBackend:
         self.requests: list[Request] = []
         self.cancelled: list[bool] = []
         self.stored_documents = documents or []
+        self.shown_notices: list[str] = []
         self.cleared = False
         self.cache = FakeCache()
         self.library = FakeLibrary(self)
@@ -122,6 +123,9 @@ class FakeBackend:
 
     def status(self) -> Status:
         return self.state
+
+    def notices(self) -> list[str]:
+        return list(self.shown_notices)
 
     def methods(self) -> list[MethodInfo]:
         return METHODS

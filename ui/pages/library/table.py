@@ -15,6 +15,7 @@ PASSAGES_PER_PAGE = 20
 PAGE_SIZE = 50  # rows shown before "Show more"
 _CACHED = "Keys and values (KV) cached for its passages, in all tiers. Questions reuse them."
 _PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
+_EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
 COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
     "name": ("Name", "Sort by name", lambda usage: usage.document.name.casefold()),
     "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
@@ -67,7 +68,8 @@ def render_summary(documents: Sequence[DocumentUsage]) -> Markup:
     text = f"{count(len(documents), 'document')}, {count(passages, 'passage')}."
     if outdated := sum(each.needs_rechunk for each in documents):
         text += f" {count(outdated, 'document')} chunked with other settings."
-    return tag("p", text, class_="kv-muted")
+    export = tag("a", "Export", href="library.zip", download="kvscope-library.zip", title=_EXPORT)
+    return tag("p", text, " ", export, class_="kv-muted")
 
 
 def render_table(

@@ -1,0 +1,69 @@
+"""What the application does instead of serving: clear the cache, check, repair, export and import a data folder."""
+
+import logging
+from contextlib import closing
+from pathlib import Path
+
+from backend.runtime.check import check_folder
+from backend.runtime.settings import Settings
+from store.catalog.catalog import Catalog
+from store.catalog.transfer import export_library
+from store.errors import KVScopeError
+from store.kv.blobs import remove_all
+from store.lock import FolderLock
+
+log = logging.getLogger("kvscope")
+
+
+def run_command(settings: Settings) -> int:
+    """Run the command of the settings and log its result; return the exit status. Raises KVScopeError."""
+    if settings.export_file is not None:
+        return _export(settings.data, settings.export_file)  # without the lock: KVScope may be running
+    with closing(FolderLock(settings.data)):
+        if settings.clear_cache:
+            return _clear_cache(settings.data / "kv")
+        if settings.import_file is not None:
+            return _import(settings.data, settings.import_file)
+        return _check(settings.data, settings.repair)
+
+
+def _clear_cache(folder: Path) -> int:
+    removed_bytes, remaining_bytes = remove_all(folder)
+    log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
+    if remaining_bytes:
+        log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
+    return 1 if remaining_bytes else 0
+
+
+def _check(data: Path, repair: bool) -> int:
+    problems = check_folder(data, repair)
+    for problem in problems:
+        log.warning("%s", problem)
+    if not problems:
+        log.info("No damage was found in %s", data)
+    elif not repair:
+        log.info("Start KVScope, or run it with --repair; damaged documents and settings are kept under dated names")
+    return 1 if problems and not repair else 0
+
+
+def _export(data: Path, target: Path) -> int:
+    try:
+        with target.open("xb") as file:
+            count = export_library(data, file)
+    except OSError as error:
+        log.error("%s cannot be written (%s). Choose another file.", target, error.strerror)
+        return 1
+    except KVScopeError:
+        target.unlink()
+        raise
+    log.info("%d documents exported to %s", count, target)
+    return 0
+
+
+def _import(data: Path, source: Path) -> int:
+    with closing(Catalog(data / "library")) as catalog:
+        result = catalog.import_from(source)
+    log.info("%d documents added; %d were in the library before", result.added, result.existing)
+    for name in result.damaged:
+        log.error("%s is damaged in %s and was not added", name, source)
+    return 1 if result.damaged else 0

@@ -1,0 +1,51 @@
+"""Computes missing vectors in the background, and tells what was damaged."""
+
+import logging
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from backend.runtime.loader import RuntimeLoader
+from backend.runtime.tasks import TaskRegistry
+from engine.errors import LoadingFailed, ModelNotReady
+from store.errors import KVScopeError
+
+log = logging.getLogger("kvscope")
+
+
+@dataclass
+class Repairs:
+    """The repairs of one backend's library."""
+
+    loader: RuntimeLoader
+    tasks: TaskRegistry
+
+    def start(self) -> None:
+        """Compute the vectors that the library misses, if any, while questions are answered."""
+        runtime = self.loader.runtime
+        if runtime is not None and runtime.library.documents_without_vectors():
+            Thread(target=self._embed_missing, name="vectors", daemon=True).start()
+
+    def notices(self) -> list[str]:
+        """Return sentences for the user; empty if nothing was damaged."""
+        with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
+            missing = len(runtime.library.documents_without_vectors())
+            notices = [runtime.library.notice]
+            if missing:
+                documents = "1 document is" if missing == 1 else f"{missing} documents are"
+                notices.append(f"{documents} found by words only until the search by meaning is complete again.")
+            return list(filter(None, notices))
+        return []
+
+    def _embed_missing(self) -> None:
+        cancel = Event()
+        try:
+            with self.tasks.track(cancel), closing(self.loader.ready().library.embed_missing()) as steps:
+                for _ in steps:
+                    with self.tasks.between_questions(cancel):
+                        if cancel.is_set():
+                            return
+        except KVScopeError as error:  # the next start continues
+            log.warning("vectors are still missing: %s", error)
+        except Exception:
+            log.exception("missing vectors could not be computed")

@@ -1,0 +1,138 @@
+"""Export a library to one file and import it elsewhere: documents with their chunks, without vectors and KV.
+
+The file is a zip archive: `manifest.json`, `documents.jsonl` (one document a line: its row and its chunks' rows) and
+`preferences.json`. Vectors and KV can be computed again; chats are in the browsers.
+"""
+
+import json
+import sqlite3
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from store.catalog.schema import FILE_NAME, is_outdated
+from store.catalog.stored import StoredDocument, documents_in, insert
+from store.disk_full import disk_full_as_store_full
+from store.errors import KVScopeError
+from store.names import clean_name, unique_name
+from store.preferences import Preferences
+
+FORMAT = 1
+MANIFEST, DOCUMENTS, PREFERENCES = "manifest.json", "documents.jsonl", "preferences.json"
+MAX_LINE_BYTES = 2**28  # of one document; the longest text is 20 million characters
+MAX_SMALL_BYTES = 2**20  # of the other members
+
+
+class ImportFailed(KVScopeError):
+    hint = "Export the library again and import the new file; nothing was changed by this one."
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import did."""
+
+    added: int
+    existing: int  # were in the library before
+    damaged: list[str]  # names of documents with a wrong checksum
+
+
+def export_library(data: Path, target: IO[bytes]) -> int:
+    """Write an export of a data folder, which may be in use; return the number of documents.
+
+    Raises ImportFailed for a library of an earlier version, and StoreFull.
+    """
+    path = data / "library" / FILE_NAME
+    count = 0
+    with disk_full_as_store_full("export the library"), zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        if path.exists():
+            with closing(sqlite3.connect(path)) as connection, archive.open(DOCUMENTS, "w", force_zip64=True) as lines:
+                connection.row_factory = sqlite3.Row
+                if is_outdated(connection):
+                    raise ImportFailed("The library is of an earlier version. Start KVScope once, then export it.")
+                connection.execute("BEGIN")  # one state of the library, whatever happens meanwhile
+                for stored in documents_in(connection):
+                    lines.write(json.dumps({"document": stored.document, "chunks": stored.chunks}).encode() + b"\n")
+                    count += 1
+        archive.writestr(PREFERENCES, json.dumps(Preferences(data).read()))
+        archive.writestr(MANIFEST, json.dumps({"format": FORMAT, "created_at": time.time(), "documents": count}))
+    return count
+
+
+def import_library(data: Path, source: Path, connection: sqlite3.Connection) -> ImportResult:
+    """Add the documents of an export to a library's database; settings are taken over if there are none.
+
+    Raises ImportFailed, before any change if the file is no export; and StoreFull.
+    """
+    added, existing, damaged = 0, 0, list[str]()
+    known = {document_id for (document_id,) in connection.execute("SELECT id FROM documents")}
+    names = {name for (name,) in connection.execute("SELECT name FROM documents")}
+    try:
+        with zipfile.ZipFile(source) as archive:
+            _check_manifest(archive)
+            preferences = json.loads(_read_small(archive, PREFERENCES))
+            with disk_full_as_store_full("import documents"), connection:
+                for stored in _documents_in_archive(archive):
+                    name = clean_name(str(stored.document["name"]))
+                    if stored.document["id"] in known:
+                        existing += 1
+                    elif not stored.is_whole or not _is_consistent(stored):
+                        damaged.append(name)
+                    else:
+                        names.add(insert(connection, stored, unique_name(name, names)))
+                        known.add(stored.document["id"])
+                        added += 1
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        sqlite3.Error,
+        ValueError,
+        LookupError,
+        TypeError,
+        EOFError,
+        RecursionError,
+    ) as error:
+        raise ImportFailed(f"{source.name} is no export of a library, or is damaged ({error}).") from error
+    if isinstance(preferences, dict) and not Preferences(data).read():
+        Preferences(data).write(preferences)
+    return ImportResult(added, existing, damaged)
+
+
+def _check_manifest(archive: zipfile.ZipFile) -> None:
+    version = json.loads(_read_small(archive, MANIFEST))["format"]
+    if version != FORMAT:
+        raise ImportFailed(f"The export has format {version}; this version of KVScope reads format {FORMAT}.")
+
+
+def _read_small(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as member:
+        content = member.read(MAX_SMALL_BYTES + 1)
+    if len(content) > MAX_SMALL_BYTES:
+        raise ValueError(f"{name} is too large")
+    return content
+
+
+def _documents_in_archive(archive: zipfile.ZipFile) -> Iterator[StoredDocument]:
+    if DOCUMENTS not in archive.namelist():
+        return
+    with archive.open(DOCUMENTS) as lines:
+        while line := lines.readline(MAX_LINE_BYTES):
+            if len(line) == MAX_LINE_BYTES:
+                raise ValueError("a document is too large")
+            entry: dict[str, Any] = json.loads(line)
+            yield StoredDocument(dict(entry["document"]), [dict(chunk) for chunk in entry["chunks"]])
+
+
+def _is_consistent(stored: StoredDocument) -> bool:
+    """Return whether the chunks belong to the document: a checksum can be made for anything."""
+    document_id = stored.document["id"]
+    return (
+        isinstance(document_id, str)
+        and len(document_id) == 64
+        and stored.document.get("checksum") is not None
+        and len(stored.chunks) == stored.document["chunks"]
+        and all(chunk["document_id"] == document_id for chunk in stored.chunks)
+    )

@@ -1,0 +1,61 @@
+"""Missing vectors are computed while questions are answered, and the user is told what was damaged."""
+
+import shutil
+import time
+from threading import Event
+
+from engine.request import Request
+from store.library.library import DocumentLibrary
+from tests.support.doubles import TEXTS, last
+
+ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
+
+
+def filled(backend, folder):
+    file = folder / "boats.txt"
+    file.write_text("\n\n".join(TEXTS.values()))
+    list(backend.ingest([(file, file.name)], Event()))
+    return backend
+
+
+def wait_until(condition, timeout_s=20.0):
+    until = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert condition()
+
+
+def test_missing_vectors_are_computed_in_the_background_and_questions_are_answered_meanwhile(
+    start, tmp_path, monkeypatch
+):
+    backend = filled(start(), tmp_path)
+    assert backend.notices() == []
+    vectors = backend.loader.settings.data / "library" / "vectors"
+    backend.close()
+    shutil.rmtree(vectors)
+    may_continue, embed = Event(), DocumentLibrary._embed
+
+    def embed_later(self, owner, chunks):
+        may_continue.wait(20)
+        return (yield from embed(self, owner, chunks))
+
+    monkeypatch.setattr(DocumentLibrary, "_embed", embed_later)
+    backend = start()
+    (notice,) = backend.notices()
+    assert notice.startswith("1 document is found by words only")
+    assert last(backend.ask(ASK, Event())).state == "done"
+    may_continue.set()
+    wait_until(lambda: not backend.notices())
+    (source, *_) = last(backend.ask(ASK, Event())).sources
+    assert source.similarity is not None
+
+
+def test_a_damaged_database_is_named_on_the_page(start, tmp_path):
+    backend = filled(start(), tmp_path)
+    database = backend.loader.settings.data / "library" / "library.sqlite3"
+    backend.close()
+    database.write_bytes(b"no database" * 1000)
+    backend = start()
+    (notice,) = backend.notices()
+    assert "was damaged" in notice and "1 document was restored" in notice
+    assert [document.name for document in backend.documents()] == ["boats.txt"]
