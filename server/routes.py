@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
@@ -23,6 +24,7 @@ from engine.request import Answer
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
+from server.gradio_errors import GradioErrors, invalid_request
 from server.host_guard import HostGuard
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
@@ -42,7 +44,11 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
     routes = [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", _openai_api(backend))]
-    return {"routes": routes, "middleware": [Middleware(HostGuard, host=host)]}
+    return {
+        "routes": routes,
+        "middleware": [Middleware(HostGuard, host=host), Middleware(GradioErrors)],
+        "exception_handlers": {RequestValidationError: invalid_request},
+    }
 
 
 def _openai_api(backend: Backend) -> FastAPI:
