@@ -10,7 +10,6 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
-from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest
 from engine.errors import BadRequest
 from engine.method import default_method
@@ -94,8 +93,8 @@ def build(backend: Backend) -> None:
             defaults = CompareRequest(question)
             request = CompareRequest(
                 question,
-                defaults.methods if methods is None else tuple(methods),
-                defaults.ratios if ratios is None else tuple(ratios),
+                defaults.methods if methods is None else _tuple(methods),
+                defaults.ratios if ratios is None else _tuple(ratios),
                 passages,
                 repeats,
                 max_new_tokens,
@@ -111,7 +110,7 @@ def build(backend: Backend) -> None:
     def add_document(file: dict[str, Any] | None) -> list[dict]:
         """Add one uploaded file (`gradio_client.handle_file(path)`) and return the result for each file."""
         if not file:
-            raise gr.Error("Give a file: handle_file(path).", print_exception=False)
+            raise BadRequest("Give a file: handle_file(path).")
         path = Path(file["path"])
         try:
             with _call() as cancel:
@@ -126,14 +125,12 @@ def build(backend: Backend) -> None:
 
     def delete_document(document_id: str) -> dict:
         """Delete one document and everything computed from it."""
-        with _call():
-            backend.delete(document_id)
+        backend.delete(document_id)
         return {"deleted": document_id}
 
     def rename_document(document_id: str, name: str) -> dict:
         """Rename a document and return it; its name may get a number to stay unique."""
-        with _call():
-            return _document_json(backend.library.rename(document_id, name))
+        return _document_json(backend.library.rename(document_id, name))
 
     def reindex_document(document_id: str) -> list[dict]:
         """Re-chunk, embed and prefill a document with the current settings, and return the result."""
@@ -158,15 +155,10 @@ def build(backend: Backend) -> None:
 
 @contextmanager
 def _call() -> Iterator[Event]:
-    """Yield the cancel event of one call, set it when the call ends, and raise its errors as messages.
-
-    The log keeps the traceback of a bug, but nothing about an invalid request.
-    """
+    """Yield the cancel event of one call, and set it when the call ends."""
     cancel = Event()
     try:
         yield cancel
-    except Exception as error:
-        raise gr.Error(user_message(error), print_exception=False) from error
     finally:
         cancel.set()
 
@@ -185,7 +177,7 @@ def _history(earlier: Any) -> tuple[ChatTurn, ...]:
         raise BadRequest(f"The earlier questions must be a list, got {earlier!r}.")
     for turn in earlier or ():
         if not isinstance(turn, dict) or not {"question", "answer"} <= set(turn) <= {"question", "answer", "passages"}:
-            raise BadRequest(f"An earlier question has a question, an answer and its passages, got {turn!r}.")
+            raise BadRequest("An earlier question has a question, an answer and its passages.")
     return tuple(ChatTurn(turn["question"], turn["answer"], _tuple(turn.get("passages"))) for turn in earlier or ())
 
 

@@ -8,6 +8,7 @@ import gradio as gr
 from assets import ASSETS
 from backend.interface.backend import Backend
 from ui import gradio_api
+from ui.blocks import Blocks
 from ui.components.document_sidebar import DocumentSidebar
 from ui.events import session_of
 from ui.html import tag
@@ -59,7 +60,7 @@ class App:
         self.compare = Compare(backend, samples or {})
         self.cache = Cache(backend)
         self.settings = Settings(backend)
-        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
+        self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
             with gr.Row(elem_id="shell", equal_height=False):

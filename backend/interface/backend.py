@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import IO, Protocol
 
 from backend.interface.cache import CacheService
 from backend.interface.library import IngestProgress, LibraryService
@@ -54,6 +54,9 @@ class Backend(Protocol):
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name, one after the other; yield the progress of every file."""
+
+    def export(self, target: IO[bytes]) -> None:
+        """Write all documents and the settings to a zip file, see `store.catalog.transfer`."""
 
     def delete(self, document_id: str) -> None:
         """Delete a document, its chunks and their KV; an unknown one is ignored."""

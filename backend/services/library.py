@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import IO
 
 from assets import ASSETS
 from backend.interface.backend import Status
@@ -18,7 +17,6 @@ from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
-from store.catalog.transfer import export_library
 from store.errors import KVScopeError
 from store.types import Document, Excerpt, Progress
 
@@ -58,9 +56,6 @@ class LocalLibraryService:
                 tier = tree.tiers[level].name if level < len(tree.tiers) else ""
                 passages.append(Passage(chunk, len(ids), tier))
         return passages
-
-    def export(self, target: IO[bytes]) -> None:
-        export_library(self.loader.settings.data, target)
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         with self.loader.borrow() as runtime:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Event
-from typing import IO
 
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from store.errors import NoSuchDocument
@@ -32,9 +31,6 @@ class FakeLibrary:
         numbers = range(start, min(document.num_chunks, start + count))
         tiers = ("host", "disk", "")
         return [Passage(self._chunk(document, number), 97, tiers[number % 3]) for number in numbers]
-
-    def export(self, target: IO[bytes]) -> None:
-        target.write(b"PK exported")
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         document_id, _, number = chunk_id.rpartition("-")
