@@ -317,7 +317,7 @@ def test_a_draft_is_sent_apart_from_the_verified_text_and_only_on_request(client
 
 
 def test_the_library_is_downloaded_as_a_file(url):
-    response = httpx.get(f"{url}/library.zip")
+    response = httpx.get(f"{url}library.zip")
     assert response.status_code == 200 and response.content == b"PK exported"
     assert "attachment" in response.headers["content-disposition"]
 
