@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
@@ -26,6 +26,7 @@ from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import list_methods
+from store.catalog.transfer import export_library
 from store.types import Document
 
 SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when the status is ready."
@@ -45,7 +46,6 @@ class LocalBackend:
         self.cache = LocalCacheService(self.loader, chunk_owners)
         self._metrics = Metrics(self.tier_usage, self._kernels)
         self._repairs = Repairs(self.loader, self.tasks)
-        self.loader.on_open = self._repairs.start
         if settings.sample_docs:
             self.loader.on_ready = self.library.add_samples
 
@@ -67,8 +67,11 @@ class LocalBackend:
     def documents(self) -> list[Document]:
         return self.loader.documents()
 
-    def ingest(self, files: list[tuple[Path, str]], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
-        return self.library.add(files, cancel, session)
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
+        return self.library.add(files, cancel)
+
+    def export(self, target: IO[bytes]) -> None:
+        export_library(self.loader.settings.data, target)
 
     def delete(self, document_id: str) -> None:
         self.library.delete(document_id)

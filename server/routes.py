@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.background import BackgroundTask
@@ -25,6 +26,7 @@ from engine.request import Answer
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
 from server.errors import ApiError, ErrorResponse, to_api_error
+from server.gradio_errors import GradioErrors, invalid_request
 from server.host_guard import HostGuard
 from server.upload_guard import UploadGuard
 from store.errors import KVScopeError
@@ -48,7 +50,7 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
     def export(request: HttpRequest) -> Response:
         file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the response
         try:
-            backend.library.export(file)
+            backend.export(file)
         except KVScopeError as error:
             file.close()
             return PlainTextResponse(str(error), 500)
@@ -64,7 +66,11 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
         Route("/library.zip", export),
         Mount("/v1", _openai_api(backend)),
     ]
-    return {"routes": routes, "middleware": [Middleware(HostGuard, host=host), Middleware(UploadGuard)]}
+    return {
+        "routes": routes,
+        "middleware": [Middleware(HostGuard, host=host), Middleware(UploadGuard), Middleware(GradioErrors)],
+        "exception_handlers": {RequestValidationError: invalid_request},
+    }
 
 
 def _openai_api(backend: Backend) -> FastAPI:

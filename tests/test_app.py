@@ -14,9 +14,7 @@ from backend.local import LocalBackend
 from backend.runtime.settings import Settings
 from engine.errors import LoadingFailed
 from engine.request import Request
-from store.library.library import DocumentLibrary
 from store.lock import FolderLock
-from tests.support.fakes import WordEmbedder, word_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -65,27 +63,6 @@ def test_clear_cache_deletes_the_kv_and_nothing_else(tmp_path, monkeypatch, capl
     assert not (tmp_path / "kv").exists() and (tmp_path / "library" / "text").exists()
     monkeypatch.setattr("backend.runtime.commands.remove_all", lambda root: (0, 3_000_000))
     assert main() == 1 and f"3 MB in {tmp_path / 'kv'} could not be deleted" in caplog.text
-
-
-def test_a_library_is_exported_and_imported_by_commands(tmp_path, monkeypatch, caplog):
-    old, new, file = tmp_path / "old", tmp_path / "new", tmp_path / "library.zip"
-    with closing(DocumentLibrary(old / "library", word_tokenizer(), WordEmbedder())) as library:
-        (tmp_path / "birds.txt").write_text("The heron waits in the reeds.")
-        list(library.add(tmp_path / "birds.txt", "birds.txt"))
-
-    def run(data, *flags):
-        monkeypatch.setattr("sys.argv", ["app.py", "--data", str(data), *map(str, flags)])
-        with caplog.at_level("INFO"):
-            return main()
-
-    with closing(FolderLock(old)):  # in use
-        assert run(old, "--export", file) == 0 and "1 documents exported" in caplog.text
-    assert run(old, "--export", file) == 1 and "Choose another file" in caplog.text
-    assert run(new, "--import", file) == 0 and "1 documents added" in caplog.text
-    assert run(new, "--check") == 0 and "No damage was found" in caplog.text
-    assert run(new, "--import", tmp_path / "birds.txt") == 1 and "is no export of a library" in caplog.text
-    with closing(DocumentLibrary(new / "library", word_tokenizer(), WordEmbedder())) as library:
-        assert [document.name for document in library.documents()] == ["birds.txt"]
 
 
 def test_a_start_without_a_model_names_the_flag_and_closes_cleanly(tmp_path):

@@ -14,6 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from backend.interface.library import SessionEvent
+from ui.events import session_of
+
 _PATHS = ("/gradio_api/cancel", "/gradio_api/reset")  # the second is for a job that was cancelled before it was queued
 _running: dict[str, Event] = {}  # the cancel event of each running call, by Gradio's id of the call
 
@@ -21,7 +24,8 @@ _running: dict[str, Event] = {}  # the cancel event of each running call, by Gra
 @contextmanager
 def cancellable() -> Iterator[Event]:
     """Enclose the current call; yield an event that is set when the client cancels it, and at its end."""
-    event_id, cancel = LocalContext.event_id.get(None), Event()
+    event_id, request = LocalContext.event_id.get(None), LocalContext.request.get(None)
+    cancel = SessionEvent(session_of(request) if request else "")
     if event_id:
         _running[event_id] = cancel
     try:

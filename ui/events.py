@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS
+from backend.interface.library import SessionEvent
 
 MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
 MAX_INGESTIONS = 128  # including waiting ones, each of which has a thread; the backend decides which are next
@@ -35,7 +36,7 @@ class SessionTasks:
 
     def start(self, session: str) -> Event | None:
         """Mark the session as busy and return its cancel Event; None, and nothing changes, if it already is busy."""
-        event = Event()
+        event = SessionEvent(session)
         with self._lock:
             return event if self._events.setdefault(session, event) is event else None
 

@@ -1,24 +1,20 @@
 """Endpoints for programs that use gradio_client: plain arguments in, JSON out, under stable names."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
-from gradio.context import LocalContext
 
 from backend.interface.backend import Backend
-from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest
 from engine.errors import BadRequest
 from engine.method import default_method
 from engine.request import ChatTurn, Request
 from store.types import Document
 from ui.cancellation import cancellable
-from ui.events import INGEST_QUEUE, MODEL_QUEUE, coalesce, session_of
+from ui.events import INGEST_QUEUE, MODEL_QUEUE, coalesce
 from ui.upload_files import in_use
 
 
@@ -49,7 +45,7 @@ def build(backend: Backend) -> None:
         or longer, the `draft` of the result is an answer by direct reuse, and its status says whether the answer
         equals it.
         """
-        with _call() as cancel:
+        with cancellable() as cancel:
             request = Request(
                 question,
                 method or default_method(backend.methods()).name,
@@ -72,7 +68,7 @@ def build(backend: Backend) -> None:
         Attention is summed into at most 256 columns. KL (in nats) and Jaccard similarity at `ratio` are relative to
         the main model's last layer. Runs a full prefill. `documents` as in ask.
         """
-        with _call() as cancel:
+        with cancellable() as cancel:
             request = Request(question, recompute_ratio=ratio, passages=passages, documents=_tuple(documents))
             *_, last = backend.inspect(request, cancel)
             if last.inspection is None:
@@ -93,12 +89,12 @@ def build(backend: Backend) -> None:
         Times are in ms, KL in nats, sizes in bytes; `ratios` are in [0, 1]. Each method is timed `repeats` times.
         `documents` as in ask.
         """
-        with _call() as cancel:
+        with cancellable() as cancel:
             defaults = CompareRequest(question)
             request = CompareRequest(
                 question,
-                defaults.methods if methods is None else tuple(methods),
-                defaults.ratios if ratios is None else tuple(ratios),
+                defaults.methods if methods is None else _tuple(methods),
+                defaults.ratios if ratios is None else _tuple(ratios),
                 passages,
                 repeats,
                 max_new_tokens,
@@ -117,10 +113,10 @@ def build(backend: Backend) -> None:
         If the call is cancelled, or takes longer than the limit for one document, nothing is added.
         """
         if not file:
-            raise gr.Error("Give a file: handle_file(path).", print_exception=False)
+            raise BadRequest("Give a file: handle_file(path).")
         path = Path(file["path"])
-        with _call() as cancel, in_use([path]):
-            *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel, _session())
+        with cancellable() as cancel, in_use([path]):
+            *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel)
         return [asdict(result) for result in results]
 
     def list_documents() -> list[dict]:
@@ -129,19 +125,17 @@ def build(backend: Backend) -> None:
 
     def delete_document(document_id: str) -> dict:
         """Delete one document and everything computed from it."""
-        with _call():
-            backend.delete(document_id)
+        backend.delete(document_id)
         return {"deleted": document_id}
 
     def rename_document(document_id: str, name: str) -> dict:
         """Rename a document and return it; its name may get a number to stay unique."""
-        with _call():
-            return _document_json(backend.library.rename(document_id, name))
+        return _document_json(backend.library.rename(document_id, name))
 
     def reindex_document(document_id: str) -> list[dict]:
         """Re-chunk, embed and prefill a document with the current settings, and return the result."""
-        with _call() as cancel:
-            *_, results = backend.library.reindex([document_id], cancel, _session())
+        with cancellable() as cancel:
+            *_, results = backend.library.reindex([document_id], cancel)
         return [asdict(result) for result in results]
 
     gr.api(ask, **MODEL_QUEUE)
@@ -159,25 +153,6 @@ def build(backend: Backend) -> None:
     upload(add_document, file, results, preprocess=False, api_name="add_document", **INGEST_QUEUE)
 
 
-@contextmanager
-def _call() -> Iterator[Event]:
-    """Yield the cancel event of one call, set it when the call ends, and raise its errors as messages.
-
-    The log keeps the traceback of a bug, but nothing about an invalid request.
-    """
-    try:
-        with cancellable() as cancel:
-            yield cancel
-    except Exception as error:
-        raise gr.Error(user_message(error), print_exception=False) from error
-
-
-def _session() -> str:
-    """Return the session of the current call."""
-    request = LocalContext.request.get(None)
-    return session_of(request) if request else ""
-
-
 def _document_json(document: Document) -> dict[str, Any]:
     """Return a document under the stable keys of the endpoints."""
     values = asdict(document)
@@ -192,7 +167,7 @@ def _history(earlier: Any) -> tuple[ChatTurn, ...]:
         raise BadRequest(f"The earlier questions must be a list, got {earlier!r}.")
     for turn in earlier or ():
         if not isinstance(turn, dict) or not {"question", "answer"} <= set(turn) <= {"question", "answer", "passages"}:
-            raise BadRequest(f"An earlier question has a question, an answer and its passages, got {turn!r}.")
+            raise BadRequest("An earlier question has a question, an answer and its passages.")
     return tuple(ChatTurn(turn["question"], turn["answer"], _tuple(turn.get("passages"))) for turn in earlier or ())
 
 

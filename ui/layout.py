@@ -9,6 +9,7 @@ from starlette.middleware import Middleware
 from assets import ASSETS
 from backend.interface.backend import Backend
 from ui import gradio_api
+from ui.blocks import Blocks
 from ui.cancellation import CancelRoute
 from ui.components.document_sidebar import DocumentSidebar
 from ui.events import MAX_INGESTIONS, session_of
@@ -62,7 +63,7 @@ class App:
         self.compare = Compare(backend, samples or {})
         self.cache = Cache(backend)
         self.settings = Settings(backend)
-        self.blocks = gr.Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
+        self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
             with gr.Row(elem_id="shell", equal_height=False):

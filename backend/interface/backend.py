@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import IO, Protocol
 
 from backend.interface.cache import CacheService
 from backend.interface.library import IngestProgress, LibraryService
@@ -52,11 +52,15 @@ class Backend(Protocol):
     def methods(self) -> list[MethodInfo]: ...  # in display order
     def documents(self) -> list[Document]: ...  # newest first; empty until the library is open
 
-    def ingest(self, files: list[tuple[Path, str]], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name, one after the other; yield the progress of every file.
 
-        Several calls run at a time, step by step in turn; the sessions that have most files wait.
+        Several calls and re-indexing run at the same time, step by step in turn. Those of the session with the fewest
+        documents running are next, if `cancel` is a SessionEvent.
         """
+
+    def export(self, target: IO[bytes]) -> None:
+        """Write all documents and the settings to a zip file, see `store.catalog.transfer`."""
 
     def delete(self, document_id: str) -> None:
         """Delete a document, its chunks and their KV; an unknown one is ignored."""

@@ -3,9 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import IO, Protocol
+from typing import Protocol
 
 from store.types import Chunk, Document, Excerpt
+
+
+class SessionEvent(Event):
+    """The cancel event of work for one session: documents of several sessions take turns."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__()
+        self.session = session
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +60,5 @@ class LibraryService(Protocol):
     def excerpt(self, chunk_id: str) -> Excerpt: ...  # raises NoSuchDocument
     def rename(self, document_id: str, name: str) -> Document: ...  # raises NoSuchDocument
 
-    def export(self, target: IO[bytes]) -> None:
-        """Write all documents and the settings to a zip file, see `store.catalog.transfer`."""
-
-    def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
-        """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete.
-
-        It takes turns with `Backend.ingest`.
-        """
+    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
+        """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete."""

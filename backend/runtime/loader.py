@@ -27,10 +27,10 @@ from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
 from engine.model.loading.load import select_dtype
 from engine.types import ChunkKV
+from store.document_library import DocumentLibrary
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary
 from store.retrieval.minilm import MiniLM
 from store.retrieval.reranker import CrossEncoderReranker
 from store.retrieval.reranker import download as download_reranker
@@ -65,7 +65,7 @@ class RuntimeLoader:
     def __init__(self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
         self.settings = settings
         self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
-        self.on_open: Callable[[], None] = lambda: None  # after each loading
+        self.on_open: Callable[[DocumentLibrary], None] = lambda library: None  # after each loading
         self.on_ready: Callable[[str], None] = lambda message: None  # after the first loading; takes the status message
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
@@ -188,7 +188,6 @@ class RuntimeLoader:
         is_first = self.runtime is None
         try:
             message = load()
-            self.on_open()
             if is_first:
                 self.on_ready(message)
             self.status = Status(ready=True, message=message)
@@ -300,6 +299,7 @@ class RuntimeLoader:
 
             engine = build_engine(models, open_library, tiers, settings.data, self._stats)
             assert isinstance(engine.finder, DocumentLibrary)
+            self.on_open(engine.finder)
             return Runtime(models, engine.finder, tiers, engine, blobs, files.pop_all())
 
     def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:

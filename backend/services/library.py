@@ -8,18 +8,16 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic, sleep
-from typing import IO
 
 from assets import ASSETS
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage, IngestProgress, Passage
+from backend.interface.library import DocumentUsage, IngestProgress, Passage, SessionEvent
 from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
-from store.catalog.transfer import export_library
 from store.errors import KVScopeError
 from store.types import Document, Excerpt, Progress
 
@@ -28,7 +26,7 @@ MAX_NAMES = 3  # file names in a message
 UNCHANGED = "The document is unchanged."
 _FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
 _SAME_FILE_POLL_S = 0.5
-IndexSteps = Generator[Progress, None, None]  # put a document into the library
+IndexSteps = Callable[[Runtime, int], Iterator[Progress]]  # puts the document at an index into the library
 log = logging.getLogger("kvscope")
 
 
@@ -62,9 +60,6 @@ class LocalLibraryService:
                 passages.append(Passage(chunk, len(ids), tier))
         return passages
 
-    def export(self, target: IO[bytes]) -> None:
-        export_library(self.loader.settings.data, target)
-
     def excerpt(self, chunk_id: str) -> Excerpt:
         with self.loader.borrow() as runtime:
             return runtime.library.excerpt(chunk_id)
@@ -93,14 +88,12 @@ class LocalLibraryService:
                 self.chunk_owners.discard(document_id)
                 passages.delete_other_models()
 
-    def add(
-        self, files: Sequence[tuple[Path, str]], cancel: Event, session: str = ""
-    ) -> Iterator[list[IngestProgress]]:
+    def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
         self._adding[id(states)] = states
         try:
-            yield from self._index(states, lambda runtime, i: _add(runtime, *files[i]), cancel, session)
+            yield from self._index(states, lambda runtime, i: runtime.library.add(*files[i]), cancel)
         finally:
             del self._adding[id(states)]
 
@@ -125,14 +118,12 @@ class LocalLibraryService:
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
         return f"Not searched, still being added: {', '.join(names[:MAX_NAMES])}{more}. Ask again later."
 
-    def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         names = {document.id: document.name for document in self.loader.documents()}
         states = [IngestProgress(names.get(each, "A deleted document"), "waiting", 0, 1) for each in document_ids]
-        yield from self._index(
-            states, lambda runtime, i: self._rechunk(runtime, document_ids[i]), cancel, session, UNCHANGED
-        )
+        yield from self._index(states, lambda runtime, i: self._rechunk(runtime, document_ids[i]), cancel, UNCHANGED)
 
-    def _rechunk(self, runtime: Runtime, document_id: str) -> IndexSteps:
+    def _rechunk(self, runtime: Runtime, document_id: str) -> Iterator[Progress]:
         """Yield the steps of re-indexing; delete the KV of old chunks while their texts are still known."""
         library = runtime.library
         old_texts = [chunk.passage for chunk in library.chunks(document_id)]
@@ -147,12 +138,7 @@ class LocalLibraryService:
             yield step
 
     def _index(
-        self,
-        states: list[IngestProgress],
-        start: Callable[[Runtime, int], IndexSteps],
-        cancel: Event,
-        session: str,
-        failure_note: str = "",
+        self, states: list[IngestProgress], start: IndexSteps, cancel: Event, failure_note: str = ""
     ) -> Iterator[list[IngestProgress]]:
         """Index documents one after the other, yielding all states; `failure_note` is added to error messages."""
         with self.tasks.track(cancel):
@@ -160,17 +146,11 @@ class LocalLibraryService:
             yield list(states)
             for i, state in enumerate(states):
                 steps = partial(start, runtime, i)
-                for states[i] in self._index_document(runtime, state.name, steps, cancel, session, failure_note):
+                for states[i] in self._index_document(runtime, state.name, steps, cancel, failure_note):
                     yield list(states)
 
     def _index_document(
-        self,
-        runtime: Runtime,
-        name: str,
-        start: Callable[[], IndexSteps],
-        cancel: Event,
-        session: str,
-        failure_note: str,
+        self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str
     ) -> Iterator[IngestProgress]:
         """Index one document and prefill its chunks for the first question. Errors become messages, after rollback."""
 
@@ -178,12 +158,13 @@ class LocalLibraryService:
             return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())
 
         minutes = self.loader.settings.ingest_timeout_minutes
+        session = cancel.session if isinstance(cancel, SessionEvent) else ""
         stage, document, warning = "waiting", None, ""
         slot = ExitStack()
         try:
             slot.enter_context(self._queue.slot(session, cancel))
             limit = TimeLimit(cancel, 60 * minutes)
-            with closing(start()) as steps:  # a failure closes them, which rolls back, before it is reported
+            with closing(_until_claimed(start)) as steps:  # closing rolls back; only then a failure is reported
                 while step := self._next_step(steps, stage, limit):
                     stage, document, warning = step.stage, step.document, step.warning or warning
                     yield IngestProgress(name, stage, step.done, step.total, warning)
@@ -219,7 +200,7 @@ class LocalLibraryService:
         finally:
             slot.close()
 
-    def _next_step(self, steps: IndexSteps, stage: str, cancel: Event) -> Progress | None:
+    def _next_step(self, steps: Iterator[Progress], stage: str, cancel: Event) -> Progress | None:
         """Return the step that follows one of this stage; None after the last. Raises Cancelled.
 
         A file is read by a process of its own, and waiting for it takes no turn.
@@ -246,11 +227,11 @@ class LocalLibraryService:
             interrupted = interrupted or monotonic()
 
 
-def _add(runtime: Runtime, path: Path, name: str) -> IndexSteps:
-    """Yield the steps of adding a file; wait while another session adds the same one, which may be cancelled."""
+def _until_claimed(start: Callable[[], Iterator[Progress]]) -> Generator[Progress, None, None]:
+    """Yield the steps; start them again while another session adds the same file: it may be cancelled."""
     document = None
     while document is None:
-        for step in runtime.library.add(path, name):
+        for step in start():
             document = step.document
             if step.stage == "indexed" and document is None:
                 sleep(_SAME_FILE_POLL_S)

@@ -2,47 +2,50 @@
 
 import logging
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from threading import Event, Thread
 
 from backend.runtime.loader import RuntimeLoader
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import LoadingFailed, ModelNotReady
+from store.document_library import DocumentLibrary
 from store.errors import KVScopeError
 
 log = logging.getLogger("kvscope")
 
 
-@dataclass
 class Repairs:
-    """The repairs of one backend's library."""
+    """The repairs of the library that is open."""
 
-    loader: RuntimeLoader
-    tasks: TaskRegistry
+    def __init__(self, loader: RuntimeLoader, tasks: TaskRegistry) -> None:
+        self._loader = loader
+        self._tasks = tasks
+        self._library: DocumentLibrary | None = None
+        loader.on_open = self.start
 
-    def start(self) -> None:
-        """Compute the vectors that the library misses, if any, while questions are answered."""
-        runtime = self.loader.runtime
-        if runtime is not None and runtime.library.documents_without_vectors():
-            Thread(target=self._embed_missing, name="vectors", daemon=True).start()
+    def start(self, library: DocumentLibrary) -> None:
+        """Compute the vectors that a library misses, if any, while questions are answered."""
+        self._library = library
+        if library.documents_without_vectors():
+            Thread(target=self._embed_missing, args=[library], name="vectors", daemon=True).start()
 
     def notices(self) -> list[str]:
         """Return sentences for the user; empty if nothing was damaged."""
-        with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
-            missing = len(runtime.library.documents_without_vectors())
-            notices = [runtime.library.notice]
-            if missing:
+        with suppress(ModelNotReady, LoadingFailed), self._loader.borrow():
+            library = self._library
+            assert library is not None, "the runtime is open"
+            notices = [library.notice]
+            if missing := len(library.documents_without_vectors()):
                 documents = "1 document is" if missing == 1 else f"{missing} documents are"
                 notices.append(f"{documents} found by words only until the search by meaning is complete again.")
             return list(filter(None, notices))
         return []
 
-    def _embed_missing(self) -> None:
+    def _embed_missing(self, library: DocumentLibrary) -> None:
         cancel = Event()
         try:
-            with self.tasks.track(cancel), closing(self.loader.ready().library.embed_missing()) as steps:
+            with self._tasks.track(cancel), closing(library.embed_missing()) as steps:
                 for _ in steps:
-                    with self.tasks.between_questions(cancel):
+                    with self._tasks.between_questions(cancel):
                         if cancel.is_set():
                             return
         except KVScopeError as error:  # the next start continues

@@ -63,9 +63,10 @@ class AppProcess:
         if self._process.poll() is not None or time.perf_counter() - self.started > START_TIMEOUT_S:
             raise InvalidArgument(f"The app did not start. See {self._data / 'app.log'}.")
 
-    def ask(self, question: str) -> dict[str, Any]:
-        """Return KVScope's part of the answer to a question: `ttft_ms` and others, see docs/http.md."""
-        body = json.dumps({"model": "kvscope", "messages": [{"role": "user", "content": question}]}).encode()
+    def ask(self, question: str, **options: Any) -> dict[str, Any]:
+        """Return KVScope's part of the answer to a question: `ttft_ms` and others, see docs/http.md for `options`."""
+        fields = {"model": "kvscope", "messages": [{"role": "user", "content": question}], "kvscope": options}
+        body = json.dumps(fields).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/v1/chat/completions", body, headers)
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:

@@ -20,8 +20,8 @@ from engine.engine import Engine
 from engine.model.loading.load import select_dtype
 from engine.request import Request
 from engine.trace import Trace
+from store.document_library import DocumentLibrary
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary
 from store.retrieval.minilm import MiniLM
 
 T = TypeVar("T")

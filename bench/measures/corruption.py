@@ -10,13 +10,11 @@ import random
 import shutil
 import tempfile
 from argparse import ArgumentParser, Namespace
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from tokenizers import Tokenizer
 
 from assets import ASSETS
 from bench.arguments import positive_int
@@ -25,11 +23,10 @@ from bench.harness.workload import GIB, open_library
 from bench.tables import columns_of, progress
 from engine.builder import Models, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
-from engine.engine import Engine
+from engine.prompt.template import PromptTemplate
 from engine.request import Request
 from store.errors import KVScopeError
 from store.kv.blobs import DiskBlobs
-from store.library.library import DocumentLibrary
 from store.preferences import Preferences
 
 TITLE = "damaged files of the data folder"
@@ -40,6 +37,15 @@ DATABASE = "library/library.sqlite3"
 MAX_ALIKE = 2  # files of chunk KV that are damaged
 PAGE = 4096
 Damage = Callable[[bytes, random.Random], bytes | None]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a folder holds."""
+
+    texts: dict[str, str]  # of the documents, by name
+    notice: str
+    answer: str
 
 
 def _flip(data: bytes, rng: random.Random) -> bytes:
@@ -74,43 +80,45 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="kvscope-corruption-") as folder:
         original = Path(folder) / "original"
         Preferences(original).write({"eviction_policy": "lru"})
-        with _opened(models, original, arguments.dtype) as engine:
-            library = engine.finder
-            assert isinstance(library, DocumentLibrary)
-            for path in sorted(SAMPLES.iterdir()):
-                for _ in library.add(path, path.name):
-                    pass
-            _answer(engine)  # computes the KV that the next answers read from disk
-        texts, _, answer = _read(models, original, arguments.dtype)  # makes a copy of the database
-        rows = []
-        for path in progress(_files(original), "Files"):
-            for name, damage in DAMAGES.items():
-                row: dict[str, Any] = defaultdict(int, file=str(path), damage=name)
-                for place in range(arguments.places if name in REPEATED else 1):
-                    rng = random.Random(f"{arguments.seed} {path} {name} {place}")
-                    copy = original.with_name("copy")
-                    damaged = _damage_copy(original, copy, path, damage, rng)
-                    try:
-                        found, notice, found_answer = _read(models, copy, arguments.dtype)
-                    except KVScopeError:
-                        row["cases"] += 1
-                        row["refused"] += 1
-                        continue
-                    lost = texts.keys() - found.keys()
-                    wrong = any(texts.get(each) != text for each, text in found.items()) or (lost and not notice)
-                    wrong = wrong or (not lost and found_answer != answer)
-                    if notice and str(path) == DATABASE and damaged is not None:
-                        kept = [each.read_bytes() for each in (copy / DATABASE).parent.glob("*.damaged-*")]
-                        wrong = wrong or damaged not in kept
-                    if wrong:
-                        print(
-                            f"{path}, {name} {place}: {sorted(lost)} lost, notice {notice!r}, answer {found_answer!r}"
-                        )
-                    counts = {"cases": 1, "opened": 1, "notices": notice, "lost": len(lost), "wrong": wrong}
-                    for key, count in counts.items():
-                        row[key] += count if key == "lost" else bool(count)
-                rows.append(dict(row))
-    return rows
+        _read(models, original, arguments.dtype, sorted(SAMPLES.iterdir()))  # writes the KV of the answer's passages
+        sound = _read(models, original, arguments.dtype)  # makes a copy of the database
+        return [
+            _count(models, sound, original, path, name, arguments)
+            for path in progress(_files(original), "Files")
+            for name in DAMAGES
+        ]
+
+
+def _count(
+    models: Models, sound: _Found, original: Path, path: Path, damage: str, arguments: Namespace
+) -> dict[str, Any]:
+    """Damage a file at one or more places, each in a copy of its own; return the row."""
+    counts = dict.fromkeys(("cases", "opened", "refused", "notices", "lost", "wrong"), 0)
+    for place in range(arguments.places if damage in REPEATED else 1):
+        rng = random.Random(f"{arguments.seed} {path} {damage} {place}")
+        copy = original.with_name("copy")
+        damaged = _damage_copy(original, copy, path, DAMAGES[damage], rng)
+        counts["cases"] += 1
+        try:
+            found = _read(models, copy, arguments.dtype)
+        except KVScopeError:
+            counts["refused"] += 1
+            continue
+        kept = [each.read_bytes() for each in (copy / DATABASE).parent.glob("*.damaged-*")]
+        lost = sound.texts.keys() - found.texts.keys()
+        is_wrong = (
+            not found.texts.items() <= sound.texts.items()
+            or (bool(lost) and not found.notice)
+            or (not lost and found.answer != sound.answer)
+            or (bool(found.notice) and str(path) == DATABASE and damaged is not None and damaged not in kept)
+        )
+        if is_wrong:
+            print(f"{path}, {damage} {place}: {found.notice!r}, lost {sorted(lost)}, answer {found.answer!r}")
+        counts["opened"] += 1
+        counts["notices"] += bool(found.notice)
+        counts["lost"] += len(lost)
+        counts["wrong"] += is_wrong
+    return {"file": str(path), "damage": damage, **counts}
 
 
 def _files(folder: Path) -> list[Path]:
@@ -132,33 +140,21 @@ def _damage_copy(original: Path, copy: Path, path: Path, damage: Damage, rng: ra
     return damaged
 
 
-def _read(models: Models, data: Path, dtype: str) -> tuple[dict[str, str], str, str]:
-    """Open a folder; return the documents' texts by name, the notice, and the answer to the question."""
-    with _opened(models, data, dtype) as engine:
-        library = engine.finder
-        assert isinstance(library, DocumentLibrary)
-        Preferences(data).read()
+def _read(models: Models, data: Path, dtype: str, added: Sequence[Path] = ()) -> _Found:
+    """Open library and chunk KV of a folder as the application does, add files, and answer the question."""
+    Preferences(data).read()
+    tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data
+    with (
+        closing(DiskBlobs(data / "kv")) as blobs,
+        closing(CacheHierarchy(CacheHierarchyConfig(GIB, GIB), blobs, models.primary.device)) as tiers,
+        closing(open_library(data, tokenizer, dtype)) as library,
+    ):
+        for path in added:
+            for _ in library.add(path, path.name):
+                pass
         for _ in library.embed_missing():
             pass
+        *_, last = build_engine(models, lambda tokenizer: library, tiers, data).ask(QUESTION)
         documents = library.documents()
         texts = {each.name: "".join(chunk.text for chunk in library.chunks(each.id)) for each in documents}
-        return texts, library.notice, _answer(engine)
-
-
-def _answer(engine: Engine) -> str:
-    *_, last = engine.ask(QUESTION)
-    return last.text
-
-
-@contextmanager
-def _opened(models: Models, data: Path, dtype: str) -> Iterator[Engine]:
-    """Open library and chunk KV of a folder as the application does."""
-    with ExitStack() as files:
-        blobs = files.enter_context(closing(DiskBlobs(data / "kv")))
-        config = CacheHierarchyConfig(GIB, GIB)
-        tiers = files.enter_context(closing(CacheHierarchy(config, blobs, models.primary.device)))
-
-        def open_documents(tokenizer: Tokenizer) -> DocumentLibrary:
-            return files.enter_context(closing(open_library(data, tokenizer, dtype)))
-
-        yield build_engine(models, open_documents, tiers, data)
+        return _Found(texts, library.notice, last.text)

@@ -95,7 +95,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
 def _compare(app: AppProcess, client: Client, library: _Library, rng: random.Random) -> tuple[int, int]:
     """Return how many documents are lost and how many are wrong, and continue with those that are there."""
-    names = {document["name"] for document in client.predict(api_name="/list_documents")}
+    ids = {document["name"]: document["id"] for document in client.predict(api_name="/list_documents")}
+    names = ids.keys()
     expected = next((state for state in library.states() if state.keys() == names), None)
     lost = wrong = 0
     if expected is None:
@@ -107,10 +108,10 @@ def _compare(app: AppProcess, client: Client, library: _Library, rng: random.Ran
         expected = {name: known.get(name, "") for name in names}
     library.codes, library.pending = expected, None
     for name, code in rng.sample(sorted(expected.items()), min(2, len(expected))):
-        found = {source["document"] for source in app.ask(f"What has the code {code}?")["sources"]}
-        if name not in found or found - names:
+        sources = app.ask(f"What has the code {code}?", documents=[ids[name]])["sources"]
+        if {source["document"] for source in sources} != {name} or sources[0]["similarity"] is None:
             wrong += 1
-            print(f"the code {code} of {name} was found in {sorted(found)}")
+            print(f"the code {code} of {name} was found in {sources}")
     return lost, wrong
 
 

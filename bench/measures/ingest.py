@@ -18,13 +18,13 @@ from bench.tables import columns_of, progress
 from engine.model.loading.load import select_dtype
 from engine.model.loading.resolve import resolve
 from store.catalog.document_text import make_chunks
+from store.document_library import BATCH_CHUNKS
 from store.errors import KVScopeError
 from store.ingest import read_file
 from store.ingest.chunker import ChunkConfig, split
 from store.ingest.document import ParsedDocument, finish
 from store.ingest.isolated import parse_isolated
 from store.ingest.sniff import detect_format
-from store.library.library import BATCH_CHUNKS
 from store.retrieval.minilm import MiniLM
 from store.types import Chunk, Document, Embedder
 

@@ -53,7 +53,7 @@ def validate_scope(request: Request) -> None:
     for turn in request.history:
         has_texts = isinstance(turn, ChatTurn) and _are_strings((turn.question, turn.answer))
         if not has_texts or not _are_strings(turn.chunk_ids):
-            raise BadRequest(f"An earlier turn must have a question, an answer and passage ids, got {turn!r}.")
+            raise BadRequest("An earlier turn must have a question, an answer and passage ids.")
         if SURROGATE.search(turn.question + "\n" + turn.answer):
             raise BadRequest("An earlier question contains half a character (an unpaired surrogate). Type it again.")
     if not isinstance(request.whole_document, bool):

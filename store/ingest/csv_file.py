@@ -22,14 +22,15 @@ MAX_NAMED_CHARS = 500  # of the columns named in the first line
 
 def parse_csv(data: bytes, name: str) -> ParsedDocument:
     """Return the rows of a table. Raises UnreadableDocument if it is not text, DocumentTooLarge above a limit."""
-    text = normalize(decode(data, name))
+    text, warning = decode(data, name)
+    text = normalize(text)
     delimiter = "\t" if name.lower().endswith((".tsv", ".tab")) else ""
     if marked := SEPARATOR_LINE.match(text):
         delimiter, text = marked[1], text[marked.end() :]
     try:
-        return ParsedDocument(_format(_read(text, delimiter or _find_delimiter(text)), name))
+        return ParsedDocument(_format(_read(text, delimiter or _find_delimiter(text)), name), warning=warning)
     except csv.Error:  # a quotation mark that is never closed
-        return ParsedDocument(text)
+        return ParsedDocument(text, warning=warning)
 
 
 def _read(text: str, delimiter: str) -> Iterator[list[str]]:

@@ -17,7 +17,8 @@ FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)(?:\n|$)", re.S)
 
 def parse_markdown(data: bytes, name: str) -> ParsedDocument:
     """Return the text, each table row with its header. Raises UnreadableDocument if it is not text."""
-    return ParsedDocument(convert_markdown(normalize(decode(data, name))))
+    text, warning = decode(data, name)
+    return ParsedDocument(convert_markdown(normalize(text)), warning=warning)
 
 
 def convert_markdown(text: str) -> str:

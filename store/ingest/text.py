@@ -1,8 +1,4 @@
-"""Parse plain text and Markdown: detect the encoding, then normalise the characters.
-
-UTF-8 and UTF-16 can be recognised. One-byte encodings cannot: any bytes are valid Windows-1252. So that encoding is
-assumed only for bytes that look like Western text; anything else is rejected rather than misread.
-"""
+"""Parse plain text: decode the bytes, then normalise the characters."""
 
 import codecs
 import re
@@ -10,6 +6,7 @@ from contextlib import suppress
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
+from store.ingest.encoding import CONTROL, guess_encodings, guess_utf16
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -18,43 +15,46 @@ BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 MAX_CONTROL_RATIO = 0.001  # control bytes of all bytes; more is binary
-MAX_HIGH_RATIO = 0.3  # bytes above 127 of all bytes; more is not Western text
 MAX_INVALID_RATIO = 0.1  # invalid sequences per valid multi-byte character; up to it, damaged UTF-8
 LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+MISFIT = re.compile(r"[\x80-\x9f\ufffd]")  # what bytes that an encoding does not use are decoded to
+GUESSED = "Its encoding was guessed as {}; if characters look wrong, save it as UTF-8."
 UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def parse_text(data: bytes, name: str) -> ParsedDocument:
     """Return the text, with any Markdown syntax. Raises UnreadableDocument if it is not text."""
-    return ParsedDocument(normalize(decode(data, name)))
+    text, warning = decode(data, name)
+    return ParsedDocument(normalize(text), warning=warning)
 
 
-def decode(data: bytes, name: str) -> str:
-    """Decode by byte order mark, else as UTF-8, else as Windows-1252 if the bytes look like Western text.
+def decode(data: bytes, name: str) -> tuple[str, str]:
+    """Decode by byte order mark, else as UTF-8, else by a guess; return the text, and a warning if it is a guess.
 
-    Raises UnreadableDocument for binary data and for other encodings.
+    Raises UnreadableDocument for binary data and for encodings that are not recognised.
     """
-    encoding = next((encoding for mark, encoding in BOMS.items() if data.startswith(mark)), None)
-    if encoding:
+    marked = next((encoding for mark, encoding in BOMS.items() if data.startswith(mark)), "")
+    is_binary = b"\0" in data or len(CONTROL.findall(data)) > MAX_CONTROL_RATIO * len(data)
+    if encoding := marked or (is_binary and guess_utf16(data)):
         text = data.decode(encoding, "replace")
         num_invalid = text.count("\ufffd") + len(UNWANTED.findall(text))
-        if "\0" in text or num_invalid > MAX_CONTROL_RATIO * len(text) + 1:
-            raise UnreadableDocument(f"{name} is binary data, not text.")
-        return text
-    if b"\0" in data or len(CONTROL.findall(data)) > MAX_CONTROL_RATIO * len(data):
+        if "\0" not in text and num_invalid <= MAX_CONTROL_RATIO * len(text) + 1:
+            return text, "" if marked else GUESSED.format("UTF-16")
+    if is_binary or marked:
         raise UnreadableDocument(f"{name} is binary data, not text.")
     with suppress(UnicodeDecodeError):
-        return data.decode("utf-8")
+        return data.decode("utf-8"), ""
     lenient = data.decode("utf-8", "replace")
     num_invalid = lenient.count("\ufffd")
-    num_valid = sum(not character.isascii() for character in lenient) - num_invalid
+    num_valid = len(lenient) - len(lenient.encode("ascii", "ignore")) - num_invalid
     if num_invalid <= MAX_INVALID_RATIO * num_valid:
-        return lenient
-    if sum(byte > 127 for byte in data) > MAX_HIGH_RATIO * len(data):
-        raise UnreadableDocument(f"{name} is neither UTF-8 nor Western text. Save it as UTF-8.")
-    return data.decode("cp1252", "replace")
+        return lenient, ""
+    for codec, label in guess_encodings(data):
+        text = data.decode(codec, "replace")
+        if len(MISFIT.findall(text)) <= MAX_CONTROL_RATIO * len(text):
+            return text, GUESSED.format(label)
+    raise UnreadableDocument(f"The encoding of {name} is not recognised. Save it as UTF-8.")
 
 
 def normalize(text: str) -> str:

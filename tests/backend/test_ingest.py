@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import Event, Thread
 from time import sleep
 
+from backend.interface.library import SessionEvent
 from backend.services import library as service
 from engine.errors import Cancelled
 from engine.passages import PassageCache
@@ -109,8 +110,8 @@ def write(path, num_sentences):
     return path
 
 
-def add(backend, file, cancel=None, session=""):
-    *_, (state,) = backend.ingest([(file, file.name)], cancel or Event(), session)
+def add(backend, file, session):
+    *_, (state,) = backend.ingest([(file, file.name)], SessionEvent(session))
     return state.stage, state.message
 
 
@@ -125,22 +126,27 @@ def assert_nothing_is_pending(backend, *names):
 def test_a_small_document_overtakes_a_large_one_and_a_cancelled_one_leaves_both(start, tmp_path, monkeypatch):
     embed = WordEmbedder.embed
     monkeypatch.setattr(WordEmbedder, "embed", lambda self, texts: sleep(0.02) or embed(self, texts))
-    backend, finished, embedding, cancel = start(chunk_size=64, chunk_overlap=0), [], [Event(), Event()], Event()
+    backend, finished, embedding, cancel = (
+        start(chunk_size=64, chunk_overlap=0),
+        [],
+        [Event(), Event()],
+        SessionEvent("two"),
+    )
 
-    def add_large(session, name, number, cancel):
+    def add_large(name, number, cancel):
         file = write(tmp_path / name, 60 + number)
-        for (state,) in backend.ingest([(file, name)], cancel, session):
+        for (state,) in backend.ingest([(file, name)], cancel):
             if state.stage == "embedded":
                 embedding[number].set()
         finished.append((name, state.stage, state.message))
 
-    arguments = [("one", "large.txt", 0, Event()), ("two", "cancelled.txt", 1, cancel)]
+    arguments = [("large.txt", 0, SessionEvent("one")), ("cancelled.txt", 1, cancel)]
     threads = [Thread(target=add_large, args=each, daemon=True) for each in arguments]
     for thread, event in zip(threads, embedding, strict=True):
         thread.start()
         assert event.wait(30)
     cancel.set()
-    finished.append(("small.txt", *add(backend, write(tmp_path / "small.txt", 1), session="three")))
+    finished.append(("small.txt", *add(backend, write(tmp_path / "small.txt", 1), "three")))
     for thread in threads:
         thread.join(60)
     assert finished.index(("small.txt", "done", "")) < finished.index(("large.txt", "done", ""))
@@ -149,13 +155,13 @@ def test_a_small_document_overtakes_a_large_one_and_a_cancelled_one_leaves_both(
 
 
 def test_a_file_that_is_being_added_twice_is_added_even_if_the_first_time_is_cancelled(start, tmp_path, monkeypatch):
-    backend, file, cancel, waiting = start(), write(tmp_path / "ferry.txt", 60), Event(), Event()
+    backend, file, cancel, waiting = start(), write(tmp_path / "ferry.txt", 60), SessionEvent("one"), Event()
     monkeypatch.setattr(service, "sleep", lambda seconds: waiting.set())
-    first = backend.ingest([(file, "first.txt")], cancel, "one")
+    first = backend.ingest([(file, "first.txt")], cancel)
     while next(first)[0].stage != "embedded":
         pass
     with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(add, backend, file, session="two")
+        second = pool.submit(add, backend, file, "two")
         assert waiting.wait(30)
         cancel.set()
         assert next(first)[0].message == "Stopped."

@@ -5,8 +5,8 @@ import time
 from threading import Event
 
 from engine.request import Request
-from store.library.library import DocumentLibrary
 from tests.support.doubles import TEXTS, last
+from tests.support.fakes import WordEmbedder
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
 
@@ -33,13 +33,14 @@ def test_missing_vectors_are_computed_in_the_background_and_questions_are_answer
     vectors = backend.loader.settings.data / "library" / "vectors"
     backend.close()
     shutil.rmtree(vectors)
-    may_continue, embed = Event(), DocumentLibrary._embed
+    may_continue, embed = Event(), WordEmbedder.embed
 
-    def embed_later(self, owner, chunks):
-        may_continue.wait(20)
-        return (yield from embed(self, owner, chunks))
+    def embed_later(self, texts):
+        if len(texts) > 1:  # no question
+            may_continue.wait(20)
+        return embed(self, texts)
 
-    monkeypatch.setattr(DocumentLibrary, "_embed", embed_later)
+    monkeypatch.setattr(WordEmbedder, "embed", embed_later)
     backend = start()
     (notice,) = backend.notices()
     assert notice.startswith("1 document is found by words only")

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from backend.interface.models import FidelityStatus
 from engine.fidelity import FidelityCurve, FidelityPoint
+from store.errors import StoreFull
 from store.types import Document
 from tests.browser.conftest import PATIENCE_MS, SAMPLES
 from tests.support.fake_backend.backend import METHODS
@@ -281,19 +282,19 @@ def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
 
 
 def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
-    backend.error = RuntimeError("the <b>disk</b> is gone")
+    backend.error = StoreFull("The <b>disk</b> is full.")
     tab = visit()
     tab.page.fill("#question textarea", "What now?")
     tab.page.click("#ask")
     expect(tab.page.locator("#reply .kv-error")).to_have_text(
-        "Something went wrong: the <b>disk</b> is gone. See the log for details."
+        "The <b>disk</b> is full. Free some disk space, then try again; no stored data is lost."
     )
     assert tab.page.input_value("#question textarea") == "What now?"
     expect(tab.page.locator("#ask")).to_be_visible()
     tab.page.fill("#question textarea", "  ")
     tab.page.click("#ask")
     expect(tab.page.locator("#ask-message")).to_contain_text("Type a question first")
-    expect(tab.page.locator("#reply .kv-error")).to_contain_text("Something went wrong")
+    expect(tab.page.locator("#reply .kv-error")).to_contain_text("Free some disk space")
 
 
 def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, backend):

@@ -5,6 +5,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+from store.errors import StoreFull
 from store.types import Document
 from tests.browser.test_ask import HOSTILE
 from tests.support.page_checks import contrast, in_both_themes, serious, too_wide
@@ -85,12 +86,12 @@ def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choi
 
 def test_an_error_is_shown_and_stop_cancels_the_answer(visit, backend):
     backend.pause_after_words = 3
-    backend.inspection.error = RuntimeError("the <b>disk</b> is gone")
+    backend.inspection.error = StoreFull("The <b>disk</b> is full.")
     tab = visit()
     tab.go("Inspect")
     tab.page.fill("#inspect-question textarea", "Why?")
     tab.page.click("#inspect-go")
-    expect(tab.page.locator("#inspect-progress .kv-error")).to_contain_text("the <b>disk</b> is gone")
+    expect(tab.page.locator("#inspect-progress .kv-error")).to_contain_text("The <b>disk</b> is full")
     expect(tab.page.locator("#inspect-go")).to_be_visible()
     backend.inspection.error = None
     inspect(tab)

@@ -316,6 +316,12 @@ def test_a_draft_is_sent_apart_from_the_verified_text_and_only_on_request(client
     assert finish.kvscope["draft"] == {"answer": backend.draft, "ttft_ms": 58.0, "status": "changed"}
 
 
+def test_the_library_is_downloaded_as_a_file(url):
+    response = httpx.get(f"{url}library.zip")
+    assert response.status_code == 200 and response.content == b"PK exported"
+    assert "attachment" in response.headers["content-disposition"]
+
+
 def test_metrics_count_drafts_by_what_verification_found(url, backend):
     for draft in ("other", backend.answer, ""):
         backend.draft = draft

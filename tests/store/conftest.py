@@ -2,9 +2,9 @@
 
 import pytest
 
+from store.document_library import DocumentLibrary
 from store.ingest import parse_steps
 from store.ingest.chunker import ChunkConfig
-from store.library.library import DocumentLibrary
 from tests.support.fakes import WordEmbedder, word_tokenizer
 
 SMALL = ChunkConfig(tokens=20, overlap=5)
@@ -26,7 +26,7 @@ def parse_in_this_process(monkeypatch):
 def open_library(tmp_path, monkeypatch):
     """A function that opens the test's library; each call closes the previous one."""
     opened = []
-    monkeypatch.setattr("store.library.library.BATCH_CHUNKS", 2)
+    monkeypatch.setattr("store.document_library.BATCH_CHUNKS", 2)
 
     def open_(embedder=None, chunking=SMALL, reranker=None, folder="library"):
         while opened:

@@ -9,7 +9,7 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import IngestProgress
+from backend.interface.library import IngestProgress, SessionEvent
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.html import Markup, button, error_box, tag
 from ui.upload_files import in_use
@@ -59,15 +59,16 @@ class Uploads:
     def add(self, files: list[dict[str, Any]] | None, request: gr.Request) -> Iterator[Update]:
         """Add uploaded files one after the other, then remove Gradio's copies of them."""
         uploads = [(Path(file["path"]), file.get("orig_name") or Path(file["path"]).name) for file in files or []]
-        cancels, session = [Event() for _ in uploads], session_of(request)
+        session = session_of(request)
+        cancels: list[Event] = [SessionEvent(session) for _ in uploads]
         with in_use([path for path, _ in uploads]):
             yield {self.drop_zone: None}
-            yield from self._run(session, cancels, self._ingest(uploads, cancels, session))
+            yield from self._run(session, cancels, self._ingest(uploads, cancels))
 
     def follow(self, start: Callable[[Event], Iterator[list[IngestProgress]]], request: gr.Request) -> Iterator[Update]:
         """Show the progress of other work on documents; `start` is called with the event that cancels it."""
-        cancel = Event()
-        yield from self._run(session_of(request), [cancel], start(cancel))
+        cancel = SessionEvent(session_of(request))
+        yield from self._run(cancel.session, [cancel], start(cancel))
 
     def cancel(self, request: gr.Request) -> None:
         """Cancel all files of this session."""
@@ -85,9 +86,7 @@ class Uploads:
         """Return the cancel events of the session's files."""
         return self._running.get(session, [])
 
-    def _ingest(
-        self, uploads: list[tuple[Path, str]], cancels: list[Event], session: str
-    ) -> Iterator[list[IngestProgress]]:
+    def _ingest(self, uploads: list[tuple[Path, str]], cancels: list[Event]) -> Iterator[list[IngestProgress]]:
         """Yield the progress of all files; each is added by a call of its own, so that each can be cancelled."""
         progress = [IngestProgress(name, "waiting", 0, 1) for _, name in uploads]
         yield list(progress)
@@ -98,7 +97,7 @@ class Uploads:
                 progress[index] = IngestProgress(upload[1], "failed", 0, 1, _CANCELLED)
                 yield list(progress)
                 continue
-            for (progress[index],) in self._backend.ingest([upload], cancel, session):
+            for (progress[index],) in self._backend.ingest([upload], cancel):
                 yield list(progress)
 
     def _is_loaded(self) -> bool:

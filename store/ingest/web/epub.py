@@ -60,7 +60,7 @@ def _read_chapter(archive: zipfile.ZipFile, path: str, book: str, name: str) -> 
     """Return a chapter with its headings below the book's title; '' if it has no text or is not in the archive."""
     if path not in archive.namelist():
         return ""
-    source = decode(archive.read(path), name)
+    source, _ = decode(archive.read(path), name)
     check_text_length(len(source), name)
     soup = parse_soup(source, name)
     title = normalize(" ".join(soup.title.get_text().split())) if soup.title else ""

@@ -117,15 +117,15 @@ class _Markdown(MarkdownConverter):
 
 def parse_html(data: bytes, name: str) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
-    source = _decode_html(data, name)
+    source, warning = _decode_html(data, name)
     check_text_length(len(source), name)
     soup = parse_soup(source, name)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     _remove_frame(soup)
     text = soup_to_markdown(soup)
     if not text or not title or soup.find("h1") or text.lstrip("# ").startswith(title):
-        return ParsedDocument(text)
-    return ParsedDocument(f"# {normalize(title)}\n\n{text}")
+        return ParsedDocument(text, warning=warning)
+    return ParsedDocument(f"# {normalize(title)}\n\n{text}", warning=warning)
 
 
 def html_to_markdown(source: str, name: str) -> str:
@@ -194,9 +194,10 @@ def _is_one_of(tag: Tag, kinds: set[str]) -> bool:
     return tag.name in kinds or tag.get("role") in kinds
 
 
-def _decode_html(data: bytes, name: str) -> str:
+def _decode_html(data: bytes, name: str) -> tuple[str, str]:
+    """Return what `decode` returns, by the page's own declaration if it has a valid one."""
     declared = CHARSET.search(data[:4096])
     if declared and not WIDE.match(declared[1].decode()):
         with suppress(LookupError, ValueError):  # wrong declarations are common
-            return data.decode(declared[1].decode())
+            return data.decode(declared[1].decode()), ""
     return decode(data, name)

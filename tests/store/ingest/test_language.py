@@ -3,7 +3,7 @@
 import pytest
 
 from store.ingest.language import language_warning
-from tests.store.library.test_library import BIRDS, add
+from tests.store.document_library.test_library import BIRDS, add
 from tests.support.files import pdf
 
 RUSSIAN = (

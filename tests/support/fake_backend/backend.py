@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import IO
 
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
 from backend.services.metrics import Metrics
 from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.inspection import InspectionStep
-from engine.errors import BadRequest, ModelNotReady
+from engine.errors import ModelNotReady
 from engine.method import MethodInfo, MethodParam
-from engine.prompt.validate import validate_scope
+from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, MarkedPassage, RatioPreview, Request, Source, TextSpan
 from engine.trace import Stage, Trace
 from store.types import PARSER_VERSION, Document
@@ -124,6 +125,9 @@ class FakeBackend:
     def status(self) -> Status:
         return self.state
 
+    def export(self, target: IO[bytes]) -> None:
+        target.write(b"PK exported")
+
     def notices(self) -> list[str]:
         return list(self.shown_notices)
 
@@ -133,7 +137,7 @@ class FakeBackend:
     def documents(self) -> list[Document]:
         return list(self.stored_documents)
 
-    def ingest(self, files: list[tuple[Path, str]], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         states = [IngestProgress(name, "", 0, 0) for _, name in files]
         for index, (path, name) in enumerate(files):
             content = path.read_bytes()
@@ -190,7 +194,7 @@ class FakeBackend:
         self.requests.append(request)
         if not self.state.ready:
             raise ModelNotReady("The model is still loading.")
-        self.check(request)
+        validate(request)
         if self.error:
             raise self.error
         trace = Trace()
@@ -231,21 +235,6 @@ class FakeBackend:
             yield replace(answer)
         finally:
             self.cancelled.append(cancel.is_set())
-
-    def check(self, request: Request) -> None:
-        """Raise BadRequest for what the engine rejects."""
-        if not 0 <= request.recompute_ratio <= 1:
-            raise BadRequest(f"The ratio is {request.recompute_ratio}; it lies between 0 and 1.")
-        validate_scope(request)
-        method = next(each for each in METHODS if each.name == request.method)
-        params = {param.name: param for param in method.params if param.name != "ratio"}
-        for name, value in request.options.items():
-            if name not in params:
-                raise BadRequest(f"{name!r} is no option of the method {request.method!r}.")
-            try:
-                params[name].validate(value)
-            except ValueError as error:
-                raise BadRequest(f"The option {error}.") from error
 
     def _preview(self, request: Request) -> Callable[[float], RatioPreview | None] | None:
         """Return the preview of an answer: what `answers_to` would recompute and wait at another ratio."""

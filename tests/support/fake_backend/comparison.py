@@ -5,7 +5,7 @@ from dataclasses import replace
 from threading import Event
 
 from engine.analysis.comparison import ComparedPassage, CompareRequest, Comparison, Outcome
-from engine.errors import BadRequest
+from engine.analysis.comparison_runner import requested_variants
 from engine.trace import Stage
 
 FULL_MS = 1240.0
@@ -45,9 +45,7 @@ class FakeComparison:
 
     def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         self.requests.append(request)
-        for ratio in request.ratios:
-            if not 0 <= ratio <= 1:
-                raise BadRequest(f"The ratio must be a number between 0 and 1, got {ratio}.")
+        requested_variants(request)  # raises BadRequest
         variants = [("full", None)]
         for method in request.methods:
             has_ratio = KNOWN[method][3]

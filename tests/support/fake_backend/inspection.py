@@ -14,6 +14,7 @@ from engine.analysis.inspection import (
     passage_slices,
     window_ranks,
 )
+from engine.prompt.validate import validate
 
 LAYERS = 30
 METHODS_WITH_RATIO = ("cacheclip", "oracle")
@@ -29,7 +30,7 @@ class FakeInspection:
         self.error = None
 
     def inspect(self, request, cancel):
-        self._backend.check(request)
+        validate(request)
         self.requests.append(request)
         yield InspectionStep("Running a full prefill of all passage tokens")
         if self.error:

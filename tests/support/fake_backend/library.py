@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Event
-from typing import IO
 
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from store.errors import NoSuchDocument
@@ -33,9 +32,6 @@ class FakeLibrary:
         tiers = ("host", "disk", "")
         return [Passage(self._chunk(document, number), 97, tiers[number % 3]) for number in numbers]
 
-    def export(self, target: IO[bytes]) -> None:
-        target.write(b"PK exported")
-
     def excerpt(self, chunk_id: str) -> Excerpt:
         document_id, _, number = chunk_id.rpartition("-")
         chunk = self._chunk(self._document(document_id), int(number))
@@ -53,7 +49,7 @@ class FakeLibrary:
         documents[[document.id for document in documents].index(document_id)] = renamed
         return renamed
 
-    def reindex(self, document_ids: Sequence[str], cancel: Event, session: str = "") -> Iterator[list[IngestProgress]]:
+    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         documents = [self._document(document_id) for document_id in document_ids]
         states = [IngestProgress(document.name, "waiting", 0, 1) for document in documents]
         for index, document in enumerate(documents):

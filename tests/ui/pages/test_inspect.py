@@ -173,7 +173,7 @@ def test_errors_and_a_missing_question_are_shown_in_place(page, backend):
     backend.inspection.error = NoPassageFound("No passages were found for this question.")
     update = inspect(page)
     assert "Add documents" in update[progress] and update[page.inspect_buttons.run].visible is True
-    backend.inspection.error = RuntimeError("<b>boom</b>")
+    backend.inspection.error = NoPassageFound("<b>boom</b>")
     assert "&lt;b&gt;boom" in inspect(page)[progress]
 
 

@@ -11,7 +11,7 @@ from backend.interface.errors import user_message
 from backend.interface.library import DocumentUsage
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
-from ui.events import INGEST_QUEUE, QUIET, Update, session_of
+from ui.events import INGEST_QUEUE, QUIET, Update
 from ui.html import Markup, error_box, join, tag
 from ui.pages.library import table
 from ui.pages.library.table import View, filter_and_sort
@@ -86,8 +86,7 @@ class Library:
         view = replace(view, open="", in_context="", selected=())
         yield {self.view: view, **self._draw(view)}
         # The session's view may change from here on, so later redraws are left to the poll timer, which reads it.
-        library, session = self._backend.library, session_of(request)
-        yield from self.uploads.follow(lambda cancel: library.reindex(document_ids, cancel, session), request)
+        yield from self.uploads.follow(lambda cancel: self._backend.library.reindex(document_ids, cancel), request)
         yield {self._sidebar.document_list: self._sidebar.current(), self.poll: gr.Timer(active=True)}
 
     def _run(self, view: View, action: str, target: str, data: dict[str, Any]) -> View:

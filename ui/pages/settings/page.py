@@ -214,7 +214,7 @@ class ChunkingSection:
                 self.progress: "",
             }
             document_ids = [each for stale in self._models.stale_documents() for each in stale.document_ids]
-            states = self._backend.library.reindex(document_ids, cancel, session)
+            states = self._backend.library.reindex(document_ids, cancel)
             for files in coalesce(states, lambda files: tuple(file.stage for file in files)):
                 yield {self.progress: render_progress(files)}
             yield {**self.updates(), **idle}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.catalog.catalog import Catalog
-from store.library.library import CANDIDATES_PER_HIT
+from store.document_library import CANDIDATES_PER_HIT
 from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
 

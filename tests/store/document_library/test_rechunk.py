@@ -16,7 +16,7 @@ from store.ingest.document import ParsedDocument
 from store.retrieval.vectors import VectorIndex
 from store.types import Document
 from tests.store.conftest import SMALL, search
-from tests.store.library.test_library import BIRDS, ROCKS, add, assert_consistent, count_rows, failing
+from tests.store.document_library.test_library import BIRDS, ROCKS, add, assert_consistent, count_rows, failing
 from tests.support.fakes import WordEmbedder, word_tokenizer
 from tests.support.files import pdf
 from tests.support.victim import kill_at_stage, kills
@@ -312,9 +312,9 @@ def test_a_reindexed_document_is_found_in_a_search_limited_to_it(open_library, f
 VICTIM = """
 import sys
 from pathlib import Path
-from tests.store.library.test_rechunk import WIDE
+from tests.store.document_library.test_rechunk import WIDE
 from tests.support.fakes import WordEmbedder, word_tokenizer
-from store.library.library import DocumentLibrary
+from store.document_library import DocumentLibrary
 
 library = DocumentLibrary(Path(sys.argv[1]), word_tokenizer(), WordEmbedder(), WIDE)
 print("open", flush=True)

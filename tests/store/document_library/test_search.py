@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.library.library import RERANKED_PER_HIT
+from store.document_library import RERANKED_PER_HIT
 from tests.store.conftest import search
 from tests.support.fakes import FakeReranker, WordEmbedder
 
@@ -169,5 +169,5 @@ def test_no_lock_is_held_during_reranking(filled):
 
 def test_the_library_itself_imports_no_model():
     loaded = "'torch' in sys.modules or 'sentence_transformers' in sys.modules"
-    code = f"import sys; from store.library import library; sys.exit({loaded})"
+    code = f"import sys; from store import document_library; sys.exit({loaded})"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -14,9 +14,9 @@ import pytest
 from chromadb import Collection
 from chromadb.errors import InternalError
 
+from store.document_library import DocumentLibrary
 from store.errors import DocumentTooLarge, StoreFull, UnreadableDocument
 from store.ingest.chunker import ChunkConfig
-from store.library.library import DocumentLibrary
 from store.retrieval.vectors import VectorIndex
 from tests.store.conftest import SMALL, search
 from tests.support.fakes import WordEmbedder, word_tokenizer

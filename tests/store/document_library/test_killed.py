@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.store.library.test_library import BIRDS, NOTHING, ROCKS, add, count_rows
+from tests.store.document_library.test_library import BIRDS, NOTHING, ROCKS, add, count_rows
 from tests.support.victim import kill_at_stage, kills
 
 VICTIM = """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from tests.store.conftest import SMALL
 from tests.support.fakes import WordEmbedder, word_tokenizer
-from store.library.library import DocumentLibrary
+from store.document_library import DocumentLibrary
 
 library = DocumentLibrary(Path(sys.argv[1]), word_tokenizer(), WordEmbedder(), SMALL)
 print("open", flush=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.library.test_library import NOTHING, add, count_rows
+from tests.store.document_library.test_library import NOTHING, add, count_rows
 from tests.support.files import pdf
 
 

@@ -1,1 +1,0 @@
-"""The document library: add, re-chunk, search and delete documents."""
